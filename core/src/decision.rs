@@ -1,10 +1,9 @@
 //! The answer, as data.
 
-mod announced;
-mod debug;
 mod settlement;
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +12,7 @@ use compact_str::CompactString;
 use crate::algorithm::View;
 use crate::plan::Plan;
 use crate::plan::plan_cache::PlanHandle;
-use crate::policy::{Algorithm, Limit, Period};
+use crate::policy::{Algorithm, Limit, Period, Policy};
 use crate::store::request::{Answer, Charge, Source};
 pub(crate) use settlement::{LimiterId, Settlement};
 
@@ -24,7 +23,7 @@ pub struct Decision {
     key: CompactString,
     cost: u64,
     answer: Answer,
-    /// Of `check_all`.
+    /// One for each entry of a `check_all`.
     decisions: Option<Arc<[Decision]>>,
     limiter: LimiterId,
     settlement: Settlement,
@@ -46,7 +45,7 @@ pub struct LimitState {
     pub over: u64,
     /// The time until it admits the cost; zero when it does now, `None` when it never will.
     pub retry_after: Option<Duration>,
-    /// The same also of a Decision that is allowed: the time until it admits the same cost again.
+    /// The time until it admits the same cost again, also of a Decision that is allowed.
     pub next_after: Option<Duration>,
     /// The time until it is as if unused.
     pub reset_after: Duration,
@@ -93,7 +92,7 @@ impl Decision {
         Some(whole.with_decisions(decisions))
     }
 
-    /// The same with one Decision for each entry of a `check_all`.
+    /// Adds the Decision of each entry of a `check_all`.
     pub(crate) fn with_decisions(mut self, decisions: Vec<Self>) -> Self {
         self.decisions = (!decisions.is_empty()).then(|| decisions.into());
         self
@@ -335,10 +334,31 @@ impl Decision {
         self.decisions.as_deref().unwrap_or_default()
     }
 
+    /// The Decisions about single policies: those of a `check_all`, or this one alone.
+    pub(crate) fn entries(&self) -> &[Decision] {
+        self.decisions.as_deref().unwrap_or(std::slice::from_ref(self))
+    }
+
     /// When the store gave the answer, by its own clock, since 1970.
     #[must_use]
     pub const fn at(&self) -> Duration {
         Duration::from_micros(self.answer.now)
+    }
+
+    /// The policy that was asked.
+    pub(crate) fn asked_policy(&self) -> &Policy {
+        &self.plan.policy
+    }
+
+    /// The time until the binding limit admits more units than now, if no other call uses the key. `None` when nothing of it
+    /// is used, when its units are held and may come back at any moment, and while the key is blocked.
+    ///
+    /// It is exact or later: where only a part of the state is known, as of a `sliding-log` on Redis that admits more, it is
+    /// the time until all units are back.
+    pub(crate) fn more_after(&self) -> Option<Duration> {
+        let (index, view) = self.binding();
+        let known = !self.blocked() && !self.answer.views.is_empty();
+        known.then(|| self.plan.rules[index].more_at(view)).flatten().map(|moment| self.until(moment))
     }
 }
 
@@ -347,4 +367,52 @@ fn by_share((left, limit): (u64, u64), (other_left, other_limit): (u64, u64)) ->
     (u128::from(left) * u128::from(other_limit.max(1))).cmp(&(u128::from(other_left) * u128::from(limit.max(1))))
 }
 
+/// The most characters of a text that `Debug` shows.
+const MAX_SHOWN: usize = 64;
+
 const EMPTY: View = View { left: 0, admits_at: None, resets_at: 0, delay: 0, more_at: 0 };
+
+/// A text of the caller, which may be long.
+struct Shortened<'a>(&'a str);
+
+impl fmt::Debug for Shortened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(MAX_SHOWN) {
+            None => self.0.fmt(f),
+            Some((end, _)) => write!(f, "{:?}… ({} characters)", &self.0[..end], self.0.chars().count()),
+        }
+    }
+}
+
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Decision");
+        shown
+            .field("allowed", &self.allowed())
+            .field("policy", &Shortened(self.policy()))
+            .field("key", &Shortened(self.key()))
+            .field("cost", &self.cost)
+            .field("granted", &self.granted())
+            .field("limit", &self.limit())
+            .field("remaining", &self.remaining())
+            .field("retry_after", &self.retry_after())
+            .field("next_after", &self.next_after())
+            .field("reset_after", &self.reset_after());
+        if !self.delay().is_zero() {
+            shown.field("delay", &self.delay());
+        }
+        if self.shadow() {
+            shown.field("shadow", &true);
+        }
+        if self.unavailable() {
+            shown.field("unavailable", &true);
+        }
+        shown.field("source", &self.source().name());
+        if self.decisions().is_empty() {
+            shown.field("limits", &self.limits().collect::<Vec<_>>());
+        } else {
+            shown.field("decisions", &self.decisions());
+        }
+        shown.finish()
+    }
+}

@@ -13,15 +13,15 @@ pub(crate) struct LimiterId(u64);
 const PROCESS_SHIFT: u32 = 48;
 
 impl LimiterId {
-    /// Of a Decision that was sent to another process.
+    /// The Decision was sent to another process.
     pub(crate) const ELSEWHERE: Self = Self(u64::MAX);
 
-    /// Of limiters whose store and prefix have that digest.
+    /// Limiters whose store and prefix have that digest.
     pub(crate) const fn of_digest(digest: u64) -> Self {
         Self(digest & ((1 << PROCESS_SHIFT) - 1))
     }
 
-    /// The same in this process.
+    /// The limiter as this process knows it.
     #[inline]
     pub(crate) fn here(self) -> Self {
         Self(self.0 | (fork::generation() + 1) << PROCESS_SHIFT)

@@ -4,11 +4,10 @@
 //! its own. Only an entry that a trusted proxy appended is true. So the entries are read from the right, as long as the
 //! address that appended the next one is trusted, or for as many entries as there are proxies.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::ipv4_in_ipv6::{Identity, identity_of};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A household or a machine has at least a /64, within which it may choose its addresses.
@@ -307,4 +306,46 @@ fn v6(text: &str) -> Option<IpAddr> {
 fn is_port(text: &str) -> bool {
     // `parse` alone would accept a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
+}
+
+/// What tells the client behind an address from all others.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    /// This IPv4 address.
+    Ipv4(Ipv4Addr),
+    /// So many of its first bits.
+    Network(u8),
+    /// Its first bits, as many as the caller counts for one client.
+    Usual,
+}
+
+/// What tells the client behind an address that may carry an IPv4 address from all others. Unrelated clients share the first 64
+/// bits of such an address, or one client has many of them.
+fn identity_of(address: Ipv6Addr) -> Identity {
+    let bits = u128::from(address);
+    let last = Ipv4Addr::from(bits as u32);
+    match address.segments() {
+        // NAT64, RFC 6052. A mapped address is an IPv4 address before it comes here.
+        [0x64, 0xff9b, 0, 0, 0, 0, _, _] => Identity::Ipv4(last),
+        [0x64, 0xff9b, 1, _, u, _, _, _] if u < 0x100 => local_nat64(last),
+        // SIIT, RFC 2765.
+        [0, 0, 0, 0, 0xffff, 0, _, _] => Identity::Ipv4(last),
+        // RFC 4291. What begins with 0 is no IPv4 address of a host: `::` and `::1` are addresses of their own.
+        [0, 0, 0, 0, 0, 0, _, _] if last.octets()[0] != 0 => Identity::Ipv4(last),
+        // Teredo, RFC 4380: the bits are inverted, so that no router between translates them.
+        [0x2001, 0, ..] => Identity::Ipv4(Ipv4Addr::from(!(bits as u32))),
+        // 6to4, RFC 3056: the site of one IPv4 address.
+        [0x2002, ..] => Identity::Network(48),
+        // ISATAP, RFC 5214, is here too: a host chooses the second half of its address, so it may not count.
+        _ => Identity::Usual,
+    }
+}
+
+/// NAT64 with a prefix of the network's own, RFC 8215. RFC 6052 knows several places for the IPv4 address. At the end it is
+/// known to be one; what ends with zeros has it at a place that only the translator knows, and counts as a whole.
+fn local_nat64(last: Ipv4Addr) -> Identity {
+    match last.octets() {
+        [_, 0, 0, 0] => Identity::Network(128),
+        _ => Identity::Ipv4(last),
+    }
 }

@@ -24,9 +24,9 @@ pub enum Headers {
     Both,
     /// `RateLimit-Policy` and `RateLimit`, of the newest revision of their draft.
     Ietf,
-    /// The same of draft-ietf-httpapi-ratelimit-headers-10, whatever comes after it.
+    /// `RateLimit` and `RateLimit-Policy` as draft-ietf-httpapi-ratelimit-headers-10 has them, whatever comes after it.
     Ietf10,
-    /// The same of draft-ietf-httpapi-ratelimit-headers-11, whatever comes after it.
+    /// `RateLimit` and `RateLimit-Policy` as draft-ietf-httpapi-ratelimit-headers-11 has them, whatever comes after it.
     Ietf11,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
     Legacy,
@@ -35,7 +35,7 @@ pub enum Headers {
 }
 
 impl Headers {
-    /// Every choice.
+    /// All choices, in the order in which messages list them.
     pub const ALL: [Self; 6] = [Self::Both, Self::Ietf, Self::Ietf10, Self::Ietf11, Self::Legacy, Self::Off];
 
     /// The word in options.
@@ -178,10 +178,7 @@ pub fn announcement(policy: &Policy) -> Option<Announcement> {
 
 /// The Decisions about single policies.
 fn entries<'a>(decisions: &[&'a Decision]) -> impl Iterator<Item = &'a Decision> {
-    decisions.iter().flat_map(|decision| match decision.decisions() {
-        [] => std::slice::from_ref(*decision),
-        entries => entries,
-    })
+    decisions.iter().flat_map(|decision| decision.entries())
 }
 
 /// The items of all limits of these policies and of those that were asked, each policy once. What was asked says what a policy

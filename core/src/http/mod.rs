@@ -7,7 +7,6 @@ mod client;
 mod headers;
 mod identity;
 mod ietf;
-mod ipv4_in_ipv6;
 mod problem;
 #[cfg(feature = "tower")]
 pub mod tower;

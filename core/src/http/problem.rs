@@ -83,12 +83,8 @@ pub fn problem(decision: &Decision) -> String {
 /// The names of the limits that refused, as the fields name them, each once. A block is of the limit that binds; where the
 /// store failed, no limit could be asked.
 fn violated(decision: &Decision) -> Vec<String> {
-    let entries = match decision.decisions() {
-        [] => std::slice::from_ref(decision),
-        entries => entries,
-    };
     let mut names = Vec::with_capacity(1);
-    for entry in entries.iter().filter(|entry| !entry.allowed()) {
+    for entry in decision.entries().iter().filter(|entry| !entry.allowed()) {
         let policy = entry.asked_policy();
         let exceeded: Vec<bool> = entry.limits().map(|limit| limit.exceeded).collect();
         let has_refused = |index: &usize| entry.unavailable() || exceeded.get(*index) == Some(&true);

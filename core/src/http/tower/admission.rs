@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::response;
 
-use super::held_units::HeldUnits;
+use super::body::HeldUnits;
 use super::request_limits::{LimitEntry, RequestLimits};
 use crate::decision::Decision;
 use crate::error::Result;
@@ -129,11 +129,7 @@ impl AdmittedRequest {
 
 /// One Decision of all that was asked.
 fn whole(holds: &[Hold], charged: Option<&Decision>) -> Option<Decision> {
-    let entries = charged.map(|whole| match whole.decisions() {
-        [] => std::slice::from_ref(whole),
-        entries => entries,
-    });
     let mut all: Vec<Decision> = holds.iter().map(|hold| hold.decision().clone()).collect();
-    all.extend(entries.unwrap_or_default().iter().cloned());
+    all.extend(charged.map(Decision::entries).unwrap_or_default().iter().cloned());
     if all.len() == 1 { all.pop() } else { Decision::of_all(all) }
 }

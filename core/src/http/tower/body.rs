@@ -1,14 +1,19 @@
-//! The body of a response: that of the service, or the problem document of a refusal.
+//! The body of a response: that of the service, or the problem document of a refusal. What a request holds is given back, and its
+//! charge settled, when the body has ended.
 
+use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::{Method, StatusCode, response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::held_units::HeldUnits;
-use super::settled_at_end::SettledAtEnd;
+use super::request_limits::RequestLimits;
+use crate::decision::Decision;
+use crate::limiter::Hold;
 
 pin_project! {
     /// A body that gives holds back after its last byte, or when it is dropped.
@@ -72,5 +77,97 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
             Content::Service { body } => body.size_hint(),
             Content::Refusal { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
         }
+    }
+}
+
+/// The units of `concurrency` limits that a request holds: an extension of the request. They are given back when the response
+/// has ended and the last copy is dropped.
+///
+/// A connection that is upgraded, to a websocket, lives on when its response has ended. The handler moves a copy into what
+/// serves the connection:
+///
+/// ```
+/// # #[cfg(feature = "axum")]
+/// # mod example {
+/// use axum::Extension;
+/// use tidegate::http::tower::HeldUnits;
+/// # type WebSocketUpgrade = (); type Response = ();
+///
+/// async fn socket(upgrade: WebSocketUpgrade, Extension(held): Extension<HeldUnits>) -> Response {
+///     // upgrade.on_upgrade(move |socket| async move {
+///     //     let _held = held;
+///     //     … serve the socket …
+///     // })
+/// }
+/// # }
+/// ```
+///
+/// An upgraded connection whose handler keeps no copy would be free of the limit: its response is 500, and the log says why.
+#[derive(Clone)]
+pub struct HeldUnits(Arc<Vec<Hold>>);
+
+impl HeldUnits {
+    /// `None` for no holds.
+    pub(super) fn of(holds: Vec<Hold>) -> Option<Self> {
+        (!holds.is_empty()).then(|| Self(Arc::new(holds)))
+    }
+
+    pub(super) fn holds(&self) -> &[Hold] {
+        &self.0
+    }
+
+    /// Whether another copy exists.
+    pub(super) fn is_kept(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+impl fmt::Debug for HeldUnits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldUnits").finish_non_exhaustive()
+    }
+}
+
+/// Whether a response ends HTTP on its connection, or on its stream, which lives on.
+pub(super) fn is_upgrade(method: &Method, status: StatusCode) -> bool {
+    status == StatusCode::SWITCHING_PROTOCOLS || *method == Method::CONNECT && status.is_success()
+}
+
+/// Settles a request once, when it is dropped: after the last byte, or when the client has gone.
+pub(super) struct SettledAtEnd {
+    limits: Arc<RequestLimits>,
+    response: response::Parts,
+    charged: Vec<Decision>,
+}
+
+impl SettledAtEnd {
+    /// `None` where nothing is to be settled then.
+    pub(super) fn new(limits: &Arc<RequestLimits>, response: &response::Parts, charged: Vec<Decision>) -> Option<Self> {
+        limits.settle_at_end.as_ref()?;
+        Some(Self { limits: Arc::clone(limits), response: response.clone(), charged })
+    }
+}
+
+impl Drop for SettledAtEnd {
+    fn drop(&mut self) {
+        let Some(actual) = self.limits.settle_at_end.as_ref().and_then(|read| read(&self.response)) else { return };
+        let (limits, charged) = (Arc::clone(&self.limits), std::mem::take(&mut self.charged));
+        let settle = async move {
+            for decision in charged {
+                limits.settle_to(&decision, actual).await;
+            }
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(settle)),
+            Err(_) => {
+                tracing::warn!(target: "tidegate", "a body ended outside of a tokio runtime: its request is not settled")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SettledAtEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SettledAtEnd").finish_non_exhaustive()
     }
 }

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Extensions, Method, Response, response};
 
-use super::layer::RateLimitLayer;
 use super::notation_place;
 use super::peer::{PeerAddress, known_peer};
 use super::request_key::RequestKey;
 use super::request_limits::{Cost, NamedPolicy, RequestLimits, is_in_place};
+use super::service::RateLimitLayer;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::http::Headers;

@@ -28,20 +28,15 @@
 mod admission;
 mod body;
 mod builder;
-mod held_units;
-mod layer;
 mod notation_place;
 mod peer;
 mod refusal;
 mod request_key;
 mod request_limits;
 mod service;
-mod settled_at_end;
 
-pub use body::LimitedBody;
+pub use body::{HeldUnits, LimitedBody};
 pub use builder::RateLimitLayerBuilder;
-pub use held_units::HeldUnits;
-pub use layer::RateLimitLayer;
 pub use peer::PeerAddress;
 pub use request_key::RequestKey;
-pub use service::RateLimit;
+pub use service::{RateLimit, RateLimitLayer};

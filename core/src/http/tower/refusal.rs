@@ -78,7 +78,7 @@ pub(super) fn broken<B>(request: &Parts) -> Response<LimitedBody<B>> {
     refused(request, 500, INTERNAL.to_owned())
 }
 
-/// The same to a request for a websocket, which would be free of its limit.
+/// Answers 500 to a request for a websocket, which would be free of its limit.
 pub(super) fn broken_upgrade<B>() -> Response<LimitedBody<B>> {
     problem_response(500, INTERNAL.to_owned())
 }

@@ -67,7 +67,7 @@ impl RequestKey {
         Self { kind: Kind::ClientIp(rules), otherwise: None }
     }
 
-    /// The same key, and another one for requests of which this one says nothing: `RequestKey::header("X-API-Key")?
+    /// This key, and another one for requests of which this one says nothing: `RequestKey::header("X-API-Key")?
     /// .or(RequestKey::client_ip_behind(["10.0.0.0/8"])?)`. Without it they use the budget of their client address, by the rules
     /// of the layer's own key where that is an address, else the address that is connected.
     #[must_use]

@@ -1,4 +1,4 @@
-//! A service that limits the requests of another.
+//! The layer, and the service that limits the requests of another.
 
 use std::fmt;
 use std::future::Future;
@@ -8,17 +8,42 @@ use std::task::{Context, Poll};
 
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
+use tower_layer::Layer;
 use tower_service::Service;
 
 use super::admission::Admission;
-use super::body::LimitedBody;
-use super::held_units::is_upgrade;
+use super::body::{LimitedBody, SettledAtEnd, is_upgrade};
 use super::refusal::{self, RouteFields};
 use super::request_limits::RequestLimits;
-use super::settled_at_end::SettledAtEnd;
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::http::status;
+
+/// Limits the requests of a service. See the [module](crate::http::tower).
+#[derive(Clone)]
+pub struct RateLimitLayer {
+    limits: Arc<RequestLimits>,
+}
+
+impl RateLimitLayer {
+    pub(super) fn of(limits: RequestLimits) -> Self {
+        Self { limits: Arc::new(limits) }
+    }
+}
+
+impl fmt::Debug for RateLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer").field("policies", &self.limits.policies).finish_non_exhaustive()
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
+
+    fn layer(&self, inner: S) -> RateLimit<S> {
+        RateLimit::new(inner, Arc::clone(&self.limits))
+    }
+}
 
 /// A service whose requests are limited.
 #[derive(Clone)]

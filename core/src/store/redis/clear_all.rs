@@ -9,7 +9,6 @@ use super::protocol::{Target, no_answer};
 use super::scan::{pattern_of_all, scanned_keys};
 use super::script::KEY_DIGEST;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::url::Address;
 
 /// Keys that one SCAN looks at.
 const KEYS_PER_STEP: u32 = 500;
@@ -25,15 +24,9 @@ const FORGETS: [&str; 2] = ["UNLINK", "DEL"];
 pub(super) fn clear_all(calls: &BlockingCalls, timeout: Duration) -> Result<()> {
     for _ in 0..MAX_ROUNDS {
         let topology = calls.topology(Instant::now() + timeout)?;
-        let mut addresses: Vec<&Address> = Vec::new();
-        for shard in topology.shards() {
-            if !addresses.contains(&&shard.primary) {
-                addresses.push(&shard.primary);
-            }
-        }
         let mut moved = false;
-        for address in addresses {
-            let connection = calls.open(address, Target::Primary, Instant::now() + timeout)?;
+        for shard in topology.shards() {
+            let connection = calls.open(&shard.primary, Target::Primary, Instant::now() + timeout)?;
             moved |= ServerWalk { connection, prefix: calls.prefix().as_bytes(), timeout, command: 0 }.run()?;
         }
         if !moved {
@@ -103,7 +96,8 @@ impl ServerWalk<'_> {
     }
 
     fn ask(&mut self, commands: &[u8], replies: usize) -> Result<Vec<Value>> {
-        let replies = self.connection.run(commands, replies, MAX_REPLY, Instant::now() + self.timeout)?;
+        let replies = self.connection.run(commands, replies, MAX_REPLY, Instant::now() + self.timeout);
+        let replies = replies.map_err(|failure| failure.error)?;
         Ok(replies.into_vec())
     }
 }

@@ -99,18 +99,13 @@ impl StoreServers {
     /// Whether what is sent can be read on its way: it leaves this machine, and not encrypted.
     #[must_use]
     pub fn is_readable(&self) -> bool {
-        let named: &[Address] = match &self.endpoints().deployment {
-            Deployment::Single(address) => std::slice::from_ref(address),
-            Deployment::Sentinel { sentinels, .. } => sentinels,
-            Deployment::Cluster(seeds) => seeds,
-        };
         let is_elsewhere = |address: &Address| match address {
             Address::Tcp(host, _) => {
                 &**host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
             }
             Address::Unix(_) => false,
         };
-        self.endpoints().certificates.is_none() && named.iter().any(is_elsewhere)
+        self.endpoints().certificates.is_none() && self.endpoints().deployment.named().iter().any(is_elsewhere)
     }
 
     /// Whether calls, and the password, may go to any host that a server names.
@@ -132,15 +127,11 @@ impl StoreServers {
     pub fn shards(&self) -> Result<Vec<ShardServers>> {
         let topology = self.calls.topology(Instant::now() + self.directory.timeout())?;
         let server = |address: &Address, target| ServerAddress { address: address.clone(), target };
-        let mut shards: Vec<ShardServers> = Vec::new();
-        for shard in topology.shards() {
-            let primary = server(&shard.primary, Target::Primary);
-            if !shards.iter().any(|known| known.primary == primary) {
-                let replicas = shard.replicas.iter().map(|address| server(address, Target::Replica)).collect();
-                shards.push(ShardServers { primary, replicas });
-            }
-        }
-        Ok(shards)
+        let shards = topology.shards().iter().map(|shard| ShardServers {
+            primary: server(&shard.primary, Target::Primary),
+            replicas: shard.replicas.iter().map(|address| server(address, Target::Replica)).collect(),
+        });
+        Ok(shards.collect())
     }
 
     /// A new connection to a server.
@@ -192,8 +183,9 @@ impl ServerConnection {
             command.write_packed_command(&mut bytes);
         }
         let deadline = Instant::now() + self.timeout;
-        let replies = self.connection.run(&bytes, commands.len(), MAX_REPLY, deadline)?.into_vec();
-        if replies.len() == commands.len() { Ok(replies) } else { Err(no_answer(&self.shown)) }
+        let replies =
+            self.connection.run(&bytes, commands.len(), MAX_REPLY, deadline).map_err(|failure| failure.error)?;
+        if replies.len() == commands.len() { Ok(replies.into_vec()) } else { Err(no_answer(&self.shown)) }
     }
 }
 

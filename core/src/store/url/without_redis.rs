@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use crate::error::Result;
 use crate::error::missing_feature;
 
-/// None exists.
+/// The servers of a store: no value of it exists.
 #[derive(Clone)]
 pub(crate) struct Endpoints(pub(crate) Infallible);
 

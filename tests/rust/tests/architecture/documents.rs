@@ -3,7 +3,7 @@
 use super::{Violations, files, hold};
 
 /// The most files that an async check passes on its way from a binding to the socket, and back.
-const THERE: usize = 14;
+const THERE: usize = 12;
 const BACK: usize = 10;
 
 /// The lines of a section of a document, under a heading and before the next of its level or above.

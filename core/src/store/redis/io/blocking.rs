@@ -8,15 +8,14 @@ use std::time::Instant;
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use redis::Value;
-use smallvec::SmallVec;
 
-use super::connection::{BlockingConnection, Connector};
+use super::connection::{CommandConnection, Connector};
 use super::discover::discover;
 use super::pool::Pool;
-use crate::error::{Error, Result as StoreResult};
+use crate::error::Result as StoreResult;
 use crate::store::redis::protocol::{
-    CallState, Discovery, DiscoverySchedule, Exchange, Failure, NextStep, RETRY_PAUSE, Server, ServerDirectory, Target,
-    Topology, out_of_step, refused, timed_out, uncovered,
+    CallState, Discovery, DiscoverySchedule, Failure, NextStep, RETRY_PAUSE, ServerDirectory, Target, Topology,
+    timed_out, uncovered,
 };
 use crate::store::redis::script::{Batch, Grouping, Requests};
 use crate::store::request::Answer;
@@ -72,7 +71,7 @@ impl BlockingCalls {
     fn call(&self, batch: &Batch, slot: u16, mut call: CallState) -> Result<Value, Failure> {
         let mut now = Instant::now();
         if call.prefers_replica() && self.schedule.try_lock().is_some_and(|schedule| schedule.replicas_are_old(now)) {
-            self.topology_is_stale.store(true, Ordering::Relaxed);
+            self.doubt_topology();
         }
         let (several, shown) = (self.directory.has_several_servers(), self.directory.shown());
         let mut known = self.known(call.deadline)?;
@@ -80,7 +79,7 @@ impl BlockingCalls {
         loop {
             let is_asking = asking.is_some();
             let Some((pool, target)) = self.pool(&known, slot, &call, asking.take()) else {
-                self.topology_is_stale.store(true, Ordering::Relaxed);
+                self.doubt_topology();
                 pause(&call, Failure::of_server(uncovered(shown, slot)))?;
                 known = self.rediscover(known, call.deadline);
                 now = Instant::now();
@@ -93,7 +92,7 @@ impl BlockingCalls {
             };
             let after = call.after(obstacle, several, shown);
             if after.topology_is_stale {
-                self.topology_is_stale.store(true, Ordering::Relaxed);
+                self.doubt_topology();
             }
             if let Some((slot, address)) = after.moved {
                 known = self.move_slot(&known, slot, address);
@@ -114,7 +113,7 @@ impl BlockingCalls {
                     known = self.rediscover(known, call.deadline);
                     if known.primary(slot).is_some_and(|primary| primary.server.address == pool.server.address) {
                         // The next call asks again before it connects: the server may be back and replaced.
-                        self.topology_is_stale.store(true, Ordering::Relaxed);
+                        self.doubt_topology();
                         return Err(failure);
                     }
                 }
@@ -136,7 +135,7 @@ impl BlockingCalls {
             return Some((self.other(known, address, Target::Primary), Target::Primary));
         }
         if call.prefers_replica()
-            && let Some(address) = known.replica(slot)
+            && let Some(address) = known.topology.replica(slot)
         {
             return Some((self.other(known, address.clone(), Target::Replica), Target::Replica));
         }
@@ -194,8 +193,7 @@ impl BlockingCalls {
     /// A connection for commands that are no calls.
     pub(crate) fn open(&self, address: &Address, target: Target, deadline: Instant) -> StoreResult<CommandConnection> {
         let server = self.directory.server(address.clone(), target);
-        let connection = self.connector.open(&server, deadline).map_err(|failure| failure.error)?;
-        Ok(CommandConnection { connection, server })
+        self.connector.open_for_commands(server, deadline).map_err(|failure| failure.error)
     }
 
     /// Finds out again which keys a primary evicts.
@@ -257,44 +255,9 @@ impl BlockingCalls {
     }
 }
 
-/// A connection to a server for commands that are no calls.
-pub(crate) struct CommandConnection {
-    connection: BlockingConnection,
-    server: Server,
-}
-
-impl CommandConnection {
-    /// The replies to so many commands.
-    pub(crate) fn run(
-        &mut self,
-        commands: &[u8],
-        replies: usize,
-        max_reply: usize,
-        deadline: Instant,
-    ) -> StoreResult<SmallVec<[Value; 1]>> {
-        let mut exchange = Exchange::new(commands, replies, max_reply);
-        let done = self.connection.run(&mut exchange, deadline);
-        done.map_err(|interrupted| self.server.failure(&interrupted.error, false).error)?;
-        if !self.connection.is_in_step() {
-            return Err(self.server.failure(&out_of_step(), false).error);
-        }
-        Ok(exchange.into_replies())
-    }
-
-    /// The error that a server's error reply means.
-    pub(crate) fn refused(&self, error: &redis::ServerError) -> Error {
-        refused(&self.server.shown, error)
-    }
-}
-
 impl KnownServers {
     fn primary(&self, slot: u16) -> Option<&Arc<Pool>> {
         self.topology.shard_index(slot).and_then(|shard| self.primaries.get(shard))
-    }
-
-    fn replica(&self, slot: u16) -> Option<&Address> {
-        let shard = &self.topology.shards()[self.topology.shard_index(slot)?];
-        shard.replicas.get(usize::from(slot) % shard.replicas.len().max(1))
     }
 }
 

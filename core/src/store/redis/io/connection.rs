@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use redis::Value;
+use smallvec::SmallVec;
 
 use super::socket::Socket;
 use super::tls::{Session, TlsConfig};
-use crate::error::Result as StoreResult;
+use crate::error::{Error, Result as StoreResult};
 use crate::process::log::{Log, WarningKind};
 use crate::store::redis::protocol::{
     Exchange, ExpectedRole, Failure, Handshake, MAX_SHORT_REPLY, ReplyBuffer, Server, closed_by_server, malformed,
-    not_followed, out_of_step,
+    not_followed, out_of_step, refused,
 };
 use crate::store::url::{Address, Endpoints};
 
@@ -37,7 +39,7 @@ pub(crate) struct BlockingConnection {
     pub(crate) tls: Option<Session>,
     buffer: ReplyBuffer,
     used: Instant,
-    /// See `Socket::read_by`.
+    /// What the socket's read timeout was set to: see `Socket::read_by`.
     read_timeout: Duration,
 }
 
@@ -48,6 +50,8 @@ pub(crate) struct Interrupted {
 }
 
 impl Connector {
+    /// Reads the certificates that the endpoints name.
+    ///
     /// # Errors
     /// `config_invalid` for certificates that cannot be used.
     pub(crate) fn new(endpoints: &Endpoints, log: Arc<Log>) -> StoreResult<Self> {
@@ -60,6 +64,11 @@ impl Connector {
             && !self.log.has_warned(WarningKind::Eviction)
             && !self.asked.lock().contains(&server.address);
         self.open_and_ask(server, asks, deadline)
+    }
+
+    /// Opens a connection for commands that are no calls.
+    pub(crate) fn open_for_commands(&self, server: Server, deadline: Instant) -> Result<CommandConnection, Failure> {
+        Ok(CommandConnection { connection: self.open(&server, deadline)?, server })
     }
 
     /// Finds out again which keys a server evicts. That a server does not answer is no concern of this question.
@@ -225,6 +234,36 @@ impl BlockingConnection {
     /// Marks it as used now.
     pub(crate) const fn touch(&mut self, now: Instant) {
         self.used = now;
+    }
+}
+
+/// A connection to a server for commands that are no calls.
+pub(crate) struct CommandConnection {
+    connection: BlockingConnection,
+    server: Server,
+}
+
+impl CommandConnection {
+    /// The replies to so many commands.
+    pub(crate) fn run(
+        &mut self,
+        commands: &[u8],
+        replies: usize,
+        max_reply: usize,
+        deadline: Instant,
+    ) -> Result<SmallVec<[Value; 1]>, Failure> {
+        let mut exchange = Exchange::new(commands, replies, max_reply);
+        let done = self.connection.run(&mut exchange, deadline);
+        done.map_err(|interrupted| self.server.failure(&interrupted.error, false))?;
+        if !self.connection.is_in_step() {
+            return Err(self.server.failure(&out_of_step(), false));
+        }
+        Ok(exchange.into_replies())
+    }
+
+    /// The error that a server's error reply means.
+    pub(crate) fn refused(&self, error: &redis::ServerError) -> Error {
+        refused(&self.server.shown, error)
     }
 }
 

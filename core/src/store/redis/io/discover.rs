@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::connection::Connector;
-use crate::store::redis::protocol::{Discovery, Exchange, Failure, Probe, ProbeReply, Topology, out_of_step};
+use crate::store::redis::protocol::{Discovery, Failure, Probe, ProbeReply, Topology};
 
 /// The most bytes of a reply that describes a topology: a cluster whose 16,384 slots are ranges of their own has less.
 const MAX_TOPOLOGY: usize = 16 * 1_024 * 1_024;
@@ -18,7 +18,7 @@ pub(crate) fn discover(connector: &Arc<Connector>, mut discovery: Discovery) -> 
             let (connector, sender) = (Arc::clone(connector), sender.clone());
             let (number, server) = (probe.number, probe.server.clone());
             // The first reply may have been enough: then the receiver is gone.
-            let run = move || drop(sender.send((probe.number, send(&connector, &probe))));
+            let run = move || drop(sender.send((number, send(&connector, probe))));
             let thread = std::thread::Builder::new().name("tidegate-discovery".to_owned()).spawn(run);
             if let Err(error) = thread {
                 discovery.handle_reply(number, Err(server.failure(&error, false)), Instant::now());
@@ -36,13 +36,7 @@ pub(crate) fn discover(connector: &Arc<Connector>, mut discovery: Discovery) -> 
     }
 }
 
-fn send(connector: &Connector, probe: &Probe) -> ProbeReply {
-    let mut connection = connector.open(&probe.server, probe.deadline)?;
-    let mut exchange = Exchange::new(&probe.commands, probe.replies, MAX_TOPOLOGY);
-    let done = connection.run(&mut exchange, probe.deadline);
-    done.map_err(|interrupted| probe.server.failure(&interrupted.error, false))?;
-    if !connection.is_in_step() {
-        return Err(probe.server.failure(&out_of_step(), false));
-    }
-    Ok(exchange.into_replies())
+fn send(connector: &Connector, probe: Probe) -> ProbeReply {
+    let mut connection = connector.open_for_commands(probe.server, probe.deadline)?;
+    connection.run(&probe.commands, probe.replies, MAX_TOPOLOGY, probe.deadline)
 }

@@ -21,6 +21,7 @@ pub(crate) struct CallQueue {
 }
 
 /// The callers of the engine.
+#[derive(Default)]
 pub(crate) struct EngineCallers;
 
 impl Callers for EngineCallers {

@@ -13,8 +13,6 @@ mod handover;
 mod host_loop;
 mod name_lookup;
 mod panics;
-#[cfg(target_os = "linux")]
-mod polled_socket;
 mod pool;
 mod socket;
 mod stream;
@@ -23,8 +21,8 @@ mod sync;
 mod tls;
 
 pub(super) use background::Engine;
-pub(super) use blocking::{BlockingCalls, CommandConnection};
-pub(super) use connection::Connector;
+pub(super) use blocking::BlockingCalls;
+pub(super) use connection::{CommandConnection, Connector};
 pub(super) use engine_call::EngineCall;
 pub(crate) use epoll_set::EpollSet;
 pub(crate) use host_loop::ReaderRegistry;

@@ -31,7 +31,7 @@ struct NameLookups {
     resolver: Box<Resolver>,
 }
 
-/// Of this process, because a forked child has no threads that end its parent's lookups.
+/// The lookups of this process. Each process has its own, because a forked child has no threads that end its parent's lookups.
 static LOOKUPS: PerProcess<Arc<NameLookups>> = PerProcess::new();
 
 /// The addresses of a host.

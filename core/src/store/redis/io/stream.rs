@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use super::connection::BlockingConnection;
 use super::epoll_set::EpollSet;
 #[cfg(target_os = "linux")]
-use super::polled_socket::PolledSocket;
+use super::epoll_set::PolledSocket;
 use super::socket::Socket;
 use super::tls::Session;
 use crate::store::redis::protocol::closed_by_server;
@@ -34,7 +34,7 @@ pub(crate) struct Stream {
 }
 
 impl Transport {
-    /// Within a runtime.
+    /// Takes over a socket. It is called within a runtime.
     fn new(socket: Socket, set: Option<&Arc<EpollSet>>) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(set) = set {
@@ -120,13 +120,13 @@ impl Write for Bridge<'_, '_, '_> {
 }
 
 impl Stream {
-    /// Within a runtime. With a set an event loop reads it.
+    /// Makes a connection pipelined; with a set an event loop reads it. It is called within a runtime.
     pub(crate) fn new(connection: BlockingConnection, set: Option<&Arc<EpollSet>>) -> io::Result<Self> {
         let BlockingConnection { socket, tls, .. } = connection;
         Ok(Self { transport: Transport::new(socket, set)?, tls })
     }
 
-    /// The same connection, read by an event loop or by the engine's thread again. Within a runtime.
+    /// Has the connection read by an event loop, or by the engine's thread again. It is called within a runtime.
     pub(crate) fn read_through(self, set: Option<&Arc<EpollSet>>) -> io::Result<Self> {
         let transport = Transport::new(self.transport.into_socket()?, set)?;
         Ok(Self { transport, ..self })

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::process::log::Log;
 use crate::store::url::Endpoints;
 
-/// None exists.
+/// How connections are encrypted: no value of it exists.
 pub(crate) struct TlsConfig(Infallible);
 
 impl TlsConfig {
@@ -20,7 +20,7 @@ impl TlsConfig {
     }
 }
 
-/// None exists.
+/// An encrypted session: no value of it exists.
 pub(crate) struct Session(Infallible);
 
 impl Session {

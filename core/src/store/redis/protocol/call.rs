@@ -89,7 +89,7 @@ impl CallState {
         }
     }
 
-    /// Of a call that is never a member of a batch.
+    /// The state of a call that is never a member of a batch.
     pub(crate) const fn by_itself(deadline: Instant) -> Self {
         Self { alone: true, ..Self::new(deadline, false) }
     }

@@ -1,5 +1,14 @@
-//! A pipelined connection as bytes: what is to be sent, and what was received.
+//! A pipelined connection without its socket: the bytes to send, the commands in flight, and what was received.
 
+use std::collections::VecDeque;
+use std::io;
+
+use redis::Value;
+
+use super::failure;
+use super::in_flight::{Command, InFlight, ScriptCall};
+use super::in_step::{MAX_SHORT_REPLY, write_question};
+use super::pending_call::Callers;
 use super::resp::ReplyBuffer;
 
 /// The largest capacity that an empty send buffer keeps.
@@ -13,10 +22,11 @@ pub(crate) struct ConnectionId {
     pub(crate) number: u64,
 }
 
-/// The bytes to be sent, and those that were received.
-pub(crate) struct PipelinedConnection {
+/// The bytes to send and the commands in flight.
+pub(crate) struct PipelinedConnection<C: Callers> {
     pub(crate) id: ConnectionId,
     pub(crate) replies: ReplyBuffer,
+    pub(crate) in_flight: VecDeque<InFlight<C>>,
     out: Vec<u8>,
     /// How much of `out` was sent.
     sent: usize,
@@ -24,19 +34,82 @@ pub(crate) struct PipelinedConnection {
     before: u64,
 }
 
-impl PipelinedConnection {
+impl<C: Callers> PipelinedConnection<C> {
     pub(crate) const fn new(id: ConnectionId) -> Self {
-        Self { id, replies: ReplyBuffer::new(), out: Vec::new(), sent: 0, before: 0 }
-    }
-
-    /// Where commands are written.
-    pub(crate) const fn out(&mut self) -> &mut Vec<u8> {
-        &mut self.out
+        Self { id, replies: ReplyBuffer::new(), in_flight: VecDeque::new(), out: Vec::new(), sent: 0, before: 0 }
     }
 
     /// The length of the stream so far.
-    pub(crate) const fn end(&self) -> u64 {
+    const fn end(&self) -> u64 {
         self.before + self.out.len() as u64
+    }
+
+    /// Adds the command whose bytes begin there and end with the stream.
+    fn add(&mut self, begin: u64, command: Command<C>) {
+        let (end, max_reply) = (self.end(), command.max_reply());
+        self.in_flight.push_back(InFlight { command, begin, end, max_reply });
+    }
+
+    /// Writes a script call.
+    pub(crate) fn send(&mut self, call: ScriptCall<C>) {
+        let begin = self.end();
+        call.script.write(call.asking, call.in_full, &mut self.out);
+        if call.asking {
+            self.add(begin, Command::Asking);
+        }
+        self.add(begin, Command::Script(call));
+    }
+
+    fn write_question(&mut self, number: u32, command: Command<C>) {
+        let begin = self.end();
+        write_question(number, &mut self.out);
+        self.add(begin, command);
+    }
+
+    /// Asks whether the connection is in step: the error that a call got decides whether it is sent again.
+    pub(crate) fn send_question(&mut self, call: ScriptCall<C>) {
+        self.write_question(call.script.number(), Command::Script(call));
+    }
+
+    /// Takes back what was not sent yet, and sends a PING instead: its reply says that the server is there again. The last call
+    /// comes first.
+    pub(crate) fn send_probe(&mut self) -> Vec<ScriptCall<C>> {
+        let sent = self.sent();
+        let at = self.in_flight.iter().position(|command| command.begin >= sent).unwrap_or(self.in_flight.len());
+        let recalled = self.in_flight.split_off(at);
+        if let Some(first) = recalled.front() {
+            self.out.truncate((first.begin - self.before) as usize);
+        }
+        let number = self.end() as u32;
+        self.write_question(number, Command::Probe(number));
+        let mut unsent = Vec::new();
+        for sent in recalled.into_iter().rev() {
+            match sent.command {
+                Command::Script(call) if call.doubtful.is_some() && call.is_awaited() => self.send_question(call),
+                Command::Script(call) => unsent.push(call),
+                Command::Asking | Command::Probe(_) => {}
+            }
+        }
+        unsent
+    }
+
+    /// Whether a script call is in flight for which no caller waits any more.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.in_flight.iter().any(|sent| matches!(&sent.command, Command::Script(call) if !call.is_awaited()))
+    }
+
+    /// The next reply that was received, and the command that it answers.
+    ///
+    /// # Errors
+    /// `InvalidData` for bytes that are not RESP, for a reply that is too long, and for one that answers another command.
+    pub(crate) fn next_reply(&mut self) -> io::Result<Option<(Command<C>, Value)>> {
+        let max_reply = self.in_flight.front().map_or(MAX_SHORT_REPLY, |sent| sent.max_reply);
+        let reply = self.replies.next(max_reply).map_err(|malformed| failure::malformed(malformed.0))?;
+        let Some(reply) = reply else { return Ok(None) };
+        if !self.in_flight.front().is_some_and(|sent| sent.command.is_answered_by(&reply)) {
+            return Err(failure::out_of_step());
+        }
+        Ok(self.in_flight.pop_front().map(|sent| (sent.command, reply)))
     }
 
     /// How much of the stream was sent.
@@ -58,10 +131,5 @@ impl PipelinedConnection {
                 self.out = Vec::new();
             }
         }
-    }
-
-    /// Removes what was written from there on, which was not sent.
-    pub(crate) fn recall(&mut self, from: u64) {
-        self.out.truncate((from - self.before) as usize);
     }
 }

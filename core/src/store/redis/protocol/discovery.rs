@@ -95,10 +95,6 @@ impl Discovery {
         discovery
     }
 
-    fn is_sentinel(&self) -> bool {
-        matches!(self.directory.endpoints.deployment, Deployment::Sentinel { .. })
-    }
-
     /// Asks the next servers. Each round gets an equal share of the time that is left; a late sentinel gets half of it.
     fn ask_more(&mut self, now: Instant) {
         if self.result.is_some() {
@@ -107,7 +103,8 @@ impl Discovery {
         if self.candidates.is_empty() {
             return self.finish();
         }
-        let rounds = if self.is_sentinel() { 2 } else { self.candidates.len().div_ceil(self.at_once) as u32 };
+        let rounds =
+            if self.directory.has_sentinels() { 2 } else { self.candidates.len().div_ceil(self.at_once) as u32 };
         self.round_ends = now + self.deadline.saturating_duration_since(now) / rounds;
         for server in self.candidates.drain(..self.at_once.min(self.candidates.len())) {
             let (number, commands) = (self.asked.len(), Arc::clone(&self.commands));
@@ -152,8 +149,7 @@ impl Discovery {
             return;
         }
         let (address, reply) = (&server.address, reply.and_then(|replies| accepted(replies, &server.shown)));
-        if self.is_sentinel() {
-            let Deployment::Sentinel { name, .. } = &self.directory.endpoints.deployment else { return };
+        if let Deployment::Sentinel { name, .. } = &self.directory.endpoints.deployment {
             match reply.and_then(|replies| sentinel_topology(&replies, name, address)) {
                 Ok((epoch, found)) if self.newest.as_ref().is_none_or(|(newest, _)| epoch > *newest) => {
                     self.newest = Some((epoch, found));

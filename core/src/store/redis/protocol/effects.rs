@@ -29,24 +29,13 @@ pub(crate) struct Returned<C: Callers> {
 }
 
 /// What a step leaves to be done.
+#[derive(Default)]
 pub(crate) struct Effects<C: Callers> {
     pub(crate) completions: Completions<C>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) returned: Vec<Returned<C>>,
     pub(crate) server_was_silent: bool,
     last_number: u64,
-}
-
-impl<C: Callers> Default for Effects<C> {
-    fn default() -> Self {
-        Self {
-            completions: Completions::default(),
-            actions: VecDeque::new(),
-            returned: Vec::new(),
-            server_was_silent: false,
-            last_number: 0,
-        }
-    }
 }
 
 impl<C: Callers> Effects<C> {

@@ -41,9 +41,13 @@ impl Failure {
     }
 }
 
-/// Of a call without an answer in time it is not said whether it was sent.
+/// An error of a call that did not run says so, but for one without an answer in time: it is not said whether that was sent.
 fn not_run(error: Error) -> Error {
     if error.kind() == ErrorKind::StoreTimeout { error } else { error.of_no_run() }
+}
+
+fn unavailable(message: String) -> Error {
+    Error::new(ErrorKind::StoreUnavailable, message)
 }
 
 /// The server did not answer in time.
@@ -59,20 +63,20 @@ fn late(shown: &str, timeout: Duration, why: Option<String>) -> Error {
 fn unreachable(shown: &str, error: &io::Error) -> Error {
     // What was received says what to do.
     if error.kind() == io::ErrorKind::InvalidData {
-        return Error::new(ErrorKind::StoreUnavailable, format!("{shown} cannot be used: {}", reason(error)));
+        return unavailable(format!("{shown} cannot be used: {}", reason(error)));
     }
-    Error::new(
-        ErrorKind::StoreUnavailable,
-        format!("{shown} cannot be reached: {}: check that the server runs and that the URL is right", reason(error)),
-    )
+    unavailable(format!(
+        "{shown} cannot be reached: {}: check that the server runs and that the URL is right",
+        reason(error)
+    ))
 }
 
 /// The connection ended between a call and its answer.
 fn lost(shown: &str, error: &io::Error) -> Error {
-    Error::new(
-        ErrorKind::StoreUnavailable,
-        format!("{shown} went away before it answered ({}): whether the call was counted is not known", reason(error)),
-    )
+    unavailable(format!(
+        "{shown} went away before it answered ({}): whether the call was counted is not known",
+        reason(error)
+    ))
 }
 
 /// The reply holds no answer to this call.
@@ -117,16 +121,14 @@ pub(crate) fn refused(shown: &str, error: &ServerError) -> Error {
         "ERR" if detail.starts_with("max number of clients") => "has no connection left: raise its maxclients",
         _ => return script::rejected(error),
     };
-    Error::new(ErrorKind::StoreUnavailable, format!("{shown} {why}"))
+    unavailable(format!("{shown} {why}"))
 }
 
 /// The message for the error of a server that another one should have replaced by now. A replica alone refuses writes for ever; among
 /// several servers it says that there is no primary for now.
 pub(crate) fn wrong_server(shown: &str, error: &ServerError) -> Error {
     match error.code() {
-        "READONLY" => {
-            Error::new(ErrorKind::StoreUnavailable, format!("{shown} is a replica, and no primary was found"))
-        }
+        "READONLY" => unavailable(format!("{shown} is a replica, and no primary was found")),
         _ => refused(shown, error),
     }
 }
@@ -137,19 +139,13 @@ fn reason(error: &io::Error) -> String {
 
 /// No primary serves the slot.
 pub(crate) fn uncovered(shown: &str, slot: u16) -> Error {
-    Error::new(
-        ErrorKind::StoreUnavailable,
-        format!("no node of {shown} serves the slot {slot}: the cluster is not whole"),
-    )
+    unavailable(format!("no node of {shown} serves the slot {slot}: the cluster is not whole"))
 }
 
 /// The servers do not agree about which of them serves a call.
 pub(crate) fn redirected(shown: &str) -> Error {
-    Error::new(
-        ErrorKind::StoreUnavailable,
-        format!(
-            "the nodes of {shown} send a call from one to another and none serves it: `redis-cli --cluster check` finds slots \
+    unavailable(format!(
+        "the nodes of {shown} send a call from one to another and none serves it: `redis-cli --cluster check` finds slots \
              that they do not agree about"
-        ),
-    )
+    ))
 }

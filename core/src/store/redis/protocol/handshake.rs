@@ -74,7 +74,7 @@ impl Handshake {
         handshake
     }
 
-    /// The same, and the question which keys the server evicts when its memory is full.
+    /// Adds the question which keys the server evicts when its memory is full.
     pub(crate) fn with_memory(mut self) -> Self {
         self.add(Step::Memory, redis::cmd("INFO").arg("memory"));
         self
@@ -120,7 +120,11 @@ impl Handshake {
                 }
                 // An old server or a proxy may not know HELLO; only the third protocol needs it.
                 (Step::Hello, Value::ServerError(error)) if error.code() == "ERR" && !is_full(error) => {
-                    require_second_protocol(login, shown)?;
+                    if login.resp3 {
+                        return Err(Failure::of_call(Error::config(format!(
+                            "{shown} does not speak the third protocol: leave protocol=3 out of the store URL"
+                        ))));
+                    }
                 }
                 (Step::Memory | Step::Name, Value::ServerError(error)) if !is_full(error) => {}
                 (_, Value::ServerError(error)) => {
@@ -132,15 +136,6 @@ impl Handshake {
         }
         reported.check(expected, shown)
     }
-}
-
-fn require_second_protocol(login: &Login, shown: &str) -> Result<(), Failure> {
-    if !login.resp3 {
-        return Ok(());
-    }
-    Err(Failure::of_call(Error::config(format!(
-        "{shown} does not speak the third protocol: leave protocol=3 out of the store URL"
-    ))))
 }
 
 fn is_full(error: &redis::ServerError) -> bool {

@@ -1,16 +1,20 @@
 //! What was sent to a server and not answered yet.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use redis::Value;
 
 use super::call::CallState;
+use super::effects::Effects;
+use super::in_step::{self, MAX_SHORT_REPLY};
 use super::pending_call::{Callers, PendingCall, Recipient};
+use super::schedule::Alarm;
 use crate::store::redis::script::{Batch, Requests};
 
-/// A command that was sent. Replies come in the order of the commands.
+/// A command that was sent, and where its bytes are. Replies come in the order of the commands.
 pub(crate) struct InFlight<C: Callers> {
-    pub(crate) kind: BatchKind<C>,
+    pub(crate) command: Command<C>,
     /// Where it begins and ends in the stream of bytes.
     pub(crate) begin: u64,
     pub(crate) end: u64,
@@ -18,15 +22,9 @@ pub(crate) struct InFlight<C: Callers> {
     pub(crate) max_reply: usize,
 }
 
-impl<C: Callers> InFlight<C> {
-    /// Whether no caller waits for it any more.
-    pub(crate) fn is_given_up(&self) -> bool {
-        matches!(&self.kind, BatchKind::Script(batch) if !batch.is_awaited())
-    }
-}
-
+/// A command that a pipeline sends.
 #[expect(clippy::large_enum_variant, reason = "nearly all are script calls, and a box would be one more allocation")]
-pub(crate) enum BatchKind<C: Callers> {
+pub(crate) enum Command<C: Callers> {
     Script(ScriptCall<C>),
     /// ASKING, before a script call.
     Asking,
@@ -34,9 +32,30 @@ pub(crate) enum BatchKind<C: Callers> {
     Probe(u32),
 }
 
+impl<C: Callers> Command<C> {
+    /// The most bytes of its reply.
+    pub(crate) fn max_reply(&self) -> usize {
+        match self {
+            Self::Script(call) if call.doubtful.is_none() => call.script.max_reply(),
+            _ => MAX_SHORT_REPLY,
+        }
+    }
+
+    /// Whether a reply can be the one to this command.
+    pub(crate) fn is_answered_by(&self, reply: &Value) -> bool {
+        match self {
+            Self::Asking => in_step::is_status(reply),
+            Self::Probe(number) => in_step::is_in_step(reply, *number),
+            Self::Script(call) if call.doubtful.is_some() => in_step::is_in_step(reply, call.script.number()),
+            Self::Script(call) => matches!(reply, Value::ServerError(_)) || call.script.is_answered_by(reply),
+        }
+    }
+}
+
 /// A batch of calls, sent as one script call.
 pub(crate) struct ScriptCall<C: Callers> {
-    pub(crate) batch: Batch,
+    /// The requests of its calls.
+    pub(crate) script: Batch,
     pub(crate) members: Vec<BatchMember<C>>,
     /// The queue that counts it: a slot, or all.
     pub(crate) queue: u16,
@@ -64,16 +83,21 @@ impl<C: Callers> BatchMember<C> {
         (Self { state, slot, requests: requests.len(), recipient: Some(recipient) }, requests)
     }
 
-    pub(crate) fn into_recipient(self) -> (usize, Option<Recipient<C>>) {
-        (self.requests, self.recipient)
+    /// Takes the call out of its batch, in which it has these requests; `None` once it was given up.
+    fn take_call(&mut self, script: &Batch, requests: Range<usize>) -> Option<PendingCall<C>> {
+        let (time, grouping) = (script.now(), script.grouping());
+        let recipient = self.recipient.take()?;
+        let Self { state, slot, .. } = *self;
+        let requests = script.requests().get(requests).into_iter().flatten().cloned().collect();
+        Some(PendingCall { requests, grouping, time, slot, state, recipient })
     }
 }
 
 impl<C: Callers> ScriptCall<C> {
     /// The calls that were not given up, in order.
     pub(crate) fn into_calls(self) -> impl DoubleEndedIterator<Item = PendingCall<C>> {
-        let (time, grouping) = (self.batch.now(), self.batch.grouping());
-        let mut requests = self.batch.into_requests().into_iter();
+        let (time, grouping) = (self.script.now(), self.script.grouping());
+        let mut requests = self.script.into_requests().into_iter();
         let calls: Vec<PendingCall<C>> = self
             .members
             .into_iter()
@@ -85,25 +109,17 @@ impl<C: Callers> ScriptCall<C> {
         calls.into_iter()
     }
 
-    /// Moves the calls whose attempt is over to `late`, and says whether there were any. Calls `next` with the
-    /// attempt deadline of each of the others.
-    pub(crate) fn expire(
-        &mut self,
-        now: Instant,
-        next: &mut impl FnMut(Instant),
-        late: &mut Vec<PendingCall<C>>,
-    ) -> bool {
+    /// Moves the calls whose attempt is over to `late`, and says whether there were any. Sets
+    /// the alarm for each of the others.
+    pub(crate) fn expire(&mut self, now: Instant, alarm: &mut Alarm, late: &mut Vec<PendingCall<C>>) -> bool {
         let (mut first, before) = (0, late.len());
         for member in &mut self.members {
             let own = first..first + member.requests;
             first = own.end;
             if member.recipient.is_some() && member.state.attempt_deadline > now {
-                next(member.state.attempt_deadline);
-            } else if let Some(recipient) = member.recipient.take() {
-                let requests = self.batch.requests()[own].iter().cloned().collect();
-                let (time, grouping) = (self.batch.now(), self.batch.grouping());
-                let BatchMember { state, slot, .. } = *member;
-                late.push(PendingCall { requests, grouping, time, slot, state, recipient });
+                alarm.set(member.state.attempt_deadline);
+            } else {
+                late.extend(member.take_call(&self.script, own));
             }
         }
         late.len() > before
@@ -111,14 +127,10 @@ impl<C: Callers> ScriptCall<C> {
 
     /// Takes out the calls of these requests, of a batch in which each call has one request.
     pub(crate) fn take(&mut self, requests: &[u16]) -> Vec<PendingCall<C>> {
-        let (time, grouping, batch) = (self.batch.now(), self.batch.grouping(), &self.batch);
-        let members = &mut self.members;
+        let (members, script) = (&mut self.members, &self.script);
         let call = |request: &u16| {
-            let member = members.get_mut(usize::from(*request))?;
-            let recipient = member.recipient.take()?;
-            let requests = batch.requests().get(usize::from(*request)).into_iter().cloned().collect();
-            let BatchMember { state, slot, .. } = *member;
-            Some(PendingCall { requests, grouping, time, slot, state, recipient })
+            let at = usize::from(*request);
+            members.get_mut(at)?.take_call(script, at..at + 1)
         };
         requests.iter().filter_map(call).collect()
     }
@@ -126,5 +138,27 @@ impl<C: Callers> ScriptCall<C> {
     /// Whether a caller still waits for it.
     pub(crate) fn is_awaited(&self) -> bool {
         self.members.iter().any(|member| member.recipient.is_some())
+    }
+
+    /// Gives each recipient the answers of its requests. `connection` is the number of the one that brought the reply.
+    pub(crate) fn give_out(self, reply: Value, connection: Option<u64>, effects: &mut Effects<C>) {
+        let completions = &mut effects.completions;
+        match self.script.answers(reply) {
+            Err(error) => self
+                .members
+                .into_iter()
+                .filter_map(|member| member.recipient)
+                .for_each(|recipient| completions.fail(recipient, &error)),
+            Ok(answers) => {
+                let answers = answers.into_iter();
+                let mut answers = answers.map(|answer| answer.map(|answer| answer.over_connection(connection)));
+                for BatchMember { requests, recipient, .. } in self.members {
+                    match recipient {
+                        Some(recipient) => completions.answer(recipient, &mut answers, requests),
+                        None => drop(answers.by_ref().take(requests).last()),
+                    }
+                }
+            }
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The transport as a state machine: it owns no socket, no thread, no waker and no clock. The drivers in `io` move its
 //! bytes and tell it the time. See docs/adr/0011.
 
-mod batching;
 mod call;
+mod call_queues;
 mod connection;
 mod discovery;
 mod effects;
@@ -11,7 +11,6 @@ mod failure;
 mod handshake;
 mod in_flight;
 mod in_step;
-mod named_address;
 mod pending_call;
 mod pipeline;
 mod redirect;
@@ -23,8 +22,8 @@ mod topology;
 mod topology_reply;
 mod transaction;
 
-pub(super) use batching::MAX_BATCH_DELAY;
 pub(super) use call::{CallState, NextStep, Obstacle, RETRY_PAUSE};
+pub(super) use call_queues::MAX_BATCH_DELAY;
 pub(super) use connection::ConnectionId;
 pub(super) use discovery::{Discovery, Probe, ProbeReply};
 pub(super) use effects::Action;

@@ -1,12 +1,15 @@
 //! A call on its way to a server, and what its caller gets.
 
+use std::time::Instant;
+
 use super::call::CallState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::redis::script::{Grouping, Requests};
 use crate::store::request::{Answer, Operation};
+use crate::store::url::Address;
 
 /// What a driver knows its callers by.
-pub(crate) trait Callers {
+pub(crate) trait Callers: Default {
     /// A caller with one request.
     type One;
     /// A caller whose requests stand or fall together.
@@ -41,6 +44,33 @@ pub(crate) fn connection_is_gone() -> Error {
     Error::new(ErrorKind::StoreUnavailable, message).of_no_run()
 }
 
+/// A call that no server has now.
+pub(crate) struct ParkedCall<C: Callers> {
+    pub(crate) call: PendingCall<C>,
+    pub(crate) resume: Resume,
+    /// What its caller gets when there is no time left.
+    pub(crate) error: Error,
+}
+
+/// When a parked call is routed again.
+pub(crate) enum Resume {
+    At(Instant),
+    /// After the next discovery. When that names the same primary as before, there is no other server, and the call fails.
+    AfterDiscovery {
+        unreachable: Option<Address>,
+    },
+}
+
+impl<C: Callers> ParkedCall<C> {
+    /// When it is routed again at the latest, or fails.
+    pub(crate) fn poll_timeout(&self) -> Instant {
+        match self.resume {
+            Resume::At(at) => at.min(self.call.state.deadline),
+            Resume::AfterDiscovery { .. } => self.call.state.deadline,
+        }
+    }
+}
+
 /// Who gets the answers.
 pub(crate) enum Recipient<C: Callers> {
     One(C::One),
@@ -66,15 +96,10 @@ pub(crate) struct GroupReply {
 }
 
 /// Finished calls: those of callers, and those that a transaction goes on from.
+#[derive(Default)]
 pub(crate) struct Completions<C: Callers> {
     pub(crate) callers: Vec<Completed<C>>,
     pub(crate) groups: Vec<GroupReply>,
-}
-
-impl<C: Callers> Default for Completions<C> {
-    fn default() -> Self {
-        Self { callers: Vec::new(), groups: Vec::new() }
-    }
 }
 
 impl<C: Callers> Completions<C> {

@@ -4,9 +4,9 @@ use redis::{ServerError, Value};
 
 use super::call::Obstacle;
 use super::failure::{self, Failure};
-use super::named_address::address_of;
 use super::server_directory::Server;
 use super::topology::SLOTS;
+use super::topology_reply::address_of;
 use crate::store::redis::script::Batch;
 use crate::store::url::Address;
 

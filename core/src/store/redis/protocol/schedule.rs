@@ -55,3 +55,18 @@ impl DiscoverySchedule {
         self.last.is_none_or(|last| now.saturating_duration_since(last) > REPLICA_REFRESH)
     }
 }
+
+/// The next moment at which something is to be done, or an earlier one.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm(Option<Instant>);
+
+impl Alarm {
+    /// Goes off then, unless it does earlier.
+    pub(crate) fn set(&mut self, at: Instant) {
+        self.0 = Some(self.0.map_or(at, |next| next.min(at)));
+    }
+
+    pub(crate) const fn next(&self) -> Option<Instant> {
+        self.0
+    }
+}

@@ -16,7 +16,7 @@ pub(crate) struct Shard {
     pub(crate) replicas: Vec<Address>,
 }
 
-/// The primaries and replicas of a store, and which of them serves which slot.
+/// The primaries and replicas of a store, no primary twice, and which of them serves which slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Topology {
     shards: Vec<Shard>,
@@ -63,6 +63,21 @@ impl Topology {
             Some(&UNASSIGNED) => None,
             Some(index) => Some(usize::from(*index)),
         }
+    }
+
+    fn shard(&self, slot: u16) -> Option<&Shard> {
+        self.shards.get(self.shard_index(slot)?)
+    }
+
+    /// The primary that serves a slot, if any does.
+    pub(crate) fn primary(&self, slot: u16) -> Option<&Address> {
+        self.shard(slot).map(|shard| &shard.primary)
+    }
+
+    /// The replica that answers reads of a slot, if there is one.
+    pub(crate) fn replica(&self, slot: u16) -> Option<&Address> {
+        let replicas = &self.shard(slot)?.replicas;
+        replicas.get(usize::from(slot) % replicas.len().max(1))
     }
 
     /// Takes over a redirect: that primary serves the slot now. Servers that name ever new primaries are not followed for ever.

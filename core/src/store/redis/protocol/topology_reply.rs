@@ -1,17 +1,34 @@
 //! What servers say about which server serves what: the replies to the questions of `discovery.rs`. Anyone may have written
 //! them, so every number and every name is checked.
 
+use std::sync::Arc;
+
 use redis::Value;
 
 use super::failure::{self, Failure};
 use super::handshake::text;
-use super::named_address::address_of;
 use super::topology::{SLOTS, Shard, Topology};
 use crate::error::{Error, ErrorKind, visible};
 use crate::store::url::Address;
 
 /// The most names of primaries that a message shows.
 const MAX_SHOWN: usize = 20;
+
+/// The longest name of a host in DNS has 253 bytes.
+const MAX_HOST: usize = 255;
+
+/// The address that a server at `here` names. One that does not know its own name leaves the host out and means the one it was
+/// reached at. `None` for what no server can listen at, and for a host that is no name: it would stand in messages.
+pub(super) fn address_of(host: &str, port: i64, here: &Address) -> Option<Address> {
+    let port = u16::try_from(port).ok().filter(|port| *port > 0)?;
+    let host = match here {
+        _ if !matches!(host, "" | "?") => host.into(),
+        Address::Tcp(host, _) => Arc::clone(host),
+        Address::Unix(_) => return None,
+    };
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
+    (host.len() <= MAX_HOST && host.bytes().all(is_name)).then_some(Address::Tcp(host, port))
+}
 
 /// The reply to CLUSTER SLOTS.
 pub(super) fn cluster_topology(reply: &Value, here: &Address) -> Result<Topology, Failure> {
@@ -72,12 +89,6 @@ fn listed(items: &Value, here: &Address) -> Option<Address> {
     address_of(field(items, "ip")?, field(items, "port")?.parse().ok()?, here)
 }
 
-/// The reply to SENTINEL GET-MASTER-ADDR-BY-NAME: a host and a port.
-fn named(items: &[Value], here: &Address) -> Option<Address> {
-    let [host, port] = items else { return None };
-    address_of(text(host)?, text(port)?.parse().ok()?, here)
-}
-
 /// The replies to SENTINEL MASTER, GET-MASTER-ADDR-BY-NAME, REPLICAS and MASTERS: when the last failover was, and which servers
 /// there are since. Between the promotion of a replica and the end of the failover, MASTER shows the new epoch with the old
 /// address; the address alone is new.
@@ -95,7 +106,11 @@ pub(super) fn sentinel_topology(replies: &[Value], name: &str, here: &Address) -
             "the sentinel {here} knows no primary called {name:?}: it knows {names}"
         ))));
     };
-    let address = named(address, here).ok_or_else(|| {
+    let named = match &address[..] {
+        [host, port] => text(host).zip(text(port).and_then(|port| port.parse().ok())),
+        _ => None,
+    };
+    let address = named.and_then(|(host, port)| address_of(host, port, here)).ok_or_else(|| {
         let message = format!("the sentinel {here} names a primary without a host and port that can be used");
         Failure::of_server(Error::new(ErrorKind::StoreRejected, message))
     })?;

@@ -6,7 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use super::pending_call::{Callers, Completions, Recipient};
+use crate::error::{Error, Result};
 use crate::store::redis::script::{Grouping, Request};
 use crate::store::request::Answer;
 
@@ -229,5 +230,43 @@ impl Group {
     fn admits(&self, answers: &[Answer]) -> bool {
         let shadow = |request: &Request| request.plan.policy.options().shadow;
         self.requests.iter().zip(answers).all(|(request, answer)| answer.applied || shadow(request))
+    }
+}
+
+/// The transactions under way. A finished transaction leaves its place to another.
+#[derive(Default)]
+pub(crate) struct Transactions<C: Callers> {
+    pub(crate) places: Vec<Option<Underway<C>>>,
+}
+
+/// A transaction under way, and who gets its answer.
+pub(crate) struct Underway<C: Callers> {
+    pub(crate) transaction: CrossSlotTransaction,
+    pub(crate) time: Option<u64>,
+    /// `None` once the caller has its answer.
+    pub(crate) caller: Option<C::All>,
+}
+
+impl<C: Callers> Transactions<C> {
+    /// Adds a transaction, and says at which place.
+    pub(crate) fn insert(&mut self, underway: Underway<C>) -> usize {
+        let place = self.places.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        self.places[place] = Some(underway);
+        place
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.iter().all(Option::is_none)
+    }
+
+    pub(crate) fn close(&mut self, error: &Error, completions: &mut Completions<C>) {
+        completions.groups.clear();
+        for caller in self.places.drain(..).flatten().filter_map(|underway| underway.caller) {
+            completions.fail(Recipient::All(caller), error);
+        }
     }
 }

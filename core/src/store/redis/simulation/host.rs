@@ -1,42 +1,19 @@
-//! The simulated driver: it does what `io/driver.rs` does, with the network and the clock of the schedule.
+//! The simulated host: its callers, and its driver, which does what `io/driver.rs` does, with the network and the clock of the
+//! schedule.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::Value;
 
 use super::lies::lie_much;
 use super::network::Connection;
-use super::servers::{GROUP, Layout, address, server_at};
+use super::servers::{Servers, server_at};
 use super::world::{Asked, Attempt, Event, World};
 use crate::store::redis::protocol::{
-    Action, Callers, Completed, Failure, Handshake, Server, ServerDirectory, closed_by_server,
+    Action, CallState, Completed, Failure, Handshake, PendingCall, Recipient, Server, closed_by_server,
 };
-use crate::store::url::{Deployment, Endpoints, Login};
-
-/// Callers are known by their number in the ledger.
-pub(super) struct SimulatedCallers;
-
-impl Callers for SimulatedCallers {
-    type One = u64;
-    type All = u64;
-}
-
-pub(super) fn directory(layout: Layout, read_replicas: bool, timeout: Duration) -> Arc<ServerDirectory> {
-    let deployment = match layout {
-        Layout::Single => Deployment::Single(address(0)),
-        Layout::Cluster => Deployment::Cluster((0..GROUP).map(address).collect()),
-        Layout::Sentinel => Deployment::Sentinel {
-            sentinels: (GROUP..2 * GROUP).map(address).collect(),
-            name: "main".to_owned(),
-            login: Login::default(),
-        },
-    };
-    let shown = "redis://simulated".to_owned();
-    let endpoints =
-        Endpoints { deployment, login: Login::default(), certificates: None, follow: None, read_replicas, shown };
-    Arc::new(ServerDirectory::new(endpoints, timeout))
-}
+use crate::store::redis::script::{Grouping, Request};
+use crate::store::request::Operation;
 
 impl World {
     /// The handshake with a server.
@@ -239,5 +216,112 @@ impl World {
             discovery.handle_reply(probe, reply, now);
         }
         self.drive_discovery();
+    }
+
+    pub(super) fn connected(&mut self, index: usize) {
+        let attempt = &self.attempts[index];
+        if attempt.given_up {
+            return;
+        }
+        let (id, server) = (attempt.id, server_at(&attempt.server.address));
+        let state = self.servers.state(server);
+        if state.down || state.unreachable_until > self.now {
+            return self.connect_fails(index);
+        }
+        let expected = Arc::clone(&attempt.server);
+        let greeted = self.greet(&expected, server);
+        let now = self.instant(self.now);
+        match greeted {
+            Err(failure) => self.router.handle_connect_failed(id, failure, now),
+            Ok(()) => {
+                if self.router.handle_connected(id, now) {
+                    let mut connection = Connection::new(id, server);
+                    if self.servers.servers[server].is_replica {
+                        Servers::mark_readonly(&mut connection.session);
+                    }
+                    self.connections.push(connection);
+                }
+            }
+        }
+        self.attempts[index].given_up = true;
+    }
+
+    pub(super) fn connect_fails(&mut self, index: usize) {
+        let attempt = &mut self.attempts[index];
+        if std::mem::replace(&mut attempt.given_up, true) {
+            return;
+        }
+        let late = attempt.deadline <= self.now;
+        let kind = if late { std::io::ErrorKind::TimedOut } else { std::io::ErrorKind::ConnectionRefused };
+        let failure = attempt.server.failure(&kind.into(), false);
+        let id = attempt.id;
+        self.router.handle_connect_failed(id, failure, self.instant(self.now));
+    }
+
+    /// The system gives up connections that nothing answers. Of a store with one server they stay: its calls find out.
+    pub(super) fn close_half_open(&mut self) {
+        for connection in self.connections.iter_mut().filter(|connection| connection.half_open) {
+            (connection.half_open, connection.closed_by_server) = (false, true);
+        }
+    }
+
+    /// One caller, or several at the same moment.
+    pub(super) fn call(&mut self) {
+        let several = if self.random.chance(200) { self.random.between(2, 12) } else { 1 };
+        for _ in 0..several {
+            match self.random.below(10) {
+                0 | 1 => self.call_all(),
+                2 | 3 => self.call_one(Operation::Peek { cost: 1 }),
+                _ => self.check(),
+            }
+        }
+    }
+
+    pub(super) fn check(&mut self) {
+        self.call_one(Operation::Check { cost: 1, hold: 0, meta: None });
+    }
+
+    fn deadline(&self) -> u64 {
+        self.now + self.timeout.as_micros() as u64
+    }
+
+    fn call_one(&mut self, operation: Operation) {
+        let deadline = self.deadline();
+        let is_read = matches!(operation, Operation::Peek { .. });
+        let request = self.calls.request(operation);
+        let slot = self.calls.slot(&request);
+        let caller = self.ledger.call(vec![request.redis_key.as_bytes().to_vec()], is_read, self.now, deadline);
+        let call = PendingCall {
+            requests: std::iter::once(request).collect(),
+            grouping: Grouping::Independent,
+            time: None,
+            slot,
+            state: CallState::new(self.instant(deadline), is_read && self.calls.reads_replicas),
+            recipient: Recipient::One(caller),
+        };
+        self.router.submit(call, self.instant(self.now));
+    }
+
+    /// Requests that stand or fall together, of one slot or of several.
+    fn call_all(&mut self) {
+        let (deadline, count) = (self.deadline(), self.random.between(1, 4));
+        let check = Operation::Check { cost: 1, hold: 0, meta: None };
+        let requests: Vec<Request> = (0..count).map(|_| self.calls.request(check.clone())).collect();
+        let slots: Vec<u16> = requests.iter().map(|request| self.calls.slot(request)).collect();
+        let names = requests.iter().map(|request| request.redis_key.as_bytes().to_vec()).collect();
+        let caller = self.ledger.call(names, false, self.now, deadline);
+        let (now, until) = (self.instant(self.now), self.instant(deadline));
+        if slots.iter().any(|slot| *slot != slots[0]) {
+            return self.router.submit_transaction(requests, &slots, None, until, caller, now);
+        }
+        let call = PendingCall {
+            requests: requests.into(),
+            grouping: Grouping::AllOrNothing,
+            time: None,
+            slot: slots[0],
+            state: CallState::by_itself(until),
+            recipient: Recipient::All(caller),
+        };
+        self.router.submit(call, now);
     }
 }

@@ -4,7 +4,17 @@ use std::collections::HashMap;
 
 use super::commands::Effect;
 use crate::error::{ErrorKind, Result};
+use crate::store::redis::protocol::Callers;
 use crate::store::request::Answer;
+
+/// Callers are known by their number in the ledger.
+#[derive(Default)]
+pub(super) struct SimulatedCallers;
+
+impl Callers for SimulatedCallers {
+    type One = u64;
+    type All = u64;
+}
 
 /// One request of a caller.
 #[derive(Debug, Default)]

@@ -11,7 +11,6 @@
 
 mod calls;
 mod commands;
-mod connecting;
 mod corruption;
 mod faults;
 mod host;

@@ -1,12 +1,15 @@
 //! Simulated servers: one, a cluster, or a primary with replicas and sentinels.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use redis::Value;
 
 use super::commands::{Effect, ScriptCall};
 use super::ledger::Ledger;
 use super::random::Random;
-use crate::store::redis::protocol::hash_slot;
-use crate::store::url::Address;
+use crate::store::redis::protocol::{ServerDirectory, hash_slot};
+use crate::store::url::{Address, Deployment, Endpoints, Login};
 
 const SLOTS: usize = 16_384;
 /// Of a cluster and of a store with sentinels: so many servers of each kind.
@@ -19,6 +22,23 @@ pub(super) enum Layout {
     Cluster,
     /// A primary and two replicas, then three sentinels.
     Sentinel,
+}
+
+/// What a store URL says of these servers.
+pub(super) fn directory(layout: Layout, read_replicas: bool, timeout: Duration) -> Arc<ServerDirectory> {
+    let deployment = match layout {
+        Layout::Single => Deployment::Single(address(0)),
+        Layout::Cluster => Deployment::Cluster((0..GROUP).map(address).collect()),
+        Layout::Sentinel => Deployment::Sentinel {
+            sentinels: (GROUP..2 * GROUP).map(address).collect(),
+            name: "main".to_owned(),
+            login: Login::default(),
+        },
+    };
+    let shown = "redis://simulated".to_owned();
+    let endpoints =
+        Endpoints { deployment, login: Login::default(), certificates: None, follow: None, read_replicas, shown };
+    Arc::new(ServerDirectory::new(endpoints, timeout))
 }
 
 /// A server. Moments are microseconds of the schedule.

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::calls::Calls;
 use super::commands::take_command;
-use super::host::SimulatedCallers;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, SimulatedCallers};
 use super::lies::lying_reply;
 use super::network::Connection;
 use super::random::Random;
-use super::servers::{GROUP, Layout, Servers, address};
+use super::servers::{GROUP, Layout, Servers, address, directory};
 use crate::store::redis::protocol::{ConnectionId, Discovery, Router, Server as ServerAddress};
 
 /// Something that happens at a moment.
@@ -92,7 +91,7 @@ impl World {
         let layout = [Layout::Single, Layout::Cluster, Layout::Sentinel][random.below(3) as usize];
         let timeout = Duration::from_millis([50, 250, 250, 1_000][random.below(4) as usize]);
         let reads_replicas = layout != Layout::Single && random.chance(300);
-        let directory = super::host::directory(layout, reads_replicas, timeout);
+        let directory = directory(layout, reads_replicas, timeout);
         let max_batch = if random.chance(100) { 1 } else { 256 };
         let max_delay = [200, 2_000, 20_000][random.below(3) as usize];
         let before_7 = random.chance(200);

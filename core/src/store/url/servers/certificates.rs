@@ -17,6 +17,8 @@ pub(crate) struct Certificates {
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
+/// Reads the files that the options of a URL name.
+///
 /// # Errors
 /// `config_invalid` for a file that cannot be read, for a client certificate without its key, and for requirements that are
 /// unknown.

@@ -28,16 +28,14 @@ pub(crate) struct Endpoints {
 impl Endpoints {
     /// Whether a connection to this address may be made, and get the password.
     pub(crate) fn may_follow(&self, address: &Address) -> bool {
-        let named: &[Address] = match &self.deployment {
-            Deployment::Single(_) => return true,
-            Deployment::Sentinel { sentinels, .. } => sentinels,
-            Deployment::Cluster(seeds) => seeds,
-        };
+        if matches!(self.deployment, Deployment::Single(_)) {
+            return true;
+        }
         match (&self.follow, address) {
             (None, _) | (_, Address::Unix(_)) => true,
             (Some(follow), Address::Tcp(host, _)) => {
                 let of_the_url = |named: &Address| matches!(named, Address::Tcp(other, _) if other == host);
-                named.iter().any(of_the_url) || follow.contains(host)
+                self.deployment.named().iter().any(of_the_url) || follow.contains(host)
             }
         }
     }
@@ -52,6 +50,16 @@ pub(crate) enum Deployment {
     Sentinel { sentinels: Vec<Address>, name: String, login: Login },
     /// The nodes of the cluster name it.
     Cluster(Vec<Address>),
+}
+
+impl Deployment {
+    /// The servers that the URL names.
+    pub(crate) fn named(&self) -> &[Address] {
+        match self {
+            Self::Single(address) => std::slice::from_ref(address),
+            Self::Sentinel { sentinels: several, .. } | Self::Cluster(several) => several,
+        }
+    }
 }
 
 /// Where a server listens.

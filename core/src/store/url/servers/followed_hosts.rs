@@ -19,6 +19,8 @@ enum Followed {
 }
 
 impl FollowedHosts {
+    /// Reads the value of `follow`: hosts, networks and domains with commas between them.
+    ///
     /// # Errors
     /// `config_invalid` for an entry that is no host and no network. It is not shown: a part of a password may follow it.
     pub(super) fn parse(text: &str) -> Result<Self> {

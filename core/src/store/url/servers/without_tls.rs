@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use crate::error::Result;
 use crate::error::missing_feature;
 
-/// None exists.
+/// The contents of certificate files: no value of it exists.
 #[derive(Clone)]
 pub(crate) struct Certificates(pub(crate) Infallible);
 
