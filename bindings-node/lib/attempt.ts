@@ -13,7 +13,7 @@ export interface Attempt {
   readonly cost: number;
   /** The metadata of the check, as text. */
   readonly meta: string | null;
-  /** The same as bytes. */
+  /** The metadata as bytes. */
   readonly metaBytes: Uint8Array | null;
 }
 

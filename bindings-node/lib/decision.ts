@@ -44,7 +44,7 @@ export class Decision {
   readonly key: string;
   /** The units that were asked for. */
   readonly cost: number;
-  /** Of `checkAll`: one for each entry. Empty otherwise. */
+  /** One Decision for each entry of a `checkAll`. Empty otherwise. */
   readonly decisions: readonly Decision[];
   readonly #policyRef: PolicyRef;
   readonly #numbers: DecisionNumbers;
@@ -97,7 +97,7 @@ export class Decision {
   }
 
   /**
-   * The same also of a Decision that is allowed: when the same check is admitted again if nothing else uses the key, in
+   * When the same check is admitted again if nothing else uses the key, also after a Decision that is allowed, in
    * milliseconds. 0 when another one is admitted at once, `null` for never.
    */
   get nextAfterMs(): number | null {

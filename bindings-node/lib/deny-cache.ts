@@ -48,7 +48,7 @@ export class DenyCache {
   /** When units were last given back to any key: answers to calls that were sent before are not remembered here. */
   #changedAt = -1;
   #repeated = 0;
-  /** The same by the names of the policies. */
+  /** Repeated denials by the names of their policies. */
   readonly repeatedBy = new Map<string, RepeatedDenials>();
 
   constructor(clock: ManualClock | undefined) {
@@ -164,7 +164,7 @@ function minus(wait: number, passed: number): number {
   return wait === Special.Never ? wait : Math.max(0, wait - passed);
 }
 
-/** The same denial so many microseconds later. */
+/** What a denial says so many microseconds later. */
 function later(numbers: DecisionNumbers, passed: number): DecisionNumbers {
   const copy = numbers.slice() as MutableNumbers;
   copy[DecisionField.RetryAfter] = minus(copy[DecisionField.RetryAfter], passed);

@@ -180,7 +180,7 @@ function endWithBody(context: Context, end: () => void): void {
   else context.res = new Response(withEnd(response.body, end), response);
 }
 
-/** The same bytes; `end` is called after the last one, or when the stream is cancelled. */
+/** The bytes of a body; `end` is called after the last one, or when the stream is cancelled. */
 function withEnd(body: ReadableStream<Uint8Array>, end: () => void): ReadableStream<Uint8Array> {
   const reader = body.getReader();
   return new ReadableStream({

@@ -128,7 +128,7 @@ export function refusal(decisions: Decisions, headers: HeaderChoice = 'both'): W
   return new Response(problem(decisions), { status: status(decisions), headers: all });
 }
 
-/** The same `Response` with the fields that announce the limits. */
+/** A copy of a `Response` with the fields that announce the limits. */
 export function withFields(response: WebResponse, decisions: Decisions, headers: HeaderChoice = 'both'): WebResponse {
   // A copy: the fields of a response that came from elsewhere cannot be changed.
   const copy = new Response(response.body, response);

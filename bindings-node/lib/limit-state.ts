@@ -18,7 +18,7 @@ export interface LimitState {
   readonly over: number;
   /** When it would admit the cost: 0 when it does now, `null` when it never will. */
   readonly retryAfterMs: number | null;
-  /** The same also of a Decision that is allowed: when it admits the same cost again. */
+  /** When it admits the same cost again, also in a Decision that is allowed. */
   readonly nextAfterMs: number | null;
   /** Until it is as if unused. */
   readonly resetAfterMs: number;

@@ -283,7 +283,7 @@ export class Limiter {
     return this.#transport.nativeLimiter.waiting(policyRef.id, key);
   }
 
-  /** Of a limiter with a `rollout`: that percentage of the keys uses the new store from the next call on. */
+  /** That percentage of the keys uses the new store from the next call on, in a limiter with a `rollout`. */
   setRollout(percent: number): void {
     checkPercent(percent);
     // Calls that were made before use the store they would have used.
@@ -297,7 +297,7 @@ export class Limiter {
     return countersOf(this.#transport.nativeLimiter, this.#denyCache);
   }
 
-  /** The same by policy, with the calls to the store: numbers for an exporter of metrics. */
+  /** Decisions counted by policy, and calls to the store: numbers for an exporter of metrics. */
   stats(): Stats {
     return statsOf(this.#transport.nativeLimiter, this.#denyCache);
   }

@@ -46,7 +46,7 @@ export function unwrap<T extends object>(result: T): Exclude<T, ErrorValue> {
   return result as Exclude<T, ErrorValue>;
 }
 
-/** The same for calls that return only an error. */
+/** Throws the error of a call that returns only an error. */
 export function throwIfFailed(error: ErrorValue | null | undefined): void {
   if (error) throw thrown(error);
 }

@@ -57,7 +57,7 @@ class RegisteredMetric {
   readonly name: string;
   readonly help: string;
   readonly type: Metric['kind'];
-  /** Of the processes of a cluster. */
+  /** How the numbers of a cluster's processes are put together. */
   readonly aggregator = 'sum';
   readonly #metric: Metric;
   readonly #limiters: NamedLimiters;

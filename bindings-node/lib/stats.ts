@@ -54,9 +54,9 @@ export interface PolicyStats {
   readonly denied: number;
   /** Denials because the store failed (`onStoreError: 'closed'`). */
   readonly unavailable: number;
-  /** Of those that were admitted: how many found 80 % or more of the binding limit used. */
+  /** How many of the admitted found 80 % or more of the binding limit used. */
   readonly nearLimit: number;
-  /** Of those that allowed: how many a shadow policy would have denied. */
+  /** How many of the allowed a shadow policy would have denied. */
   readonly shadowDenied: number;
   /** All of them, by what gave the answer. */
   readonly sources: Readonly<Record<Source, number>>;

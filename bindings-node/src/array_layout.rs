@@ -127,7 +127,7 @@ pub enum DecisionField {
     RetryAfter = 3,
     /// How long until the limit is as if unused.
     ResetAfter = 4,
-    /// The same as a moment since 1970.
+    /// The moment since 1970 at which it is as if unused.
     ResetAt = 5,
     /// How long to wait before going.
     Delay = 6,

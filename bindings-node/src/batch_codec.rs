@@ -48,7 +48,7 @@ const CALL_LENGTH: usize = CallField::Length as usize;
 pub(crate) struct BatchCodec {
     pub(crate) limiter: AsyncLimiter,
     pub(crate) completions: Arc<NodeCompletions>,
-    /// The same completions, as the core takes them.
+    /// The completions, as the core takes them.
     pub(crate) queue: Arc<dyn CompletionQueue>,
     pub(crate) policy_refs: Vec<OwnedPolicyRef>,
     calls: Float64Array,

@@ -191,7 +191,7 @@ impl NativeLimiter {
         self.codec.borrow().limiter.counters().into()
     }
 
-    /// The same by policy, with the calls to the store.
+    /// Decisions counted by policy, and calls to the store.
     #[napi(catch_unwind)]
     pub fn stats(&self) -> Stats {
         self.codec.borrow().limiter.stats().into()

@@ -49,7 +49,7 @@ pub(crate) fn listener(function: &Function<'_, StoreChange, ()>) -> napi::Result
 /// A listener of warnings.
 pub(crate) type WarningListener = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// The same for warnings.
+/// A listener of warnings.
 pub(crate) fn warning_listener(function: &Function<'_, String, ()>) -> napi::Result<WarningListener> {
     let callback = function.build_threadsafe_function().weak::<true>().build()?;
     Ok(Arc::new(move |sentence: &str| {

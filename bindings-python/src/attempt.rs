@@ -61,7 +61,7 @@ impl Attempt {
         self.inner.meta.as_ref().map(|meta| PyBytes::new(py, meta))
     }
 
-    /// The same as a dict.
+    /// Its fields as a dict.
     #[pyo3(signature = () -> "dict[str, Any]")]
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);

@@ -165,7 +165,7 @@ impl CallCoroutine {
         }
     }
 
-    /// The same as that of any coroutine.
+    /// Sends a value into it, as `send` of any coroutine.
     #[pyo3(signature = (value: "Any") -> "Any")]
     fn send(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         match &self.state {
@@ -174,7 +174,7 @@ impl CallCoroutine {
         }
     }
 
-    /// The same as that of any coroutine.
+    /// Raises an error in it, as `throw` of any coroutine.
     #[pyo3(signature = (*error: "Any") -> "Any")]
     fn throw(&mut self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let py = error.py();
@@ -193,7 +193,7 @@ impl CallCoroutine {
         Err(PyErr::from_value(raised))
     }
 
-    /// The same as that of any coroutine.
+    /// Ends it, as `close` of any coroutine.
     #[pyo3(signature = () -> "None")]
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         match std::mem::replace(&mut self.state, State::Finished) {

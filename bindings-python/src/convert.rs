@@ -34,7 +34,7 @@ pub(crate) fn text<'a>(given: &'a Bound<'_, PyString>, kind: ErrorKind, what: &s
     given.to_str().map_err(|_| raise(Error::new(kind, wrong())))
 }
 
-/// The same as a value of its own. What is no text raises `TypeError`.
+/// A copy of a text. What is no text raises `TypeError`.
 pub(crate) fn owned_text(given: &Bound<'_, PyAny>, kind: ErrorKind, what: &str) -> PyResult<String> {
     let wrong = || PyTypeError::new_err(format!("{what} is text (str), not {}", shown(given)));
     text(given.cast::<PyString>().map_err(|_| wrong())?, kind, what).map(str::to_owned)
@@ -151,7 +151,7 @@ pub(crate) fn number(name: &str, given: &Bound<'_, PyAny>) -> PyResult<f64> {
     number.ok_or_else(|| PyTypeError::new_err(format!("argument '{name}': a number, not {}", shown(given))))
 }
 
-/// The same as a length of time: a number of seconds, from 0 on.
+/// A length of time from a number of seconds, from 0 on.
 pub(crate) fn named_seconds(name: &str, number: f64) -> PyResult<Duration> {
     let wrong = || config(format!("{name} is a number of seconds from 0 on, not {number:?}"));
     micros(number).map(Duration::from_micros).ok_or_else(wrong)

@@ -88,7 +88,7 @@ impl Decision {
         self.inner.retry_after().map(in_seconds)
     }
 
-    /// The same also when allowed: seconds until the same check is admitted again, 0 for at once, None for never.
+    /// Seconds until the same check is admitted again, also when allowed: 0 for at once, None for never.
     #[getter]
     fn next_after(&self) -> Option<f64> {
         self.inner.next_after().map(in_seconds)
@@ -119,7 +119,7 @@ impl Decision {
         PyTuple::new(py, states.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// Of check_all: one Decision for each entry. Empty otherwise.
+    /// One Decision for each entry of a check_all. Empty otherwise.
     #[getter]
     fn decisions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let each = self.inner.decisions().iter().map(|one| Self { inner: one.clone() }.into_pyobject(py));
@@ -145,7 +145,7 @@ impl Decision {
         self.inner.unavailable()
     }
 
-    /// The same as a dict of plain values, ready for JSON.
+    /// Its fields as a dict of plain values, ready for JSON.
     #[pyo3(signature = () -> "dict[str, Any]")]
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = dict_of!(

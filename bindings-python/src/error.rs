@@ -19,7 +19,7 @@ pub(crate) fn raise(error: Error) -> PyErr {
     raise_about(error, None)
 }
 
-/// The same, for an error in a text of the caller, which the exception shows.
+/// Raises an error in a text of the caller, which the exception shows.
 #[cold]
 pub(crate) fn raise_about(error: Error, text: Option<&str>) -> PyErr {
     let (message, code) = (error.message().to_owned(), error.code());

@@ -91,7 +91,7 @@ impl Headers {
         as_text(announced.py(), &self.fields(announced)?)
     }
 
-    /// The same as ASGI has them: bytes, names in lower case.
+    /// The fields as ASGI has them: bytes, names in lower case.
     #[pyo3(signature = (*announced: "Policy | Decision") -> "list[tuple[bytes, bytes]]")]
     fn raw<'py>(&self, announced: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let py = announced.py();

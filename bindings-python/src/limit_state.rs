@@ -58,7 +58,7 @@ impl LimitState {
         self.inner.retry_after.map(in_seconds)
     }
 
-    /// The same also of a Decision that is allowed: seconds until it admits the same cost again.
+    /// Seconds until it admits the same cost again, also in a Decision that is allowed.
     #[getter]
     fn next_after(&self) -> Option<f64> {
         self.inner.next_after.map(in_seconds)
@@ -76,7 +76,7 @@ impl LimitState {
         self.inner.exceeded
     }
 
-    /// The same as a dict.
+    /// Its fields as a dict.
     #[pyo3(signature = () -> "dict[str, Any]")]
     pub(crate) fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         Ok(dict_of!(

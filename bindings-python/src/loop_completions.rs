@@ -28,7 +28,7 @@ pub(crate) type ConvertOutcome = fn(Python<'_>, Outcome) -> PyResult<Py<PyAny>>;
 #[pyclass(module = "tidegate", frozen, name = "_LoopCompletions")]
 pub(crate) struct LoopCompletions {
     list: Arc<CompletionList>,
-    /// The same list, as the core takes it.
+    /// The list of completions, as the core takes it.
     queue: Arc<dyn CompletionQueue>,
     futures: Mutex<FutureTable>,
     /// The batch of the calls that tasks make after they were answered together; until `_end_batch`.

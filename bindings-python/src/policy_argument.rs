@@ -50,7 +50,7 @@ impl<'a> PolicyArgument<'a> {
     }
 }
 
-/// The same, for a task that outlives the call.
+/// A policy argument of a task that outlives the call.
 pub(crate) enum OwnedPolicy {
     Text(String),
     Policy(tidegate::Policy),

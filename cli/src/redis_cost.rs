@@ -14,7 +14,7 @@ const FOLDED: u32 = 256;
 pub(crate) struct RedisCost {
     /// Bytes of the value of a key that is hardly used, and of one that uses all its limits.
     pub(crate) value: (usize, usize),
-    /// The same with its name and what Redis keeps of both, as `MEMORY USAGE` counts.
+    /// A key with its name and what Redis keeps of both, as `MEMORY USAGE` counts.
     pub(crate) key: (usize, usize),
     /// What grows with each unit or attempt, in a key beside it.
     pub(crate) beside: Vec<String>,

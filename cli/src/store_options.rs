@@ -136,7 +136,7 @@ impl StoreOptions {
         Ok(OpenStore { limiter: self.limiter(&store, output)?, policy: by_itself(&policy)? })
     }
 
-    /// The same options with keys of their own, for a measurement that removes them again.
+    /// These options with keys of their own, for a measurement that removes them again.
     pub(crate) fn with_temporary_keys(&self, verb: &str) -> Self {
         Self { prefix: temporary_prefix(verb), key_secret_file: None, ..self.clone() }
     }
@@ -152,7 +152,7 @@ impl StoreOptions {
         Ok(self.builder(store)?.on_warning(Arc::new(warn)).build()?)
     }
 
-    /// The same for tasks, whose checks are sent in batches.
+    /// A limiter for tasks, whose checks are sent in batches.
     pub(crate) fn shared_limiter(&self, store: &ChosenStore) -> Result<AsyncLimiter, Failure> {
         Ok(self.builder(store)?.build_async()?)
     }
@@ -171,7 +171,7 @@ impl StoreOptions {
         Ok(Some(secret.trim_ascii_end().to_vec()))
     }
 
-    /// See [`StoreOptions::limiter`].
+    /// The builder of these limiters.
     pub(crate) fn builder(&self, store: &ChosenStore) -> Result<Builder, Failure> {
         let mut builder = limiter_builder();
         if let Some(secret) = self.key_secret()? {

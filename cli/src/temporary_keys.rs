@@ -2,9 +2,11 @@
 //! SIGINT or SIGTERM.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once, PoisonError, mpsc};
 
 use tidegate::{Builder, Limiter};
+#[cfg(unix)]
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Failure;
 
@@ -30,7 +32,12 @@ impl TemporaryKeys {
     /// its store.
     pub(crate) fn of(builder: Builder, limiter: &Limiter) -> Result<Self, Failure> {
         let keys = Self { cleaner: builder.build()?, is_removed: false };
-        LISTENS.call_once(|| drop(std::thread::Builder::new().name("signals".to_owned()).spawn(listen)));
+        LISTENS.call_once(|| {
+            let (ready, listens) = mpsc::channel();
+            drop(std::thread::Builder::new().name("signals".to_owned()).spawn(|| listen(ready)));
+            // Nothing is written before a signal is heard. The channel is closed where there is no thread.
+            let _ = listens.recv();
+        });
         let writer = limiter.clone();
         keys.ended_by(move || writer.close());
         limiter.ping()?;
@@ -63,29 +70,29 @@ pub(crate) fn exit_code() -> Option<u8> {
     Some(SIGNAL.load(Ordering::SeqCst)).filter(|signal| *signal > 0).map(|signal| 128 + signal)
 }
 
-/// Waits for signals. The first ends the work, and the verb removes its keys; the second ends the process.
-fn listen() {
+/// Waits for signals, and says when it hears them. The first ends the work, and the verb removes its keys; the second ends the
+/// process.
+fn listen(ready: mpsc::Sender<()>) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-    runtime.block_on(async {
-        while let Some(signal) = next_signal().await {
-            if SIGNAL.swap(signal, Ordering::SeqCst) > 0 {
-                std::process::exit(i32::from(128 + signal));
+    let _: Option<()> = runtime.block_on(async {
+        #[cfg(unix)]
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt()).ok()?, signal(SignalKind::terminate()).ok()?);
+        #[cfg(windows)]
+        let mut interrupt = tokio::signal::windows::ctrl_c().ok()?;
+        drop(ready);
+        loop {
+            #[cfg(unix)]
+            let number = tokio::select! {
+                _ = interrupt.recv() => SIGINT,
+                _ = terminate.recv() => SIGTERM,
+            };
+            #[cfg(windows)]
+            let number = interrupt.recv().await.map(|()| SIGINT)?;
+            if SIGNAL.swap(number, Ordering::SeqCst) > 0 {
+                std::process::exit(i32::from(128 + number));
             }
             CLOSES.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|close| close());
         }
     });
-}
-
-async fn next_signal() -> Option<u8> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate()).ok()?;
-        tokio::select! {
-            interrupted = tokio::signal::ctrl_c() => interrupted.ok().map(|()| SIGINT),
-            _ = terminate.recv() => Some(SIGTERM),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await.ok().map(|()| SIGINT)
 }

@@ -17,7 +17,7 @@ export function endWithResponse<Request extends object, Response>(
   response.once('close', end);
 }
 
-/** The same, and waits for the delay of the admission. False when no handler should start any more. */
+/** Ends the admission with its response, and waits for its delay. False when no handler should start any more. */
 export async function isAwaited<Request extends object, Response>(
   admission: Admission<Request, Response>,
   response: ServerResponse,

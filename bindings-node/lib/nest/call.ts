@@ -16,13 +16,13 @@ import { type NodeRequest, nodeRequestAdapter, type RequestAdapter } from '../ht
 export interface NestRequest extends NodeRequest {
   /** The Decision of the guard about this request. */
   rateLimit?: Decision;
-  /** Of a message: what the client sent. */
+  /** What the client of a message sent. */
   readonly data?: unknown;
-  /** Of a message: the client of a websocket, or the transport's context. */
+  /** The client of a websocket's message, or the transport's context. */
   readonly client?: unknown;
-  /** Of a message: its pattern. */
+  /** The pattern of a message. */
   readonly pattern?: unknown;
-  /** Of a message: the execution context of Nest. */
+  /** The execution context of Nest that a message has. */
   readonly context?: ExecutionContext;
 }
 

@@ -132,7 +132,7 @@ export class RateLimitModule {
     return moduleWith([{ provide: RATE_LIMIT, useValue: options }]);
   }
 
-  /** The same with options that are made from other providers: a limiter, a configuration. */
+  /** The module with options that are made from other providers: a limiter, a configuration. */
   static forRootAsync(options: RateLimitModuleAsyncOptions): DynamicModule {
     const where = 'tidegate/nest: forRootAsync';
     checkOptions(options, ['imports', 'useFactory', 'inject', 'useClass', 'useExisting'], where);

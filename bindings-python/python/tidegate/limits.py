@@ -270,7 +270,7 @@ def _on_thread(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Conca
 
 
 def _on_loop(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """The same on an event loop."""
+    """A method that awaits these steps on an event loop."""
 
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await run_steps_async(steps(self, *args, **kwargs), self.limiter)

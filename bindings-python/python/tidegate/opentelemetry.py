@@ -108,11 +108,11 @@ class TracedLimiter(LimiterWrapper):
         self._store = store
 
     def to_async(self) -> TracedLimiter:
-        """The same for event loops."""
+        """This limiter for event loops."""
         return TracedLimiter(to_async(self._limiter), self._tracer, self._store)
 
     def to_blocking(self) -> TracedLimiter:
-        """The same for threads."""
+        """This limiter for threads."""
         return TracedLimiter(to_blocking(self._limiter), self._tracer, self._store)
 
     def __getattr__(self, name: str) -> Any:

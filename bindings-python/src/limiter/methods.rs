@@ -88,7 +88,7 @@ macro_rules! limiter_methods {
                 self.decide(policy, key, Call::Check(CheckOptions { cost, meta, partial }))
             }
 
-            /// The same as a check that consumes nothing.
+            /// Answers as a check would, and consumes nothing.
             #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1) -> $decision)]
             fn peek(
                 &self,
@@ -124,7 +124,7 @@ macro_rules! limiter_methods {
             /// After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
             /// A peek has consumed nothing: a settle of its Decision charges the actual cost.
             ///
-            /// Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+            /// After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
             /// for the policies that it names; None leaves an entry as it is.
             #[pyo3(signature = (
                 decision: "Decision", actual_cost: "int | Sequence[int | None] | Mapping[str, int | None]"
@@ -343,7 +343,7 @@ limiter_methods! {
         /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
         /// delay.
     own {
-        /// The same limiter for event loops. Policies, usage and connections are shared.
+        /// This limiter for event loops. Policies, usage and connections are shared.
         #[pyo3(signature = () -> "AsyncLimiter")]
         fn to_async(&self) -> AsyncLimiter {
             self.to_async_limiter()
@@ -398,7 +398,7 @@ limiter_methods! {
         /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
         /// delay.
     own {
-        /// The same limiter for threads. Policies, usage and connections are shared.
+        /// This limiter for threads. Policies, usage and connections are shared.
         #[pyo3(signature = () -> "Limiter")]
         fn to_blocking(&self) -> Limiter {
             self.to_blocking_limiter()

@@ -34,9 +34,9 @@ pub(super) struct Figures {
     pub(super) longest_wait: Option<KeyWait>,
     pub(super) longest_delay: u64,
     delays: u128,
-    /// Of each limit, counted when calls are admitted.
+    /// The worst count of each limit when calls are admitted.
     pub(super) worst: Vec<Worst>,
-    /// Of each limit, counted when calls go on after their delay; of policies with a `leaky-bucket`.
+    /// The worst count of each limit when calls go on after their delay, of policies with a `leaky-bucket`.
     pub(super) worst_after_delay: Option<Vec<Worst>>,
     keys: Vec<KeyFigures>,
     pub(super) timeline: Timeline,
@@ -88,7 +88,7 @@ struct Admissions {
 #[derive(Debug, Default)]
 struct WindowCounts {
     units: VecDeque<(u64, u64)>,
-    /// Of each period: how many of `units` have left its window, and the sum of the others.
+    /// How many of `units` have left the window of each period, and the sum of the others.
     windows: Vec<(usize, u64)>,
 }
 

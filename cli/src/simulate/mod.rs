@@ -28,7 +28,7 @@ use crate::{Failure, Outcome, Output};
 
 /// Calls that are read before each policy answers them: with so many, threads cost nothing beside the work.
 const CHUNK: usize = 1 << 16;
-/// The same with a shared store, which takes as long for fewer.
+/// Calls that are replayed at a time on a shared store, which takes as long for fewer.
 const CHUNK_OF_SHARED_STORE: usize = 1 << 11;
 /// Admitted calls of all policies that may be remembered at the same time, 16 bytes each.
 const MAX_REMEMBERED: usize = 64 << 20;

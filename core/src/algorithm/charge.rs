@@ -39,7 +39,7 @@ impl LimitCharge {
     }
 }
 
-/// Of a key: what charges have to know that were made before the last clear, or before units went back.
+/// What a key tells charges that were made before its last clear, or before units went back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Traces {
     /// When the key was last cleared.

@@ -80,7 +80,7 @@ impl View {
     }
 }
 
-/// See [`View::left`]. Both numbers are at most 2^53.
+/// What is left of a limit: negative beyond it. Both numbers are at most 2^53.
 #[inline(always)]
 pub(crate) const fn left(limit: u64, used: u64) -> i64 {
     limit as i64 - used as i64
@@ -89,7 +89,7 @@ pub(crate) const fn left(limit: u64, used: u64) -> i64 {
 /// A check that a meter admitted and charged.
 #[derive(Debug)]
 pub(crate) struct Admitted {
-    /// See [`Rule::ends`].
+    /// The moment from which the state means nothing any more.
     pub(crate) ends: u64,
     pub(crate) view: View,
 }

@@ -26,7 +26,7 @@ pub(crate) struct Stored {
     pub(crate) fields: &'static [Field],
     /// The bytes of an item in its list; 0 where it has none.
     pub(crate) item: u8,
-    /// See [`LimitRule::counts_refunds`]: without a Decision, and by one.
+    /// Whether refunds are counted: those without a Decision, and those by one.
     pub(crate) counts_refunds: (bool, bool),
 }
 

@@ -185,7 +185,7 @@ impl Error {
         self
     }
 
-    /// The same error, because of that one.
+    /// This error, with the error of the system that caused it.
     #[cfg(any(feature = "files", feature = "redis"))]
     pub(crate) fn because(mut self, source: &io::Error) -> Self {
         // An error of the system is a number; of any other the sentence is kept.
@@ -204,7 +204,7 @@ impl Error {
         Self::new(ErrorKind::ConfigInvalid, message)
     }
 
-    /// The same error, of a call that certainly did not run.
+    /// This error, marked as that of a call that certainly did not run.
     pub(crate) fn of_no_run(self) -> Self {
         Self { did_not_run: true, ..self }
     }

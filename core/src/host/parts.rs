@@ -20,7 +20,7 @@ pub struct Parts {
     pub granted: u64,
     /// The answer.
     pub numbers: Vec<u64>,
-    /// Of `check_all`: one for each entry.
+    /// One for each entry of a `check_all`.
     pub decisions: Vec<Parts>,
 }
 

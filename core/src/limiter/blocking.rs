@@ -109,7 +109,7 @@ impl Limiter {
     ///
     /// A peek has consumed nothing: a settle of its Decision charges the actual cost.
     ///
-    /// Of a [`Limiter::check_all`] the number is for the entries with a cost other than 1, or for all where every cost is 1.
+    /// After [`Limiter::check_all`] the number is for the entries with a cost other than 1, or for all where every cost is 1.
     ///
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for a Decision that was settled or is another limiter's.

@@ -16,7 +16,7 @@ pub(crate) enum DecisionWait<'a, M = NoCompletion> {
     Later { batch: Option<&'a BatchGuard>, make: M },
 }
 
-/// Of a caller that does not go on.
+/// The completion of a caller that does not go on.
 pub(crate) type NoCompletion = fn() -> fn(Result<Decision>) -> WakeTarget;
 
 /// Who calls a limiter.

@@ -15,12 +15,12 @@ pub trait CompletionQueue: Wake {
 /// The answer to a call.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Of `check`, `peek`, `charge`, `refund`, `check_all`, `acquire`.
+    /// Answers `check`, `peek`, `charge`, `refund`, `check_all` and `acquire`.
     Decision(Decision),
-    /// Of `hold`, when there was room.
+    /// Answers a `hold` for which there was room.
     Hold(Hold),
-    /// Of `journal`.
+    /// Answers `journal`.
     Attempts(Vec<Attempt>),
-    /// Of calls that return nothing.
+    /// Answers calls that return nothing.
     Nothing,
 }

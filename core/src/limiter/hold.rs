@@ -33,7 +33,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Of a check that began at `began`, by the time of the renewer.
+    /// Makes the hold of a check that began at `began`, by the time of the renewer.
     fn new(core: &Arc<LimiterCore>, id: HoldId, decision: Decision, began: Duration, blocking: bool) -> Self {
         let lifetime = core.hold_renewer.add(core, id, &decision, began);
         Self { core: Arc::clone(core), id, decision, lifetime, blocking, released: None, process: fork::generation() }

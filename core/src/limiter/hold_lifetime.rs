@@ -40,7 +40,7 @@ pub(super) struct HoldLifetime {
 }
 
 impl HoldLifetime {
-    /// Of a hold whose check began at `began`, by the renewer's time.
+    /// The lifetime of a hold whose check began at `began`, by the renewer's time.
     pub(super) fn new(decision: &Decision, began: Duration) -> Self {
         let ttl = ttl(decision.plan());
         let keeper = match decision.source() {

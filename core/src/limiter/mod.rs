@@ -144,7 +144,7 @@ pub(crate) struct LimiterCore {
     hold_count: AtomicU64,
     /// The layers around a shared store.
     pub(crate) layers: Option<Layers>,
-    /// Of a memory store without layers.
+    /// Counts what a memory store without layers forgot.
     forgotten_denials: Arc<ForgottenDenials>,
     /// The threads or event loops that read replies.
     pub(crate) readers: Arc<PerProcess<ReaderRegistry>>,

@@ -184,7 +184,7 @@ pub struct ChargedUnits {
     pub at: u64,
     /// The number that [`charge_mark`] gave.
     pub mark: f64,
-    /// Of each limit its algorithm, its period in microseconds, and when it is as if unused.
+    /// The algorithm of each limit, its period in microseconds, and when it is as if unused.
     pub limits: Vec<(Algorithm, u64, u64)>,
     /// Whether the policy may have other numbers now.
     pub policy_changed: bool,

@@ -27,7 +27,7 @@ pub(crate) struct LimitTag {
     pub(super) period: SmallVec<[u8; 8]>,
     /// The count of a bucket, at least 1; 0 for every other algorithm.
     pub(crate) bucket_count: u64,
-    /// Of a tag that was read: whether its bucket stores a fraction.
+    /// Whether the bucket of a tag that was read stores a fraction.
     has_fraction: bool,
 }
 

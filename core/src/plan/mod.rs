@@ -33,7 +33,7 @@ const FEW_HANDLES: usize = 4;
 /// What usage in memory belongs to, and how its states are read: plans that agree in both share it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StateFormat {
-    /// See [`Plan::identity`].
+    /// What the policy is called and counts, as a digest.
     pub(crate) identity: u128,
     /// The identities of the limits, in order.
     pub(crate) tags: Box<[LimitTag]>,

@@ -19,7 +19,7 @@ pub enum OnStoreError {
     Open,
     /// Denied, source `fallback`.
     Closed,
-    /// The same policy, enforced in this process's memory until the store is back.
+    /// The policy is enforced in this process's memory until the store is back.
     #[default]
     Local,
 }

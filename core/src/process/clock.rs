@@ -156,7 +156,7 @@ impl Signal {
         }
     }
 
-    /// The same for a task, of whatever executor: timers of tokio exist only where its runtime was built with them.
+    /// Waits as a task of whatever executor: timers of tokio exist only where its runtime was built with them.
     pub(crate) async fn wait_async(&self, count: u64, at_most: Option<Duration>) {
         let mut notified = pin!(self.tasks.notified());
         if self.count() != count {

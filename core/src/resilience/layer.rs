@@ -168,7 +168,7 @@ where
     store.begin(entry, context.waiting(Waits::Later(&complete)), &mut LayerStates::default())
 }
 
-/// The same for a callback that is called in any case, also with an answer that needs no waiting.
+/// Makes a call whose callback is called in any case, also with an answer that needs no waiting.
 pub(crate) fn submit_then(
     store: &Arc<dyn Store>,
     entry: &Entry<'_>,

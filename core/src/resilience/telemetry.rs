@@ -98,7 +98,7 @@ pub(crate) struct Telemetry {
     histograms: StoreHistograms,
     /// Each store below a breaker. Nothing locks it: a forked child may begin while a thread of its parent reads it.
     conditions: ArcSwap<Vec<ConditionOf>>,
-    /// Of the memory of the fallback.
+    /// Counts what the memory of the fallback forgot.
     pub(super) forgotten_denials: Arc<ForgottenDenials>,
 }
 

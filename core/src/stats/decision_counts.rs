@@ -23,7 +23,7 @@ type PolicyKey = (u128, bool);
 #[derive(Debug, Clone)]
 struct CountedPolicies {
     by_key: HashMap<PolicyKey, (Arc<str>, Arc<PolicyCounts>)>,
-    /// Of the policies that have no place of their own, and the same for those in shadow.
+    /// The counts of policies that have no place of their own: those that limit, and those in shadow.
     other: [Arc<PolicyCounts>; 2],
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct DecisionCounts {
     /// Tells whose counts a plan leads to; never that of another limiter of this process.
     limiter: u32,
     policies: ArcSwap<CountedPolicies>,
-    /// Of a limiter that publishes them.
+    /// The keys that were denied, where the limiter publishes them.
     pub(crate) denied_keys: OnceLock<DeniedKeys>,
 }
 

@@ -26,9 +26,9 @@ pub struct PolicyStats {
     pub denied: u64,
     /// Denials because the store failed (`on_store_error: closed`).
     pub unavailable: u64,
-    /// Of those that were admitted: how many found 80 % or more of the binding limit used, their own units included.
+    /// How many of the admitted found 80 % or more of the binding limit used, their own units included.
     pub near_limit: u64,
-    /// Of those that allowed: how many a shadow policy would have denied.
+    /// How many of the allowed a shadow policy would have denied.
     pub shadow_denied: u64,
     /// All of them, by what gave the answer.
     pub sources: SourceCounts,

@@ -67,7 +67,7 @@ impl<'a, T> CallContext<'a, T> {
         Self { deadline: Some(deadline), ..Self::at(now) }
     }
 
-    /// The same call of a caller that waits in that way.
+    /// This call, of a caller that waits in that way.
     #[inline]
     pub(crate) fn waiting(self, waits: Waits<'a, T>) -> Self {
         Self { waits, ..self }

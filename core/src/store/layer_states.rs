@@ -4,7 +4,7 @@
 /// What each layer remembers of a call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LayerStates {
-    /// Of a check from which the deny cache may learn.
+    /// A check from which the deny cache may learn.
     pub(crate) deny_cache: Option<SentCheck>,
     /// Which of the stores of a rollout was asked: the key may belong to another one by the time of the answer.
     pub(crate) rollout: u32,

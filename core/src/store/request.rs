@@ -117,9 +117,9 @@ pub(crate) struct Charge {
     pub(crate) at: u64,
     /// … and for how long after that the units could be spent, of a lease.
     pub(crate) life: u64,
-    /// Of a lease: the generation of the key. 0: any.
+    /// The generation of the key that a lease is for. 0: any.
     pub(crate) generation: u64,
-    /// Of a lease: the connection over which it was granted. 0: any.
+    /// The connection over which a lease was granted. 0: any.
     pub(crate) connection: u64,
     /// The block of this process from which the units were spent; 0 when the store was asked.
     pub(crate) block: u32,
@@ -135,7 +135,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Of a charge that only its moment is known of.
+    /// A charge of which only its moment is known.
     pub(crate) fn at(plan: &Plan, at: u64) -> Self {
         Self { at, limits: plan.rules.iter().map(|_| Some(0)).collect(), ..Self::default() }
     }
@@ -274,19 +274,19 @@ pub(crate) struct Answer {
 /// What only few answers have.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct RareAnswer {
-    /// Of a journal.
+    /// The attempts of a journal.
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) traces: Traces,
-    /// Of a lease: the generation of the key.
+    /// The generation of the key that a lease is for.
     pub(crate) generation: u64,
-    /// Of a lease: the connection over which the answer came.
+    /// The connection over which the answer to a lease came.
     pub(crate) connection: u64,
     /// The limits of another release that count this key too.
     pub(crate) others: Vec<LimitTag>,
 }
 
 impl Answer {
-    /// The same answer, which came over the connection of that number: the holder of a lease has to know it.
+    /// This answer, which came over the connection of that number: the holder of a lease has to know it.
     #[cfg(feature = "redis")]
     pub(crate) fn over_connection(mut self, connection: Option<u64>) -> Self {
         if let Some(rare) = self.rare.as_mut().filter(|rare| rare.generation > 0) {
@@ -327,7 +327,7 @@ impl Answer {
         }
     }
 
-    /// See [`RareAnswer::attempts`].
+    /// The attempts of a journal; none for other answers.
     pub(crate) fn into_attempts(self) -> Vec<Attempt> {
         self.rare.map(|rare| rare.attempts).unwrap_or_default()
     }

@@ -13,7 +13,7 @@ const MAX_TEXT: usize = 64;
 /// 128 bits of BLAKE3: two keys that share it cannot be found.
 type KeyDigest = [u8; 16];
 
-/// The same in two numbers. A call copies the key by whole words then, and not byte by byte.
+/// A digest as two numbers: a call copies the key by whole words then, and not byte by byte.
 type KeyDigestWords = [u64; 2];
 
 /// A key of bounded size. A digest never equals a text, whatever bytes the text has.

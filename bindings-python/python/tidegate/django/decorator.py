@@ -140,12 +140,12 @@ class FunctionCall:
         return self.check_now(self.request)
 
     def check_now(self, request: Any) -> Any:
-        """The same, when authentication has run."""
+        """Checks when authentication has run."""
         self._has_run = True
         return run_steps(self._check(request, answer_of), self.state.layer.limiter)
 
     async def check_async(self) -> Any:
-        """The same on an event loop."""
+        """Checks on an event loop."""
         if self._waits_for_authentication():
             return None
         return await run_steps_async(self._check(self.request, awaited_answer), self.state.layer.async_limiter)

@@ -97,7 +97,7 @@ def waited_for(given: Any) -> Any:
 
 
 async def awaited_answer(on_denied: Any, request: Any, decision: Decision) -> Any:
-    """The same on an event loop."""
+    """Answers a refusal on an event loop."""
     given = None if on_denied is None else on_denied(request, decision)
     return _as_refusal(await given if inspect.isawaitable(given) else given, status(decision))
 

@@ -136,7 +136,7 @@ def place_of(view: Any, endpoint: Any, apps: Iterable[Any], path: str) -> str:
 
 
 def place_of_dependency(dependency: object, apps: Iterable[Any], route: Any) -> str:
-    """The same for a dependency: the first route that has it."""
+    """The place of a dependency: that of the first route that has it."""
     for path, one in routes_of(apps):
         if _depends(one, lambda call: call is dependency):
             return f"{path} {name_of(one.endpoint)}"
@@ -274,7 +274,7 @@ def _with_check(handle: Any) -> Any:
 
 
 def _with_mount_check(handle: Any) -> Any:
-    """The same for a mounted application. One with routes has them checked."""
+    """Checks a mounted application when it is called. One with routes has those checked."""
 
     @functools.wraps(handle)
     async def handle_checked(self: Any, scope: Scope, receive: Receive, send: Send) -> None:

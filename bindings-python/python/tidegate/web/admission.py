@@ -163,7 +163,7 @@ def checked_cost(entry: LimitEntry, cost: Any) -> int:
 def admit_in_one_call(
     bound: BoundLimit, prepared: PreparedCheck, request: Request, limiter: Limiter
 ) -> tuple[Decision, list[tuple[str, str]]]:
-    """The same as `admit`, for one limit that has a PreparedCheck: the Decision and the header fields."""
+    """Asks one limit that has a PreparedCheck, as `admit` would: the Decision and the header fields."""
     called: Any = asked(limiter) if TRACED else limiter
     identity = bound.identify(request)
     # A call that is traced, or a peer without an address: its key function says what follows.

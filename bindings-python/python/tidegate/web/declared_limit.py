@@ -160,7 +160,7 @@ def key_option(given: Any) -> Key:
 
 
 def key_of_request(given: Any) -> Key:
-    """The same from a policy function, which may return the key of its request as text."""
+    """The key from a policy function, which may return that of its request as text."""
     return Key(shortened(given), lambda _: lambda _: given) if isinstance(given, str) else key_option(given)
 
 

@@ -147,7 +147,7 @@ class AsgiExchange:
         scope[DECISION] = scope.setdefault("state", {})[STATE] = decision
 
     async def _decide(self, bound: BoundLimit, prepared: PreparedCheck) -> Decision:
-        """The same as `admit`, for one limit that has a PreparedCheck."""
+        """Asks one limit that has a PreparedCheck, as `admit` would."""
         limiter = self.limiter
         called: Any = asked(limiter) if TRACED else limiter
         identity = bound.identify(self)
@@ -187,7 +187,7 @@ class AsgiExchange:
         return headers.raw(*announced)
 
     def field_texts(self) -> dict[str, str]:
-        """The same as text."""
+        """The header fields as text."""
         headers, announced = self.announced()
         return dict(headers.text(*announced))
 

@@ -10,7 +10,7 @@ use skrifa::outline::{DrawSettings, OutlinePen};
 use skrifa::{FontRef, MetadataProvider, raw::ReadError};
 use tiny_skia::{Color, FillRule, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, Transform};
 
-/// See the licence beside it.
+/// The font of the pictures, whose licence is beside it.
 const FONT: &[u8] = include_bytes!("font/Inter-subset.otf");
 /// Where SVG has the baseline below its anchor, as shares of the font's size: half the height of an `x` is 0.273.
 const BELOW_TOP: f32 = 0.76;

@@ -66,7 +66,7 @@ pub(crate) struct Top {
 
 /// A key that is being limited.
 struct KeyLine {
-    /// Of a key without a name, the policies whose limits its value fits.
+    /// The policies whose limits the value of a key without a name fits.
     policies: Vec<String>,
     /// The name, or the digest.
     key: String,

@@ -25,7 +25,7 @@ const ATTEMPT: usize = 64;
 pub(crate) struct StoredForm {
     pub(crate) layouts: Vec<Layout>,
     pub(crate) header: Vec<u8>,
-    /// Of the narrow form, where the policy has it.
+    /// The header of the narrow form, where the policy has it.
     pub(crate) narrow_header: Option<Vec<u8>>,
     pub(crate) full_header: Vec<u8>,
     pub(crate) script_arguments: ScriptArguments,

@@ -23,7 +23,7 @@ impl SyntaxError {
         Self { offset, what: what.into(), expected: expected.into(), secret: false }
     }
 
-    /// The same error, which does not show the text.
+    /// This error, without the text that was given.
     pub(super) fn without_text(self) -> Self {
         Self { secret: true, ..self }
     }
@@ -47,7 +47,7 @@ impl SyntaxError {
         lines.join("\n")
     }
 
-    /// The same of a text that is not to be shown.
+    /// The sentence for a text that is not to be shown.
     #[cfg(feature = "files")]
     pub(in crate::policy) fn message_without(&self, text: &str) -> String {
         let expected = if self.expected.is_empty() { String::new() } else { format!("; expected {}", self.expected) };

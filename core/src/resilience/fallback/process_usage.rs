@@ -45,7 +45,7 @@ impl OutageUsage {
 /// Keeps the last known usage, and goes on from it during an outage.
 pub(super) struct ProcessUsage {
     snapshots: UsageSnapshots,
-    /// Of the outage that is running, or of the next one.
+    /// The usage in the outage that is running, or in the next one.
     outage: ArcSwap<OutageUsage>,
     /// Holds that this process took from the store and has not given back.
     holds: Mutex<HashMap<HoldId, StoreHold>>,
@@ -157,7 +157,7 @@ impl ProcessUsage {
         self.snapshots.sweep_if_due(now);
     }
 
-    /// The same for an operation that takes no hold.
+    /// Keeps what an answer says of the usage, for an operation that takes no hold.
     #[inline]
     pub(super) fn observe_usage(&self, entry: &Entry<'_>, answer: &Answer, states: States, now: u64) {
         self.snapshots.observe(entry, answer, states, now, STORE);

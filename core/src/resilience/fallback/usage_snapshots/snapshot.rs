@@ -94,7 +94,7 @@ impl Snapshot {
         !wrote && self.outage == outage && converted() == *states
     }
 
-    /// Of an answer that may be older than the snapshot: keeps for each limit the usage that is larger.
+    /// Keeps the larger usage of each limit, for an answer that may be older than the snapshot.
     #[cold]
     fn keep_more(&mut self, entry: &Entry<'_>, answer: &Answer, states: States, ahead: i64) {
         if self.known.plan.format.tags != entry.plan.format.tags {

@@ -10,7 +10,7 @@ use crate::store::request::RareAnswer;
 pub(in crate::store::memory) struct UsageAnnex {
     pub(super) blocked_until: u64,
     pub(super) traces: Traces,
-    /// Of leases; 0 before the first one.
+    /// The generation of its leases; 0 before the first one.
     pub(super) generation: u64,
     /// Limits that another version of the policy counts.
     pub(super) others: Vec<StoredLimit>,

@@ -96,17 +96,17 @@ impl Batch {
         Self { number, prefix, now, grouping, requests, instructions, keys, over_slots: false }
     }
 
-    /// The same for keys of several slots of a cluster, without companions.
+    /// These requests for keys of several slots of a cluster, without companions.
     pub(crate) fn over_slots(self) -> Self {
         Self { over_slots: true, ..self }
     }
 
-    /// See the field.
+    /// Whether its keys are in several slots of a cluster.
     pub(crate) const fn is_over_slots(&self) -> bool {
         self.over_slots
     }
 
-    /// See the field.
+    /// What tells its reply from those of other batches.
     pub(crate) const fn number(&self) -> u32 {
         self.number
     }
@@ -124,7 +124,7 @@ impl Batch {
         &self.requests
     }
 
-    /// The same requests, to be sent another way.
+    /// Its requests, to be sent another way.
     pub(crate) fn into_requests(self) -> Requests {
         self.requests
     }

@@ -168,7 +168,7 @@ impl<'a> Form<'a> {
         named(&text, names)
     }
 
-    /// The same among several limits, and when it is of this form.
+    /// The text of its rule among several limits, and the condition under which a limit is of this form.
     fn one_of_several(&self, part: &str) -> (String, String) {
         let number = |at: usize| format!("numbers[place + {}]", at + 4);
         let mut names = self.names(|at| slot("first", at), "value[list_slot]", number);

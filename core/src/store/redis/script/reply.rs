@@ -33,7 +33,7 @@ impl Batch {
         last.last_chunk::<NUMBER>() == Some(&self.number().to_le_bytes())
     }
 
-    /// Of a call over several slots the requests that the server refused because their keys are not there: they did not run.
+    /// The requests of a call over several slots that the server refused because their keys are not there: they did not run.
     pub(crate) fn not_local(&self, reply: &Value) -> SmallVec<[u16; 4]> {
         let Value::Array(items) = reply else { return SmallVec::new() };
         let elsewhere = |item: &Value| matches!(item, Value::ServerError(error) if is_not_local(error));
@@ -84,7 +84,7 @@ impl Batch {
 /// A reply to this call whose items are not decoded yet.
 struct ScriptReply {
     now: u64,
-    /// See the seal in `lua/head.lua`.
+    /// The requests that the script refused.
     refused: SmallVec<[u32; 1]>,
     /// One for each request, in the order of the script.
     items: smallvec::IntoIter<[Value; 1]>,
@@ -212,7 +212,7 @@ fn taken(item: &mut Vec<u8>, cost: u64, grants: bool) -> Result<u64> {
     Ok(units as u64)
 }
 
-/// See `add_to_journal` in `lua/slow_path.lua`.
+/// Reads an attempt as `add_to_journal` of `lua/slow_path.lua` writes it.
 fn attempt(item: &Value) -> Option<Attempt> {
     let Value::BulkString(bytes) = item else { return None };
     let (at, rest) = bytes.split_first_chunk::<8>()?;

@@ -89,7 +89,7 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
     Some((views.into_iter().collect(), annex))
 }
 
-/// See [`LOG_SUMMARY`].
+/// What the script says of a log in place of its entries.
 struct LogSummary {
     used: u64,
     release: u64,
