@@ -10,6 +10,7 @@ mod reply_poller;
 mod servers;
 mod tasks;
 
+pub use crate::counting::{COUNTERS, CounterDeclaration};
 pub use crate::limiter::{Call, ChargedUnits, charge_mark, check_percent};
 pub use crate::process::fork::generation as process_generation;
 #[cfg(any(feature = "files", feature = "redis"))]

@@ -13,11 +13,11 @@ use super::operations::{CheckOptions, give_nothing_back, valid_cost, whole_opera
 use super::policy_ref::AsPolicy;
 use super::settle::{ActualCosts, Settling};
 use super::{LimiterCore, check_all};
+use crate::counting::Counters;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::resilience::Counters;
 use crate::store::call_context::CallContext;
 use crate::store::request::{Answer, Attempt, Entry, Operation};
 

@@ -9,10 +9,10 @@ use super::acquire::WaitQueues;
 use super::operations::{CheckOptions, block_operation, check_operation, decided, valid_cost};
 use super::policy_ref::AsPolicy;
 use super::{LimiterCore, LimiterId};
+use crate::counting::DecisionCounts;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::stats::DecisionCounts;
 use crate::store::request::{Answer, Operation};
 
 /// A call about one policy and key that a Decision answers.

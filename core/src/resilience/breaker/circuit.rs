@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 
 use super::outage::Outage;
+use crate::counting::StoreCondition;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::clock::SteadyClock;
 use crate::resilience::store_change::StoreState;
-use crate::resilience::store_stats::StoreCondition;
 use crate::resilience::telemetry::Telemetry;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
@@ -104,11 +104,11 @@ impl Circuit {
     pub(super) fn send(&self, operations: usize, deadline: Option<Instant>) -> Result<SentCall> {
         match self.lost() {
             Some(error) => {
-                self.telemetry.withheld.add(operations as u64);
+                self.telemetry.counts.withheld.add(operations as u64);
                 Err(error)
             }
             None => {
-                self.telemetry.asked.add(operations as u64);
+                self.telemetry.counts.asked.add(operations as u64);
                 let (epoch, hurried) = (self.epoch.load(Ordering::Acquire), !self.has_time(deadline));
                 Ok(SentCall { epoch, hurried, at: self.clock.micros() })
             }
@@ -168,7 +168,7 @@ impl Circuit {
             // Another call has opened it first.
             return;
         }
-        self.telemetry.lost.add(1);
+        self.telemetry.counts.lost.add(1);
         let reported = Arc::clone(&outage);
         let is_probed = self.start_prober(&outage, 0, move |circuit| {
             // On this thread, so that no caller waits for the listener.

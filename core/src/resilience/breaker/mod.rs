@@ -92,7 +92,7 @@ impl Layer for Breaker {
 
     fn try_immediate(&self, _: &Entry<'_>, _: Option<u64>) -> Option<Result<Answer>> {
         let error = self.circuit.lost()?;
-        self.circuit.telemetry.withheld.add(1);
+        self.circuit.telemetry.counts.withheld.add(1);
         Some(Err(error))
     }
 

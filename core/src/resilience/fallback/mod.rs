@@ -93,15 +93,15 @@ impl Fallback {
                 Err(error)
             }
             OnStoreError::Open => {
-                self.telemetry.fallback_open.add(1);
+                self.telemetry.counts.fallback_open.add(1);
                 Ok(admitted(entry, now))
             }
             OnStoreError::Closed => {
-                self.telemetry.fallback_closed.add(1);
+                self.telemetry.counts.fallback_closed.add(1);
                 Ok(unavailable(entry, now))
             }
             OnStoreError::Local => {
-                self.telemetry.fallback_local.add(1);
+                self.telemetry.counts.fallback_local.add(1);
                 Ok(self.with_usage(|usage| usage.enforce(entry, now)))
             }
         }
@@ -140,15 +140,15 @@ impl Fallback {
             .into_iter();
         let answers = entries.iter().zip(choices).map(|(entry, choice)| match choice {
             OnStoreError::Local => {
-                self.telemetry.fallback_local.add(1);
+                self.telemetry.counts.fallback_local.add(1);
                 local.next().unwrap_or_else(|| unavailable(entry, now))
             }
             OnStoreError::Open => {
-                self.telemetry.fallback_open.add(1);
+                self.telemetry.counts.fallback_open.add(1);
                 admitted(entry, now)
             }
             _ => {
-                self.telemetry.fallback_closed.add(1);
+                self.telemetry.counts.fallback_closed.add(1);
                 unavailable(entry, now)
             }
         });

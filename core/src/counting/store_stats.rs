@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::histogram::{Histogram, SharedHistogram};
 use crate::error::ErrorKind;
-use crate::histogram::{Histogram, SharedHistogram};
 
 /// The calls to the shared stores of a limiter.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +56,7 @@ impl StoreCondition {
 }
 
 /// Tells the URL of a store, without secrets, and its condition; nothing when the store is gone.
-pub(super) type ConditionOf = Arc<dyn Fn() -> Option<(String, StoreCondition)> + Send + Sync>;
+pub(crate) type ConditionOf = Arc<dyn Fn() -> Option<(String, StoreCondition)> + Send + Sync>;
 
 /// The bounds of latencies, in microseconds …
 const LATENCIES: [u64; 14] =
@@ -67,9 +67,9 @@ const BATCH_SIZES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// The histograms while they are filled.
 #[derive(Debug)]
-pub(super) struct StoreHistograms {
-    pub(super) latency: SharedHistogram,
-    pub(super) batch_sizes: Arc<SharedHistogram>,
+pub(crate) struct StoreHistograms {
+    pub(crate) latency: SharedHistogram,
+    pub(crate) batch_sizes: Arc<SharedHistogram>,
 }
 
 impl Default for StoreHistograms {
@@ -82,7 +82,7 @@ impl Default for StoreHistograms {
 }
 
 impl StoreHistograms {
-    pub(super) fn stats(&self, errors: [(ErrorKind, u64); 3]) -> StoreStats {
+    pub(crate) fn stats(&self, errors: [(ErrorKind, u64); 3]) -> StoreStats {
         let latency = self.latency.read();
         StoreStats {
             calls: latency.count,
@@ -92,7 +92,7 @@ impl StoreHistograms {
         }
     }
 
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.latency.reset();
         self.batch_sizes.reset();
     }
