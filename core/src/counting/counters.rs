@@ -1,5 +1,5 @@
-//! The events that are counted without a policy. Each is declared once, in the table below: its field, its metric with its labels,
-//! and what the metric's description says.
+//! The events that are counted without a policy. Each is declared once, in the table below: its field, its metric with its
+//! labels, and what the metric's description says.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,11 +73,14 @@ counters! {
     /// Operations that were not sent because the store was lost.
     withheld: "tidegate_store_withheld_total" [] "Operations that were not sent to a lost store.";
     /// Operations that failed with `store_unavailable` …
-    store_unavailable: "tidegate_store_errors_total" [("code", "store_unavailable")] "Calls to shared stores that failed, by error code.";
+    store_unavailable: "tidegate_store_errors_total" [("code", "store_unavailable")]
+        "Calls to shared stores that failed, by error code.";
     /// … with `store_timeout` …
-    store_timeout: "tidegate_store_errors_total" [("code", "store_timeout")] "Calls to shared stores that failed, by error code.";
+    store_timeout: "tidegate_store_errors_total" [("code", "store_timeout")]
+        "Calls to shared stores that failed, by error code.";
     /// … and with `store_rejected`.
-    store_rejected: "tidegate_store_errors_total" [("code", "store_rejected")] "Calls to shared stores that failed, by error code.";
+    store_rejected: "tidegate_store_errors_total" [("code", "store_rejected")]
+        "Calls to shared stores that failed, by error code.";
     /// Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more.
     forgotten_denials: "tidegate_forgotten_denials_total" [] "Denials forgotten for lack of max_bytes.";
     /// Renewals of holds that the store did not answer.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::counters::{COUNTERS, Counters};
 use super::histogram::{Histogram, SharedHistogram};
-use crate::error::ErrorKind;
 
 /// The calls to the shared stores of a limiter.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,8 +23,7 @@ pub struct StoreStats {
 impl Default for StoreStats {
     /// Without any call.
     fn default() -> Self {
-        let store = [ErrorKind::StoreUnavailable, ErrorKind::StoreTimeout, ErrorKind::StoreRejected];
-        StoreHistograms::default().stats(store.map(|kind| (kind, 0)))
+        StoreHistograms::default().stats(&Counters::default())
     }
 }
 
@@ -82,14 +81,13 @@ impl Default for StoreHistograms {
 }
 
 impl StoreHistograms {
-    pub(crate) fn stats(&self, errors: [(ErrorKind, u64); 3]) -> StoreStats {
+    pub(crate) fn stats(&self, counters: &Counters) -> StoreStats {
+        let errors = COUNTERS.iter().filter_map(|counter| match counter.labels {
+            [("code", code)] => Some((*code, (counter.value)(counters))),
+            _ => None,
+        });
         let latency = self.latency.read();
-        StoreStats {
-            calls: latency.count,
-            latency,
-            batch_size: self.batch_sizes.read(),
-            errors: errors.map(|(kind, count)| (kind.code(), count)).into(),
-        }
+        StoreStats { calls: latency.count, latency, batch_size: self.batch_sizes.read(), errors: errors.collect() }
     }
 
     pub(crate) fn reset(&self) {

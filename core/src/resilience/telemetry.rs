@@ -85,12 +85,7 @@ impl Telemetry {
     }
 
     pub(crate) fn store_stats(&self) -> StoreStats {
-        let errors = [
-            (ErrorKind::StoreUnavailable, &self.counts.store_unavailable),
-            (ErrorKind::StoreTimeout, &self.counts.store_timeout),
-            (ErrorKind::StoreRejected, &self.counts.store_rejected),
-        ];
-        self.histograms.stats(errors.map(|(kind, count)| (kind, count.get())))
+        self.histograms.stats(&self.counts.read())
     }
 
     /// In a forked child: counts its own events from now on.
