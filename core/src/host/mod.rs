@@ -9,6 +9,7 @@ mod servers;
 mod tasks;
 
 pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
+pub use crate::counting::{COUNTERS, CounterDeclaration};
 pub use crate::limiter::{Call, ChargedUnits, CompletionQueue, Outcome, charge_mark, check_percent};
 pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 pub use crate::policy::suggestion::nearest;

@@ -13,11 +13,11 @@ use super::operations::CheckOptions;
 use super::policy_ref::AsPolicy;
 use super::policy_uses::PolicyUse;
 use super::settle::ActualCosts;
-use super::stats::Stats;
+use crate::counting::Counters;
+use crate::counting::Stats;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::policy::Policy;
-use crate::resilience::Counters;
 use crate::store::request::Attempt;
 
 impl AsyncLimiter {

@@ -18,11 +18,11 @@ use super::operations::{CheckOptions, block_operation, check_operation, give_not
 use super::policy_ref::AsPolicy;
 use super::settle::{ChargedUnits, difference, valid_actual};
 use super::{AsyncLimiter, Limiter, LimiterCore, LimiterId};
+use crate::counting::DecisionCounts;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::resilience::{ask, submit, try_immediate};
-use crate::stats::DecisionCounts;
 use crate::store::Store;
 use crate::store::batch_guard::BatchGuard;
 use crate::store::call_context::{CallContext, Waits};

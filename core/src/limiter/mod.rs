@@ -33,19 +33,19 @@ pub use operations::{CheckOptions, MAX_META};
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
 pub use settle::{ChargedUnits, charge_mark};
-pub use stats::Stats;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
+use crate::counting::Counters;
 use crate::decision::LimiterId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::process::clock::{ClockListener, ManualClock};
 use crate::process::fork::PerProcess;
 use crate::process::log::Log;
-use crate::resilience::{Counters, Layers};
+use crate::resilience::Layers;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::memory::ForgottenDenials;
@@ -231,7 +231,8 @@ impl LimiterCore {
             hold_renewals_failed: self.hold_renewer.failed.load(Ordering::Relaxed),
             acquires_refused: self.answers.wait_queues.refused(),
             holds_lost: self.hold_renewer.lost.load(Ordering::Relaxed),
-            ..layers.unwrap_or_else(|| Counters::of_memory(&self.forgotten_denials))
+            ..layers
+                .unwrap_or_else(|| Counters { forgotten_denials: self.forgotten_denials.get(), ..Counters::default() })
         }
     }
 }

@@ -11,10 +11,10 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, json};
 
 use super::LimiterCore;
+use crate::counting::DeniedKeys;
 use crate::error::visible;
 use crate::process::fork;
 use crate::process::log::WarningKind;
-use crate::stats::DeniedKeys;
 
 /// The environment variable.
 const VARIABLE: &str = "TIDEGATE_TOP";

@@ -1,38 +1,10 @@
-//! What a limiter has counted.
+//! How a limiter tells what it has counted, and how a forked child starts at zero.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::LimiterCore;
+use crate::counting::Stats;
 use crate::process::fork::ForkListener;
-use crate::resilience::{Counters, StoreCondition, StoreStats};
-use crate::stats::PolicyStats;
-
-/// What a limiter has counted since it was made, or since its process was forked. No key is part of it.
-///
-/// ```
-/// let limiter = tidegate::Limiter::builder().policy("login", "5/minute")?.build()?;
-/// (0..6).try_for_each(|_| limiter.check("login", "alice").map(drop))?;
-/// let stats = limiter.stats();
-/// let login = &stats.policies["login"];
-/// assert_eq!((login.allowed, login.denied, login.sources.store), (5, 1, 6));
-/// assert_eq!(login.near_limit, 2); // the fourth and the fifth
-/// # Ok::<(), tidegate::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Default)]
-#[non_exhaustive]
-pub struct Stats {
-    /// The Decisions by policy: of `check`, also a partial one, each entry of `check_all`, `charge` (which is always
-    /// allowed), `hold`, and the final one of `acquire`. `peek`, `refund` and `settle` decide nothing. The first 1,000
-    /// policies have a line of their own, those with a name first; all others count as `(other)`.
-    pub policies: BTreeMap<String, PolicyStats>,
-    /// The calls to shared stores; all zero for `memory://`.
-    pub store: StoreStats,
-    /// Each shared store, by its URL without secrets.
-    pub breaker: BTreeMap<String, StoreCondition>,
-    /// The events that are counted without a policy.
-    pub counters: Counters,
-}
 
 impl LimiterCore {
     pub(super) fn stats(&self) -> Stats {

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 
 use crate::algorithm::{LeaseTerms, Rule, View};
+use crate::counting::cells::PolicyCounts;
 use crate::policy::{DerivedValue, Limit, MAX_LIMITS, Period, Policy, SHORTEST_LEASE};
-use crate::policy_counts::PolicyCounts;
 use crate::tables::allocation::{allocated, spilled};
 use crate::tables::one_or_many::OneOrMany;
 

@@ -12,7 +12,6 @@ mod partitioned_store;
 mod rollout;
 mod shards;
 mod store_change;
-mod store_stats;
 #[cfg(test)]
 mod stub_store;
 mod telemetry;
@@ -26,13 +25,12 @@ pub(crate) use rollout::{Rollout, share_of};
 pub(crate) use shards::Shards;
 pub(crate) use store_change::Listener;
 pub use store_change::{StoreChange, StoreState};
-pub use store_stats::{StoreCondition, StoreStats};
-pub use telemetry::Counters;
 pub(crate) use telemetry::Telemetry;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::counting::Counters;
 use crate::error::{Error, Result};
 use crate::policy::OnStoreError;
 use crate::process::clock::ManualClock;

@@ -10,8 +10,8 @@ use super::Store;
 use super::batch_guard::BatchGuard;
 use super::key_names::KeyNames;
 use super::url::Endpoints;
+use crate::counting::histogram::SharedHistogram;
 use crate::error::Result;
-use crate::histogram::SharedHistogram;
 use crate::process::fork::PerProcess;
 use crate::process::log::Log;
 

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 
+use crate::counting::StoreCondition;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::clock::SteadyClock;
 use crate::process::fork;
 use crate::resilience::store_change::StoreState;
-use crate::resilience::store_stats::StoreCondition;
 use crate::resilience::telemetry::Telemetry;
 use crate::store::Store;
 use crate::store::layer_states::SentCall;
@@ -120,7 +120,7 @@ impl Circuit {
     #[inline]
     pub(super) fn may_send(&self, operations: usize) -> Result<()> {
         let Some(error) = self.lost() else { return Ok(()) };
-        self.telemetry.withheld.add(operations as u64);
+        self.telemetry.counts.withheld.add(operations as u64);
         Err(error)
     }
 
@@ -128,7 +128,7 @@ impl Circuit {
     #[inline]
     pub(super) fn send(&self, operations: usize, deadline: Option<Instant>) -> Result<SentCall> {
         self.may_send(operations)?;
-        self.telemetry.asked.add(operations as u64);
+        self.telemetry.counts.asked.add(operations as u64);
         let (epoch, had_little_time) = (self.epoch.load(Ordering::Acquire), !self.has_time(deadline));
         Ok(SentCall { epoch, at: self.clock.micros(), had_little_time })
     }
@@ -186,7 +186,7 @@ impl Circuit {
             // Another call has opened it first.
             return;
         }
-        self.telemetry.lost.add(1);
+        self.telemetry.counts.lost.add(1);
         let reported = Arc::clone(&outage);
         let is_probed = self.start_prober(&outage, 0, move |circuit| {
             // On this thread, so that no caller waits for the listener.

@@ -89,9 +89,11 @@ impl Fallback {
         enforce: impl FnOnce(&ProcessUsage) -> Answer,
     ) -> Answer {
         let (count, answer) = match choice {
-            OnStoreError::Local => (&self.telemetry.fallback_local, self.with_usage(enforce)),
-            OnStoreError::Open => (&self.telemetry.fallback_open, admitted(entry, now)),
-            OnStoreError::Closed | OnStoreError::Raise => (&self.telemetry.fallback_closed, unavailable(entry, now)),
+            OnStoreError::Local => (&self.telemetry.counts.fallback_local, self.with_usage(enforce)),
+            OnStoreError::Open => (&self.telemetry.counts.fallback_open, admitted(entry, now)),
+            OnStoreError::Closed | OnStoreError::Raise => {
+                (&self.telemetry.counts.fallback_closed, unavailable(entry, now))
+            }
         };
         count.add(1);
         answer

@@ -22,16 +22,23 @@ const fn room(name: &'static str, files: &'static [&'static str], names: &'stati
 /// From top to bottom: a room names only rooms that come later, so the arrows point one way.
 const ROOMS: &[Room] = &[
     room("root", &["lib.rs", "bench.rs", "bench/"], ANY),
-    room("host", &["host/"], &["limiter", "io", "url", "store", "decision", "request", "plan", "policy", BASE]),
-    room("metrics", &["metrics.rs"], &["limiter", "resilience", BASE]),
+    room(
+        "host",
+        &["host/"],
+        &["limiter", "counting", "io", "url", "store", "decision", "request", "plan", "policy", BASE],
+    ),
     room("http layer", &["http/tower/"], &["limiter", "http", "decision", "plan", "policy", BASE]),
     room(
         "limiter",
         &["limiter/"],
-        &["resilience", "stats", "io", "memory", "url", "store", "decision", "request", "plan", "policy", BASE],
+        &["resilience", "counting", "io", "memory", "url", "store", "decision", "request", "plan", "policy", BASE],
     ),
     room("http", &["http/"], &["decision", "policy", BASE]),
-    room("resilience", &["resilience/"], &["io", "memory", "url", "store", "request", "plan", "policy", BASE]),
+    room(
+        "resilience",
+        &["resilience/"],
+        &["counting", "io", "memory", "url", "store", "request", "plan", "policy", BASE],
+    ),
     room("io", &["store/redis/"], &["protocol", "script", "url", "store", "request", "plan", "policy", BASE]),
     room("protocol", &["store/redis/protocol/"], &["script", "url", "store", "request", BASE]),
     room("script", &["store/redis/script/"], &["request", "plan", "policy", BASE]),
@@ -39,23 +46,22 @@ const ROOMS: &[Room] = &[
     room("url", &["store/url.rs", "store/url/"], &[BASE]),
     room("store", &["store/"], &["request", BASE]),
     room("decision", &["decision.rs", "decision/"], &["request", "plan", "policy", BASE]),
-    room("stats", &["stats/"], &["request", "plan", "policy counts", BASE]),
+    room("counting", &["counting/"], &["request", "plan", BASE]),
     room("request", &["store/request.rs", "store/key_names.rs"], &["plan", BASE]),
-    room("plan", &["plan/"], &["policy", "policy counts", BASE]),
+    room("plan", &["plan/"], &["policy", BASE]),
     room("policy", &["policy/"], &["algorithm", "process", "error", "tables"]),
-    room("policy counts", &["policy_counts/"], &[]),
     room("process", &["process/"], &["algorithm", "error"]),
     room("algorithm", &["algorithm/"], &["error", "tables"]),
     room("error", &["error/"], &[]),
     room("tables", &["tables/"], &[]),
-    room("histogram", &["histogram.rs"], &[]),
+    room("cells", &["counting/cells.rs", "counting/histogram.rs"], &[]),
 ];
 
 /// Every room.
 const ANY: &[&str] = &["any"];
 /// Stands for what is below all of them.
 const BASE: &str = "base";
-const BASES: [&str; 5] = ["algorithm", "process", "error", "tables", "histogram"];
+const BASES: [&str; 5] = ["algorithm", "process", "error", "tables", "cells"];
 
 fn room_of(file: &str) -> Option<&'static Room> {
     let inside = file.strip_prefix(CORE)?;

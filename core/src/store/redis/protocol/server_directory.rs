@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::failure::Failure;
 use super::handshake::ExpectedRole;
-use crate::histogram::SharedHistogram;
+use crate::counting::histogram::SharedHistogram;
 use crate::store::url::{Address, Deployment, Endpoints, Login};
 
 /// One server and how to log in there.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::error::ErrorKind;
-use crate::histogram::{Histogram, SharedHistogram};
+use super::counters::{COUNTERS, Counters};
+use super::histogram::{Histogram, SharedHistogram};
 
 /// The calls to the shared stores of a limiter.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,8 +23,7 @@ pub struct StoreStats {
 impl Default for StoreStats {
     /// Without any call.
     fn default() -> Self {
-        let store = [ErrorKind::StoreUnavailable, ErrorKind::StoreTimeout, ErrorKind::StoreRejected];
-        StoreHistograms::default().stats(store.map(|kind| (kind, 0)))
+        StoreHistograms::default().stats(&Counters::default())
     }
 }
 
@@ -56,7 +55,7 @@ impl StoreCondition {
 }
 
 /// Tells the URL of a store, without secrets, and its condition; nothing when the store is gone.
-pub(super) type ConditionOf = Arc<dyn Fn() -> Option<(String, StoreCondition)> + Send + Sync>;
+pub(crate) type ConditionOf = Arc<dyn Fn() -> Option<(String, StoreCondition)> + Send + Sync>;
 
 /// The bounds of latencies, in microseconds …
 const LATENCIES: [u64; 14] =
@@ -67,9 +66,9 @@ const BATCH_SIZES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// The histograms while they are filled.
 #[derive(Debug)]
-pub(super) struct StoreHistograms {
-    pub(super) latency: SharedHistogram,
-    pub(super) batch_sizes: Arc<SharedHistogram>,
+pub(crate) struct StoreHistograms {
+    pub(crate) latency: SharedHistogram,
+    pub(crate) batch_sizes: Arc<SharedHistogram>,
 }
 
 impl Default for StoreHistograms {
@@ -82,17 +81,16 @@ impl Default for StoreHistograms {
 }
 
 impl StoreHistograms {
-    pub(super) fn stats(&self, errors: [(ErrorKind, u64); 3]) -> StoreStats {
+    pub(crate) fn stats(&self, counters: &Counters) -> StoreStats {
+        let errors = COUNTERS.iter().filter_map(|counter| match counter.labels {
+            [("code", code)] => Some((*code, (counter.value)(counters))),
+            _ => None,
+        });
         let latency = self.latency.read();
-        StoreStats {
-            calls: latency.count,
-            latency,
-            batch_size: self.batch_sizes.read(),
-            errors: errors.map(|(kind, count)| (kind.code(), count)).into(),
-        }
+        StoreStats { calls: latency.count, latency, batch_size: self.batch_sizes.read(), errors: errors.collect() }
     }
 
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.latency.reset();
         self.batch_sizes.reset();
     }

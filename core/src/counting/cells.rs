@@ -2,16 +2,14 @@
 //! additions.
 //!
 //! Each thread adds in a cell that it alone writes, with a load and a store. Threads beyond the number of cells share the
-//! last one, with atomic additions. A reader adds all cells up.
+//! last one, with atomic additions. A reader adds all cells up. A thread takes the first free cell when it first counts, and
+//! gives it back when it ends.
 
-mod thread_cell;
-
+use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub(crate) use thread_cell::leave_only_this_thread;
-
-/// What is counted apart, see [`crate::stats`].
+/// What is counted apart, see [`super::decision_counts`].
 pub(crate) const CLASSES: usize = 16;
 /// The cells of a policy; the last one is shared.
 const CELLS: usize = 32;
@@ -50,7 +48,7 @@ impl PolicyCounts {
     /// Counts one decision of a class.
     #[inline(always)]
     pub(crate) fn add(&self, class: usize) {
-        let cell = thread_cell::current();
+        let cell = CELL.get();
         if cell < SHARED {
             self.add_alone(cell, class);
         } else {
@@ -67,7 +65,7 @@ impl PolicyCounts {
 
     #[cold]
     fn add_slowly(&self, class: usize) {
-        match thread_cell::assign() {
+        match assign() {
             SHARED => {
                 self.cells[SHARED].0[class % CLASSES].fetch_add(1, Ordering::Relaxed);
             }
@@ -85,6 +83,53 @@ impl PolicyCounts {
     pub(crate) fn reset(&self) {
         self.cells.iter().flat_map(|cell| &cell.0).for_each(|count| count.store(0, Ordering::Relaxed));
     }
+}
+
+const _: () = assert!(SHARED < u32::BITS as usize, "a cell has a bit of `TAKEN`");
+
+/// A bit for each cell that a thread has.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// The cell of this thread; `SHARED` while it has none of its own. Nothing is dropped with it, so that reading it is one
+    /// instruction.
+    static CELL: Cell<usize> = const { Cell::new(SHARED) };
+    static GUARD: CellGuard = const { CellGuard };
+}
+
+/// Gives the cell back when its thread ends.
+struct CellGuard;
+
+impl Drop for CellGuard {
+    fn drop(&mut self) {
+        let cell = CELL.replace(SHARED);
+        if cell != SHARED {
+            // Release: the next thread that takes the cell continues from what this one has counted.
+            TAKEN.fetch_and(!(1 << cell), Ordering::Release);
+        }
+    }
+}
+
+/// Takes a cell for this thread, if one is free and the thread is not ending.
+fn assign() -> usize {
+    let taken = || {
+        let free = |taken: u32| {
+            let cell = taken.trailing_ones();
+            (cell < SHARED as u32).then(|| taken | 1 << cell)
+        };
+        let before = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free);
+        before.map_or(SHARED, |before| before.trailing_ones() as usize)
+    };
+    if CELL.get() == SHARED && GUARD.try_with(|_| ()).is_ok() {
+        CELL.set(taken());
+    }
+    CELL.get()
+}
+
+/// In a forked child: the threads of the parent do not exist here, and give nothing back.
+pub(crate) fn leave_only_this_thread() {
+    let cell = CELL.get();
+    TAKEN.store(if cell == SHARED { 0 } else { 1 << cell }, Ordering::Relaxed);
 }
 
 #[cfg(test)]

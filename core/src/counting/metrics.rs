@@ -13,27 +13,17 @@
 
 use metrics::{Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
-use crate::histogram::Histogram;
-use crate::limiter::Stats;
-use crate::resilience::StoreCondition;
+use super::counters::COUNTERS;
+use super::histogram::Histogram;
+use super::store_stats::StoreCondition;
+use crate::counting::Stats;
 
-/// The metrics that are counters, and what they count.
-const COUNTERS: [(&str, &str); 15] = [
+/// The counters of each policy, and what they count.
+const OF_POLICIES: [(&str, &str); 4] = [
     ("tidegate_decisions_total", "Decisions by policy and outcome."),
     ("tidegate_answers_total", "Decisions by policy and what gave the answer."),
     ("tidegate_near_limit_total", "Admitted with 80 % or more of the limit used."),
     ("tidegate_shadow_denials_total", "Allowed, and a shadow policy would have denied."),
-    ("tidegate_store_errors_total", "Calls to shared stores that failed, by error code."),
-    ("tidegate_fallback_answers_total", "Answers of on_store_error."),
-    ("tidegate_store_operations_total", "Operations that were sent to shared stores."),
-    ("tidegate_store_withheld_total", "Operations that were not sent to a lost store."),
-    ("tidegate_store_losses_total", "How often a shared store was lost."),
-    ("tidegate_deny_cache_answers_total", "Denials that were repeated in process."),
-    ("tidegate_lease_answers_total", "Answers from units taken in advance."),
-    ("tidegate_forgotten_denials_total", "Denials forgotten for lack of max_bytes."),
-    ("tidegate_hold_renewals_failed_total", "Renewals of holds that failed."),
-    ("tidegate_holds_lost_total", "Holds that were lost."),
-    ("tidegate_acquires_refused_total", "Calls of acquire that found no place to wait."),
 ];
 const DURATION: &str = "tidegate_store_call_duration_seconds";
 const BATCH_SIZE: &str = "tidegate_store_batch_size";
@@ -41,7 +31,7 @@ const STATE: &str = "tidegate_store_state";
 
 /// Describes the metrics to the recorder that is installed.
 pub fn describe() {
-    for (name, help) in COUNTERS {
+    for (name, help) in OF_POLICIES.into_iter().chain(COUNTERS.iter().map(|counter| (counter.metric, counter.help))) {
         describe_counter!(name, help);
     }
     describe_gauge!(STATE, "1 for the state that a shared store is in.");
@@ -80,33 +70,14 @@ pub fn publish(stats: &Stats, limiter: &str) {
     }
     publish_histogram(DURATION, &stats.store.latency, labels);
     publish_histogram(BATCH_SIZE, &stats.store.batch_size, labels);
-    for (code, count) in &stats.store.errors {
-        counter!("tidegate_store_errors_total", labels(&[("code", code)])).absolute(*count);
-    }
     for (store, condition) in &stats.breaker {
         for other in StoreCondition::ALL {
             let value = if other == *condition { 1.0 } else { 0.0 };
             gauge!(STATE, labels(&[("store", store), ("state", other.name())])).set(value);
         }
     }
-    let counters = &stats.counters;
-    for (choice, count) in
-        [("open", counters.fallback_open), ("closed", counters.fallback_closed), ("local", counters.fallback_local)]
-    {
-        counter!("tidegate_fallback_answers_total", labels(&[("choice", choice)])).absolute(count);
-    }
-    for (name, count) in [
-        ("tidegate_store_operations_total", counters.asked),
-        ("tidegate_store_withheld_total", counters.withheld),
-        ("tidegate_store_losses_total", counters.lost),
-        ("tidegate_deny_cache_answers_total", counters.deny_cache),
-        ("tidegate_lease_answers_total", counters.lease),
-        ("tidegate_forgotten_denials_total", counters.forgotten_denials),
-        ("tidegate_hold_renewals_failed_total", counters.hold_renewals_failed),
-        ("tidegate_holds_lost_total", counters.holds_lost),
-        ("tidegate_acquires_refused_total", counters.acquires_refused),
-    ] {
-        counter!(name, labels(&[])).absolute(count);
+    for counter in COUNTERS {
+        counter!(counter.metric, labels(counter.labels)).absolute((counter.value)(&stats.counters));
     }
 }
 

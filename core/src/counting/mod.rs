@@ -1,0 +1,22 @@
+//! What a limiter counts: the decisions of each policy, the calls to shared stores, and events. No key is part of it, but for
+//! the keys that `tidegate top` shows. `cells.rs` and `histogram.rs` name nothing else of the core, since plans and stores have
+//! them.
+
+pub(crate) mod cells;
+mod counters;
+mod decision_counts;
+mod denied_keys;
+pub(crate) mod histogram;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+mod stats;
+mod store_stats;
+
+pub(crate) use counters::SharedCounters;
+pub use counters::{COUNTERS, CounterDeclaration, Counters};
+pub(crate) use decision_counts::DecisionCounts;
+pub use decision_counts::{MAX_COUNTED_POLICIES, OTHER_POLICIES, PolicyStats, SourceCounts};
+pub(crate) use denied_keys::DeniedKeys;
+pub use stats::Stats;
+pub(crate) use store_stats::{ConditionOf, StoreHistograms};
+pub use store_stats::{StoreCondition, StoreStats};
