@@ -1,7 +1,7 @@
 //! How much a memory store may keep.
 
 use super::byte_size;
-use super::found_options;
+use super::query::found_options;
 use crate::error::{Error, Result};
 
 /// The least that `max_bytes` may be.

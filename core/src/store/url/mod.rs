@@ -2,6 +2,7 @@
 
 mod byte_size;
 mod memory_bounds;
+mod query;
 mod secrets;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 mod servers;
@@ -55,26 +56,4 @@ impl StoreUrl {
             _ => format!("no store has the scheme {scheme}://; use {known}"),
         }))
     }
-}
-
-/// The values of the options that a query gives, in the order of their names.
-///
-/// # Errors
-/// `config_invalid` for an option that is unknown or is given twice.
-fn found_options(scheme: &str, query: &str, known: &[&str]) -> Result<Vec<Option<String>>> {
-    let mut found = vec![None; known.len()];
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let Some(index) = known.iter().position(|known| *known == name) else {
-            // The name is not shown: what follows a & in a password looks like one.
-            return Err(Error::config(format!(
-                "a store URL of {scheme}:// has no such option: it has {}. User and password stand before the host; {}",
-                known.join(", "),
-                secrets::ADVICE
-            )));
-        };
-        if found[index].replace(value.into_owned()).is_some() {
-            return Err(Error::config(format!("the store URL gives {name:?} twice")));
-        }
-    }
-    Ok(found)
 }

@@ -28,28 +28,25 @@ const FAULTS: [(&str, Mutation); 9] = [
     (
         "a window ends early",
         &[
-            ("if now >= value[first] + limit.period then", "if now >= value[first] + limit.period - 20000 then"),
-            ("if now >= field_1 + period then", "if now >= field_1 + period - 20000 then"),
+            ("if now >= value[first] + self.period then", "if now >= value[first] + self.period - 20000 then"),
+            ("if now >= opened + period then", "if now >= opened + period - 20000 then"),
         ],
     ),
     ("a value expires early", &[("string.format('%d', quarters * 250)", "string.format('%d', quarters * 50)")]),
     (
         "retry_after is 10 ms early",
-        &[(">= wanted end) or 0) + limit.period", ">= wanted end) or 0) + limit.period - 10000")],
+        &[(">= units end) or 0) + self.period", ">= units end) or 0) + self.period - 10000")],
     ),
     (
         "a refund is lost",
-        &[(
-            "      return limit.refund(value, limit.first, now, instruction.cost, limit)\n",
-            "      return instruction.cost\n",
-        )],
+        &[("      return limit:refund(value, instruction.cost)\n", "      return instruction.cost\n")],
     ),
     (
         "a bucket fills too fast",
         &[
             (
-                "local gone = floor((now - since) / limit.period)",
-                "local gone = floor((now - since) * 1.2 / limit.period)",
+                "local gone = floor((now - value[first]) / self.period)",
+                "local gone = floor((now - value[first]) * 1.2 / self.period)",
             ),
             ("local gone = floor((now - since) / period)", "local gone = floor((now - since) * 1.2 / period)"),
         ],

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use super::pending_call::{Callers, PendingCall};
-use super::schedule::Alarm;
+use super::schedule::NextMoment;
 use crate::store::redis::script::Grouping;
 
 /// Batches of one slot in flight at once.
@@ -86,8 +86,8 @@ impl<C: Callers> CallQueues<C> {
     }
 
     /// Adds a call: as the first of its queue, or as the last.
-    pub(crate) fn push(&mut self, call: PendingCall<C>, first: bool, alarm: &mut Alarm) {
-        alarm.set(call.state.attempt_deadline);
+    pub(crate) fn push(&mut self, call: PendingCall<C>, first: bool, next_moment: &mut NextMoment) {
+        next_moment.set(call.state.attempt_deadline);
         self.waiting += 1;
         let number = if self.crosses_slots && may_cross_slots(&call) { ALL_SLOTS } else { call.slot };
         let queue = self.by_slot.entry(number).or_default();
@@ -100,8 +100,8 @@ impl<C: Callers> CallQueues<C> {
     }
 
     /// Adds a call that another node sent here with ASK.
-    pub(crate) fn push_asking(&mut self, call: PendingCall<C>, first: bool, alarm: &mut Alarm) {
-        alarm.set(call.state.attempt_deadline);
+    pub(crate) fn push_asking(&mut self, call: PendingCall<C>, first: bool, next_moment: &mut NextMoment) {
+        next_moment.set(call.state.attempt_deadline);
         self.waiting += 1;
         if first { self.asking.push_front(call) } else { self.asking.push_back(call) }
     }
@@ -127,14 +127,14 @@ impl<C: Callers> CallQueues<C> {
         max_batch: usize,
         timeout: Duration,
         now: Instant,
-        alarm: &mut Alarm,
+        next_moment: &mut NextMoment,
         mut take: impl FnMut(PendingCall<C>),
     ) -> usize {
         let Some(queue) = self.by_slot.get_mut(&number) else { return 0 };
         queue.listed = false;
         let Some(delay_ends) = queue.delay_ends(timeout) else { return 0 };
         if !queue.may_send(max_batch) && delay_ends > now {
-            alarm.set(delay_ends);
+            next_moment.set(delay_ends);
             return 0;
         }
         let Some(first) = queue.waiting.pop_front() else { return 0 };
@@ -173,12 +173,12 @@ impl<C: Callers> CallQueues<C> {
     }
 
     /// From now on each slot has batches of its own.
-    pub(crate) fn keep_slots_apart(&mut self, alarm: &mut Alarm) {
+    pub(crate) fn keep_slots_apart(&mut self, next_moment: &mut NextMoment) {
         self.crosses_slots = false;
         let Some(queue) = self.by_slot.get_mut(&ALL_SLOTS) else { return };
         let waiting = std::mem::take(&mut queue.waiting);
         self.waiting -= waiting.len();
-        waiting.into_iter().for_each(|call| self.push(call, false, alarm));
+        waiting.into_iter().for_each(|call| self.push(call, false, next_moment));
     }
 
     /// Takes every call.
@@ -208,14 +208,14 @@ impl<C: Callers> CallQueues<C> {
         taken
     }
 
-    /// Sets the alarm for what is due next, and lists the queues whose oldest call has waited long enough for others.
-    pub(crate) fn handle_timeout(&mut self, timeout: Duration, now: Instant, alarm: &mut Alarm) {
-        self.asking.iter().for_each(|call| alarm.set(call.state.attempt_deadline));
+    /// Sets the next_moment for what is due next, and lists the queues whose oldest call has waited long enough for others.
+    pub(crate) fn handle_timeout(&mut self, timeout: Duration, now: Instant, next_moment: &mut NextMoment) {
+        self.asking.iter().for_each(|call| next_moment.set(call.state.attempt_deadline));
         for (number, queue) in &mut self.by_slot {
-            queue.waiting.iter().for_each(|call| alarm.set(call.state.attempt_deadline));
+            queue.waiting.iter().for_each(|call| next_moment.set(call.state.attempt_deadline));
             match queue.delay_ends(timeout).filter(|_| !queue.listed) {
                 Some(end) if end <= now => queue.list(*number, &mut self.ready),
-                Some(end) => alarm.set(end),
+                Some(end) => next_moment.set(end),
                 None => {}
             }
         }

@@ -5,6 +5,7 @@ use std::io;
 
 use redis::Value;
 
+use super::effects::ConnectionId;
 use super::failure;
 use super::in_flight::{Command, InFlight, ScriptCall};
 use super::in_step::{MAX_SHORT_REPLY, write_question};
@@ -13,14 +14,6 @@ use super::resp::ReplyBuffer;
 
 /// The largest capacity that an empty send buffer keeps.
 const KEPT_CAPACITY: usize = 1_024 * 1_024;
-
-/// Names a connection, or an attempt to open one, for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ConnectionId {
-    /// The index of the pipeline it belongs to.
-    pub(crate) pipeline: usize,
-    pub(crate) number: u64,
-}
 
 /// The bytes to send and the commands in flight.
 pub(crate) struct PipelinedConnection<C: Callers> {

@@ -5,11 +5,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::call::Obstacle;
-use super::connection::ConnectionId;
 use super::discovery::Discovery;
 use super::pending_call::{Callers, Completions, PendingCall};
 use super::server_directory::Server;
 use crate::store::url::Address;
+
+/// Names a connection, or an attempt to open one, for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ConnectionId {
+    /// The index of the pipeline it belongs to.
+    pub(crate) pipeline: usize,
+    pub(crate) number: u64,
+}
 
 /// What the driver has to do.
 pub(crate) enum Action {

@@ -9,7 +9,7 @@ use super::call::CallState;
 use super::effects::Effects;
 use super::in_step::{self, MAX_SHORT_REPLY};
 use super::pending_call::{Callers, PendingCall, Recipient};
-use super::schedule::Alarm;
+use super::schedule::NextMoment;
 use crate::store::redis::script::{Batch, Requests};
 
 /// A command that was sent, and where its bytes are. Replies come in the order of the commands.
@@ -110,14 +110,19 @@ impl<C: Callers> ScriptCall<C> {
     }
 
     /// Moves the calls whose attempt is over to `late`, and says whether there were any. Sets
-    /// the alarm for each of the others.
-    pub(crate) fn expire(&mut self, now: Instant, alarm: &mut Alarm, late: &mut Vec<PendingCall<C>>) -> bool {
+    /// the next_moment for each of the others.
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        next_moment: &mut NextMoment,
+        late: &mut Vec<PendingCall<C>>,
+    ) -> bool {
         let (mut first, before) = (0, late.len());
         for member in &mut self.members {
             let own = first..first + member.requests;
             first = own.end;
             if member.recipient.is_some() && member.state.attempt_deadline > now {
-                alarm.set(member.state.attempt_deadline);
+                next_moment.set(member.state.attempt_deadline);
             } else {
                 late.extend(member.take_call(&self.script, own));
             }

@@ -24,9 +24,9 @@ mod transaction;
 
 pub(super) use call::{CallState, NextStep, Obstacle, RETRY_PAUSE};
 pub(super) use call_queues::MAX_BATCH_DELAY;
-pub(super) use connection::ConnectionId;
 pub(super) use discovery::{Discovery, Probe, ProbeReply};
 pub(super) use effects::Action;
+pub(super) use effects::ConnectionId;
 pub(super) use exchange::Exchange;
 pub(super) use failure::{
     Failure, closed_by_server, malformed, no_answer, not_followed, out_of_step, refused, timed_out, uncovered,

@@ -23,13 +23,14 @@ use redis::Value;
 
 use super::call::Obstacle;
 use super::call_queues::CallQueues;
-use super::connection::{ConnectionId, PipelinedConnection};
+use super::connection::PipelinedConnection;
+use super::effects::ConnectionId;
 use super::effects::{Action, Effects, Returned};
 use super::failure::{self, Failure};
 use super::in_flight::{BatchMember, Command, ScriptCall};
 use super::pending_call::{Callers, PendingCall, connection_is_gone};
 use super::redirect::ReplyMeaning;
-use super::schedule::{Alarm, DiscoverySchedule};
+use super::schedule::{DiscoverySchedule, NextMoment};
 use super::server_directory::{Server, ServerDirectory, Target};
 use crate::error::{Error, ErrorKind};
 use crate::store::redis::script::{Batch, Requests};
@@ -68,7 +69,7 @@ pub(crate) struct ServerPipeline<C: Callers> {
     /// given up.
     silent_since: Option<Instant>,
     /// When `handle_timeout` has something to do.
-    alarm: Alarm,
+    next_moment: NextMoment,
 }
 
 impl<C: Callers> ServerPipeline<C> {
@@ -83,7 +84,7 @@ impl<C: Callers> ServerPipeline<C> {
             connection: None,
             attempts: Vec::new(),
             silent_since: None,
-            alarm: Alarm::default(),
+            next_moment: NextMoment::default(),
         }
     }
 
@@ -106,7 +107,7 @@ impl<C: Callers> ServerPipeline<C> {
     }
 
     pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
-        self.alarm.next()
+        self.next_moment.next()
     }
 
     /// Takes a call; `asking` where another node sent it here with ASK. One that has waited elsewhere goes first.
@@ -115,10 +116,10 @@ impl<C: Callers> ServerPipeline<C> {
             return effects.completions.fail(call.recipient, &connection_is_gone());
         }
         if asking {
-            self.queues.push_asking(call, false, &mut self.alarm);
+            self.queues.push_asking(call, false, &mut self.next_moment);
         } else {
             let first = call.state.was_tried();
-            self.queues.push(call, first, &mut self.alarm);
+            self.queues.push(call, first, &mut self.next_moment);
         }
         self.connect_if_needed(now, effects);
     }
@@ -126,7 +127,7 @@ impl<C: Callers> ServerPipeline<C> {
     /// Puts the calls of a batch back: they were not sent, or certainly did not run.
     fn requeue(&mut self, batch: ScriptCall<C>) {
         let push = if batch.asking { CallQueues::push_asking } else { CallQueues::push };
-        batch.into_calls().rev().for_each(|call| push(&mut self.queues, call, true, &mut self.alarm));
+        batch.into_calls().rev().for_each(|call| push(&mut self.queues, call, true, &mut self.next_moment));
     }
 
     /// The number of the connection that is open.
@@ -153,7 +154,7 @@ impl<C: Callers> ServerPipeline<C> {
             (None, Some(since)) => since + NEXT_ATTEMPT,
             _ => return,
         };
-        if now < again { self.alarm.set(again) } else { self.connect(now, effects) }
+        if now < again { self.next_moment.set(again) } else { self.connect(now, effects) }
     }
 
     /// An attempt lasts long enough for a lost packet and a slow handshake, even where a call has less time.
@@ -162,7 +163,7 @@ impl<C: Callers> ServerPipeline<C> {
         let deadline = now + DiscoverySchedule::duration(self.server.timeout);
         effects.actions.push_back(Action::Connect { id, server: Arc::clone(&self.server), deadline });
         self.attempts.push((id, now));
-        self.alarm.set(now + NEXT_ATTEMPT);
+        self.next_moment.set(now + NEXT_ATTEMPT);
     }
 
     /// A connection is open. Says whether it is used; if not, the driver closes it.
@@ -273,7 +274,7 @@ impl<C: Callers> ServerPipeline<C> {
             if requests.is_empty() { requests = more } else { requests.extend(more) }
         };
         let (max_batch, timeout) = (self.options.max_batch, self.server.timeout);
-        self.queues.take_batch(queue, max_batch, timeout, now, &mut self.alarm, take);
+        self.queues.take_batch(queue, max_batch, timeout, now, &mut self.next_moment, take);
         let (_, time, grouping) = first?;
         self.options.directory.batch_formed(requests.len());
         let script = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
@@ -346,7 +347,7 @@ impl<C: Callers> ServerPipeline<C> {
             ReplyMeaning::UnknownScript if unknown => self.requeue(batch),
             ReplyMeaning::NotAsOne { known } => {
                 if !known {
-                    self.queues.keep_slots_apart(&mut self.alarm);
+                    self.queues.keep_slots_apart(&mut self.next_moment);
                 }
                 self.send_alone(batch.into_calls());
             }
@@ -370,7 +371,7 @@ impl<C: Callers> ServerPipeline<C> {
     fn send_elsewhere(&mut self, batch: &mut ScriptCall<C>, reply: &Value) {
         let not_local = batch.script.not_local(reply);
         if not_local.len() >= NEVER_SERVED && not_local.len() + 1 >= batch.members.len() {
-            self.queues.keep_slots_apart(&mut self.alarm);
+            self.queues.keep_slots_apart(&mut self.next_moment);
         }
         self.send_alone(batch.take(&not_local).into_iter());
     }
@@ -378,7 +379,7 @@ impl<C: Callers> ServerPipeline<C> {
     fn send_alone(&mut self, calls: impl DoubleEndedIterator<Item = PendingCall<C>>) {
         for mut call in calls.rev() {
             call.state.alone = true;
-            self.queues.push(call, true, &mut self.alarm);
+            self.queues.push(call, true, &mut self.next_moment);
         }
     }
 
@@ -389,16 +390,16 @@ impl<C: Callers> ServerPipeline<C> {
 
     /// Gives up what is late, and finds out when the next call is.
     pub(crate) fn handle_timeout(&mut self, now: Instant, effects: &mut Effects<C>) {
-        if self.alarm.next().is_none_or(|next| next > now) {
+        if self.next_moment.next().is_none_or(|next| next > now) {
             return;
         }
-        self.alarm = Alarm::default();
+        self.next_moment = NextMoment::default();
         let mut late = self.queues.take_if(|call| call.state.attempt_deadline <= now);
-        self.queues.handle_timeout(self.server.timeout, now, &mut self.alarm);
+        self.queues.handle_timeout(self.server.timeout, now, &mut self.next_moment);
         let mut silent = false;
         for sent in self.connection.iter_mut().flat_map(|connection| &mut connection.in_flight) {
             if let Command::Script(batch) = &mut sent.command {
-                silent |= batch.expire(now, &mut self.alarm, &mut late);
+                silent |= batch.expire(now, &mut self.next_moment, &mut late);
             }
         }
         // Only a read on a replica has time left after this, and a read may run twice.

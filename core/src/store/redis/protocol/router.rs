@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::call::{CallState, NextStep};
-use super::connection::ConnectionId;
 use super::discovery::{self, Discovery};
+use super::effects::ConnectionId;
 use super::effects::{Action, Effects, Returned};
 use super::failure::{self, Failure};
 use super::pending_call::{Callers, Completed, GroupReply, ParkedCall, PendingCall, Recipient, Resume};

@@ -58,10 +58,10 @@ impl DiscoverySchedule {
 
 /// The next moment at which something is to be done, or an earlier one.
 #[derive(Debug, Default)]
-pub(crate) struct Alarm(Option<Instant>);
+pub(crate) struct NextMoment(Option<Instant>);
 
-impl Alarm {
-    /// Goes off then, unless it does earlier.
+impl NextMoment {
+    /// Comes not later than that moment.
     pub(crate) fn set(&mut self, at: Instant) {
         self.0 = Some(self.0.map_or(at, |next| next.min(at)));
     }

@@ -77,7 +77,7 @@ fn sections(source: &str) -> Vec<(&str, Section<'_>)> {
 
 /// A rule where a condition on a limit's numbers holds, or what it is under all conditions.
 #[derive(Clone, Default)]
-struct Form<'a> {
+struct RuleForm<'a> {
     when: Option<&'a str>,
     sections: HashMap<&'a str, Section<'a>>,
     /// What all forms of the rule share.
@@ -85,12 +85,12 @@ struct Form<'a> {
 }
 
 /// What a rule is under all conditions, then what it is under each.
-fn forms(source: &str) -> Vec<Form<'_>> {
-    let mut forms = vec![Form::default()];
+fn forms(source: &str) -> Vec<RuleForm<'_>> {
+    let mut forms = vec![RuleForm::default()];
     for (name, section) in sections(source) {
         if name == "when" {
             let shared = forms[0].sections.clone();
-            forms.push(Form { when: Some(section.argument), shared, ..Form::default() });
+            forms.push(RuleForm { when: Some(section.argument), shared, ..RuleForm::default() });
         } else if let Some(form) = forms.last_mut() {
             form.sections.insert(name, section);
         }
@@ -98,7 +98,7 @@ fn forms(source: &str) -> Vec<Form<'_>> {
     forms
 }
 
-impl<'a> Form<'a> {
+impl<'a> RuleForm<'a> {
     fn section(&self, name: &str) -> &Section<'a> {
         let find = |name: &str| self.sections.get(name).or_else(|| self.shared.get(name));
         find(name).unwrap_or_else(|| {
@@ -194,7 +194,7 @@ fn slot(first: &str, at: usize) -> String {
 }
 
 /// The rule as methods for the slow path.
-fn functions(forms: &[Form<'_>]) -> String {
+fn functions(forms: &[RuleForm<'_>]) -> String {
     let number = |at: usize| format!("self.{}", NUMBERS[at]);
     let mut text = String::new();
     for form in forms {
@@ -225,7 +225,7 @@ fn functions(forms: &[Form<'_>]) -> String {
             None => body,
         };
     }
-    let helpers = forms.iter().filter_map(Form::helpers).map(|helpers| format!("local {}\n", helpers.argument));
+    let helpers = forms.iter().filter_map(RuleForm::helpers).map(|helpers| format!("local {}\n", helpers.argument));
     let text = helpers.collect::<String>() + &text;
     format!("if {} then\n{}end\n", forms[0].algorithms(), indented(&text, "  "))
 }
@@ -252,14 +252,14 @@ fn checks() -> String {
 }
 
 /// The rules that loops have, in their forms.
-fn rules_of_checks() -> Vec<Vec<Form<'static>>> {
-    let has_text = |form: &Form<'_>| form.sections.contains_key("advance");
+fn rules_of_checks() -> Vec<Vec<RuleForm<'static>>> {
+    let has_text = |form: &RuleForm<'_>| form.sections.contains_key("advance");
     let rules = RULES.iter().map(|rule| forms(rule).into_iter().filter(has_text).collect::<Vec<_>>());
     rules.filter(|forms| !forms.is_empty()).collect()
 }
 
 /// The branch for checks of a policy whose one limit is of that rule.
-fn one_limit(form: &Form<'_>) -> String {
+fn one_limit(form: &RuleForm<'_>) -> String {
     // Fields are locals of their own names.
     let mut names: Names =
         form.words("numbers").iter().zip(NUMBERS).map(|(name, local)| ((*name).to_owned(), local.to_owned())).collect();
@@ -288,7 +288,8 @@ fn several_limits() -> String {
         chosen(branches.collect())
     };
     let body = filled(&check("loop"), |mark| filled(&check(&format!("{mark} several limits")), |_| each(mark)));
-    let helpers: Vec<_> = rules.iter().flatten().filter_map(Form::helpers).map(|helpers| helpers.argument).collect();
+    let helpers: Vec<_> =
+        rules.iter().flatten().filter_map(RuleForm::helpers).map(|helpers| helpers.argument).collect();
     let names = HashMap::from([("HELPERS".to_owned(), helpers.join(", "))]);
     filled(&named(&check("several limits"), &names), |_| body.clone())
 }

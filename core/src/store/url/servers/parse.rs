@@ -10,7 +10,7 @@ use super::endpoints::{Address, Deployment, Endpoints, Login};
 use super::followed_hosts::FollowedHosts;
 use super::password_file::PasswordFile;
 use crate::error::{Error, Result};
-use crate::store::url::found_options;
+use crate::store::url::query::found_options;
 use crate::store::url::secrets::ADVICE;
 
 const REDIS_PORT: u16 = 6_379;
