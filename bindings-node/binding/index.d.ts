@@ -99,7 +99,7 @@ export declare class NativeLimiter {
   setRollout(percent: number): ErrorValue | null
   /** What was counted. */
   counters(): Counters
-  /** The same by policy, with the calls to the store. */
+  /** Decisions counted by policy, and calls to the store. */
   stats(): Stats
   /**
    * The function that makes the calls of `calls`. What is answered at once is in `answers` when it returns: it returns
@@ -286,7 +286,7 @@ export declare const enum DecisionField {
   RetryAfter = 3,
   /** How long until the limit is as if unused. */
   ResetAfter = 4,
-  /** The same as a moment since 1970. */
+  /** The moment since 1970 at which it is as if unused. */
   ResetAt = 5,
   /** How long to wait before going. */
   Delay = 6,

@@ -209,7 +209,7 @@ class AsyncLimiter:
         """
     def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, Decision]:
         """
-        The same as a check that consumes nothing.
+        Answers as a check would, and consumes nothing.
         """
     def ping(self, /) -> Coroutine[Any, Any, None]:
         """
@@ -238,7 +238,7 @@ class AsyncLimiter:
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         A peek has consumed nothing: a settle of its Decision charges the actual cost.
 
-        Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+        After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
         for the policies that it names; None leaves an entry as it is.
         """
     def stats(self, /) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class AsyncLimiter:
         """
     def to_blocking(self, /) -> Limiter:
         """
-        The same limiter for threads. Policies, usage and connections are shared.
+        This limiter for threads. Policies, usage and connections are shared.
         """
     def unblock(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
@@ -273,7 +273,7 @@ class Attempt:
         """
     def as_dict(self, /) -> dict[str, Any]:
         """
-        The same as a dict.
+        Its fields as a dict.
         """
     @property
     def at(self, /) -> float:
@@ -314,15 +314,15 @@ class CallCoroutine:
     def __next__(self, /) -> Any: ...
     def close(self, /) -> None:
         """
-        The same as that of any coroutine.
+        Ends it, as `close` of any coroutine.
         """
     def send(self, /, value: Any) -> Any:
         """
-        The same as that of any coroutine.
+        Sends a value into it, as `send` of any coroutine.
         """
     def throw(self, /, *error: Any) -> Any:
         """
-        The same as that of any coroutine.
+        Raises an error in it, as `throw` of any coroutine.
         """
 
 @final
@@ -363,7 +363,7 @@ class Decision:
         """
     def as_dict(self, /) -> dict[str, Any]:
         """
-        The same as a dict of plain values, ready for JSON.
+        Its fields as a dict of plain values, ready for JSON.
         """
     @property
     def cost(self, /) -> int:
@@ -373,7 +373,7 @@ class Decision:
     @property
     def decisions(self, /) -> tuple[Decision, ...]:
         """
-        Of check_all: one Decision for each entry. Empty otherwise.
+        One Decision for each entry of a check_all. Empty otherwise.
         """
     @property
     def delay(self, /) -> float:
@@ -404,7 +404,7 @@ class Decision:
     @property
     def next_after(self, /) -> float | None:
         """
-        The same also when allowed: seconds until the same check is admitted again, 0 for at once, None for never.
+        Seconds until the same check is admitted again, also when allowed: 0 for at once, None for never.
         """
     @property
     def policy(self, /) -> str:
@@ -456,7 +456,7 @@ class Headers:
     def __new__(cls, /, name: str) -> Headers: ...
     def raw(self, /, *announced: Policy | Decision) -> list[tuple[bytes, bytes]]:
         """
-        The same as ASGI has them: bytes, names in lower case.
+        The fields as ASGI has them: bytes, names in lower case.
         """
     def text(self, /, *announced: Policy | Decision) -> list[tuple[str, str]]:
         """
@@ -573,7 +573,7 @@ class LimitState:
         """
     def as_dict(self, /) -> dict[str, Any]:
         """
-        The same as a dict.
+        Its fields as a dict.
         """
     @property
     def exceeded(self, /) -> bool:
@@ -588,7 +588,7 @@ class LimitState:
     @property
     def next_after(self, /) -> float | None:
         """
-        The same also of a Decision that is allowed: seconds until it admits the same cost again.
+        Seconds until it admits the same cost again, also in a Decision that is allowed.
         """
     @property
     def over(self, /) -> int:
@@ -750,7 +750,7 @@ class Limiter:
         """
     def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Decision:
         """
-        The same as a check that consumes nothing.
+        Answers as a check would, and consumes nothing.
         """
     def ping(self, /) -> None:
         """
@@ -777,7 +777,7 @@ class Limiter:
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         A peek has consumed nothing: a settle of its Decision charges the actual cost.
 
-        Of a `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+        After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
         for the policies that it names; None leaves an entry as it is.
         """
     def stats(self, /) -> dict[str, Any]:
@@ -787,7 +787,7 @@ class Limiter:
         """
     def to_async(self, /) -> AsyncLimiter:
         """
-        The same limiter for event loops. Policies, usage and connections are shared.
+        This limiter for event loops. Policies, usage and connections are shared.
         """
     def unblock(self, /, policy: str | Policy, key: str) -> None:
         """
