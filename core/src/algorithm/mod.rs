@@ -38,6 +38,7 @@ pub(crate) use lease::{LEASED_PART, LeaseTerms};
 pub use limit::{AlgorithmKind, DEFAULT_PRECISION, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION};
 use meaning::Meaning;
 pub(crate) use meter::Meter;
+#[cfg(feature = "files")]
 pub(crate) use period::SECOND;
 pub use period::{Period, Unit};
 #[cfg(feature = "redis")]

@@ -186,7 +186,6 @@ impl Error {
     }
 
     /// This error, with the error of the system that caused it.
-    #[cfg(any(feature = "files", feature = "redis"))]
     pub(crate) fn because(mut self, source: &io::Error) -> Self {
         // An error of the system is a number; of any other the sentence is kept.
         let copy = source
