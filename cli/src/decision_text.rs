@@ -9,7 +9,7 @@ use crate::number_text::number;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, columns, paint};
 use crate::time_text::{length, moment};
 
-/// The fields of section 5 of the contract: times in seconds, moments in seconds since 1970, `null` for never.
+/// The fields of a Decision as JSON: times in seconds, moments in seconds since 1970, `null` for never.
 pub(crate) fn as_json(decision: &Decision, policy: &Policy) -> Value {
     let limits: Vec<Value> = decision
         .limits()

@@ -1,4 +1,4 @@
-//! What was admitted, counted by brute force against what the contract promises.
+//! What was admitted, counted by brute force: never more than the limit in any window.
 
 use super::world::Admission;
 use crate::policy::{Algorithm, Limit};
