@@ -185,6 +185,12 @@ impl Error {
         self
     }
 
+    /// `store_unavailable`, because the system starts no thread for calls to Redis.
+    pub(crate) fn no_thread(source: &io::Error) -> Self {
+        Self::new(ErrorKind::StoreUnavailable, format!("the thread for Redis cannot be started: {source}"))
+            .because(source)
+    }
+
     /// This error, with the error of the system that caused it.
     pub(crate) fn because(mut self, source: &io::Error) -> Self {
         // An error of the system is a number; of any other the sentence is kept.

@@ -252,10 +252,7 @@ impl LimiterCore {
         }
         let (store, (answer, answered)) = (Arc::clone(&self.store), oneshot::channel());
         let started = std::thread::Builder::new().name(thread.to_owned()).spawn(move || sent(answer, run(&*store)));
-        started.map_err(|error| {
-            let message = format!("the thread for Redis cannot be started: {error}");
-            Error::new(ErrorKind::StoreUnavailable, message).because(&error)
-        })?;
+        started.map_err(|error| Error::no_thread(&error))?;
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
 }

@@ -13,7 +13,7 @@ use super::engine_call::{CallQueue, EngineCall, EngineCallers, closed, complete_
 use super::epoll_set::ReplyReader;
 use super::handover::Handover;
 use super::host_loop::{PolledEngine, ReaderRegistry};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::store::batch_guard::{BatchGuard, Flush};
 use crate::store::completion::WakeSet;
 use crate::store::redis::protocol::{Completed, Router, ServerDirectory};
@@ -41,7 +41,7 @@ impl Engine {
         max_batch: usize,
     ) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().thread_keep_alive(IDLE_THREAD).build();
-        let runtime = runtime.map_err(|error| cannot_start(&error))?;
+        let runtime = runtime.map_err(|error| Error::no_thread(&error))?;
         let driver = Driver::new(Router::new(directory, prefix, max_batch), connector);
         let shared = Arc::new(EngineShared {
             handover: Handover::new(CallQueue::default(), driver),
@@ -56,7 +56,7 @@ impl Engine {
             }
         };
         let thread = std::thread::Builder::new().name("tidegate-redis".to_owned());
-        thread.spawn(run).map_err(|error| cannot_start(&error))?;
+        thread.spawn(run).map_err(|error| Error::no_thread(&error))?;
         Ok(Self { shared })
     }
 
@@ -146,8 +146,4 @@ impl EngineShared {
         let mut wakes = WakeSet::default();
         left.into_iter().for_each(|call| wakes.add(call.fail(&closed())));
     }
-}
-
-fn cannot_start(error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::StoreUnavailable, format!("the thread for Redis cannot be started: {error}")).because(error)
 }
