@@ -1,8 +1,6 @@
 //! What users hold: policies, a store and a clock.
 
 mod acquire;
-mod asynchronous;
-mod blocking;
 mod build;
 mod builder;
 mod call;
@@ -12,6 +10,7 @@ mod completion_queue;
 mod hold;
 mod hold_lifetime;
 mod hold_renewer;
+mod limiters;
 mod notations;
 mod operations;
 mod policies;
