@@ -15,77 +15,77 @@ use napi_derive::napi;
 #[napi]
 pub enum CallField {
     /// Names the call; its answer has the same ticket.
-    Ticket = 0,
+    Ticket,
     /// The number of the policy.
-    Policy = 1,
+    Policy,
     /// What to do: a [`CallKind`].
-    Kind = 2,
+    Kind,
     /// The cost.
-    Cost = 3,
+    Cost,
     /// The length of the key in `key_text`.
-    KeyLength = 4,
+    KeyLength,
     /// How many numbers a call has.
-    Length = 5,
+    Length,
 }
 
 /// What a call does.
 #[napi]
 pub enum CallKind {
     /// Asks and consumes.
-    Check = 0,
+    Check,
     /// Asks without consuming.
-    Peek = 1,
+    Peek,
     /// Consumes even past the limit.
-    Charge = 2,
+    Charge,
     /// Gives back.
-    Refund = 3,
+    Refund,
     /// A partial check: consumes what there is, up to the cost.
-    Take = 4,
+    Take,
 }
 
 /// What a task about one key does. It crosses alone.
 #[napi]
 pub enum TaskKind {
     /// Waits until a check is admitted.
-    Acquire = 0,
+    Acquire,
     /// Takes units of a `concurrency` limit.
-    Hold = 1,
+    Hold,
     /// Denies the key for some time.
-    Block = 2,
+    Block,
     /// Ends a block.
-    Unblock = 3,
+    Unblock,
     /// Forgets the key's usage.
-    Clear = 4,
+    Clear,
     /// The newest attempts.
-    Journal = 5,
+    Journal,
 }
 
 /// Where the numbers of an answer stand in its record.
 #[napi]
 pub enum AnswerField {
     /// The ticket of the call.
-    Ticket = 0,
+    Ticket,
     /// What the answer is, its flags and its counts. The numbers of a Decision begin here: see [`DecisionField`].
-    Header = 1,
+    Header,
     /// For an attachment its number; for a group the index of the entry whose Decision stands for the group.
-    Value = 2,
+    Value,
 }
 
 /// What an answer is: the bits of its header in [`Header::KindMask`].
 #[napi]
 pub enum AnswerKind {
     /// A Decision.
-    Decision = 0,
+    Decision,
     /// The Decision of `checkAll`: the records of its entries follow.
-    Group = 1,
+    Group,
     /// A call that only had to be done is done.
-    Nothing = 2,
+    Nothing,
     /// An attachment: an error.
-    Error = 3,
+    Error,
     /// An attachment: a hold. The record of its Decision follows.
-    Hold = 4,
+    Hold,
     /// An attachment: the attempts of a journal.
-    Attempts = 5,
+    Attempts,
 }
 
 /// Where the parts of a header are.
@@ -118,57 +118,57 @@ pub enum DecisionFlag {
 #[napi]
 pub enum DecisionField {
     /// The header of the record.
-    Header = 0,
+    Header,
     /// The capacity of the limit that binds.
-    Limit = 1,
+    Limit,
     /// What is left of it.
-    Remaining = 2,
+    Remaining,
     /// How long to wait; [`Special::Never`] when waiting does not help.
-    RetryAfter = 3,
+    RetryAfter,
     /// How long until the limit is as if unused.
-    ResetAfter = 4,
+    ResetAfter,
     /// The moment since 1970 at which it is as if unused.
-    ResetAt = 5,
+    ResetAt,
     /// How long to wait before going.
-    Delay = 6,
+    Delay,
     /// The units that were consumed.
-    Granted = 7,
+    Granted,
     /// How long the denial may be repeated without a call.
-    DeniedFor = 8,
+    DeniedFor,
     /// The store's time of the answer.
-    At = 9,
+    At,
     /// How long until the same check is admitted again; [`Special::Never`] when waiting does not help.
-    NextAfter = 10,
+    NextAfter,
     /// The whole seconds until the limit that binds admits more units than now; [`Special::Never`] where the fields of a response do not
     /// say it.
-    MoreAfter = 11,
+    MoreAfter,
     /// What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark).
-    Charge = 12,
+    Charge,
     /// The limits begin here: [`LimitField::Length`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`].
-    Limits = 13,
+    Limits,
 }
 
 /// Where the numbers of a limit stand.
 #[napi]
 pub enum LimitField {
     /// Period in microseconds times [`ALGORITHM_COUNT`], plus the number of the algorithm.
-    Kind = 0,
+    Kind,
     /// The capacity.
-    Limit = 1,
+    Limit,
     /// What is left.
-    Remaining = 2,
+    Remaining,
     /// How long to wait; [`Special::Never`] when waiting does not help.
-    RetryAfter = 3,
+    RetryAfter,
     /// How long until the limit is as if unused.
-    ResetAfter = 4,
+    ResetAfter,
     /// Its [`LimitFlag`]s.
-    Flags = 5,
+    Flags,
     /// How long until it admits the same cost again; [`Special::Never`] when waiting does not help.
-    NextAfter = 6,
+    NextAfter,
     /// Units that are used beyond it.
-    Over = 7,
+    Over,
     /// How many numbers a limit has.
-    Length = 8,
+    Length,
 }
 
 /// The factor of the period in [`LimitField::Kind`]: more than there are algorithms.

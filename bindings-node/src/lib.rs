@@ -17,7 +17,6 @@ pub mod limiter_builder;
 pub mod lint;
 mod loop_reader;
 pub mod native_limiter;
-mod node_completions;
 mod number;
 pub mod policy;
 pub mod stats;

@@ -5,11 +5,10 @@ use napi::bindgen_prelude::{Either, Either3, Float64Array, Function, Uint8Array,
 use napi_derive::napi;
 use tidegate::{Builder, ErrorKind, Limiter, Result};
 
-use crate::batch_codec::BatchCodec;
+use crate::batch_codec::{BatchCodec, NodeCompletions};
 use crate::clock::Clock;
 use crate::error_value::{ErrorValue, crossing};
 use crate::native_limiter::NativeLimiter;
-use crate::node_completions::NodeCompletions;
 use crate::number::{self, milliseconds};
 use crate::policy::{Policy, on_store_error};
 use crate::store_change::{StoreChange, listener, warning_listener};

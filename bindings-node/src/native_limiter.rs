@@ -13,12 +13,11 @@ use tidegate::host::{Outcome, Task};
 use tidegate::{Algorithm, Hold};
 
 use crate::answer_record::charged_units;
-use crate::batch_codec::{BatchCall, BatchCodec, OwnedPolicyRef};
+use crate::batch_codec::{Attachment, BatchCall, BatchCodec, OwnedPolicyRef};
 use crate::counters::Counters;
 use crate::error_value::{ErrorValue, crossing};
 use crate::http::{Announcement, announcement};
 use crate::loop_reader::LoopReader;
-use crate::node_completions::Attachment;
 use crate::number;
 use crate::policy::Policy;
 use crate::stats::Stats;

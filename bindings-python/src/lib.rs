@@ -8,7 +8,6 @@ mod attempt;
 mod call_coroutine;
 mod clock;
 mod command;
-mod completion_list;
 mod convert;
 mod counters;
 mod decision;

@@ -4,6 +4,7 @@
 mod cancellation;
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,9 +14,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use tidegate::Result;
-use tidegate::host::{BatchGuard, CompletionQueue, Outcome, post_task, process_generation};
+use tidegate::host::{BatchGuard, CompletionQueue, Outcome, Wake, post_task, process_generation};
 
-use crate::completion_list::CompletionList;
 use crate::error::raise;
 use crate::loop_waker::LoopWaker;
 use crate::python_call::PythonCall;
@@ -39,6 +39,65 @@ pub(crate) struct LoopCompletions {
     generation: u64,
     /// Identifies the loop; no number is used twice.
     pub(crate) number: u64,
+}
+
+/// Collects the answers for one event loop. Threads of the core put answers here; they touch no Python object.
+struct CompletionList {
+    state: Mutex<ArrivedAnswers>,
+    waker: LoopWaker,
+}
+
+#[derive(Default)]
+struct ArrivedAnswers {
+    answers: Vec<(u64, Result<Outcome>)>,
+    /// The tickets of calls that were cancelled and whose answers will still arrive.
+    discarded: HashSet<u64>,
+}
+
+impl Wake for CompletionList {
+    fn wake(&self) {
+        self.waker.wake();
+    }
+}
+
+impl CompletionQueue for CompletionList {
+    fn deliver(&self, ticket: u64, outcome: Result<Outcome>) {
+        let mut state = self.state.lock();
+        if !state.discarded.is_empty() && state.discarded.remove(&ticket) {
+            // Dropping a hold gives it back, which calls the store: not under the lock.
+            drop(state);
+            drop(outcome);
+            return;
+        }
+        state.answers.push((ticket, outcome));
+    }
+}
+
+impl CompletionList {
+    fn new(waker: LoopWaker) -> Self {
+        Self { state: Mutex::default(), waker }
+    }
+
+    /// All answers that have arrived.
+    fn take(&self) -> Vec<(u64, Result<Outcome>)> {
+        std::mem::take(&mut self.state.lock().answers)
+    }
+
+    /// Drops the answer with this ticket: now, or when it arrives, if it `may_arrive`.
+    fn discard(&self, ticket: u64, may_arrive: bool) {
+        let mut state = self.state.lock();
+        match state.answers.iter().position(|(number, _)| *number == ticket) {
+            Some(index) => {
+                let answer = state.answers.swap_remove(index);
+                drop(state);
+                drop(answer);
+            }
+            None if may_arrive => {
+                state.discarded.insert(ticket);
+            }
+            None => {}
+        }
+    }
 }
 
 /// A future of the loop that waits for an answer.

@@ -9,7 +9,7 @@ use crate::verbs::doctor::Doctor;
 use crate::verbs::explain::Explain;
 use crate::verbs::inspect::Inspect;
 use crate::verbs::journal::Journal;
-use crate::verbs::key::{Block, Charge, Check, Clear, Peek, Refund, Unblock};
+use crate::verbs::key::{Block, Check, Key, KeyAndUnits, Peek};
 use crate::verbs::lint::Lint;
 use crate::verbs::size::Size;
 use crate::verbs::top::Top;
@@ -55,15 +55,27 @@ enum Verb {
     /// Ask without consuming
     Peek(Peek),
     /// Consume even past the limit
-    Charge(Charge),
+    #[command(after_help = "Examples:
+  $ tidegate charge login alice 5 --policies tidegate.yaml
+  $ tidegate charge \"1000/hour\" job-17 --cost 250 --json")]
+    Charge(KeyAndUnits),
     /// Give units back
-    Refund(Refund),
+    #[command(after_help = "Examples:
+  $ tidegate refund login alice --policies tidegate.yaml --store redis://localhost:6379
+  $ tidegate refund \"1000/hour\" job-17 250 --store redis://localhost:6379")]
+    Refund(KeyAndUnits),
     /// Forget the usage of a key, and end its block
-    Clear(Clear),
+    #[command(after_help = "The journal of the key stays.
+
+Examples:
+  $ tidegate clear login alice --policies tidegate.yaml --store redis://localhost:6379")]
+    Clear(Key),
     /// Deny a key for some time, whatever its usage
     Block(Block),
     /// End a block
-    Unblock(Unblock),
+    #[command(after_help = "Examples:
+  $ tidegate unblock login mallory --policies tidegate.yaml --store redis://localhost:6379")]
+    Unblock(Key),
     /// Show the newest attempts of a key
     Journal(Journal),
     /// Show everything that is known of a key
@@ -91,11 +103,11 @@ impl Command {
             Verb::Lint(verb) => verb.run(output),
             Verb::Check(verb) => verb.run(output),
             Verb::Peek(verb) => verb.run(output),
-            Verb::Charge(verb) => verb.run(output),
-            Verb::Refund(verb) => verb.run(output),
-            Verb::Clear(verb) => verb.run(output),
+            Verb::Charge(key) => key.charge(output),
+            Verb::Refund(key) => key.refund(output),
+            Verb::Clear(key) => key.clear(output),
             Verb::Block(verb) => verb.run(output),
-            Verb::Unblock(verb) => verb.run(output),
+            Verb::Unblock(key) => key.unblock(output),
             Verb::Journal(verb) => verb.run(output),
             Verb::Inspect(verb) => verb.run(output),
             Verb::Doctor(verb) => verb.run(output),

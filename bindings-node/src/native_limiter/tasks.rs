@@ -10,8 +10,7 @@ use tidegate::{AsyncLimiter, CheckOptions, Hold, HoldAnswer, Result};
 
 use super::NativeLimiter;
 use crate::array_layout::TaskKind;
-use crate::batch_codec::OwnedPolicyRef;
-use crate::node_completions::Attachment;
+use crate::batch_codec::{Attachment, OwnedPolicyRef};
 use crate::number;
 
 /// The options of a call that crosses alone.

@@ -122,7 +122,8 @@ class AsyncLimiter:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
 
-        Calls that wait for the same key are admitted in their order; a cancelled one leaves the queue.
+        Calls that wait for the same key are admitted in their order.
+        One that is cancelled leaves the queue.
         """
     def block(self, /, policy: str | Policy, key: str, seconds: float | str | timedelta) -> Coroutine[Any, Any, None]:
         """
@@ -165,7 +166,8 @@ class AsyncLimiter:
         """
     def counters(self, /) -> dict[str, int]:
         """
-        The `counters` of `stats()` alone. Not awaitable: it needs no store.
+        The `counters` of `stats()` alone: events of stores, leases, fallbacks and holds.
+        Not awaitable: it needs no store.
         """
     @classmethod
     def from_file(
@@ -198,14 +200,13 @@ class AsyncLimiter:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by
-        default, or such a function. A function that is not async is limited on the thread that calls it::
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
+        A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
+
+        A function that is not async is limited on the thread that calls it::
 
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             async def send_mail(user, text): ...
-
-        A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
-        delay.
         """
     def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, Decision]:
         """
@@ -217,7 +218,8 @@ class AsyncLimiter:
         """
     def policy(self, /, policy: str | Policy) -> Policy:
         """
-        The policy that a name or a notation means now. Not awaitable: it needs no store.
+        The policy that a name or a notation means now.
+        Not awaitable: it needs no store.
         """
     def refund(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, None]:
         """
@@ -229,7 +231,8 @@ class AsyncLimiter:
         """
     def set_rollout(self, /, percent: float) -> None:
         """
-        Changes the share of the keys that use the new store of a `rollout`, in percent, at once. Not awaitable.
+        Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
+        Not awaitable: it needs no store.
         """
     def settle(
         self, /, decision: Decision, actual_cost: int | Sequence[int | None] | Mapping[str, int | None]
@@ -243,7 +246,9 @@ class AsyncLimiter:
         """
     def stats(self, /) -> dict[str, Any]:
         """
-        What was counted since the limiter was made, as `Limiter.stats`. Not awaitable: it needs no store.
+        What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
+        the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
+        Not awaitable: it needs no store.
         """
     def to_blocking(self, /) -> Limiter:
         """
@@ -255,7 +260,8 @@ class AsyncLimiter:
         """
     def waiting(self, /, policy: str | Policy, key: str) -> int:
         """
-        How many calls of `acquire` wait for a key in this limiter. Not awaitable: it needs no store.
+        How many calls of `acquire` wait for a key in this limiter.
+        Not awaitable: it needs no store.
         """
 
 @final
@@ -739,14 +745,13 @@ class Limiter:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by
-        default, or such a function. An async function is limited without blocking its event loop::
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
+        A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
+
+        An async function is limited without blocking its event loop::
 
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
-
-        A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
-        delay.
         """
     def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Decision:
         """

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tidegate::host::{Call, Outcome};
+use tidegate::host::Outcome;
 use tidegate::{Builder, CheckOptions, HoldAnswer, Result};
 
 use super::{AsyncLimiter, Limiter};
@@ -33,14 +33,6 @@ impl AsyncLimiter {
 
     pub(super) fn to_blocking_limiter(&self) -> Limiter {
         Limiter { inner: self.blocking(), reader: self.reader.clone() }
-    }
-
-    pub(super) fn decide(&self, policy: &Bound<'_, PyAny>, key: Key<'_>, call: Call) -> PyResult<CallCoroutine> {
-        CallCoroutine::of_call(&self.reader, policy, key.0, call, Decision::from_outcome)
-    }
-
-    pub(super) fn carry_out(&self, policy: &Bound<'_, PyAny>, key: Key<'_>, call: Call) -> PyResult<CallCoroutine> {
-        CallCoroutine::of_call(&self.reader, policy, key.0, call, none_from_outcome)
     }
 
     pub(super) fn settle_with(

@@ -1,4 +1,5 @@
-//! The calls of both limiters, declared once. `blocking.rs` and `asynchronous.rs` say how each limiter makes them.
+//! The calls of both limiters, declared once. `blocking.rs` and `asynchronous.rs` say how each limiter makes them; a check of
+//! an `AsyncLimiter` is a coroutine, and no more.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::{AsyncLimiter, Limiter};
 use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
-use crate::convert::{Key, cost, length, meta, optional_seconds, path, percent, utf8};
+use crate::convert::{Key, cost, length, meta, none_from_outcome, optional_seconds, path, percent, utf8};
 use crate::decision::Decision;
 use crate::error::{belongs_to_process, raise, raise_about};
 use crate::hold::Hold;
@@ -31,12 +32,8 @@ macro_rules! limiter_methods {
         }
         acquire: $(#[$($doc_acquire:tt)*])*
         hold: $(#[$($doc_hold:tt)*])*
-        waiting: $(#[$($doc_waiting:tt)*])*
-        set_rollout: $(#[$($doc_set_rollout:tt)*])*
-        counters: $(#[$($doc_counters:tt)*])*
-        stats: $(#[$($doc_stats:tt)*])*
-        policy: $(#[$($doc_policy:tt)*])*
         limit: $(#[$($doc_limit:tt)*])*
+        without_store: $(#[$($doc_without_store:tt)*])*
         own { $($own:tt)* }
     ) => {
         #[pymethods]
@@ -151,6 +148,9 @@ macro_rules! limiter_methods {
                 self.decide_all(py, self::entries(entries)?)
             }
 
+            /// Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
+            ///
+            /// Calls that wait for the same key are admitted in their order.
             $(#[$($doc_acquire)*])*
             #[pyo3(signature = (
                 policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | timedelta | None" = None,
@@ -212,7 +212,8 @@ macro_rules! limiter_methods {
                 self.read_journal(policy, key)
             }
 
-            $(#[$($doc_waiting)*])*
+            /// How many calls of `acquire` wait for a key in this limiter.
+            $(#[$($doc_without_store)*])*
             #[pyo3(signature = (policy: "str | Policy", key: "str") -> "int")]
             fn waiting(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<usize> {
                 let policy = PolicyArgument::of(policy)?;
@@ -243,25 +244,30 @@ macro_rules! limiter_methods {
                 self.end(py)
             }
 
-            $(#[$($doc_set_rollout)*])*
+            /// Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
+            $(#[$($doc_without_store)*])*
             #[pyo3(signature = (percent: "float") -> "None")]
             fn set_rollout(&self, #[pyo3(from_py_with = percent)] percent: f64) -> PyResult<()> {
                 self.core().set_rollout(percent).map_err(raise)
             }
 
-            $(#[$($doc_counters)*])*
+            /// The `counters` of `stats()` alone: events of stores, leases, fallbacks and holds.
+            $(#[$($doc_without_store)*])*
             #[pyo3(signature = () -> "dict[str, int]")]
             fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
                 counters(py, &self.core().counters())
             }
 
-            $(#[$($doc_stats)*])*
+            /// What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
+            /// the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
+            $(#[$($doc_without_store)*])*
             #[pyo3(signature = () -> "dict[str, Any]")]
             fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
                 stats(py, &self.core().stats())
             }
 
-            $(#[$($doc_policy)*])*
+            /// The policy that a name or a notation means now.
+            $(#[$($doc_without_store)*])*
             #[pyo3(signature = (policy: "str | Policy") -> "Policy")]
             fn policy(&self, policy: &Bound<'_, PyAny>) -> PyResult<Policy> {
                 let policy = PolicyArgument::of(policy)?;
@@ -269,6 +275,11 @@ macro_rules! limiter_methods {
                 Ok(Policy { inner: known })
             }
 
+            /// A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
+            ///
+            /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
+            /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
+            ///
             $(#[$($doc_limit)*])*
             #[pyo3(signature = (
                 policy: "str | Policy", *, key: "str | Callable[..., str]",
@@ -314,34 +325,15 @@ macro_rules! limiter_methods {
 limiter_methods! {
     Limiter = "Limiter" { Decision = "Decision", () = "None", Vec<Attempt> = "list[Attempt]", Hold = "Hold" }
     acquire:
-        /// Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
-        ///
-        /// Calls that wait for the same key are admitted in their order.
     hold:
         /// Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
         /// `with`. Raises RateLimited when there is no room.
-    waiting:
-        /// How many calls of `acquire` wait for a key in this limiter.
-    set_rollout:
-        /// Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
-    counters:
-        /// The `counters` of `stats()` alone: events of stores, leases, fallbacks and holds.
-    stats:
-        /// What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
-        /// the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
-    policy:
-        /// The policy that a name or a notation means now.
     limit:
-        /// A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
-        ///
-        /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by
-        /// default, or such a function. An async function is limited without blocking its event loop::
+        /// An async function is limited without blocking its event loop::
         ///
         ///     @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
         ///     def send_mail(user, text): ...
-        ///
-        /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
-        /// delay.
+    without_store:
     own {
         /// This limiter for event loops. Policies, usage and connections are shared.
         #[pyo3(signature = () -> "AsyncLimiter")]
@@ -361,42 +353,36 @@ limiter_methods! {
     }
 }
 
+impl AsyncLimiter {
+    fn decide(&self, policy: &Bound<'_, PyAny>, key: Key<'_>, call: Call) -> PyResult<CallCoroutine> {
+        CallCoroutine::of_call(&self.reader, policy, key.0, call, Decision::from_outcome)
+    }
+
+    fn carry_out(&self, policy: &Bound<'_, PyAny>, key: Key<'_>, call: Call) -> PyResult<CallCoroutine> {
+        CallCoroutine::of_call(&self.reader, policy, key.0, call, none_from_outcome)
+    }
+}
+
 limiter_methods! {
     AsyncLimiter = "AsyncLimiter" {
         CallCoroutine = "Coroutine[Any, Any, Decision]", CallCoroutine = "Coroutine[Any, Any, None]",
         CallCoroutine = "Coroutine[Any, Any, list[Attempt]]", Py<PyAny> = "Holding"
     }
     acquire:
-        /// Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
-        ///
-        /// Calls that wait for the same key are admitted in their order; a cancelled one leaves the queue.
+        /// One that is cancelled leaves the queue.
     hold:
         /// Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
         /// `async with`. Raises RateLimited when there is no room::
         ///
         ///     async with limiter.hold("exports", "alice") as hold:
         ///         ...
-    waiting:
-        /// How many calls of `acquire` wait for a key in this limiter. Not awaitable: it needs no store.
-    set_rollout:
-        /// Changes the share of the keys that use the new store of a `rollout`, in percent, at once. Not awaitable.
-    counters:
-        /// The `counters` of `stats()` alone. Not awaitable: it needs no store.
-    stats:
-        /// What was counted since the limiter was made, as `Limiter.stats`. Not awaitable: it needs no store.
-    policy:
-        /// The policy that a name or a notation means now. Not awaitable: it needs no store.
     limit:
-        /// A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
-        ///
-        /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by
-        /// default, or such a function. A function that is not async is limited on the thread that calls it::
+        /// A function that is not async is limited on the thread that calls it::
         ///
         ///     @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
         ///     async def send_mail(user, text): ...
-        ///
-        /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket the function runs after the
-        /// delay.
+    without_store:
+        /// Not awaitable: it needs no store.
     own {
         /// This limiter for threads. Policies, usage and connections are shared.
         #[pyo3(signature = () -> "Limiter")]

@@ -28,6 +28,18 @@ impl Key {
         self.store.open(&self.policy, on_memory, output)
     }
 
+    pub(crate) fn clear(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let OpenStore { limiter, policy } = self.open(OnMemory::Refuses, output)?;
+        limiter.clear(&policy, &self.key)?;
+        Ok(self.done(&policy, "cleared", None, output))
+    }
+
+    pub(crate) fn unblock(&self, output: &mut Output) -> Result<Outcome, Failure> {
+        let OpenStore { limiter, policy } = self.open(OnMemory::Refuses, output)?;
+        limiter.unblock(&policy, &self.key)?;
+        Ok(self.done(&policy, "unblocked", None, output))
+    }
+
     /// Reports a call that answers with nothing but success.
     fn done(&self, policy: &Policy, what: &str, time: Option<Duration>, output: &mut Output) -> Outcome {
         if output.is_json() {
@@ -108,23 +120,6 @@ impl Peek {
     }
 }
 
-/// Units, as an argument or as an option.
-#[derive(Debug, Args)]
-struct Units {
-    /// Units; 1 when none are named
-    #[arg(value_name = "COST")]
-    units: Option<u64>,
-    /// The same as an option
-    #[arg(long, value_name = "N", conflicts_with = "units")]
-    cost: Option<u64>,
-}
-
-impl Units {
-    fn count(&self) -> u64 {
-        self.units.or(self.cost).unwrap_or(1)
-    }
-}
-
 /// Shows what a charge or a refund has left.
 fn changed(what: &str, decision: &Decision, store: &OpenStore, output: &mut Output) -> Result<Outcome, Failure> {
     let OpenStore { limiter, policy } = store;
@@ -140,59 +135,34 @@ fn changed(what: &str, decision: &Decision, store: &OpenStore, output: &mut Outp
     Ok(Outcome::Done)
 }
 
+/// A key, and units as an argument or as an option.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  $ tidegate charge login alice 5 --policies tidegate.yaml
-  $ tidegate charge \"1000/hour\" job-17 --cost 250 --json")]
-pub(crate) struct Charge {
+pub(crate) struct KeyAndUnits {
     #[command(flatten)]
     key: Key,
-    #[command(flatten)]
-    units: Units,
+    /// Units; 1 when none are named
+    #[arg(value_name = "COST")]
+    units: Option<u64>,
+    /// The same as an option
+    #[arg(long, value_name = "N", conflicts_with = "units")]
+    cost: Option<u64>,
 }
 
-impl Charge {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+impl KeyAndUnits {
+    fn count(&self) -> u64 {
+        self.units.or(self.cost).unwrap_or(1)
+    }
+
+    pub(crate) fn charge(&self, output: &mut Output) -> Result<Outcome, Failure> {
         let store = self.key.open(OnMemory::Works, output)?;
-        let decision = store.limiter.charge(&store.policy, &self.key.key, self.units.count())?;
+        let decision = store.limiter.charge(&store.policy, &self.key.key, self.count())?;
         changed("charged", &decision, &store, output)
     }
-}
 
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  $ tidegate refund login alice --policies tidegate.yaml --store redis://localhost:6379
-  $ tidegate refund \"1000/hour\" job-17 250 --store redis://localhost:6379")]
-pub(crate) struct Refund {
-    #[command(flatten)]
-    key: Key,
-    #[command(flatten)]
-    units: Units,
-}
-
-impl Refund {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn refund(&self, output: &mut Output) -> Result<Outcome, Failure> {
         let store = self.key.open(OnMemory::Refuses, output)?;
-        let decision = store.limiter.refund(&store.policy, &self.key.key, self.units.count())?;
+        let decision = store.limiter.refund(&store.policy, &self.key.key, self.count())?;
         changed("refunded", &decision, &store, output)
-    }
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "The journal of the key stays.
-
-Examples:
-  $ tidegate clear login alice --policies tidegate.yaml --store redis://localhost:6379")]
-pub(crate) struct Clear {
-    #[command(flatten)]
-    key: Key,
-}
-
-impl Clear {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let OpenStore { limiter, policy } = self.key.open(OnMemory::Refuses, output)?;
-        limiter.clear(&policy, &self.key.key)?;
-        Ok(self.key.done(&policy, "cleared", None, output))
     }
 }
 
@@ -221,21 +191,5 @@ impl Block {
         let time = self.time.or(self.length).unwrap_or_default();
         limiter.block(&policy, &self.key.key, time)?;
         Ok(self.key.done(&policy, "blocked", Some(time), output))
-    }
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  $ tidegate unblock login mallory --policies tidegate.yaml --store redis://localhost:6379")]
-pub(crate) struct Unblock {
-    #[command(flatten)]
-    key: Key,
-}
-
-impl Unblock {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let OpenStore { limiter, policy } = self.key.open(OnMemory::Refuses, output)?;
-        limiter.unblock(&policy, &self.key.key)?;
-        Ok(self.key.done(&policy, "unblocked", None, output))
     }
 }

@@ -66,6 +66,8 @@ impl Rule {
 impl LimitRule for Rule {
     type State = State;
 
+    const COUNTS_REFUNDS: (bool, bool) = (false, false);
+
     fn used(&self, state: &State, now: u64) -> u64 {
         self.state_at(state, now).used
     }
@@ -114,10 +116,6 @@ impl LimitRule for Rule {
     #[inline]
     fn capacity(&self) -> u64 {
         self.count
-    }
-
-    fn counts_refunds(_by_decision: bool) -> bool {
-        false
     }
 
     fn is_unused(state: &State) -> bool {

@@ -95,6 +95,8 @@ impl Rule {
 impl LimitRule for Rule {
     type State = State;
 
+    const COUNTS_REFUNDS: (bool, bool) = (false, false);
+
     fn used(&self, state: &State, now: u64) -> u64 {
         self.count_live(state, now).1
     }
@@ -165,10 +167,6 @@ impl LimitRule for Rule {
     #[inline]
     fn capacity(&self) -> u64 {
         self.count
-    }
-
-    fn counts_refunds(_by_decision: bool) -> bool {
-        false
     }
 
     fn is_unused(state: &State) -> bool {

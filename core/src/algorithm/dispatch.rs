@@ -78,10 +78,11 @@ impl Rule {
     }
 
     pub(crate) fn counts_refunds(&self, by_decision: bool) -> bool {
-        fn counts<R: LimitRule>(_: &R, by_decision: bool) -> bool {
-            R::counts_refunds(by_decision)
+        const fn counts<R: LimitRule>(_: &R) -> (bool, bool) {
+            R::COUNTS_REFUNDS
         }
-        of_rule!(self, |rule| counts(rule, by_decision))
+        let (without, by_one) = of_rule!(self, |rule| counts(rule));
+        if by_decision { by_one } else { without }
     }
 
     pub(crate) fn renew(&self, state: &mut State, now: u64, hold: HoldId) -> bool {

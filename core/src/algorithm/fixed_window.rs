@@ -29,6 +29,8 @@ pub(crate) struct State {
 impl LimitRule for Rule {
     type State = State;
 
+    const COUNTS_REFUNDS: (bool, bool) = (false, false);
+
     #[inline]
     fn used(&self, state: &State, now: u64) -> u64 {
         if now < state.opened + self.period { state.used } else { 0 }
@@ -81,10 +83,6 @@ impl LimitRule for Rule {
     #[inline]
     fn capacity(&self) -> u64 {
         self.count
-    }
-
-    fn counts_refunds(_by_decision: bool) -> bool {
-        false
     }
 
     fn is_unused(state: &State) -> bool {

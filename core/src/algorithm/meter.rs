@@ -234,6 +234,8 @@ impl<const DELAYS: bool> Deref for Bucket<DELAYS> {
 impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
     type State = State;
 
+    const COUNTS_REFUNDS: (bool, bool) = (true, true);
+
     fn used(&self, state: &State, now: u64) -> u64 {
         self.state_at(state, now).units
     }
@@ -307,10 +309,6 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
     #[inline]
     fn capacity(&self) -> u64 {
         self.capacity
-    }
-
-    fn counts_refunds(_by_decision: bool) -> bool {
-        true
     }
 
     fn is_unused(state: &State) -> bool {

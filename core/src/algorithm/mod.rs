@@ -100,6 +100,9 @@ pub(crate) trait LimitRule {
     /// What is stored of a key.
     type State;
 
+    /// Whether a charge has to know that units went back after it: without a Decision, and by one.
+    const COUNTS_REFUNDS: (bool, bool);
+
     /// Whether a check of `cost` is admitted at `now`.
     fn admits(&self, state: &Self::State, now: u64, cost: u64) -> bool;
 
@@ -112,9 +115,6 @@ pub(crate) trait LimitRule {
 
     /// Gives back what is still counted of a charge, and returns how many units that were.
     fn give_back(&self, state: &mut Self::State, now: u64, charge: &LimitCharge) -> u64;
-
-    /// Whether a charge has to know that units went back after it, by a Decision or without.
-    fn counts_refunds(by_decision: bool) -> bool;
 
     /// The moment from which on the state means the same as no state; 0 when it already does.
     fn ends(&self, state: &Self::State) -> u64;

@@ -107,6 +107,8 @@ impl Rule {
 impl LimitRule for Rule {
     type State = State;
 
+    const COUNTS_REFUNDS: (bool, bool) = (true, false);
+
     fn used(&self, state: &State, now: u64) -> u64 {
         between(self.expired(state, now).1, state.total())
     }
@@ -184,10 +186,6 @@ impl LimitRule for Rule {
     #[inline]
     fn capacity(&self) -> u64 {
         self.count
-    }
-
-    fn counts_refunds(by_decision: bool) -> bool {
-        !by_decision
     }
 
     fn is_unused(state: &State) -> bool {

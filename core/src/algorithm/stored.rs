@@ -32,8 +32,7 @@ pub(crate) struct Stored {
 
 impl Stored {
     pub(super) fn of<R: StoredRule>(name: &'static str) -> Self {
-        let counts_refunds = (R::counts_refunds(false), R::counts_refunds(true));
-        Self { name, fields: R::FIELDS, item: R::ITEM * MOMENT_WIDTH, counts_refunds }
+        Self { name, fields: R::FIELDS, item: R::ITEM * MOMENT_WIDTH, counts_refunds: R::COUNTS_REFUNDS }
     }
 
     /// A letter for each field: M, a moment; C, a count; L, the length of the list.

@@ -46,6 +46,8 @@ impl Rule {
 impl LimitRule for Rule {
     type State = State;
 
+    const COUNTS_REFUNDS: (bool, bool) = (true, true);
+
     /// The grace period: as long as the bucket takes to fill, at least 1 µs. 0 for a bucket that starts full.
     fn grace(&self) -> u64 {
         if self.missing == 0 { 0 } else { self.meter.drained_at(&State::default(), self.capacity).max(1) }
@@ -102,10 +104,6 @@ impl LimitRule for Rule {
     #[inline]
     fn capacity(&self) -> u64 {
         self.capacity
-    }
-
-    fn counts_refunds(_by_decision: bool) -> bool {
-        true
     }
 
     /// A bucket that does not start full has started.

@@ -1,8 +1,6 @@
 //! What users hold: policies, a store and a clock.
 
 mod acquire;
-mod asynchronous;
-mod blocking;
 mod build;
 mod builder;
 mod call;
@@ -12,6 +10,7 @@ mod completion_queue;
 mod hold;
 mod hold_lifetime;
 mod hold_renewer;
+mod limiters;
 mod notations;
 mod operations;
 mod policies;
@@ -19,9 +18,7 @@ mod policy_ref;
 mod policy_source;
 mod policy_uses;
 mod publisher;
-mod reload;
 mod settle;
-mod stats;
 
 pub use builder::Builder;
 pub use call::Call;
@@ -38,12 +35,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
-use crate::counting::Counters;
+use crate::counting::{Counters, Stats};
 use crate::decision::LimiterId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
+use crate::policy::lint;
 use crate::process::clock::{ClockListener, ManualClock};
-use crate::process::fork::PerProcess;
+use crate::process::fork::{ForkListener, PerProcess};
 use crate::process::log::Log;
 use crate::resilience::Layers;
 use crate::store::Store;
@@ -235,6 +233,43 @@ impl LimiterCore {
                 .unwrap_or_else(|| Counters { forgotten_denials: self.forgotten_denials.get(), ..Counters::default() })
         }
     }
+
+    fn stats(&self) -> Stats {
+        let telemetry = self.layers.as_ref().map(|layers| &layers.telemetry);
+        Stats {
+            policies: self.answers.decisions.read(),
+            store: telemetry.map(|telemetry| telemetry.store_stats()).unwrap_or_default(),
+            breaker: telemetry.map(|telemetry| telemetry.conditions()).unwrap_or_default(),
+            counters: self.counters(),
+        }
+    }
+
+    fn reload(&self) -> Result<()> {
+        self.open()?;
+        let source = self
+            .source
+            .as_ref()
+            .ok_or_else(|| Error::config("this limiter was not made from a file: there is nothing to reload"))?;
+        // The last of several reloads is the last that reads.
+        let _reloading = self.reloading.lock();
+        let file = source.reread(self.uses_store_of_file)?;
+        source.refuse_in_code(&file, self.policies.in_code())?;
+        let replaced = self.policies.replace(file.policies()).map_err(|gone| {
+            source.refusal(&format!(
+                "a policy is gone that is in use: {gone}. Keep it in the file, or restart without what uses it"
+            ))
+        });
+        if replaced.is_ok() {
+            self.policies.each(|plan| self.answers.decisions.begin(plan));
+            self.log.file_warnings(&lint(&file));
+        }
+        replaced
+    }
+
+    fn use_policy(&self, policy: PolicyRef<'_>, by: &str) -> Result<PolicyUse> {
+        self.open()?;
+        self.policies.register_use(policy, by)
+    }
 }
 
 impl ClockListener for LimiterCore {
@@ -249,5 +284,20 @@ impl ClockListener for LimiterCore {
 impl Drop for LimiterCore {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// A forked child starts at zero.
+impl ForkListener for LimiterCore {
+    fn forked(&self) {
+        self.answers.decisions.forked();
+        for count in [&self.hold_renewer.failed, &self.hold_renewer.lost] {
+            count.store(0, Ordering::Relaxed);
+        }
+        self.answers.wait_queues.forget_refused();
+        self.forgotten_denials.reset();
+        if let Some(layers) = &self.layers {
+            layers.telemetry.forked();
+        }
     }
 }

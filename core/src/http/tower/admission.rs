@@ -50,25 +50,18 @@ impl RequestLimits {
         for LimitEntry { policy, key, .. } in holding {
             match self.limiter.hold(&policy, &key, cost).await {
                 Ok(HoldAnswer::Held(hold)) => holds.push(hold),
-                Ok(HoldAnswer::Denied(decision)) => {
+                refused => {
                     self.give_back(&holds).await;
-                    return Ok(Admission::Denied(Box::new(decision)));
-                }
-                Err(error) => {
-                    self.give_back(&holds).await;
-                    return Err(error);
+                    return refused.map(|denied| Admission::Denied(Box::new(denied.decision().clone())));
                 }
             }
         }
-        let charged = match self.check(plain, CheckOptions { cost, meta, partial: false }).await {
-            Ok(charged) => charged,
-            Err(error) => {
-                self.give_back(&holds).await;
-                return Err(error);
-            }
-        };
-        if let Some(denied) = charged.as_ref().filter(|decision| !decision.allowed()) {
+        let charged = self.check(plain, CheckOptions { cost, meta, partial: false }).await;
+        if !charged.as_ref().is_ok_and(|charged| charged.as_ref().is_none_or(Decision::allowed)) {
             self.give_back(&holds).await;
+        }
+        let charged = charged?;
+        if let Some(denied) = charged.as_ref().filter(|decision| !decision.allowed()) {
             return Ok(Admission::Denied(Box::new(denied.clone())));
         }
         let Some(decision) = whole(&holds, charged.as_ref()) else { return Ok(Admission::Unlimited) };

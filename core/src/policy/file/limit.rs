@@ -26,10 +26,7 @@ pub(super) fn limits(node: &Node) -> Result<Vec<LocatedLimit>, FileError> {
         Value::Map(entries) => {
             Ok(vec![LocatedLimit { limit: limit(entries, node.position)?, position: node.position }])
         }
-        _ => Err(FileError::new(
-            node.position,
-            format!("a limit must be notation, as in `20/minute`, or a map, not {}", node.describe()),
-        )),
+        _ => Err(node.is_not("a limit must be notation, as in `20/minute`, or a map", "")),
     }
 }
 

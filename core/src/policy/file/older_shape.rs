@@ -12,20 +12,14 @@ const LIMIT_NAMES: [&str; 2] = ["limit", "period"];
 
 pub(super) fn policies(node: &Node) -> Result<Vec<FilePolicy>, FileError> {
     let Value::List(nodes) = &node.value else {
-        return Err(FileError::new(
-            node.position,
-            format!("`limits` must be a list of {{name, config}}, not {}; or write `policies`", node.describe()),
-        ));
+        return Err(node.is_not("`limits` must be a list of {name, config}", "; or write `policies`"));
     };
     nodes.iter().map(policy).collect()
 }
 
 fn policy(node: &Node) -> Result<FilePolicy, FileError> {
     let Value::Map(entries) = &node.value else {
-        return Err(FileError::new(
-            node.position,
-            format!("an entry of `limits` must be a map with `name` and `config`, not {}", node.describe()),
-        ));
+        return Err(node.is_not("an entry of `limits` must be a map with `name` and `config`", ""));
     };
     let (mut name, mut limits) = (None, None);
     for (key, node) in entries {
@@ -47,23 +41,17 @@ fn policy(node: &Node) -> Result<FilePolicy, FileError> {
 fn name_in(node: &Node) -> Result<Key, FileError> {
     match &node.value {
         Value::Text(text) => Ok(Key { name: text.text.clone(), position: node.position }),
-        _ => Err(FileError::new(node.position, format!("`name` must be a text, not {}", node.describe()))),
+        _ => Err(node.is_not("`name` must be a text", "")),
     }
 }
 
 fn config(node: &Node) -> Result<Vec<limit::LocatedLimit>, FileError> {
     let Value::List(nodes) = &node.value else {
-        return Err(FileError::new(
-            node.position,
-            format!("`config` must be a list of {{limit, period}}, not {}", node.describe()),
-        ));
+        return Err(node.is_not("`config` must be a list of {limit, period}", ""));
     };
     limit_list(nodes, node.position, |node| match &node.value {
         Value::Map(entries) => limits(entries, node.position),
-        _ => Err(FileError::new(
-            node.position,
-            format!("an entry of `config` must be a map with `limit` and `period`, not {}", node.describe()),
-        )),
+        _ => Err(node.is_not("an entry of `config` must be a map with `limit` and `period`", "")),
     })
 }
 

@@ -24,10 +24,7 @@ pub(super) fn choice<T>(
         } else {
             did_you_mean(&text.text, names.iter().copied())
         };
-        FileError::new(
-            node.position,
-            format!("{} must be one of {}, not {}{near}", key.shown(), names.join(", "), node.describe()),
-        )
+        node.is_not(&format!("{} must be one of {}", key.shown(), names.join(", ")), &near)
     })
 }
 
@@ -111,7 +108,7 @@ fn scalar(node: &Node) -> Value {
 }
 
 fn wrong_value(key: &Key, node: &Node, wanted: &str) -> FileError {
-    FileError::new(node.position, format!("{} must be {wanted}, not {}", key.shown(), node.describe()))
+    node.is_not(&format!("{} must be {wanted}", key.shown()), "")
 }
 
 /// An error of the notation, at its column in the file when that is known.

@@ -68,10 +68,7 @@ fn refuse_duplicates(policies: &[FilePolicy]) -> Result<(), FileError> {
 
 fn policy_map(node: &Node, format: Format) -> Result<Vec<FilePolicy>, FileError> {
     let Value::Map(entries) = &node.value else {
-        return Err(FileError::new(
-            node.position,
-            format!("`policies` must be a map from names to policies, not {}; write {{}} for none", node.describe()),
-        ));
+        return Err(node.is_not("`policies` must be a map from names to policies", "; write {} for none"));
     };
     entries.iter().map(|(key, node)| policy(key, node, format)).collect()
 }
@@ -81,14 +78,9 @@ fn policy(key: &Key, node: &Node, format: Format) -> Result<FilePolicy, FileErro
         Value::Text(_) | Value::List(_) => (limits(node)?, Options::default()),
         Value::Map(entries) => policy_options(key, entries, format)?,
         _ => {
-            return Err(FileError::new(
-                node.position,
-                format!(
-                    "the policy {} must be notation, a list of limits or a map with `limits`, not {}",
-                    key.shown(),
-                    node.describe()
-                ),
-            ));
+            let name = key.shown();
+            let must = format!("the policy {name} must be notation, a list of limits or a map with `limits`");
+            return Err(node.is_not(&must, ""));
         }
     };
     FilePolicy::new(key.clone(), limits, options, false)

@@ -84,6 +84,11 @@ impl Key {
 }
 
 impl Node {
+    /// The error for something else than what it `must` be.
+    pub(super) fn is_not(&self, must: &str, advice: &str) -> FileError {
+        FileError::new(self.position, format!("{must}, not {}{advice}", self.describe()))
+    }
+
     /// What it is, for an error. The text of a URL is never shown: it may hold a password.
     pub(super) fn describe(&self) -> String {
         match &self.value {

@@ -1,8 +1,7 @@
 //! One thread gives back what is left of blocks whose time is over. It starts with the first block and ends with the limiter. With
 //! a clock that is moved by hand there is no thread: the thread that moves the clock does it.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,37 +19,10 @@ const MAX_ENDS: usize = 65_536;
 /// Microseconds that the thread sleeps beyond the end of a block, so that blocks that end together are given back together.
 const GRACE: u64 = 1_000;
 
-/// When a block of a key ends.
+/// The key of a block that ends.
 pub(super) struct BlockEnd {
-    until: u64,
     pub(super) plan: Arc<Plan>,
     pub(super) key: CompactString,
-}
-
-impl BlockEnd {
-    pub(super) fn new(until: u64, plan: &Arc<Plan>, key: &CompactString) -> Self {
-        Self { until, plan: Arc::clone(plan), key: key.clone() }
-    }
-}
-
-impl PartialEq for BlockEnd {
-    fn eq(&self, other: &Self) -> bool {
-        self.until == other.until
-    }
-}
-
-impl Eq for BlockEnd {}
-
-impl PartialOrd for BlockEnd {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for BlockEnd {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.until.cmp(&other.until)
-    }
 }
 
 /// Ends the blocks whose time is over.
@@ -65,11 +37,21 @@ type SharedEnds = (Mutex<BlockEnds>, Condvar);
 struct BlockEnds {
     running: bool,
     stopped: bool,
-    ends: BinaryHeap<Reverse<BlockEnd>>,
+    /// By the time when they end, and by their number.
+    ends: BTreeMap<(u64, u64), BlockEnd>,
+    /// How many were added.
+    added: u64,
+}
+
+impl BlockEnds {
+    /// When the first block ends.
+    fn first(&self) -> Option<u64> {
+        self.ends.first_key_value().map(|((until, _), _)| *until)
+    }
 }
 
 impl Expiry {
-    pub(super) fn add(&self, end: BlockEnd, leases: &Weak<Leases>, by_hand: bool) {
+    pub(super) fn add(&self, until: u64, end: BlockEnd, leases: &Weak<Leases>, by_hand: bool) {
         if end.key.len() > MAX_KEY {
             return;
         }
@@ -79,8 +61,10 @@ impl Expiry {
         if schedule.stopped || schedule.ends.len() >= MAX_ENDS {
             return;
         }
-        let is_first = schedule.ends.peek().is_none_or(|first| end.until < first.0.until);
-        schedule.ends.push(Reverse(end));
+        let is_first = schedule.first().is_none_or(|first| until < first);
+        schedule.added += 1;
+        let number = schedule.added;
+        schedule.ends.insert((until, number), end);
         if !schedule.running && !by_hand {
             let (leases, shared) = (Weak::clone(leases), Arc::clone(&shared));
             let thread = std::thread::Builder::new().name("tidegate-leases".to_owned());
@@ -96,17 +80,14 @@ impl Expiry {
     pub(super) fn pop(&self, now: u64) -> Option<BlockEnd> {
         let shared = self.shared.get()?;
         let mut schedule = shared.0.lock();
-        let first = schedule.ends.peek()?;
-        if first.0.until > now {
-            return None;
-        }
-        schedule.ends.pop().map(|first| first.0)
+        let first = schedule.ends.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
     }
 
     pub(super) fn stop(&self) {
         if let Some(shared) = self.shared.get() {
             let mut schedule = shared.0.lock();
-            (schedule.stopped, schedule.ends) = (true, BinaryHeap::new());
+            (schedule.stopped, schedule.ends) = (true, BTreeMap::new());
             shared.1.notify_one();
         }
     }
@@ -123,7 +104,7 @@ fn run(leases: &Weak<Leases>, (schedule, changed): &SharedEnds) {
             return;
         }
         // Looked at behind the lock: a block that was added meanwhile may end before all others.
-        match schedule.ends.peek().map(|first| first.0.until) {
+        match schedule.first() {
             Some(until) => {
                 changed.wait_for(&mut schedule, Duration::from_micros(until.saturating_sub(now) + GRACE));
             }

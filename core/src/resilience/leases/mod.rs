@@ -187,7 +187,8 @@ impl Leases {
             place.change(|leased| leased.add(number, (plan, block), now, &mut todo)).flatten()
         });
         if let Some(until) = until {
-            self.expiry.add(BlockEnd::new(until, plan, key), &self.this, self.clock.is_some());
+            let end = BlockEnd { plan: Arc::clone(plan), key: key.clone() };
+            self.expiry.add(until, end, &self.this, self.clock.is_some());
         }
         self.return_unspent(todo, key);
     }
@@ -212,7 +213,7 @@ impl Leases {
     pub(super) fn expire(&self) {
         loop {
             let now = self.time();
-            let Some(BlockEnd { plan, key, .. }) = self.expiry.pop(now) else { return };
+            let Some(BlockEnd { plan, key }) = self.expiry.pop(now) else { return };
             self.change(&plan, &key, |leased, todo| leased.expire(now, todo));
         }
     }

@@ -9,8 +9,8 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use redis::Value;
 
+use super::attempts::discover;
 use super::connection::{CommandConnection, Connector};
-use super::discover::discover;
 use super::pool::Pool;
 use crate::error::Result as StoreResult;
 use crate::store::redis::protocol::{

@@ -119,12 +119,12 @@ impl Handshake {
                     )));
                 }
                 // An old server or a proxy may not know HELLO; only the third protocol needs it.
-                (Step::Hello, Value::ServerError(error)) if error.code() == "ERR" && !is_full(error) && login.resp3 => {
+                (Step::Hello, Value::ServerError(error)) if is_unknown(error) && login.resp3 => {
                     return Err(Failure::of_call(Error::config(format!(
                         "{shown} does not speak the third protocol: leave protocol=3 out of the store URL"
                     ))));
                 }
-                (Step::Hello, Value::ServerError(error)) if error.code() == "ERR" && !is_full(error) => {}
+                (Step::Hello, Value::ServerError(error)) if is_unknown(error) => {}
                 (Step::Memory | Step::Name, Value::ServerError(error)) if !is_full(error) => {}
                 (_, Value::ServerError(error)) => {
                     return Err(Failure::of_server(failure::refused(shown, error)));
@@ -135,6 +135,11 @@ impl Handshake {
         }
         reported.check(expected, shown)
     }
+}
+
+/// Whether the server does not know a command.
+fn is_unknown(error: &redis::ServerError) -> bool {
+    error.code() == "ERR" && !is_full(error)
 }
 
 fn is_full(error: &redis::ServerError) -> bool {

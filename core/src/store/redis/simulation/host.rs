@@ -1,4 +1,4 @@
-//! The simulated host: its callers, and its driver, which does what `io/driver.rs` does, with the network and the clock of the
+//! The simulated host: its callers, and its driver, which does what `io/engine.rs` does, with the network and the clock of the
 //! schedule.
 
 use std::sync::Arc;

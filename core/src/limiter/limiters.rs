@@ -1,0 +1,404 @@
+//! The calls of both limiters, declared once: [`Limiter`] makes them on the calling thread, [`AsyncLimiter`] for a task.
+
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
+
+use super::builder::Builder;
+use super::call::{Call, gone, on_this_thread};
+use super::caller::User;
+use super::check_all::CheckEntry;
+use super::hold::HoldAnswer;
+use super::operations::{CheckOptions, valid_cost};
+use super::policy_ref::AsPolicy;
+use super::policy_uses::PolicyUse;
+use super::settle::ActualCosts;
+use super::{AsyncLimiter, Limiter};
+use crate::counting::{Counters, Stats};
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::policy::Policy;
+use crate::store::call_context::Waits;
+use crate::store::request::Attempt;
+
+impl Limiter {
+    const USER: User = User::Thread;
+
+    /// The options of a new limiter.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The limiter that a policy file describes.
+    ///
+    /// # Errors
+    /// `policy_invalid` with file, line and column; `config_invalid` for its store.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        Builder::from_file(path)?.build()
+    }
+
+    #[inline]
+    fn consume(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        self.core.check(&policy, key, valid_cost(cost)?, Waits::Here).unwrap_or_else(|| Err(gone()))
+    }
+
+    fn change(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<()> {
+        self.call(policy, key, call).map(drop)
+    }
+
+    fn wait_for<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        on_this_thread(answer)
+    }
+}
+
+impl AsyncLimiter {
+    const USER: User = User::Task;
+
+    /// The limiter that a policy file describes.
+    ///
+    /// # Errors
+    /// `policy_invalid` with file, line and column; `config_invalid` for its store.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        Builder::from_file(path)?.build_async()
+    }
+
+    async fn consume(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        self.call(policy, key, &Call::Check(CheckOptions::of_cost(cost))).await
+    }
+
+    async fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
+        self.core.call_of(&policy, key, call, Self::USER).await
+    }
+
+    async fn change(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<()> {
+        self.call(policy, key, call).await.map(drop)
+    }
+
+    fn wait_for<F: Future>(&self, answer: F) -> F {
+        answer
+    }
+}
+
+/// The calls that may wait for the store. Each says what it means to drop its future, which only [`AsyncLimiter`] has.
+macro_rules! calls {
+    ($(
+        $(#[$documentation:meta])+
+        dropped: $(#[$dropped:meta])+
+        fn $name:ident($limiter:ident $(, $argument:ident: $Argument:ty)*) -> $Answer:ty { $answer:expr }
+    )+) => {
+        impl Limiter {
+            $(
+                $(#[$documentation])+
+                pub fn $name(&self $(, $argument: $Argument)*) -> $Answer {
+                    let $limiter = self;
+                    $answer
+                }
+            )+
+        }
+
+        impl AsyncLimiter {
+            $(
+                $(#[$documentation])+
+                ///
+                /// # Cancel safety
+                $(#[$dropped])+
+                pub async fn $name(&self $(, $argument: $Argument)*) -> $Answer {
+                    let $limiter = self;
+                    $answer.await
+                }
+            )+
+        }
+    };
+}
+
+calls! {
+    /// Asks and consumes one unit, in one atomic step.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, the errors of the store, and `config_invalid` for a policy
+    /// with a `concurrency` limit, which is for `hold`. A denial is no error.
+    #[inline]
+    dropped:
+    /// It is charged once it was polled, also when the future is dropped before the answer. A future that was never polled charges
+    /// nothing.
+    fn check(limiter, policy: impl AsPolicy, key: &str) -> Result<Decision> {
+        limiter.consume(policy, key, 1)
+    }
+
+    /// Asks and consumes `cost` units.
+    ///
+    /// # Errors
+    /// As [`Self::check`], and `cost_invalid`.
+    #[inline]
+    dropped:
+    /// As [`Self::check`].
+    fn check_n(limiter, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        limiter.consume(policy, key, cost)
+    }
+
+    /// Asks and consumes, with all options.
+    ///
+    /// # Errors
+    /// As [`Self::check_n`], and `config_invalid` for metadata that is too long, and for a partial check of a policy that
+    /// has a `concurrency` or a `leaky-bucket` limit.
+    dropped:
+    /// As [`Self::check`].
+    fn check_with(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
+        limiter.call(policy, key, &Call::Check(options.clone()))
+    }
+
+    /// Asks without consuming.
+    ///
+    /// # Errors
+    /// As [`Self::check_n`].
+    dropped:
+    /// The future can be dropped at any time: a peek changes nothing.
+    fn peek(limiter, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        limiter.call(policy, key, &Call::Peek(cost))
+    }
+
+    /// Consumes even past the limit: windows count it, buckets go into debt.
+    ///
+    /// # Errors
+    /// As [`Self::check_n`].
+    dropped:
+    /// As [`Self::check`].
+    fn charge(limiter, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        limiter.call(policy, key, &Call::Charge(cost))
+    }
+
+    /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
+    /// there is a Decision, settle it instead: that gives back what is still counted of its own charge.
+    ///
+    /// # Errors
+    /// As [`Self::check_n`].
+    dropped:
+    /// The units go back once it was polled, also when the future is dropped before the answer.
+    fn refund(limiter, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        limiter.call(policy, key, &Call::Refund(cost))
+    }
+
+    /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
+    /// What goes back is what is still counted of its own charge. A Decision and its copies are settled once, in the process
+    /// that got it, by its limiter or one of the same store and prefix. After an error it may be settled again only where
+    /// [`Error::did_not_run`](crate::Error::did_not_run) says that nothing was done; otherwise the estimate stays charged.
+    ///
+    /// A peek has consumed nothing: a settle of its Decision charges the actual cost.
+    ///
+    /// After [`Self::check_all`] the number is for the entries with a cost other than 1, or for all where every cost is 1.
+    ///
+    /// # Errors
+    /// As [`Self::check_n`], and `config_invalid` for a Decision that was settled or is another limiter's.
+    dropped:
+    /// Once it was polled the Decision is settled, also when the future is dropped before the answer. Of a Decision of `check_all`,
+    /// the entries that it had not come to are not settled: each of [`Decision::decisions`] can be settled by itself.
+    fn settle(limiter, decision: &Decision, actual: u64) -> Result<()> {
+        limiter.wait_for(limiter.core.settle(decision, ActualCosts::One(actual), Self::USER))
+    }
+
+    /// Settles each entry of a [`Self::check_all`] with a number of its own; `None` leaves an entry as it is.
+    ///
+    /// # Errors
+    /// As [`Self::settle`], and `cost_invalid` for another number of numbers than of entries.
+    dropped:
+    /// As [`Self::settle`].
+    fn settle_each(limiter, decision: &Decision, actual: &[Option<u64>]) -> Result<()> {
+        limiter.wait_for(limiter.core.settle(decision, ActualCosts::Each(actual), Self::USER))
+    }
+
+    /// Checks several policies and keys, each with a cost or with [`CheckOptions`]: all are charged, or none is.
+    ///
+    /// # Errors
+    /// As [`Self::check_n`], and `config_invalid` for no entries or more than 256.
+    dropped:
+    /// Once it was polled all entries are charged, or none is, also when the future is dropped before the answer.
+    fn check_all(limiter, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
+        limiter.wait_for(limiter.core.check_all(entries, Self::USER))
+    }
+
+    /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
+    /// admitted in time, or when too many callers wait already. Callers that wait for the same key are admitted in the order
+    /// they came.
+    ///
+    /// # Errors
+    /// As [`Self::check_n`].
+    dropped:
+    /// A caller whose future is dropped leaves the line, and asks no more. What it was asking the store for at that moment is charged
+    /// if it is admitted. The store keeps its place in the line of all processes for a second.
+    fn acquire(limiter, policy: impl AsPolicy, key: &str, cost: u64, timeout: Option<Duration>) -> Result<Decision> {
+        limiter.acquire_with(policy, key, &CheckOptions::of_cost(cost), timeout)
+    }
+
+    /// As [`Self::acquire`], with metadata for the journal.
+    ///
+    /// # Errors
+    /// As [`Self::check_with`].
+    dropped:
+    /// As [`Self::acquire`].
+    fn acquire_with(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions, timeout: Option<Duration>) -> Result<Decision> {
+        limiter.wait_for(limiter.core.acquire(&policy, key, options, timeout, Self::USER))
+    }
+
+    /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
+    ///
+    /// # Errors
+    /// As [`Self::check_n`], and `config_invalid` for a policy without a `concurrency` limit. A policy that is full is no
+    /// error: the answer has the denied Decision.
+    dropped:
+    /// Units that the store grants after the future was dropped are given back at once; when the store cannot be reached, by their
+    /// ttl. What other limits of the policy charged stays charged.
+    fn hold(limiter, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
+        limiter.hold_with(policy, key, &CheckOptions::of_cost(cost))
+    }
+
+    /// As [`Self::hold`], with metadata for the journal.
+    ///
+    /// # Errors
+    /// As [`Self::check_with`].
+    dropped:
+    /// As [`Self::hold`].
+    fn hold_with(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<HoldAnswer> {
+        limiter.wait_for(limiter.core.hold(&policy, key, options, Self::USER))
+    }
+
+    /// Denies the key for that long, regardless of its usage.
+    ///
+    /// # Errors
+    /// As [`Self::check`], and `config_invalid` for no time or more than 10 years.
+    dropped:
+    /// The key is blocked once it was polled, also when the future is dropped before the answer.
+    fn block(limiter, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
+        limiter.change(policy, key, &Call::Block(length))
+    }
+
+    /// Ends a block.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    dropped:
+    /// As [`Self::block`]: the block ends.
+    fn unblock(limiter, policy: impl AsPolicy, key: &str) -> Result<()> {
+        limiter.change(policy, key, &Call::Unblock)
+    }
+
+    /// Forgets a key's usage and ends its block. Its journal stays.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    dropped:
+    /// As [`Self::block`]: the usage is forgotten.
+    fn clear(limiter, policy: impl AsPolicy, key: &str) -> Result<()> {
+        limiter.change(policy, key, &Call::Clear)
+    }
+
+    /// Forgets the usage of all policies and keys, all blocks and all journals: everything that is stored under the prefix of
+    /// this limiter. On Redis each primary is walked through in small steps, so the call takes as long as there are keys; each
+    /// step has the timeout of a call. Other processes may repeat a denial for as long as their deny cache does.
+    ///
+    /// # Errors
+    /// `closed`, and the errors of the store: then some keys may be left.
+    dropped:
+    /// It goes on once it was polled, also when the future is dropped.
+    fn clear_all(limiter) -> Result<()> {
+        limiter.wait_for(limiter.core.clear_all(Self::USER))
+    }
+
+    /// The newest attempts, newest first, of a policy with a `journal`.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    dropped:
+    /// The future can be dropped at any time: reading changes nothing.
+    fn journal(limiter, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
+        limiter.wait_for(limiter.core.journal(&policy, key, Self::USER))
+    }
+
+    /// Whether the store answers.
+    ///
+    /// # Errors
+    /// Why it does not, in one sentence.
+    dropped:
+    /// The future can be dropped at any time.
+    fn ping(limiter) -> Result<()> {
+        limiter.wait_for(limiter.core.ping(Self::USER))
+    }
+}
+
+/// Makes the same methods for both limiters.
+macro_rules! both {
+    ($($methods:tt)+) => {
+        impl Limiter {
+            $($methods)+
+        }
+
+        impl AsyncLimiter {
+            $($methods)+
+        }
+    };
+}
+
+both! {
+    /// The policy that a name or a notation means to this limiter now.
+    ///
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid`, `closed`.
+    pub fn policy(&self, policy: impl AsPolicy) -> Result<Policy> {
+        Ok(self.core.plan(&policy, "")?.policy.clone())
+    }
+
+    /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
+    pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
+        self.core.waiting(&policy, key).unwrap_or(0)
+    }
+
+    /// Gives that share of the keys to the new store of a rollout, from the next call on. A larger share has all keys of a
+    /// smaller one.
+    ///
+    /// # Errors
+    /// `config_invalid` without a rollout, and for a number that is no percentage.
+    pub fn set_rollout(&self, percent: f64) -> Result<()> {
+        self.core.set_rollout(percent)
+    }
+
+    /// The counters since the limiter was made; for `memory://` all but the last are zero.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.core.counters()
+    }
+
+    /// What was counted since the limiter was made. It needs no store. A forked child starts at zero.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
+    /// Reads the changed policy file. It is taken as a whole or not at all. Policies that were given in code stay.
+    ///
+    /// # Errors
+    /// Then nothing has changed: `policy_invalid` with file, line and column; `config_invalid` when the file names another
+    /// store, or lacks a policy that is in use ([`Self::use_policy`]).
+    pub fn reload(&self) -> Result<()> {
+        self.core.reload()
+    }
+
+    /// Registers that something uses a policy: while the `PolicyUse` exists, [`Self::reload`] refuses a file without a
+    /// policy of that name, and names `by` in its error. A notation or a [`Policy`] needs no file: then the use says nothing.
+    ///
+    /// # Errors
+    /// As [`Self::policy`].
+    pub fn use_policy(&self, policy: impl AsPolicy, by: &str) -> Result<PolicyUse> {
+        self.core.use_policy(policy.as_policy(), by)
+    }
+
+    /// A number that is another one after each reload: what was derived from a policy before is derived anew then.
+    #[must_use]
+    pub fn policy_generation(&self) -> u64 {
+        self.core.policies.generation()
+    }
+
+    /// Closes the limiter; every later call fails with `closed`. Holds are given back when they are dropped, or by their ttl.
+    pub fn close(&self) {
+        self.core.close();
+    }
+}
