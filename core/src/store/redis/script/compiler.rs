@@ -18,7 +18,6 @@
 //! | `when:` | what follows, up to the next one, holds where this condition on the limit's numbers does |
 
 use std::collections::HashMap;
-use std::fmt::Write;
 
 use super::batch::GROUPINGS;
 use super::instruction::OPERATIONS;
@@ -203,18 +202,9 @@ fn functions(forms: &[RuleForm<'_>]) -> String {
         let names = form.names(slot, "value[self.list]", number);
         let section = |text: &str| named(&filled(text, |name| form.section(name).text.to_owned()), &names);
         let mut body = form.helpers().map_or("", |helpers| helpers.text).to_owned();
-        for (name, head, begin, end) in METHODS {
+        for (name, begin, end) in METHODS {
             if let Some(own) = form.sections.get(name) {
-                let _ = write!(
-                    body,
-                    "function rule:{name}({head})\n{begin}{}{end}end\n",
-                    indented(&section(own.text), "  ")
-                );
-            }
-        }
-        for (name, begin, end) in [("methods", "", ""), ("more methods", "if all_methods then\n", "end\n")] {
-            if let Some(own) = form.sections.get(name) {
-                body += &[begin, &section(own.text), end].concat();
+                body += &[begin, &indented(&section(own.text), "  "), end].concat();
             }
         }
         // A method reads the slot of the first field once.
@@ -237,12 +227,14 @@ fn functions(forms: &[RuleForm<'_>]) -> String {
 /// What the script calls the numbers of a limit, in their order.
 const NUMBERS: [&str; 5] = ["count", "period", "x", "y", "z"];
 
-/// The sections that are methods too: their arguments, and what stands before and behind their text.
-const METHODS: [(&str, &str, &str, &str); 4] = [
-    ("advance", "value", "", ""),
-    ("used", "value", "  return\n", ""),
-    ("possible", "value", "  return\n", ""),
-    ("charge", "value, cost, hold", "  local ends\n", "  return ends\n"),
+/// The sections that are methods, and what stands before and behind their text.
+const METHODS: [(&str, &str, &str); 6] = [
+    ("advance", "function rule:advance(value)\n", "end\n"),
+    ("used", "function rule:used(value)\n  return\n", "end\n"),
+    ("possible", "function rule:possible(value)\n  return\n", "end\n"),
+    ("charge", "function rule:charge(value, cost, hold)\n  local ends\n", "  return ends\nend\n"),
+    ("methods", "", ""),
+    ("more methods", "if all_methods then\n", "end\n"),
 ];
 
 /// The loops for checks, of which a call takes one.

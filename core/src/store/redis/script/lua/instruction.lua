@@ -23,7 +23,8 @@ local function read_instruction(s, at)
   local limits, lists = {}, {}
   local instruction = {
     limits = limits, lists = lists, operation = operation, slots = slots, cost = cost, header = header, format = format,
-    unused = unused, text = s, narrow_size = narrow_size, narrow_header = narrow_size > 0 and narrow_header, narrow_format = narrow_format,
+    unused = unused, text = s, narrow_size = narrow_size, narrow_header = narrow_size > 0 and narrow_header,
+    narrow_format = narrow_format,
     -- Take, lease and give back ask the limits about one unit.
     asked = (operation == TAKE or operation == LEASE or operation == GIVE_BACK) and 1 or cost,
     shadow = flags % 2 == 1, charges_denials = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
@@ -39,8 +40,8 @@ local function read_instruction(s, at)
       rule = rule_of(algorithm, x, z, all_methods)
       rules[kind] = rule
     end
-    -- The methods that a check calls are found faster here than in the rule. A table that begins with more than sixteen keys does not
-    -- grow by those that follow.
+    -- The methods that a check calls are found faster here than in the rule. A table that begins with more than sixteen keys
+    -- does not grow by those that follow.
     local limit = setmetatable({
       algorithm = algorithm, first = first, list = list, length = length, count = count, period = period, x = x, y = y, z = z,
       advance = rule.advance, used = rule.used, charge = rule.charge, possible = rule.possible, ends = rule.ends,
