@@ -1,6 +1,6 @@
 //! What a value in the full form has beside the states of its limits. docs/adr/0028 has its format.
 
-use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces};
+use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number};
 use crate::plan::{LENGTH_WIDTH, LimitTag, VERSION};
 use crate::store::request::RareAnswer;
 
@@ -28,8 +28,8 @@ impl Annex {
             let (length, rest) = rest.split_first_chunk()?;
             let (content, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
             bytes = rest;
-            let mut moments = content.chunks(MOMENT_WIDTH.into()).map(moment);
-            let mut next = || moments.next().flatten();
+            let mut numbers = content;
+            let mut next = || number(&mut numbers, MOMENT_WIDTH).filter(|number| *number <= MAX_SAFE_INTEGER);
             match *kind {
                 BLOCK => annex.blocked_until = next()?,
                 TRACES => {
@@ -73,12 +73,4 @@ pub(crate) fn limits_of(value: &[u8]) -> Option<(Vec<LimitTag>, Vec<LimitTag>)> 
     let length: &[u8; LENGTH_WIDTH as usize] = rest.get(fields..)?.first_chunk()?;
     let annex = rest.len().checked_sub(u32::from_le_bytes(*length) as usize)?;
     Some((tags, Annex::read(&rest[annex..])?.others))
-}
-
-/// A number of seven bytes.
-fn moment(bytes: &[u8]) -> Option<u64> {
-    let bytes: &[u8; MOMENT_WIDTH as usize] = bytes.try_into().ok()?;
-    let mut wide = [0; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    Some(u64::from_le_bytes(wide)).filter(|number| *number <= MAX_SAFE_INTEGER)
 }

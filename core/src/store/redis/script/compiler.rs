@@ -14,10 +14,10 @@
 //! | `possible` | an expression: whether the fields are of a state that the rule can have, where no moment is later than `LATEST` |
 //! | `charge` | charges `cost` after `advance`, and sets `ends` |
 //! | `methods` | what only the slow path calls: methods of `rule`, whose `self` is the limit. `lua/rules.lua` lists them |
+//! | `more methods` | those of them that checks and charges do without |
 //! | `when:` | what follows, up to the next one, holds where this condition on the limit's numbers does |
 
 use std::collections::HashMap;
-use std::fmt::Write;
 
 use super::batch::GROUPINGS;
 use super::instruction::OPERATIONS;
@@ -53,26 +53,20 @@ pub(super) fn script() -> String {
 }
 
 /// What a word or a mark stands for.
-type Names = HashMap<String, String>;
+type Names = HashMap<String, String, foldhash::fast::RandomState>;
 
-#[derive(Clone, Default)]
+#[derive(Clone, Copy)]
 struct Section<'a> {
     argument: &'a str,
-    text: String,
+    text: &'a str,
 }
 
 /// The sections of a source in order, by their names.
-fn sections(source: &str) -> Vec<(&str, Section<'_>)> {
-    let mut sections: Vec<(&str, Section<'_>)> = Vec::new();
-    for line in source.split_inclusive('\n') {
-        if let Some(mark) = line.trim_end().strip_prefix("--[[ ").and_then(|mark| mark.strip_suffix(" ]]")) {
-            let (name, argument) = mark.split_once(": ").unwrap_or((mark, ""));
-            sections.push((name, Section { argument, text: String::new() }));
-        } else if let Some((_, section)) = sections.last_mut() {
-            section.text.push_str(line);
-        }
-    }
-    sections
+fn sections(source: &str) -> impl Iterator<Item = (&str, Section<'_>)> {
+    source.split("--[[ ").filter_map(|part| part.split_once(" ]]\n")).map(|(mark, text)| {
+        let (name, argument) = mark.split_once(": ").unwrap_or((mark, ""));
+        (name, Section { argument, text })
+    })
 }
 
 /// A rule where a condition on a limit's numbers holds, or what it is under all conditions.
@@ -99,8 +93,8 @@ fn forms(source: &str) -> Vec<RuleForm<'_>> {
 }
 
 impl<'a> RuleForm<'a> {
-    fn section(&self, name: &str) -> &Section<'a> {
-        let find = |name: &str| self.sections.get(name).or_else(|| self.shared.get(name));
+    fn section(&self, name: &str) -> Section<'a> {
+        let find = |name: &str| self.sections.get(name).or_else(|| self.shared.get(name)).copied();
         find(name).unwrap_or_else(|| {
             panic!(
                 "no section {name} in the rule of {}",
@@ -114,8 +108,8 @@ impl<'a> RuleForm<'a> {
     }
 
     /// The functions that the rule calls, where it has such.
-    fn helpers(&self) -> Option<&Section<'a>> {
-        self.sections.get("helpers")
+    fn helpers(&self) -> Option<Section<'a>> {
+        self.sections.get("helpers").copied()
     }
 
     /// Whether a limit is of this rule.
@@ -150,7 +144,7 @@ impl<'a> RuleForm<'a> {
     fn placed(&self, part: &str, names: &Names) -> String {
         let (mut fields, list) = (self.words("fields"), self.list());
         let small: Vec<_> = fields.iter().skip(1).map(|name| format!("{name} <= 255")).collect();
-        let mut words: Names = HashMap::from([
+        let mut words = Names::from_iter([
             ("USED".to_owned(), self.section("used").text.trim_end().to_owned()),
             ("POSSIBLE".to_owned(), self.section("possible").text.trim_end().to_owned()),
             ("ITEM".to_owned(), self.stored().item.to_string()),
@@ -160,9 +154,9 @@ impl<'a> RuleForm<'a> {
         fields.retain(|name| Some(*name) != list);
         words.insert("NUMBERS".to_owned(), fields.join(", "));
         let part = format!("{part}{}", if list.is_some() { " with a list" } else { "" });
-        let text = named(&check(&part), &words);
+        let text = named(check(&part), &words);
         let text = filled(&text, |name| {
-            let text = filled(&self.section(name).text, |name| self.section(name).text.clone());
+            let text = filled(self.section(name).text, |name| self.section(name).text.to_owned());
             format!("do\n{}end\n", indented(&text, "  "))
         });
         named(&text, names)
@@ -171,7 +165,7 @@ impl<'a> RuleForm<'a> {
     /// The text of its rule among several limits, and the condition under which a limit is of this form.
     fn one_of_several(&self, part: &str) -> (String, String) {
         let number = |at: usize| format!("numbers[place + {}]", at + 4);
-        let mut names = self.names(|at| slot("first", at), "value[list_slot]", number);
+        let mut names = self.names(slot, "value[list_slot]", number);
         names.extend(in_loops());
         let mut body = self.placed(&format!("{part} one of several"), &names);
         // A number that is read twice or more is a local.
@@ -182,15 +176,22 @@ impl<'a> RuleForm<'a> {
         }
         if let (Some(helpers), "ask") = (self.helpers(), part) {
             let first = helpers.argument.split(", ").next().unwrap_or_default();
-            body = format!("if not {first} then\n{}end\n{body}", indented(&helpers.text, "  "));
+            body = format!("if not {first} then\n{}end\n{body}", indented(helpers.text, "  "));
         }
         (named(self.when.unwrap_or_default(), &names), body)
     }
 }
 
 /// A field of a decoded value.
-fn slot(first: &str, at: usize) -> String {
-    if at == 0 { format!("value[{first}]") } else { format!("value[{first} + {at}]") }
+fn slot(at: usize) -> String {
+    if at == 0 { "value[first]".to_owned() } else { format!("value[first + {at}]") }
+}
+
+/// The first line of a method, which reads the slot of the first field.
+fn with_first(line: &str) -> String {
+    let is_method =
+        line.trim_start().starts_with("function rule:") || line.contains("local function") && line.contains("(self");
+    if is_method { line.replacen(')', ") local first = self.first", 1) } else { line.to_owned() }
 }
 
 /// The rule as methods for the slow path.
@@ -198,23 +199,16 @@ fn functions(forms: &[RuleForm<'_>]) -> String {
     let number = |at: usize| format!("self.{}", NUMBERS[at]);
     let mut text = String::new();
     for form in forms {
-        let names = form.names(|at| slot("self.first", at), "value[self.list]", number);
-        // What a check calls reads the slot of the first field once.
-        let own_names = form.names(|at| slot("first", at), "value[self.list]", number);
-        let mut body = form.helpers().map_or_else(String::new, |helpers| helpers.text.clone());
-        for (name, head, begin, end) in METHODS {
-            if let Some(section) = form.sections.get(name) {
-                let section = named(&filled(&section.text, |name| form.section(name).text.clone()), &own_names);
-                let _ = writeln!(
-                    body,
-                    "function rule:{name}({head})\n  local first = self.first\n{begin}{}{end}end",
-                    indented(&section, "  ")
-                );
+        let names = form.names(slot, "value[self.list]", number);
+        let section = |text: &str| named(&filled(text, |name| form.section(name).text.to_owned()), &names);
+        let mut body = form.helpers().map_or("", |helpers| helpers.text).to_owned();
+        for (name, begin, end) in METHODS {
+            if let Some(own) = form.sections.get(name) {
+                body += &[begin, &indented(&section(own.text), "  "), end].concat();
             }
         }
-        if let Some(methods) = form.sections.get("methods") {
-            body.push_str(&named(&filled(&methods.text, |name| form.section(name).text.clone()), &names));
-        }
+        // A method reads the slot of the first field once.
+        let body = body.split_inclusive('\n').map(with_first).collect::<String>();
         let number = |at: usize| NUMBERS[at].to_owned();
         text += &match form.when {
             Some(when) => format!(
@@ -233,12 +227,14 @@ fn functions(forms: &[RuleForm<'_>]) -> String {
 /// What the script calls the numbers of a limit, in their order.
 const NUMBERS: [&str; 5] = ["count", "period", "x", "y", "z"];
 
-/// The sections that are methods too: their arguments, and what stands before and behind their text.
-const METHODS: [(&str, &str, &str, &str); 4] = [
-    ("advance", "value", "", ""),
-    ("used", "value", "  return\n", ""),
-    ("possible", "value", "  return\n", ""),
-    ("charge", "value, cost, hold", "  local ends\n", "  return ends\n"),
+/// The sections that are methods, and what stands before and behind their text.
+const METHODS: [(&str, &str, &str); 6] = [
+    ("advance", "function rule:advance(value)\n", "end\n"),
+    ("used", "function rule:used(value)\n  return\n", "end\n"),
+    ("possible", "function rule:possible(value)\n  return\n", "end\n"),
+    ("charge", "function rule:charge(value, cost, hold)\n  local ends\n", "  return ends\nend\n"),
+    ("methods", "", ""),
+    ("more methods", "if all_methods then\n", "end\n"),
 ];
 
 /// The loops for checks, of which a call takes one.
@@ -264,7 +260,7 @@ fn one_limit(form: &RuleForm<'_>) -> String {
     let mut names: Names =
         form.words("numbers").iter().zip(NUMBERS).map(|(name, local)| ((*name).to_owned(), local.to_owned())).collect();
     names.extend(in_loops());
-    let body = filled(&check("loop"), |mark| form.placed(&format!("{mark} one limit"), &names));
+    let body = filled(check("loop"), |mark| form.placed(&format!("{mark} one limit"), &names));
     let helpers =
         form.helpers().map_or_else(String::new, |helpers| format!("local {}\n{}", helpers.argument, helpers.text));
     let when = form.when.map_or_else(String::new, |when| format!(" and {}", named(when, &names)));
@@ -287,16 +283,16 @@ fn several_limits() -> String {
         });
         chosen(branches.collect())
     };
-    let body = filled(&check("loop"), |mark| filled(&check(&format!("{mark} several limits")), |_| each(mark)));
+    let body = filled(check("loop"), |mark| filled(check(&format!("{mark} several limits")), |_| each(mark)));
     let helpers: Vec<_> =
         rules.iter().flatten().filter_map(RuleForm::helpers).map(|helpers| helpers.argument).collect();
-    let names = HashMap::from([("HELPERS".to_owned(), helpers.join(", "))]);
-    filled(&named(&check("several limits"), &names), |_| body.clone())
+    let names = Names::from_iter([("HELPERS".to_owned(), helpers.join(", "))]);
+    filled(&named(check("several limits"), &names), |_| body.clone())
 }
 
 /// A section of `lua/check.lua`.
-fn check(name: &str) -> String {
-    let section = sections(CHECK).into_iter().find(|(other, _)| *other == name);
+fn check(name: &str) -> &'static str {
+    let section = sections(CHECK).find(|(other, _)| *other == name);
     section.unwrap_or_else(|| panic!("no section {name} in lua/check.lua")).1.text
 }
 
@@ -307,37 +303,32 @@ fn in_loops() -> [(String, String); 2] {
 
 /// The text with what `of` says in place of its marks, indented as they are.
 fn filled(text: &str, of: impl Fn(&str) -> String) -> String {
-    let line = |line: &str| match line.trim().strip_prefix("--<").and_then(|mark| mark.strip_suffix('>')) {
-        Some(mark) => indented(&of(mark), &line[..line.len() - line.trim_start().len()]),
-        None => line.to_owned(),
-    };
-    text.split_inclusive('\n').map(line).collect()
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        match line.trim().strip_prefix("--<").and_then(|mark| mark.strip_suffix('>')) {
+            Some(mark) => out += &indented(&of(mark), &line[..line.len() - line.trim_start().len()]),
+            None => out += line,
+        }
+    }
+    out
 }
 
 fn indented(text: &str, by: &str) -> String {
-    text.split_inclusive('\n').map(|line| if line == "\n" { line.to_owned() } else { format!("{by}{line}") }).collect()
+    text.split_inclusive('\n').flat_map(|line| [if line == "\n" { "" } else { by }, line]).collect()
 }
 
 /// The text with what stands for its words in place of them. Comments, texts and names behind a point stay as they are.
 fn named(text: &str, names: &Names) -> String {
     let mut out = String::with_capacity(text.len());
-    for line in text.split_inclusive('\n') {
-        let (code, comment) = line.split_at(line.find("--").unwrap_or(line.len()));
-        for (at, part) in code.split('\'').enumerate() {
-            out.push_str(if at > 0 { "'" } else { "" });
-            let mut rest = part;
-            while at % 2 == 0 && !rest.is_empty() {
-                let start = rest.find(is_of_word).unwrap_or(rest.len());
-                let end = start + rest[start..].find(|letter| !is_of_word(letter)).unwrap_or(rest.len() - start);
-                let (before, word) = (&rest[..start], &rest[start..end]);
-                out.push_str(before);
-                let is_member = out.ends_with(['.', ':']) && !out.ends_with("..");
-                out.push_str(names.get(word).filter(|_| !is_member).map_or(word, |text| text));
-                rest = &rest[end..];
-            }
-            out.push_str(rest);
-        }
-        out.push_str(comment);
+    let (mut is_text, mut is_comment) = (false, false);
+    for piece in text.split_inclusive(|letter| !is_of_word(letter)) {
+        let word = piece.strip_suffix(|letter| !is_of_word(letter)).unwrap_or(piece);
+        let is_member = matches!(out.as_bytes(), [.., first, b'.' | b':'] if *first != b'.');
+        let is_kept = is_text || is_comment || is_member || word.is_empty();
+        is_comment = (is_comment || !is_text && piece == "-" && out.ends_with('-')) && !piece.ends_with('\n');
+        is_text ^= !is_comment && piece.ends_with('\'');
+        out.push_str(if is_kept { word } else { names.get(word).map_or(word, String::as_str) });
+        out.push_str(&piece[word.len()..]);
     }
     out
 }
@@ -379,6 +370,8 @@ fn upper(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::policy::Algorithm;
 
@@ -426,6 +419,50 @@ mod tests {
     #[should_panic(expected = "no section charge in the rule of GCRA")]
     fn a_rule_without_a_section_is_said() {
         forms("--[[ algorithms: GCRA ]]\n--[[ advance ]]\n")[0].section("charge");
+    }
+
+    /// Words that stand for fields and numbers in the loops, and what sections read and set there.
+    const LOOP_WORDS: &str = "value first self list_slot numbers place count period x y z now cost hold ends";
+
+    /// The names that a text declares: its locals, the variables of its loops, and its functions with their arguments.
+    fn declared(text: &str) -> impl Iterator<Item = &str> {
+        let code = text.lines().map(|line| line.split("--").next().unwrap_or_default());
+        let rest = code
+            .flat_map(|line| ["local ", "for ", "function"].map(|word| line.split(word).skip(1)).into_iter().flatten());
+        rest.filter_map(|rest| rest.split(['=', ')']).next()?.split(" in ").next())
+            .flat_map(|names| names.split(|letter| !is_of_word(letter)))
+    }
+
+    /// The names that sections of a form declare and that mean something else there: a field, a number or a word of the loop.
+    fn clashes(form: &RuleForm<'_>) -> BTreeSet<String> {
+        let own = [form.words("fields"), form.words("numbers")].concat();
+        let mut clashes = BTreeSet::new();
+        for (section, Section { text, .. }) in form.sections.iter().filter(|(section, _)| **section != "helpers") {
+            let others = if section.ends_with("methods") { "first" } else { LOOP_WORDS };
+            let names =
+                declared(text).filter(|name| own.contains(name) || others.split(' ').any(|other| other == *name));
+            clashes.extend(names.map(|name| format!("{name} in {section} of {}", form.section("algorithms").argument)));
+        }
+        clashes
+    }
+
+    #[test]
+    fn a_section_declares_no_name_that_means_something_else_there() {
+        let clashes_of = |source: &str| forms(source).iter().flat_map(clashes).collect::<BTreeSet<_>>();
+        for (section, text, name) in [
+            ("advance", "local gone, units = 1, 2\n", "units"),
+            ("charge", "for period = 1, 2 do\nend\n", "period"),
+            ("charge", "if cost > 0 then local ends = now end\n", "ends"),
+            ("more methods", "local function settled(self, since) end\n", "since"),
+            ("methods", "each(function(first) end)\n", "first"),
+        ] {
+            let head = "--[[ algorithms: GCRA ]]\n--[[ fields: since, units ]]\n--[[ numbers: count, period ]]\n";
+            let wrong = format!("{head}--[[ {section} ]]\nlocal level = 1 -- local ends\n{text}");
+            assert_eq!(clashes_of(&wrong), BTreeSet::from([format!("{name} in {section} of GCRA")]));
+        }
+        for rule in RULES {
+            assert_eq!(clashes_of(rule), BTreeSet::new());
+        }
     }
 
     #[test]

@@ -47,6 +47,5 @@ fn script() -> &'static Program {
 /// The script for calls over several slots of a cluster. Servers before Redis 7 do not compile it.
 fn script_over_slots() -> &'static Program {
     static OVER_SLOTS: OnceBox<Program> = OnceBox::new();
-    let text = || [include_str!("lua/over_slots.lua"), &compiler::script()].concat();
-    OVER_SLOTS.get_or_init(|| Box::new(Program::new(text())))
+    OVER_SLOTS.get_or_init(|| Box::new(Program::new([include_str!("lua/over_slots.lua"), &script().source].concat())))
 }

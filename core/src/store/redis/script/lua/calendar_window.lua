@@ -39,6 +39,8 @@ local after_charge = used + cost
 used = after_charge < MAX and after_charge or MAX
 ends = end_of(index, period, months, shift)
 --[[ methods ]]
+function rule:ends(value) return used == 0 and 0 or end_of(index, period, months, shift) end
+--[[ more methods ]]
 function rule:refund(value, cost)
   self:advance(value)
   local returned = min(cost, used)
@@ -49,4 +51,3 @@ end
 function rule:undo(value, cost, charge)
   return index_of(charge.at, period, months, shift) == index and self:refund(value, cost) or 0
 end
-function rule:ends(value) return used == 0 and 0 or end_of(index, period, months, shift) end

@@ -30,6 +30,8 @@ if units > MAX - total then units = MAX - total end
 list, total = with_hold(list, touched + ttl, hold or 0, units), total + units
 ends = unpack_('<I7', list, #list - 20)
 --[[ methods ]]
+function rule:ends(value) return list == '' and 0 or (unpack_('<I7', list, #list - 20)) end
+--[[ more methods ]]
 -- Brings it to the time, and its moment too.
 local function touch(self, value)
   self:advance(value)
@@ -69,4 +71,3 @@ function rule:renew(value, id)
   if units then list, total = with_hold(list, touched + ttl, id, units), total + units end
   return units
 end
-function rule:ends(value) return list == '' and 0 or (unpack_('<I7', list, #list - 20)) end

@@ -14,6 +14,13 @@ local after_charge = used + cost
 used = after_charge < MAX and after_charge or MAX
 ends = opened + period
 --[[ methods ]]
+function rule:ends(value) return used == 0 and 0 or opened + period end
+-- A window that opens now begins at the moment of a charge that was made now.
+function rule:clear_ends(value)
+  local ends = self:ends(value)
+  return ends > now and max(ends, now + period) or ends
+end
+--[[ more methods ]]
 function rule:refund(value, cost)
   self:advance(value)
   local returned = min(cost, used)
@@ -22,9 +29,3 @@ function rule:refund(value, cost)
   return returned
 end
 function rule:undo(value, cost, charge) return opened <= charge.at and self:refund(value, cost) or 0 end
-function rule:ends(value) return used == 0 and 0 or opened + period end
--- A window that opens now begins at the moment of a charge that was made now.
-function rule:clear_ends(value)
-  local ends = self:ends(value)
-  return ends > now and max(ends, now + period) or ends
-end

@@ -20,35 +20,37 @@ local function read_instruction(s, at)
   local operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format
   operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format, at =
     unpack_('<BBBBdBc0Bc0Hc0BBc0Bc0', s, at)
+  local limits, lists = {}, {}
   local instruction = {
-    operation = operation, slots = slots, cost = cost, header = header, format = format, unused = unused, text = s,
-    narrow_size = narrow_size, narrow_header = narrow_size > 0 and narrow_header, narrow_format = narrow_format,
+    limits = limits, lists = lists, operation = operation, slots = slots, cost = cost, header = header, format = format,
+    unused = unused, text = s, narrow_size = narrow_size, narrow_header = narrow_size > 0 and narrow_header,
+    narrow_format = narrow_format,
     -- Take, lease and give back ask the limits about one unit.
     asked = (operation == TAKE or operation == LEASE or operation == GIVE_BACK) and 1 or cost,
     shadow = flags % 2 == 1, charges_denials = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
     waits = floor(flags / 32) % 2 == 1, undone = floor(flags / 64) % 2 == 1,
   }
-  local limits, lists = {}, {}
+  local all_methods = not (operation == CHECK or operation == TAKE or operation == PEEK or operation == CHARGE)
   for i = 1, n do
     local algorithm, first, list, length, count, period, x, y, z
     algorithm, first, list, length, count, period, x, y, z, at = unpack_('<BBBBddddd', s, at)
-    local kind = algorithm + (x == 1 and 16 or 0) + (z > 0 and 32 or 0)
+    local kind = algorithm + (x == 1 and 16 or 0) + (z > 0 and 32 or 0) + (all_methods and 64 or 0)
     local rule = rules[kind]
     if not rule then
-      rule = rule_of(algorithm, x, z)
+      rule = rule_of(algorithm, x, z, all_methods)
       rules[kind] = rule
     end
-    -- The methods that a check calls are found faster here than in the rule.
+    -- The methods that a check calls are found faster here than in the rule. A table that begins with more than sixteen keys
+    -- does not grow by those that follow.
     local limit = setmetatable({
       algorithm = algorithm, first = first, list = list, length = length, count = count, period = period, x = x, y = y, z = z,
       advance = rule.advance, used = rule.used, charge = rule.charge, possible = rule.possible, ends = rule.ends,
-      summary = rule.summary,
+      summary = rule.summary, fields = 0, counts = 0,
     }, rule)
     limits[i] = limit
     if list > 0 then lists[#lists + 1] = limit end
     if limit.summary then instruction.has_summaries = true end
   end
-  instruction.limits, instruction.lists = limits, lists
   instruction.block, instruction.hold, instruction.journal, instruction.journal_ttl, instruction.grace,
     instruction.full_header, instruction.full_format, at = unpack_('<ddHddBc0Bc0', s, at + 2)
   for i = 1, n do

@@ -8,6 +8,12 @@
 --[[ used ]]
 units
 --[[ methods ]]
+function rule:ends(value)
+  if units == 0 then return 0 end
+  return parts == 1 and since + units * period or drained_at(since, fraction, units, period, parts)
+end
+function rule:unused(value) return (algorithm == TOKEN_BUCKET and since or units) == 0 end
+--[[ more methods ]]
 function rule:refund(value, cost)
   -- Nothing was charged to a bucket that has not started: a refund must not fill it.
   if self.start and since == 0 then return 0 end
@@ -56,11 +62,6 @@ if algorithm ~= LEAKY_BUCKET then
     units = max(units, min(gone, most))
   end
 end
-function rule:ends(value)
-  if units == 0 then return 0 end
-  return parts == 1 and since + units * period or drained_at(since, fraction, units, period, parts)
-end
-function rule:unused(value) return (algorithm == TOKEN_BUCKET and since or units) == 0 end
 --[[ when: parts == 1 ]]
 --[[ fields: since, units ]]
 --[[ advance ]]

@@ -48,12 +48,12 @@ local function ends(limit, value) return limit:ends(value) end
 local function charges_end(limit, value) return limit:charges_end(value) end
 local function is_unused(limit, value) return limit:used(value) == 0 end
 
-local function rule_of(algorithm, x, z)
-  -- A table that has all its keys from the beginning does not grow.
+-- Most calls do without some of the methods: refunds, leases and changes of holds need all.
+local function rule_of(algorithm, x, z, all_methods)
+  -- A table that begins with nine keys has room for sixteen.
   local rule = {
-    advance = false, used = false, possible = false, charge = false, refund = false, undo = false, ends = false,
-    charges_end = ends, clear_ends = charges_end, unused = is_unused,
-    start = false, raise = false, summary = false, renew = false, close = false, __index = false,
+    advance = false, used = false, possible = false, charge = false, ends = false,
+    charges_end = ends, clear_ends = charges_end, unused = is_unused, __index = false,
   }
   rule.__index = rule
   --<rules>

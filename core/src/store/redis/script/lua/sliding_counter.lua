@@ -39,6 +39,14 @@ local after_charge = current + cost
 current = after_charge < MAX and after_charge or MAX
 ends = counted_until(touched, previous, current, period)
 --[[ methods ]]
+function rule:unused(value) return previous == 0 and current == 0 end
+function rule:ends(value) return counted_until(touched, previous, current, period) end
+-- It weighs whole windows.
+function rule:charges_end(value)
+  local windows = current > 0 and 2 or previous > 0 and 1 or 0
+  return windows > 0 and touched - touched % period + windows * period or 0
+end
+--[[ more methods ]]
 -- Brings it to the time; units of the previous window that weigh nothing any more are gone.
 local function settle(self, value)
   self:advance(value)
@@ -65,11 +73,4 @@ function rule:undo(value, cost, charge)
     previous = previous - own
   end
   return with_oldest(self, value, cost, own, charge)
-end
-function rule:unused(value) return previous == 0 and current == 0 end
-function rule:ends(value) return counted_until(touched, previous, current, period) end
--- It weighs whole windows.
-function rule:charges_end(value)
-  local windows = current > 0 and 2 or previous > 0 and 1 or 0
-  return windows > 0 and touched - touched % period + windows * period or 0
 end

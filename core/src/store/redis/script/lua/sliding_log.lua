@@ -58,8 +58,8 @@ local function drop_entries(self, value, before, at, i)
   head, base = at, before
   if at == tail and i > 0 then list = sub(list, i * 14 + 1) end
 end
--- Moves head and base past what has left the window. value[self] keeps the head that is stored, when this was done, and the
--- units that count then.
+-- Moves head and base past what has left the window, and returns the newest total and value[self], which keeps the head that is
+-- stored, when this was done, and the units that count then.
 local function trim(self, value)
   local touched, total = last(self, value)
   local trimmed = value[self]
@@ -67,27 +67,28 @@ local function trim(self, value)
     trimmed = { stored_head = head, at = 0, used = 0 }
     value[self] = trimmed
   end
-  if trimmed.at == now then return total end
+  if trimmed.at == now then return total, trimmed end
   trimmed.at = now
   local p = period
   if touched + p <= now then
     head, base, list = tail, total, ''
-    return total
+    return total, trimmed
   end
   local _, before, at, i = find(self, value, function(moment) return moment + p > now end)
   drop_entries(self, value, before, at, i)
-  return total
+  return total, trimmed
 end
 function rule:advance(value)
-  local total = trim(self, value)
-  value[self].used = between(base, total)
+  local total, trimmed = trim(self, value)
+  trimmed.used = between(base, total)
 end
 function rule:used(value) return value[self].used end
 -- Deletes the chunks before head after the value is written: a refusal must find them where they were.
 local function drop_chunks(self, value)
-  local from, to = value[self].stored_head, head
+  local trimmed, to = value[self], head
+  local from = trimmed.stored_head
   if from == to then return end
-  value[self].stored_head = to
+  trimmed.stored_head = to
   companions.deferred[#companions.deferred + 1] = function()
     -- The newest first: a damaged value may name many more chunks than there are.
     repeat
@@ -127,6 +128,25 @@ function rule:possible(value)
   return head <= tail and tail <= MAX and (entries ~= '' or head == tail) and #entries <= 2 * CHUNK and touched <= LATEST
     and base <= MAX and total <= MAX and (total - base) % WRAP <= MAX_UNITS
 end
+function rule:ends(value)
+  local touched = last(self, value)
+  return touched == 0 and 0 or touched + period
+end
+function rule:unused(value) return list == '' and head == tail end
+-- When so many units have left the window.
+local function released(self, value, first_total, units)
+  return (find(self, value, function(_, sum) return between(first_total, sum) >= units end) or 0) + period
+end
+-- What a Decision needs and the value does not contain: the units used, when the cost is admitted, when the log ends, when
+-- one unit more is admitted.
+function rule:summary(value, cost)
+  local total, first_total = trim(self, value), base
+  local used, release = between(first_total, total), 0
+  if used + cost > count and cost <= count then release = released(self, value, first_total, used + cost - count) end
+  if used == 0 then return pack('<dddd', 0, release, 0, 0) end
+  return pack('<dddd', used, release, self:ends(value), released(self, value, first_total, max(used - count, 0) + 1))
+end
+--[[ more methods ]]
 function rule:refund(value, cost)
   local total, first_total = trim(self, value), base
   local returned = between(first_total, total)
@@ -175,22 +195,4 @@ function rule:undo(value, cost, charge)
     if entries == '' and head == to then head, tail, base = 0, 0, 0 end
   end
   return with_oldest(self, value, cost, own, charge)
-end
-function rule:ends(value)
-  local touched = last(self, value)
-  return touched == 0 and 0 or touched + period
-end
-function rule:unused(value) return list == '' and head == tail end
--- When so many units have left the window.
-local function released(self, value, first_total, units)
-  return (find(self, value, function(_, sum) return between(first_total, sum) >= units end) or 0) + period
-end
--- What a Decision needs and the value does not contain: the units used, when the cost is admitted, when the log ends, when
--- one unit more is admitted.
-function rule:summary(value, cost)
-  local total, first_total = trim(self, value), base
-  local used, release = between(first_total, total), 0
-  if used + cost > count and cost <= count then release = released(self, value, first_total, used + cost - count) end
-  if used == 0 then return pack('<dddd', 0, release, 0, 0) end
-  return pack('<dddd', used, release, self:ends(value), released(self, value, first_total, max(used - count, 0) + 1))
 end

@@ -43,6 +43,11 @@ ends = touched - touched % granule + granule - 1 + period
 --[[ methods ]]
 local possible = rule.possible
 function rule:possible(value) return possible(self, value) and (list == '' or unpack_('<I7', list) <= touched) end
+function rule:ends(value)
+  if newest > 0 then return touched - touched % granule + granule - 1 + period end
+  return list == '' and 0 or unpack_('<I7', list, #list - 13) + period
+end
+--[[ more methods ]]
 function rule:refund(value, cost)
   self:advance(value)
   --<open>
@@ -83,8 +88,4 @@ function rule:undo(value, cost, charge)
   end
   total = total - own
   return with_oldest(self, value, cost, own, charge)
-end
-function rule:ends(value)
-  if newest > 0 then return touched - touched % granule + granule - 1 + period end
-  return list == '' and 0 or unpack_('<I7', list, #list - 13) + period
 end
