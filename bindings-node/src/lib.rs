@@ -19,7 +19,7 @@ mod loop_reader;
 pub mod native_limiter;
 mod node_completions;
 mod number;
-mod options;
+pub mod options;
 pub mod policy;
 pub mod stats;
 mod store_change;
