@@ -9,7 +9,7 @@ use tidegate::host::{ArgumentKind, LIMITER_OPTIONS, SettingValue};
 use tidegate::{Builder, ErrorKind};
 
 use crate::clock::ManualClock;
-use crate::convert::{named_seconds, number, owned_text, shown, store_url, timedelta_seconds};
+use crate::convert::{argument, named_seconds, number, owned_text, shown, store_url, timedelta_seconds, unexpected};
 use crate::error::{config, raise};
 use crate::policy::{named_policies, on_store_error};
 use crate::rollout::Rollout;
@@ -108,11 +108,6 @@ impl LimiterOptions<'_, '_> {
     }
 }
 
-/// The error of a call that has no argument of that name.
-pub(crate) fn unexpected(function: &str, name: &str) -> PyErr {
-    PyTypeError::new_err(format!("{function} got an unexpected keyword argument '{name}'"))
-}
-
 /// No message shows what was given.
 fn secret(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let Ok(text) = value.cast::<PyString>() else {
@@ -129,15 +124,4 @@ fn callers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         return Err(PyTypeError::new_err(format!("argument '{name}': a whole number, not {}", shown(value))));
     }
     value.extract().map_err(|_| config(format!("{name} is {}: it must be a whole number from 1 on", shown(value))))
-}
-
-/// The value of an option. A wrong type raises as it does for any argument.
-pub(crate) fn argument<'py, T>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py>,
-{
-    value
-        .extract()
-        .map_err(Into::into)
-        .map_err(|error: PyErr| PyTypeError::new_err(format!("argument '{name}': {}", error.value(value.py()))))
 }

@@ -8,10 +8,9 @@ use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 use tidegate::policy::{Format, PolicyFile};
 use tidegate::{ErrorKind, Lease, OnStoreError, Options};
 
-use crate::convert::{owned_text, period, shown, text};
+use crate::convert::{argument, owned_text, period, shown, text, unexpected};
 use crate::error::{PolicyError, policy, raise, raise_about};
 use crate::limit::Limit;
-use crate::options::{argument, unexpected};
 use crate::warning::{Warning, listed};
 
 /// A named, immutable list of limits that must all admit, with options.
