@@ -29,7 +29,7 @@ from typing_extensions import Unpack
 
 from ._decorator import Decorator
 from ._hold import Holding
-from ._options import LimiterOptions
+from ._options import LimiterOptions, PolicyOptions
 '''
 # By class and member: the type that pyo3 gives, and the exact one.
 EXACT = {

@@ -323,6 +323,21 @@ export declare const enum DecisionFlag {
   Unavailable = 4096,
 }
 
+/** An option of a policy, a limiter, a call or a web layer. */
+export interface DeclaredOption {
+  /** Its name in JavaScript. */
+  name: string
+  /** What it takes: a name of the core's `ArgumentKind`. */
+  kind: string
+  /** What `typeof` says of its values, where that is all that is checked here. */
+  types: Array<string>
+  /** The words of a choice. */
+  words: Array<string>
+}
+
+/** Every option, by what has it. */
+export declare function declaredOptions(): Record<string, Array<DeclaredOption>>
+
 /** `; did you mean x?` for a mistyped name, or nothing. */
 export declare function didYouMean(given: string, names: Array<string>): string
 
@@ -460,17 +475,6 @@ export interface NamedCount {
 
 /** Makes a policy. */
 export declare function policy(limits: Array<string | Limit>, name: string | undefined | null, options: Record<string, boolean | number | string>): Policy | ErrorValue
-
-/** An option of policies. */
-export interface PolicyOption {
-  /** Its name in JavaScript. */
-  name: string
-  /** What `typeof` says of the values that it takes. */
-  types: Array<string>
-}
-
-/** Every option of policies. */
-export declare function policyOptions(): Array<PolicyOption>
 
 /** The Decisions of one policy. */
 export interface PolicyStats {

@@ -2,44 +2,57 @@
 
 import { type CancelSignal, checkSignal } from './cancel-signal.js';
 import { ConfigError, describe } from './errors.js';
-import { checkOptions } from './given-options.js';
+import { checkOptions, declaredNames, declaredOptions } from './given-options.js';
 import type { Hold } from './hold.js';
 import type { PolicyLike } from './policy.js';
 
 /** The options of `check`. */
 export interface CheckOptions {
-  /** Units it consumes. Default 1. */
+  // options: check
+  /** The units of the call. Default: 1. */
   cost?: number | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
   /**
-   * Takes as many units as there are, up to the cost: `granted` says how many. It is denied where there are none. Default false.
+   * Takes as many units as there are, up to the cost: `granted` says how many. It is denied where there are none.
+   * Default: false.
    */
   partial?: boolean | undefined;
+  // options end
 }
 
 /** The options of calls that only have a cost. */
 export interface CostOptions {
-  /** Units it is about. Default 1. */
+  // options: peek
+  /** The units of the call. Default: 1. */
   cost?: number | undefined;
+  // options end
 }
 
 /** The options of `acquire`. */
-export interface AcquireOptions extends CostOptions {
-  /** Metadata that the journal remembers. */
-  meta?: string | Uint8Array | undefined;
+export interface AcquireOptions {
+  // options: acquire
+  /** The units of the call. Default: 1. */
+  cost?: number | undefined;
   /** The longest to wait. Default: as long as it takes. */
   timeoutMs?: number | undefined;
+  /** Metadata that the journal remembers. */
+  meta?: string | Uint8Array | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
+  // options end
 }
 
 /** The options of `hold`. */
-export interface HoldOptions extends CostOptions {
+export interface HoldOptions {
+  // options: hold
+  /** The units of the call. Default: 1. */
+  cost?: number | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
-  /** An `AbortSignal` that cancels the waiting for the store: the call then rejects with the signal's reason. */
+  /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
+  // options end
 }
 
 /** An entry of `checkAll`: policy, key and cost, which is 1 by default. */
@@ -68,30 +81,20 @@ export function onlyCost(options: CheckOptions): number | undefined {
   return cost;
 }
 
-/** The options of `check`, checked. */
-export function checkOptionsOf(options: CheckOptions): CheckOptions {
-  checkOptions('check', options, ['cost', 'meta', 'partial'], COST_EXAMPLE);
-  const { partial } = options;
-  if (partial !== undefined && typeof partial !== 'boolean') {
-    throw new ConfigError(`partial cannot be ${describe(partial)}: it must be true or false`);
+/** The options of a call, checked. */
+export function checkedOptions<Options extends object>(call: string, options: Options): Options {
+  checkOptions(options, declaredNames(call), call, call === 'acquire' ? 'timeoutMs: 5000' : COST_EXAMPLE);
+  for (const { name, kind } of declaredOptions(call)) {
+    const value: unknown = options[name as keyof Options];
+    if (value === undefined) continue;
+    if (kind === 'Flag' && typeof value !== 'boolean') {
+      throw new ConfigError(`${name} cannot be ${describe(value)}: it must be true or false`);
+    }
+    if (kind === 'Wait' && typeof value !== 'number') {
+      throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a number of milliseconds`);
+    }
+    if (kind === 'Signal') checkSignal(value as CancelSignal);
   }
-  return options;
-}
-
-/** The cost in the options of a call that has no others. */
-export function costIn(call: string, options: CostOptions): number | undefined {
-  checkOptions(call, options, ['cost'], COST_EXAMPLE);
-  return options.cost;
-}
-
-/** The options of `acquire`, checked. */
-export function acquireOptionsOf(options: AcquireOptions): AcquireOptions {
-  checkOptions('acquire', options, ['cost', 'timeoutMs', 'signal', 'meta'], 'timeoutMs: 5000');
-  const { timeoutMs, signal } = options;
-  if (timeoutMs !== undefined && typeof timeoutMs !== 'number') {
-    throw new ConfigError(`timeoutMs cannot be ${describe(timeoutMs)}: it must be a number of milliseconds`);
-  }
-  checkSignal(signal);
   return options;
 }
 
@@ -111,10 +114,7 @@ export function holdArguments<T>(
     throw new ConfigError(`hold cannot run ${describe(work)}: give a function, or nothing to get the Hold itself`);
   }
   if (options === undefined) return { run: work };
-  checkOptions('hold', options, ['cost', 'signal', 'meta'], COST_EXAMPLE);
-  const { cost, signal, meta } = options;
-  checkSignal(signal);
-  return { cost, signal, meta, run: work };
+  return { ...checkedOptions('hold', options), run: work };
 }
 
 /** The entries of `checkAll`, checked. `options` is what was given after them. */
@@ -138,7 +138,7 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
     if (typeof entry !== 'object' || entry === null || !('policy' in entry)) {
       throw new ConfigError(`${is} cannot be ${describe(entry)}: give ${shape}`);
     }
-    checkOptions(is, entry, ['policy', 'key', 'cost', 'meta'], COST_EXAMPLE);
+    checkOptions(entry, ['policy', 'key', 'cost', 'meta'], is, COST_EXAMPLE);
     return entry as NamedCheckEntry;
   });
 }

@@ -12,12 +12,12 @@ import type {
 } from 'fastify';
 import type { Decision } from './decision.js';
 import { ConfigError, describe } from './errors.js';
+import { knownNames } from './given-options.js';
 import type { Admission } from './http/admission.js';
 import type { SetField } from './http/fields.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { checkLayer, hasLimit, isEnabled, routeOptions, routeParts, warnOfIdleLayer } from './http/layers.js';
 import { isAwaited } from './http/node-response.js';
-import { knownNames } from './http/option-names.js';
 import { fastifyTrust } from './http/proxy-trust.js';
 import type { LayerOptions, PolicyOption, RouteOptions } from './http/rate-limit-options.js';
 import type { RefusalError } from './http/refusal.js';

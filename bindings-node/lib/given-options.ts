@@ -1,9 +1,14 @@
 // Checks the options that a user gives. One that does not exist is a mistake, and must not be without effect.
 
-import { ConfigError, describe, shortened, type TidegateError } from './errors.js';
+import { ConfigError, checkText, describe, shortened, type TidegateError } from './errors.js';
 import { native } from './native.js';
 
 type ErrorClass = new (message: string) => TidegateError;
+
+const DECLARED = native.declaredOptions();
+const NAMES = Object.fromEntries(
+  Object.entries(DECLARED).map(([owner, options]) => [owner, options.map(({ name }) => name)]),
+);
 
 /**
  * Whether a value is an object with options by name: no list, and none whose contents are not names, such as a Map, a Date or a
@@ -22,22 +27,64 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   }
 }
 
-/** Throws for options that are no object, and for one that its owner does not have. */
+/** The options of a policy, a limiter, a call or a web layer, as the core declares them. */
+export function declaredOptions(owner: string): readonly native.DeclaredOption[] {
+  return DECLARED[owner] as native.DeclaredOption[];
+}
+
+/** Their names, in the order in which messages list them. */
+export function declaredNames(owner: string): readonly string[] {
+  return NAMES[owner] as string[];
+}
+
+/** Throws for a value of another type, and for a text that is none in UTF-8. */
+export function checkType(
+  name: string,
+  value: unknown,
+  types: readonly string[],
+  Kind: ErrorClass = ConfigError,
+): void {
+  if (!types.includes(typeof value)) {
+    throw new Kind(`${name} cannot be ${describe(value)}: it must be a ${types.join(' or a ')}`);
+  }
+  if (typeof value === 'string') checkText(value, name, Kind);
+}
+
+/** "did you mean policy? It has …": what an error about an unknown name goes on with. */
+export function knownNames(given: string, names: Iterable<string>): string {
+  const all = [...names];
+  const near = native.didYouMean(given, all).slice(2);
+  return `${near}${near && ' '}It has ${all.join(', ')}`;
+}
+
+/**
+ * Throws for options that are no object, and for one that its owner does not have. Without an `example` the owner is a place, whose
+ * options are not null either.
+ */
 export function checkOptions(
-  owner: string,
   options: unknown,
   names: readonly string[],
-  example: string,
+  owner: string,
+  example?: string,
   Kind: ErrorClass = ConfigError,
 ): void {
   if (!isRecord(options)) {
-    throw new Kind(`${owner} cannot take ${describe(options)}: it takes an object of options, as in { ${example} }`);
+    throw new Kind(
+      example === undefined
+        ? `${owner}: give options, an object with ${names.join(', ')}; this is ${describe(options)}`
+        : `${owner} cannot take ${describe(options)}: it takes an object of options, as in { ${example} }`,
+    );
   }
   // Inherited ones too: they are read like the object's own.
   for (const name in options) {
     const isGiven = Object.hasOwn(options, name) || !(name in Object.prototype);
-    if (!isGiven || names.includes(name)) continue;
-    const near = native.didYouMean(name, [...names]);
-    throw new Kind(`${owner} has no option ${shortened(name)}${near || ':'} It has ${names.join(', ')}`);
+    if (isGiven && !names.includes(name)) {
+      const known = knownNames(name, names);
+      const separator = example !== undefined && known.startsWith('did') ? ';' : ':';
+      throw new Kind(`${owner} has no option ${shortened(name)}${separator} ${known}`);
+    }
+    if (options[name] === null && example === undefined) {
+      throw new ConfigError(`${owner}: the option ${name} cannot be null: leave it out for its default`);
+    }
   }
 }

@@ -1,6 +1,6 @@
 import { ManualClock, nativeClockOf } from './clock.js';
 import { ConfigError, checkText, describe, PolicyError, shortened } from './errors.js';
-import { checkOptions, isRecord } from './given-options.js';
+import { checkOptions, checkType, declaredNames, declaredOptions, isRecord } from './given-options.js';
 import { native, throwIfFailed } from './native.js';
 import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
 import { Rollout, urlsOf } from './rollout.js';
@@ -8,39 +8,46 @@ import type { Logger, StoreChange } from './store-changes.js';
 
 /** The options of a limiter. */
 export interface LimiterOptions {
+  // options: limiter
   /**
-   * Where usage is stored, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, … ; a list of them,
-   * sharded by key; or a `rollout` from one to another. Default `memory://`.
+   * Where usage is stored, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, and others; a
+   * list of them, sharded by key; or a `rollout` from one to another. Default: `memory://`.
    */
   store?: string | readonly string[] | Rollout | undefined;
-  /** Policies by name, as notations, Policies, or limits with options as in a policy file. */
+  /**
+   * Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file is
+   * reloaded.
+   */
   policies?: Readonly<Record<string, string | Policy | PolicyDescription>> | undefined;
-  /** The prefix of every key in Redis. Default `tg`. */
+  /** What every key in Redis begins with. Default: `tg`. */
   prefix?: string | undefined;
   /**
-   * A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell whether a key
-   * that was guessed, such as an address, was used. All limiters that share limits need the same one.
+   * A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell
+   * whether a key that was guessed, such as an address, was used. All limiters that share limits need the same one.
    */
   keySecret?: string | Uint8Array | undefined;
-  /** The longest a call waits for the store. Default 250 ms. */
+  /** The longest time that a call may wait for the store. Default: 250 ms. */
   timeoutMs?: number | undefined;
-  /** What a check answers when the store fails. Default `local`. */
+  /** What a check answers when the store fails: `raise`, `open`, `closed` or `local`. Default: `local`. */
   onStoreError?: OnStoreError | undefined;
-  /** The longest that a denial is repeated without asking the store. Default 1,000 ms; 0 turns it off. */
+  /** The longest time that a denial is repeated without asking the store; 0 turns it off. Default: 1,000 ms. */
   denyCacheMs?: number | undefined;
-  /** The most callers that wait in `acquire`. Beyond it `acquire` answers with a denial at once. Default 10,000. */
+  /**
+   * The most callers that wait in `acquire`. Beyond it `acquire` returns a denied Decision at once. Default: 10,000.
+   */
   maxWaiting?: number | undefined;
-  /** The most callers that wait for one policy and key. Default 1,000. */
+  /** The most callers that wait for one policy and key. Default: 1,000. */
   maxWaitingPerKey?: number | undefined;
+  /** Called once when a store is lost or refuses, and once when it is back. */
+  onChange?: ((change: StoreChange) => void) | undefined;
   /** A clock for tests, whose time is used instead of the store's. */
   clock?: ManualClock | undefined;
   /**
-   * Takes one line when a store is lost, refuses, or is back, and one for each warning about a policy file that is loaded;
-   * `console` is a logger. Default: warnings of the process. False turns it off.
+   * Takes one line when a store is lost, refuses, or is back, and one for each warning about a policy file that is
+   * loaded; `console` is a logger. False turns it off. Default: warnings of the process.
    */
   logger?: Logger | false | undefined;
-  /** Called with each of these changes. */
-  onChange?: ((change: StoreChange) => void) | undefined;
+  // options end
 }
 
 /** A policy as a policy file describes it. */
@@ -49,23 +56,14 @@ export interface PolicyDescription extends Omit<PolicyOptions, 'name'> {
   limits: string | Limit | readonly (string | Limit)[];
 }
 
-/** The options that the core takes as they are, with their types. */
-const SETTINGS = {
-  prefix: 'string',
-  keySecret: 'secret',
-  timeoutMs: 'number',
-  onStoreError: 'string',
-  denyCacheMs: 'number',
-  maxWaiting: 'number',
-  maxWaitingPerKey: 'number',
-} as const;
-const OPTIONS = ['store', 'policies', ...Object.keys(SETTINGS), 'clock', 'logger', 'onChange'];
-
-/** The value of one of these options, checked. */
-function settingOf(name: string, type: string, value: unknown): string | number | Uint8Array {
-  if (type === 'secret') return bytesOf(value);
-  if (typeof value !== type) throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a ${type}`);
-  if (typeof value === 'string') checkText(value, name);
+/** The value of an option that the core takes as it is, checked; undefined for any other. */
+function settingOf(
+  { name, kind, types }: native.DeclaredOption,
+  value: unknown,
+): string | number | Uint8Array | undefined {
+  if (value === undefined || (types.length === 0 && kind !== 'Secret')) return undefined;
+  if (kind === 'Secret') return bytesOf(value);
+  checkType(name, value, types);
   return value as string | number;
 }
 
@@ -79,11 +77,10 @@ function bytesOf(secret: unknown): Uint8Array {
 
 /** The native builder of a limiter, from its options and from a policy file if there is one. */
 export function builderOf(options: LimiterOptions, file: string | undefined): native.LimiterBuilder {
-  checkOptions('a limiter', options, OPTIONS, "store: 'redis://…'");
-  const settings = Object.entries(SETTINGS).flatMap(([name, type]) => {
-    const value = options[name as keyof typeof SETTINGS];
-    return value === undefined ? [] : [[name, settingOf(name, type, value)] as const];
-  });
+  checkOptions(options, declaredNames('limiter'), 'a limiter', "store: 'redis://…'");
+  const settings = declaredOptions('limiter').map(
+    (option) => [option.name, settingOf(option, options[option.name as keyof LimiterOptions])] as const,
+  );
   const { store, policies, clock } = options;
   const builder = native.LimiterBuilder.create();
   if (file !== undefined) checkText(file, 'the path of a policy file', PolicyError);
@@ -97,7 +94,9 @@ export function builderOf(options: LimiterOptions, file: string | undefined): na
     checkText(name, 'the name of a policy', PolicyError);
     throwIfFailed(builder.policy(name, nativePolicyOf(policyNamed(name, policy))));
   }
-  for (const [name, value] of settings) throwIfFailed(builder.set(name, value));
+  for (const [name, value] of settings) {
+    if (value !== undefined) throwIfFailed(builder.set(name, value));
+  }
   if (clock !== undefined) {
     if (!(clock instanceof ManualClock))
       throw new ConfigError(`clock cannot be ${describe(clock)}: give a ManualClock`);

@@ -2,14 +2,12 @@ import { CallKind, TaskKind } from '../binding/index.js';
 import { type Attempt, encodedMeta } from './attempt.js';
 import {
   type AcquireOptions,
-  acquireOptionsOf,
   blockLength,
   type CheckEntry,
   type CheckOptions,
   type CostOptions,
   checkEntriesOf,
-  checkOptionsOf,
-  costIn,
+  checkedOptions,
   type HeldWork,
   type HoldOptions,
   holdArguments,
@@ -146,7 +144,7 @@ export class Limiter {
   }
 
   async #checkWith(policy: PolicyLike, key: string, options: CheckOptions): Promise<Decision> {
-    const { cost = 1, meta, partial = false } = checkOptionsOf(options);
+    const { cost = 1, meta, partial = false } = checkedOptions('check', options);
     if (meta === undefined) return this.#call(partial ? CallKind.Take : CallKind.Check, policy, key, cost);
     return this.#transport.callWith(partial ? CallKind.Take : CallKind.Check, this.#target(policy, key, cost, meta));
   }
@@ -167,7 +165,7 @@ export class Limiter {
     key: string,
     options: CostOptions,
   ): Promise<Decision> {
-    const cost = costIn(call, options);
+    const { cost } = checkedOptions(call, options);
     return this.#call(kind, policy, key, cost === undefined && kind !== CallKind.Charge ? 1 : cost);
   }
 
@@ -209,7 +207,7 @@ export class Limiter {
 
   /** Waits until it is admitted; a denied Decision when that is too late. Callers of one key are admitted in their order. */
   async acquire(policy: PolicyLike, key: string, options: AcquireOptions = {}): Promise<Decision> {
-    const { cost, timeoutMs, signal, meta } = acquireOptionsOf(options);
+    const { cost, timeoutMs, signal, meta } = checkedOptions('acquire', options);
     const target = this.#target(policy, key, cost, meta);
     const timeout = timeoutMs === Number.POSITIVE_INFINITY ? undefined : timeoutMs;
     const { decision } = await this.#transport.tasks.about(TaskKind.Acquire, target, signal, timeout);

@@ -2,7 +2,7 @@
 
 import type { Decision } from './decision.js';
 import { ConfigError, describe, StoreError } from './errors.js';
-import { checkOptions } from './http/option-names.js';
+import { checkOptions } from './given-options.js';
 import { Limiter } from './limiter.js';
 import type { Policy } from './policy.js';
 

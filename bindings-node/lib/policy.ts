@@ -1,6 +1,5 @@
 import { checkText, describe, PolicyError, type SourceLocation } from './errors.js';
-import { checkOptions } from './given-options.js';
-
+import { checkOptions, checkType, declaredNames, declaredOptions } from './given-options.js';
 import { native, unwrap } from './native.js';
 
 /** How a limit counts. */
@@ -47,18 +46,20 @@ export interface LimitOptions {
 export interface PolicyOptions {
   /** Its name. Default: its notation, so that the same limits written in two places are the same policy. */
   name?: string | undefined;
-  /** What a check answers when the store fails. Overrides the limiter's option. */
+  // options: policy
+  /** What a check answers when the store fails; overrides the limiter's choice. */
   onStoreError?: OnStoreError | undefined;
-  /** Evaluate and count, but never deny. */
+  /** Evaluate and count, but never deny. Default: false. */
   shadow?: boolean | undefined;
   /** Once denied, the key stays denied this long. */
   blockFor?: Duration | undefined;
-  /** Charge denied checks too: a caller that keeps hammering stays out. */
+  /** Charge denied checks too: a caller that keeps trying stays out. Default: false. */
   countDenied?: boolean | undefined;
-  /** How many of the newest attempts to remember, with their metadata. */
+  /** Remember that many of the newest attempts with their metadata; 0 is none. Default: 0. */
   journal?: number | undefined;
-  /** Units that a process takes in advance and spends without the network: a number, or a part such as `'5%'`. */
+  /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
   lease?: number | string | undefined;
+  // options end
 }
 
 /** What a call takes as its policy: a name, a notation written in place, or a Policy. */
@@ -99,32 +100,12 @@ function withoutUndefined<T extends object>(options: T): Defined<T> {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Defined<T>;
 }
 
-/** Throws for an option that has the wrong type. */
-function checkTypes(options: object, types: Record<string, readonly string[]>): void {
-  for (const [name, value] of Object.entries(options)) {
-    const fits = types[name] as readonly string[];
-    if (!fits.includes(typeof value)) {
-      throw new PolicyError(`${name} cannot be ${describe(value)}: it must be a ${fits.join(' or a ')}`);
-    }
-    if (typeof value === 'string') checkText(value, name, PolicyError);
-  }
-}
-
 const LIMIT_OPTIONS = {
   period: ['number', 'string'],
   burst: ['number'],
   initial: ['number'],
   precision: ['number'],
 } as const;
-
-const POLICY_OPTIONS: Record<string, readonly string[]> = Object.fromEntries([
-  ['name', ['string']],
-  ...native.policyOptions().map(({ name, types }) => [name, types]),
-]);
-
-/** The options of a valid policy. */
-type OptionValues = Defined<Required<Pick<PolicyOptions, 'shadow' | 'countDenied' | 'journal'>>> &
-  Pick<PolicyOptions, 'onStoreError' | 'lease'> & { readonly blockForMs?: number };
 
 /**
  * One limit: `count` units per `period`, counted by an algorithm.
@@ -197,12 +178,12 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #options: OptionValues;
+  readonly #options: Record<string, boolean | number | string>;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
     const given: unknown = limits;
     this.#policy = given instanceof native.Policy ? given : nativePolicy(limits, options);
-    this.#options = this.#policy.options() as unknown as OptionValues;
+    this.#options = this.#policy.options();
   }
 
   /** The name, or the notation when it has no name. */
@@ -215,35 +196,38 @@ export class Policy {
     return this.#policy.limits().map(limitFrom);
   }
 
-  /** What a check answers when the store fails; undefined when the limiter's option decides. */
+  // options: properties of a policy
+  /** What a check answers when the store fails; overrides the limiter's choice. */
   get onStoreError(): OnStoreError | undefined {
-    return this.#options.onStoreError;
+    return this.#options['onStoreError'] as OnStoreError | undefined;
   }
 
-  /** Whether it only counts and never denies. */
+  /** Evaluate and count, but never deny. */
   get shadow(): boolean {
-    return this.#options.shadow;
+    return this.#options['shadow'] as boolean;
   }
 
-  /** How long a key stays denied once it was, in milliseconds; undefined when only its limits decide. */
+  /** Once denied, the key stays denied this long. */
   get blockForMs(): number | undefined {
-    return this.#options.blockForMs;
+    return this.#options['blockForMs'] as number | undefined;
   }
 
-  /** Whether denied checks are charged too. */
+  /** Charge denied checks too: a caller that keeps trying stays out. */
   get countDenied(): boolean {
-    return this.#options.countDenied;
+    return this.#options['countDenied'] as boolean;
   }
 
-  /** How many attempts are remembered. */
+  /** Remember that many of the newest attempts with their metadata; 0 is none. */
   get journal(): number {
-    return this.#options.journal;
+    return this.#options['journal'] as number;
   }
 
-  /** What a process takes in advance: a number of units, a part such as `'5%'`, or undefined. */
+  /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
   get lease(): number | string | undefined {
-    return this.#options.lease;
+    return this.#options['lease'] as number | string | undefined;
   }
+
+  // options end
 
   /** Warns of what probably does not do what its author meant. */
   lint(): readonly LintWarning[] {
@@ -261,17 +245,23 @@ export class Policy {
 }
 
 function nativeLimit(algorithm: Algorithm, count: number, options: LimitOptions): native.Limit {
-  checkOptions('a limit', options, Object.keys(LIMIT_OPTIONS), "period: '1 minute'", PolicyError);
+  checkOptions(options, Object.keys(LIMIT_OPTIONS), 'a limit', "period: '1 minute'", PolicyError);
   const rest = withoutUndefined(options);
-  checkTypes(rest, LIMIT_OPTIONS);
-  checkTypes({ algorithm, count }, { algorithm: ['string'], count: ['number'] });
+  for (const [name, value] of Object.entries(rest)) {
+    checkType(name, value, LIMIT_OPTIONS[name as keyof typeof LIMIT_OPTIONS], PolicyError);
+  }
+  checkType('algorithm', algorithm, ['string'], PolicyError);
+  checkType('count', count, ['number'], PolicyError);
   return unwrap(native.limit({ algorithm, count, ...rest }));
 }
 
 function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
-  checkOptions('a policy', options, Object.keys(POLICY_OPTIONS), 'shadow: true', PolicyError);
-  const rest = withoutUndefined(options);
-  checkTypes(rest, POLICY_OPTIONS);
+  checkOptions(options, ['name', ...declaredNames('policy')], 'a policy', 'shadow: true', PolicyError);
+  const { name, ...given } = withoutUndefined(options);
+  if (name !== undefined) checkType('name', name, ['string'], PolicyError);
+  for (const { name, types } of declaredOptions('policy')) {
+    if (name in given) checkType(name, given[name as keyof typeof given], types, PolicyError);
+  }
   const all: readonly unknown[] = Array.isArray(limits) ? limits : [limits];
   const natives = all.map((limit) => {
     if (typeof limit === 'string') {
@@ -281,6 +271,5 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
     if (limit instanceof Limit) return nativeLimitOf(limit);
     throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
   });
-  const { name, ...given } = rest;
   return unwrap(native.policy(natives, name, given));
 }

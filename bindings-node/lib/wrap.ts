@@ -77,7 +77,7 @@ function checkFunction(fn: unknown): void {
 }
 
 function checkWrapOptions<A extends readonly unknown[]>(options: WrapOptions<A>): void {
-  checkOptions('wrap', options, ['key', 'cost'], 'key: (user) => user.id');
+  checkOptions(options, ['key', 'cost'], 'wrap', 'key: (user) => user.id');
   const { key, cost } = options;
   if (key === undefined) {
     throw new ConfigError('wrap needs a key: give a function of the arguments, or one text for all calls');

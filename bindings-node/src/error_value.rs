@@ -2,6 +2,7 @@
 
 use napi::bindgen_prelude::Either;
 use napi_derive::napi;
+use tidegate::host::{ArgumentKind, LIMITER_OPTIONS, LimiterOption};
 use tidegate::{Error, ErrorKind, Result, host};
 
 /// An error of the core.
@@ -68,7 +69,9 @@ pub(crate) fn node_name(name: &str) -> String {
         spelled.push_str(&word[..first].to_ascii_uppercase());
         spelled.push_str(&word[first..]);
     }
-    spelled + if matches!(name, "timeout" | "deny_cache") { "Ms" } else { "" }
+    let is_length = |option: &LimiterOption| option.declaration.kind == ArgumentKind::Duration;
+    let has_unit = LIMITER_OPTIONS.iter().any(|option| option.declaration.name == name && is_length(option));
+    spelled + if has_unit { "Ms" } else { "" }
 }
 
 /// Every code. A test compares them with the classes of the TypeScript side.

@@ -18,6 +18,7 @@ pub mod lint;
 mod loop_reader;
 pub mod native_limiter;
 mod number;
+pub mod options;
 pub mod policy;
 pub mod stats;
 mod store_change;

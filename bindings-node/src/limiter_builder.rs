@@ -3,11 +3,12 @@
 use napi::Env;
 use napi::bindgen_prelude::{Either, Either3, Float64Array, Function, Uint8Array, Uint16Array};
 use napi_derive::napi;
+use tidegate::host::{ArgumentKind, LIMITER_OPTIONS, SettingValue};
 use tidegate::{Builder, ErrorKind, Limiter, Result};
 
 use crate::batch_codec::{BatchCodec, NodeCompletions};
 use crate::clock::Clock;
-use crate::error_value::{ErrorValue, crossing};
+use crate::error_value::{ErrorValue, crossing, node_name};
 use crate::native_limiter::NativeLimiter;
 use crate::number::{self, milliseconds};
 use crate::policy::{Policy, on_store_error};
@@ -73,19 +74,21 @@ impl LimiterBuilder {
     #[napi(catch_unwind)]
     pub fn set(&mut self, name: String, value: Either3<f64, String, Uint8Array>) -> Option<ErrorValue> {
         self.step(|builder| {
-            Ok(match (name.as_str(), value) {
-                ("prefix", Either3::B(prefix)) => builder.prefix(prefix),
-                ("keySecret", Either3::C(secret)) => builder.key_secret(secret.to_vec()),
-                ("timeoutMs", Either3::A(length)) => builder.timeout(milliseconds(&name, length)?),
-                ("onStoreError", Either3::B(word)) => {
-                    builder.on_store_error(on_store_error(&word, ErrorKind::ConfigInvalid)?)
+            let Some(option) = LIMITER_OPTIONS.iter().find(|option| node_name(option.declaration.name) == name) else {
+                return Ok(builder);
+            };
+            let value = match (option.declaration.kind, value) {
+                (ArgumentKind::OnStoreError, Either3::B(word)) => {
+                    SettingValue::OnStoreError(on_store_error(&word, ErrorKind::ConfigInvalid)?)
                 }
-                ("denyCacheMs", Either3::A(length)) => builder.deny_cache(milliseconds(&name, length)?),
-                ("maxWaiting", Either3::A(callers)) => builder.max_waiting(number::callers(&name, callers)?),
-                ("maxWaitingPerKey", Either3::A(callers)) => {
-                    builder.max_waiting_per_key(number::callers(&name, callers)?)
-                }
-                _ => builder,
+                (ArgumentKind::Duration, Either3::A(length)) => SettingValue::Duration(milliseconds(&name, length)?),
+                (_, Either3::A(callers)) => SettingValue::Count(number::callers(&name, callers)?),
+                (_, Either3::B(text)) => SettingValue::Text(text),
+                (_, Either3::C(secret)) => SettingValue::Secret(secret.to_vec()),
+            };
+            Ok(match option.set {
+                Some(set) => set(builder, value),
+                None => builder,
             })
         })
     }

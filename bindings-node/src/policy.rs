@@ -20,31 +20,6 @@ pub struct Policy {
 /// A value of an option: a boolean, a number or a text.
 type GivenValue = Either3<bool, f64, String>;
 
-/// An option of policies.
-#[napi(object)]
-pub struct PolicyOption {
-    /// Its name in JavaScript.
-    pub name: String,
-    /// What `typeof` says of the values that it takes.
-    pub types: Vec<String>,
-}
-
-/// Every option of policies.
-#[napi(catch_unwind)]
-pub fn policy_options() -> Vec<PolicyOption> {
-    let types = |kind| match kind {
-        OptionKind::Flag => &["boolean"][..],
-        OptionKind::OnStoreError => &["string"],
-        OptionKind::Count { .. } => &["number"],
-        OptionKind::Duration | OptionKind::Lease => &["number", "string"],
-    };
-    let named = |option: &host::PolicyOption| PolicyOption {
-        name: node_name(option.name),
-        types: types(option.kind).iter().map(ToString::to_string).collect(),
-    };
-    POLICY_OPTIONS.iter().map(named).collect()
-}
-
 /// The choice with that name.
 pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError> {
     OnStoreError::from_name(word).ok_or_else(|| {

@@ -194,6 +194,22 @@ pub(crate) fn period(given: &Bound<'_, PyAny>) -> PyResult<Period> {
     Period::from_micros(micros).map_err(raise)
 }
 
+/// The error of a call that has no argument of that name.
+pub(crate) fn unexpected(function: &str, name: &str) -> PyErr {
+    PyTypeError::new_err(format!("{function} got an unexpected keyword argument '{name}'"))
+}
+
+/// The value of an option. A wrong type raises as it does for any argument.
+pub(crate) fn argument<'py, T>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+{
+    value
+        .extract()
+        .map_err(Into::into)
+        .map_err(|error: PyErr| PyTypeError::new_err(format!("argument '{name}': {}", error.value(value.py()))))
+}
+
 /// The result of the calls of `AsyncLimiter` that return nothing.
 pub(crate) fn none_from_outcome(py: Python<'_>, _: Outcome) -> PyResult<Py<PyAny>> {
     Ok(py.None())

@@ -5,12 +5,13 @@ use std::path::Path;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString};
-use tidegate::{Builder, ErrorKind, OnStoreError};
+use tidegate::host::{ArgumentKind, LIMITER_OPTIONS, SettingValue};
+use tidegate::{Builder, ErrorKind};
 
 use crate::clock::ManualClock;
-use crate::convert::{named_seconds, number, owned_text, shown, store_url, timedelta_seconds};
+use crate::convert::{argument, named_seconds, number, owned_text, shown, store_url, timedelta_seconds, unexpected};
 use crate::error::{config, raise};
-use crate::policy::{choices, named_policies, to_choice};
+use crate::policy::{named_policies, on_store_error};
 use crate::rollout::Rollout;
 use crate::store_change;
 
@@ -21,8 +22,6 @@ pub(crate) struct LimiterOptions<'a, 'py> {
     pub(crate) store: Option<&'a Bound<'py, PyAny>>,
     pub(crate) options: Option<&'a Bound<'py, PyDict>>,
 }
-
-const POLICIES: &str = "policies";
 
 impl LimiterOptions<'_, '_> {
     /// A builder with the option `policies` and all others.
@@ -36,7 +35,7 @@ impl LimiterOptions<'_, '_> {
     }
 
     fn named_policies(&self, mut builder: Builder) -> PyResult<Builder> {
-        let policies = self.options.map(|options| options.get_item(POLICIES)).transpose()?.flatten();
+        let policies = self.options.map(|options| options.get_item("policies")).transpose()?.flatten();
         if let Some(policies) = policies.filter(|policies| !policies.is_none()) {
             for policy in named_policies(&policies)? {
                 builder = builder.named(policy).map_err(raise)?;
@@ -46,42 +45,43 @@ impl LimiterOptions<'_, '_> {
     }
 
     fn apply(&self, mut builder: Builder) -> PyResult<Builder> {
-        let (mut timeout, mut deny_cache) = (0.25, 1.0);
-        let (mut prefix, mut choice) = ("tg".to_owned(), OnStoreError::Local);
         let mut on_change = None;
         for (name, value) in self.options.into_iter().flatten() {
-            match &*name.cast::<PyString>()?.to_string_lossy() {
-                POLICIES => {}
-                "prefix" => prefix = owned_text(&value, ErrorKind::ConfigInvalid, "the prefix")?,
-                "key_secret" => builder = with_secret(builder, &value)?,
-                "timeout" => timeout = length("timeout", &value)?,
-                "on_store_error" => {
-                    let word = owned_text(&value, ErrorKind::ConfigInvalid, "on_store_error")?;
-                    choice = to_choice(&word).ok_or_else(|| {
-                        config(format!("on_store_error is one of {}, not {}", choices(), shown(&value)))
-                    })?;
+            let name = name.cast::<PyString>()?.to_string_lossy();
+            let option = LIMITER_OPTIONS.iter().find(|option| option.declaration.name == name);
+            let kind = option.map(|option| option.declaration.kind);
+            let setting = match kind {
+                Some(ArgumentKind::Policies) => None,
+                Some(ArgumentKind::Secret | ArgumentKind::Listener | ArgumentKind::Clock) if value.is_none() => None,
+                Some(ArgumentKind::Listener) => {
+                    on_change = Some(value);
+                    None
                 }
-                "deny_cache" => deny_cache = length("deny_cache", &value)?,
-                "max_waiting" => builder = builder.max_waiting(callers("max_waiting", &value)?),
-                "max_waiting_per_key" => {
-                    builder = builder.max_waiting_per_key(callers("max_waiting_per_key", &value)?);
+                Some(ArgumentKind::Clock) => {
+                    let clock: Bound<'_, ManualClock> = argument(&name, &value)?;
+                    builder = builder.clock(std::sync::Arc::clone(&clock.get().inner));
+                    None
                 }
-                "on_change" => on_change = (!value.is_none()).then_some(value),
-                "clock" => {
-                    if let Some(clock) = argument::<Option<Bound<'_, ManualClock>>>("clock", &value)? {
-                        builder = builder.clock(std::sync::Arc::clone(&clock.get().inner));
-                    }
+                Some(ArgumentKind::Text) => {
+                    let text = owned_text(&value, ErrorKind::ConfigInvalid, &format!("the {name}"))?;
+                    Some(SettingValue::Text(text))
                 }
-                unknown => {
-                    let function = self.function;
-                    let message = format!("{function} got an unexpected keyword argument '{unknown}'");
-                    return Err(PyTypeError::new_err(message));
+                Some(ArgumentKind::Secret) => Some(SettingValue::Secret(secret(&name, &value)?)),
+                Some(ArgumentKind::Duration) => {
+                    let seconds = timedelta_seconds(&value).map_or_else(|| number(&name, &value), Ok)?;
+                    Some(SettingValue::Duration(named_seconds(&name, seconds)?))
                 }
+                Some(ArgumentKind::OnStoreError) => {
+                    owned_text(&value, ErrorKind::ConfigInvalid, &name)?;
+                    Some(SettingValue::OnStoreError(on_store_error(&value).map_err(config)?))
+                }
+                Some(ArgumentKind::Count) => Some(SettingValue::Count(callers(&name, &value)?)),
+                _ => return Err(unexpected(self.function, &name)),
+            };
+            if let (Some(setting), Some(set)) = (setting, option.and_then(|option| option.set)) {
+                builder = set(builder, setting);
             }
         }
-        builder = builder.prefix(&prefix).on_store_error(choice);
-        builder = builder.timeout(named_seconds("timeout", timeout)?);
-        builder = builder.deny_cache(named_seconds("deny_cache", deny_cache)?);
         builder = builder.on_change(store_change::listener(on_change.as_ref())?);
         builder = builder.on_warning(crate::log::warning_listener());
         let Some(store) = self.store else { return Ok(builder) };
@@ -109,19 +109,12 @@ impl LimiterOptions<'_, '_> {
 }
 
 /// No message shows what was given.
-fn with_secret(builder: Builder, value: &Bound<'_, PyAny>) -> PyResult<Builder> {
-    if value.is_none() {
-        return Ok(builder);
-    }
-    let bytes = match value.cast::<PyString>() {
-        Ok(text) => text
-            .to_str()
-            .map_err(|_| config("the key_secret has half a surrogate pair: it cannot be written as UTF-8; give bytes"))?
-            .as_bytes()
-            .to_vec(),
-        Err(_) => value.extract().map_err(|_| PyTypeError::new_err("argument 'key_secret': a text or bytes"))?,
+fn secret(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let Ok(text) = value.cast::<PyString>() else {
+        return value.extract().map_err(|_| PyTypeError::new_err(format!("argument '{name}': a text or bytes")));
     };
-    Ok(builder.key_secret(bytes))
+    let wrong = |_| config(format!("the {name} has half a surrogate pair: it cannot be written as UTF-8; give bytes"));
+    Ok(text.to_str().map_err(wrong)?.as_bytes().to_vec())
 }
 
 /// A number of callers.
@@ -131,20 +124,4 @@ fn callers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         return Err(PyTypeError::new_err(format!("argument '{name}': a whole number, not {}", shown(value))));
     }
     value.extract().map_err(|_| config(format!("{name} is {}: it must be a whole number from 1 on", shown(value))))
-}
-
-/// A length of time, in seconds.
-fn length(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
-    timedelta_seconds(value).map_or_else(|| number(name, value), Ok)
-}
-
-/// The value of an option. A wrong type raises as it does for any argument.
-fn argument<'py, T>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py>,
-{
-    value
-        .extract()
-        .map_err(Into::into)
-        .map_err(|error: PyErr| PyTypeError::new_err(format!("argument '{name}': {}", error.value(value.py()))))
 }

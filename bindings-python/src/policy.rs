@@ -3,12 +3,12 @@
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
-use tidegate::host::{OptionValue, POLICY_OPTIONS};
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
+use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 use tidegate::policy::{Format, PolicyFile};
-use tidegate::{ErrorKind, Lease, OnStoreError, Options, Period};
+use tidegate::{ErrorKind, Lease, OnStoreError, Options};
 
-use crate::convert::{owned_text, period, shown, text};
+use crate::convert::{argument, owned_text, period, shown, text, unexpected};
 use crate::error::{PolicyError, policy, raise, raise_about};
 use crate::limit::Limit;
 use crate::warning::{Warning, listed};
@@ -18,12 +18,7 @@ use crate::warning::{Warning, listed};
 /// `limits` is a notation such as "20/minute; 5/3s", a Limit, or a list of both. Without a `name` the notation is its name:
 /// the same limits in two places are the same policy.
 ///
-/// on_store_error: "raise", "open", "closed" or "local"; overrides the limiter's choice.
-/// shadow: evaluate and count, but never deny.
-/// block_for: how long a denied key stays denied, in seconds or as a text such as "10m".
-/// count_denied: charge denied checks too.
-/// journal: how many of the newest attempts to remember, with their metadata.
-/// lease: the units that a process takes in advance and spends without the network, as a part ("5%") or a number.
+/// The other options are those of `PolicyOptions`.
 #[pyclass(module = "tidegate", frozen, eq)]
 #[derive(PartialEq, Eq)]
 pub(crate) struct Policy {
@@ -55,20 +50,11 @@ fn to_limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Limit>> {
     Ok(limits)
 }
 
-pub(crate) fn to_choice(name: &str) -> Option<OnStoreError> {
-    OnStoreError::from_name(name)
-}
-
-pub(crate) fn choices() -> String {
-    OnStoreError::ALL.map(OnStoreError::name).join(", ")
-}
-
-fn to_optional_choice(given: &Bound<'_, PyAny>) -> PyResult<Option<OnStoreError>> {
-    if given.is_none() {
-        return Ok(None);
-    }
-    let wrong = || policy(format!("on_store_error is one of {}, not {}", choices(), shown(given)));
-    given.extract::<&str>().ok().and_then(to_choice).map(Some).ok_or_else(wrong)
+/// The choice of that word, or why there is none.
+pub(crate) fn on_store_error(word: &Bound<'_, PyAny>) -> Result<OnStoreError, String> {
+    let choices = || OnStoreError::ALL.map(OnStoreError::name).join(", ");
+    let choice = word.extract::<&str>().ok().and_then(OnStoreError::from_name);
+    choice.ok_or_else(|| format!("on_store_error is one of {}, not {}", choices(), shown(word)))
 }
 
 fn to_optional_name(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
@@ -76,16 +62,22 @@ fn to_optional_name(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     name.transpose()
 }
 
-fn to_optional_period(given: &Bound<'_, PyAny>) -> PyResult<Option<Period>> {
-    if given.is_none() { Ok(None) } else { period(given).map(Some) }
-}
-
-fn to_journal(given: &Bound<'_, PyAny>) -> PyResult<u32> {
-    let wrong = || policy(format!("journal is a whole number of attempts, not {}", shown(given)));
-    if given.is_instance_of::<pyo3::types::PyBool>() {
-        return Err(wrong());
+/// The value of an option that was given; `None` where that is its default.
+fn option_value(option: &PolicyOption, given: &Bound<'_, PyAny>) -> PyResult<Option<OptionValue>> {
+    if given.is_none() && option.get(&Options::default()).is_none() {
+        return Ok(None);
     }
-    given.extract::<u64>().map(|number| u32::try_from(number).unwrap_or(u32::MAX)).map_err(|_| wrong())
+    Ok(Some(match option.kind {
+        OptionKind::Flag => OptionValue::Flag(argument(option.name, given)?),
+        OptionKind::OnStoreError => OptionValue::OnStoreError(on_store_error(given).map_err(policy)?),
+        OptionKind::Duration => OptionValue::Duration(period(given)?),
+        OptionKind::Count { of, .. } => {
+            let wrong = || policy(format!("{} is a whole number of {of}, not {}", option.name, shown(given)));
+            let number = if given.is_instance_of::<PyBool>() { None } else { given.extract::<u64>().ok() };
+            OptionValue::Count(number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)).ok_or_else(wrong)?)
+        }
+        OptionKind::Lease => OptionValue::Lease(lease(given)?),
+    }))
 }
 
 /// A lease as Python reads it.
@@ -111,19 +103,13 @@ fn lease_value(lease: Lease) -> LeaseValue {
     lease.as_units().map_or_else(|| LeaseValue::Part(lease.to_string()), LeaseValue::Units)
 }
 
-fn to_lease(given: &Bound<'_, PyAny>) -> PyResult<Option<Lease>> {
-    if given.is_none() {
-        return Ok(None);
-    }
-    let wrong = || policy(format!("lease is a part such as \"5%\" or a whole number of units, not {}", shown(given)));
+fn lease(given: &Bound<'_, PyAny>) -> PyResult<Lease> {
     if let Ok(text) = given.cast::<PyString>() {
-        return Lease::parse(self::text(text, ErrorKind::PolicyInvalid, "lease")?).map(Some).map_err(raise);
+        return Lease::parse(self::text(text, ErrorKind::PolicyInvalid, "lease")?).map_err(raise);
     }
-    if given.is_instance_of::<pyo3::types::PyBool>() {
-        return Err(wrong());
-    }
-    let units = given.extract::<u64>().map_err(|_| wrong())?;
-    Lease::units(units).map(Some).map_err(raise)
+    let units = if given.is_instance_of::<PyBool>() { None } else { given.extract::<u64>().ok() };
+    let wrong = || policy(format!("lease is a part such as \"5%\" or a whole number of units, not {}", shown(given)));
+    Lease::units(units.ok_or_else(wrong)?).map_err(raise)
 }
 
 /// A policy as `policies={…}` takes it: a Policy, the limits of one, or a dict as in a policy file.
@@ -183,23 +169,22 @@ fn from_dict(name: &str, map: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
 impl Policy {
     #[new]
     #[pyo3(signature = (
-        limits: "str | Limit | Iterable[str | Limit]", *, name: "str | None" = None,
-        on_store_error: "str | None" = None, shadow: "bool" = false, block_for: "float | str | timedelta | None" = None,
-        count_denied: "bool" = false, journal: "int" = 0, lease: "str | int | None" = None
+        limits: "str | Limit | Iterable[str | Limit]", *, name: "str | None" = None, **options: "Unpack[PolicyOptions]"
     ))]
-    #[expect(clippy::too_many_arguments, reason = "the signature that Python sees")]
     fn new(
         #[pyo3(from_py_with = to_limits)] limits: Vec<tidegate::Limit>,
         #[pyo3(from_py_with = to_optional_name)] name: Option<String>,
-        #[pyo3(from_py_with = to_optional_choice)] on_store_error: Option<OnStoreError>,
-        shadow: bool,
-        #[pyo3(from_py_with = to_optional_period)] block_for: Option<Period>,
-        count_denied: bool,
-        #[pyo3(from_py_with = to_journal)] journal: u32,
-        #[pyo3(from_py_with = to_lease)] lease: Option<Lease>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let options = Options { on_store_error, shadow, block_for, count_denied, journal, lease };
-        let mut policy = tidegate::Policy::new(limits, options).map_err(raise)?;
+        let mut set = Options::default();
+        for (name, given) in options.into_iter().flatten() {
+            let name = name.cast::<PyString>()?.to_string_lossy();
+            let option = PolicyOption::named(&name).ok_or_else(|| unexpected("Policy.__new__()", &name))?;
+            if let Some(value) = option_value(option, &given)? {
+                option.set(&mut set, value);
+            }
+        }
+        let mut policy = tidegate::Policy::new(limits, set).map_err(raise)?;
         if let Some(name) = name {
             policy = policy.named(name).map_err(raise)?;
         }
@@ -219,41 +204,44 @@ impl Policy {
         PyTuple::new(py, limits.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// The answer to a check when the store fails; None is the limiter's choice.
+    // options: policy
+    /// What a check answers when the store fails; overrides the limiter's choice.
     #[getter]
     fn on_store_error(&self) -> Option<&'static str> {
         self.inner.options().on_store_error.map(OnStoreError::name)
     }
 
-    /// Whether it counts but never denies.
+    /// Evaluate and count, but never deny.
     #[getter]
     fn shadow(&self) -> bool {
         self.inner.options().shadow
     }
 
-    /// How long a denied key stays denied, in seconds; None is as long as its limits say.
+    /// Once denied, the key stays denied this long.
     #[getter]
     fn block_for(&self) -> Option<f64> {
         self.inner.options().block_for.map(|period| period.micros() as f64 / 1e6)
     }
 
-    /// Whether denied checks are charged too.
+    /// Charge denied checks too: a caller that keeps trying stays out.
     #[getter]
     fn count_denied(&self) -> bool {
         self.inner.options().count_denied
     }
 
-    /// How many attempts its journal remembers.
+    /// Remember that many of the newest attempts with their metadata; 0 is none.
     #[getter]
     fn journal(&self) -> u32 {
         self.inner.options().journal
     }
 
-    /// What a process takes in advance: a part such as "5%", a number of units, or None.
+    /// Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
     #[getter]
     fn lease(&self) -> Option<LeaseValue> {
         self.inner.options().lease.map(lease_value)
     }
+
+    // options end
 
     /// Warns of what probably does not do what was intended.
     #[pyo3(signature = () -> "list[Warning]")]

@@ -3,10 +3,10 @@
 import process from 'node:process';
 
 import { ConfigError, describe } from '../errors.js';
+import { checkOptions, knownNames } from '../given-options.js';
 import { Policy } from '../policy.js';
 import { emitWarning } from '../store-changes.js';
 import type { Place } from './notation-place.js';
-import { checkOptions, knownNames } from './option-names.js';
 import {
   checkValues,
   type LayerOptions,

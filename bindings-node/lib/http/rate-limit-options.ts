@@ -4,6 +4,7 @@ import { METHODS } from 'node:http';
 
 import type { Decision } from '../decision.js';
 import { ConfigError, CostError, checkConstant, describe } from '../errors.js';
+import { declaredNames, declaredOptions } from '../given-options.js';
 import { Limiter } from '../limiter.js';
 import { native } from '../native.js';
 import type { PolicyLike } from '../policy.js';
@@ -42,104 +43,122 @@ export type PolicyFunction<Request> = (
 /** The policy of requests, or a function that chooses it. */
 export type PolicyOption<Request> = PolicyChoice<Request> | PolicyFunction<Request>;
 
+/** What `settle` is: a function that returns the actual cost, or nothing for as many units as the request consumed. */
+export type SettleFunction<Request, Response> = (
+  request: Request & Response,
+  response: Response,
+  // biome-ignore lint/suspicious/noConfusingVoidType: a function that returns nothing for some requests has this type
+) => Awaitable<ActualCost | null | undefined | void>;
+
 /** The options of every adapter. Functions get the framework's request. */
 export interface RateLimitOptions<Request, Response> {
+  // options: layer
   /** The limiter that decides. */
   limiter: Limiter;
   /**
-   * The policy: a name, a notation or a Policy, several of them, or a function of the request, which may return nothing for no
-   * limit. A name is one limit wherever it is used; a notation counts for the place where it is written.
+   * The policy of requests: a name, a notation or a Policy, several of them, or a function of the request, which may
+   * return nothing for no limit. A name is one limit wherever it is used; a notation counts for the place where it is
+   * written.
    */
   policy: PolicyOption<Request>;
   /** A limit of the whole application, asked together with `policy` in one round trip. */
   application?: PolicyChoice<Request> | undefined;
-  /** Each method has a budget of its own; HEAD counts as GET. Default false. */
-  perMethod?: boolean | undefined;
-  /** The key. Default: `clientIp()`. */
+  // options end
+  // options: limit
+  /**
+   * The key of a request: a function of the request, or what a helper such as that of the client's address returns.
+   * Default: the client's address.
+   */
   key?: KeyFunction<Request> | undefined;
-  /** Units a request consumes. Default 1. */
+  /** The units that a request consumes, or a function of the request. Default: 1. */
   cost?: CostOption<Request> | undefined;
-  /** Returns true for requests that are not limited. */
+  /** A function of the request; true exempts the request. That of a layer applies to each of its limits as well. */
   skip?: ((request: Request) => Awaitable<boolean>) | undefined;
   /**
-   * Called when a request is refused. It may answer itself. A value that it returns is sent as the body instead of the problem.
-   * When it does neither, the problem is sent. The status is that of the refusal unless the answer has another one than 200.
-   * `'throw'`: the refusal goes to the framework's error handling, as an error with
-   * `status` and `decision`.
+   * Called when a request is refused, and may answer it. It may answer itself; a value that it returns is sent as the
+   * body instead of the problem. `'throw'` gives the refusal to the framework's error handling, as an error with
+   * `status` and `decision`. An answer without a status of its own has that of the refusal.
    */
   onDenied?: ((request: Request, decision: Decision, response: Response) => unknown) | 'throw' | undefined;
   /**
-   * Which fields announce the limits: `both` (default), `ietf` (the newest revision of the draft), `ietf-10`, `ietf-11`,
-   * `legacy` or `off`.
+   * Which fields announce the limits: `both`, `ietf` (the newest revision of the draft), `ietf-10`, `ietf-11`, `legacy`
+   * or `off`. Default: `both`.
    */
   headers?: HeaderChoice | undefined;
   /**
-   * Called when the response has ended. When it returns true, what the request consumed is given back. A function of one
-   * argument gets the response, so the first argument has the type of both.
+   * Called when the response has ended, with the request and the response. True gives back what the request consumed. A
+   * function of one argument gets the response, so the first argument has the type of both.
    */
   refundWhen?: ((request: Request & Response, response: Response) => Awaitable<boolean>) | undefined;
   /**
-   * Called when the response has ended: the units that the request should have consumed. Nothing: as many as it did. A function of
-   * one argument gets the response. Of several policies one number is for those that name a cost, or for all where none does; a
-   * list has a number for each, a map one for each policy that it names.
+   * Called when the response has ended, with the request and the response: the units that the request should have
+   * consumed; nothing is as many as it did. Of several policies one number is for those that name a cost, or for all
+   * where none does; a list has a number for each, a map one for each policy that it names. A function of one argument
+   * gets the response.
    */
-  settle?: // biome-ignore lint/suspicious/noConfusingVoidType: a function that returns nothing for some requests has this type
-  ((request: Request & Response, response: Response) => Awaitable<ActualCost | null | undefined | void>) | undefined;
+  settle?: SettleFunction<Request, Response> | undefined;
   /**
-   * How long units of a `concurrency` limit are held: until the response has ended (default), or until the handler has ended too. A
-   * client that leaves ends its response, and not its handler. `settle` and `refundWhen` are called at the same moment.
+   * How long units of a `concurrency` limit are held: to the end of the `response`, or to that of the `handler`, which
+   * may run longer. `settle` and `refundWhen` are called at the same moment. Default: `response`.
    */
   holdUntil?: 'response' | 'handler' | undefined;
-  /** What the journal of the policy remembers of the request. */
+  /** What the journal remembers of a request: a text, bytes, or a function of the request. */
   meta?: MetaOption<Request> | undefined;
-  /** Only requests of these methods are limited. Default: all. */
+  /** The HTTP methods that are limited. HEAD counts as GET. Default: all of them. */
   methods?: readonly string[] | undefined;
-  /** False: nothing is limited. Default: the environment variable `TIDEGATE_ENABLED`, else true. */
+  /** Whether each HTTP method has a budget of its own. HEAD shares that of GET. Default: false. */
+  perMethod?: boolean | undefined;
+  /**
+   * False: nothing is limited, as if the limit were not written. Default: the environment variable `TIDEGATE_ENABLED`,
+   * else true.
+   */
   enabled?: boolean | undefined;
+  // options end
 }
 
 /** The options of a layer over routes that may have limits of their own. */
 export interface LayerOptions<Request, Response> extends Omit<RateLimitOptions<Request, Response>, 'policy'> {
   /** One limit for all requests whose route has none of its own. Without it only routes that name one are limited. */
   policy?: PolicyOption<Request> | undefined;
+  // options: default
   /** In place of `policy`: a notation here is a budget of each route that has no limit of its own. */
   default?: PolicyOption<Request> | undefined;
+  // options end
 }
 
 /** The options of a route under a layer; they override those of the layer. */
 export type RouteOptions<Request, Response> = Partial<Omit<RateLimitOptions<Request, Response>, 'application'>>;
 
 const isFunction = (value: unknown): boolean => typeof value === 'function';
-const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
-const isMeta = (value: unknown): boolean =>
-  typeof value === 'string' || isFunction(value) || value instanceof Uint8Array;
+/** Whether a value is right, and what it must be. */
+type Check = readonly [fits: (value: unknown) => boolean, expected: string];
 
-/** Whether a value is right, and what it must be; nothing for options whose values are checked elsewhere. */
-type Check = readonly [fits: (value: unknown) => boolean, expected: string] | undefined;
-
-/** The options of every adapter, in the order in which messages list them. */
-const OPTIONS: Readonly<Record<keyof RateLimitOptions<never, never>, Check>> = {
-  limiter: undefined,
-  policy: undefined,
-  application: undefined,
-  perMethod: [isBoolean, 'true or false'],
-  key: undefined,
-  cost: undefined,
-  skip: [isFunction, 'a function'],
-  onDenied: [(value) => isFunction(value) || value === 'throw', "a function, or 'throw'"],
-  headers: undefined,
-  refundWhen: [isFunction, 'a function'],
-  settle: [isFunction, 'a function'],
-  holdUntil: [(value) => value === 'response' || value === 'handler', "'response' or 'handler'"],
-  meta: [isMeta, 'a text, bytes, or a function of the request'],
-  methods: undefined,
-  enabled: undefined,
+/** By what an option takes. Other values are checked where they are used. */
+const CHECKS: Readonly<Record<string, Check>> = {
+  Flag: [(value) => typeof value === 'boolean', 'true or false'],
+  RequestFunction: [isFunction, 'a function'],
+  ResponseFunction: [isFunction, 'a function'],
+  ActualCost: [isFunction, 'a function'],
+  Refusal: [(value) => isFunction(value) || value === 'throw', "a function, or 'throw'"],
+  RequestMeta: [
+    (value) => typeof value === 'string' || isFunction(value) || value instanceof Uint8Array,
+    'a text, bytes, or a function of the request',
+  ],
 };
 
-export const LIMIT_NAMES: readonly string[] = Object.keys(OPTIONS);
+/** The names of the options of a middleware, in the order in which messages list them. */
+export const LIMIT_NAMES: readonly string[] = [
+  ...declaredNames('layer').filter((name) => name !== 'default'),
+  ...declaredNames('limit'),
+];
 
 /** The names of the options of a route under a layer. */
 export const ROUTE_NAMES: readonly string[] = LIMIT_NAMES.filter((name) => name !== 'application');
+
+function checkOf({ kind, words }: native.DeclaredOption): Check | undefined {
+  if (words.length === 0) return CHECKS[kind];
+  return [(value) => words.includes(value as string), words.map((word) => `'${word}'`).join(' or ')];
+}
 
 /** Checks the values of options whose names were found right, whichever of them are there. */
 export function checkValues(options: Partial<LayerOptions<never, never>>, where: string): void {
@@ -147,8 +166,10 @@ export function checkValues(options: Partial<LayerOptions<never, never>>, where:
   if (limiter !== undefined && !(limiter instanceof Limiter)) {
     throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
   }
-  for (const [name, check] of Object.entries(OPTIONS)) {
-    const value: unknown = options[name as keyof typeof OPTIONS];
+  for (const option of declaredOptions('limit')) {
+    const { name } = option;
+    const value: unknown = options[name as keyof typeof options];
+    const check = checkOf(option);
     if (value === undefined || check === undefined || check[0](value)) continue;
     throw new ConfigError(`${where}: the option ${name} is ${describe(value)}: it must be ${check[1]}`);
   }

@@ -3,13 +3,13 @@
 import { METHODS } from 'node:http';
 import type { Decision } from '../decision.js';
 import { ConfigError } from '../errors.js';
+import { checkOptions } from '../given-options.js';
 import { type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
 import type { PolicyLike } from '../policy.js';
 import { unwrapped } from '../tracing.js';
 import type { HeaderChoice } from './fields.js';
 import { keyOf } from './keys.js';
 import { claim, isUnnamed, type Place, placedKey, Unrouted } from './notation-place.js';
-import { checkOptions } from './option-names.js';
 import {
   type CostOption,
   checkCost,

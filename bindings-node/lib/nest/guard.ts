@@ -13,6 +13,7 @@ import {
 import { Reflector } from '@nestjs/core';
 import { delay } from '../delay.js';
 import { ConfigError, describe, shortened } from '../errors.js';
+import { knownNames } from '../given-options.js';
 import {
   checkLayer,
   hasLimit,
@@ -23,7 +24,6 @@ import {
   warnOfIdleLayer,
 } from '../http/layers.js';
 import { isAwaited } from '../http/node-response.js';
-import { knownNames } from '../http/option-names.js';
 import type { LayerOptions, PolicyChoice, PolicyOption, RouteOptions } from '../http/rate-limit-options.js';
 import { RequestLimiter } from '../http/request-limiter.js';
 import { Policy } from '../policy.js';

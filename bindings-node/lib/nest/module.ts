@@ -3,7 +3,7 @@
 import { type DynamicModule, type FactoryProvider, Module, type ModuleMetadata, type Type } from '@nestjs/common';
 import { APP_GUARD, ModulesContainer } from '@nestjs/core';
 import { ConfigError } from '../errors.js';
-import { checkOptions } from '../http/option-names.js';
+import { checkOptions } from '../given-options.js';
 import { LIMITS, RATE_LIMIT, RateLimitGuard, type RateLimitGuardOptions, SKIPS } from './guard.js';
 
 /** A provider that makes the options. */

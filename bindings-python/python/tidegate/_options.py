@@ -13,30 +13,53 @@ if TYPE_CHECKING:
     from ._tidegate import ManualClock, StoreChange
 
 
+class PolicyOptions(TypedDict, total=False):
+    """The options of a policy."""
+
+    # options: policy
+    # What a check answers when the store fails; overrides the limiter's choice.
+    on_store_error: str | None
+    # Evaluate and count, but never deny. Default: False.
+    shadow: bool
+    # Once denied, the key stays denied this long.
+    block_for: float | str | timedelta | None
+    # Charge denied checks too: a caller that keeps trying stays out. Default: False.
+    count_denied: bool
+    # Remember that many of the newest attempts with their metadata; 0 is none. Default: 0.
+    journal: int
+    # Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
+    lease: str | int | None
+    # options end
+
+
 class LimiterOptions(TypedDict, total=False):
     """The options of a limiter. Those of a policy file's limiter are the same."""
 
-    # Policies by name: a notation, a Policy, or a dict as in a policy file. They stay when a policy file is reloaded.
+    # options: limiter
+    # Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file
+    # is reloaded.
     policies: Mapping[str, Any] | None
-    # What every key in Redis begins with; "tg" by default.
+    # What every key in Redis begins with. Default: `tg`.
     prefix: str
-    # At least 16 secret bytes for the digests in the names of Redis keys; all that share limits need the same ones.
+    # A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell
+    # whether a key that was guessed, such as an address, was used. All limiters that share limits need the same one.
     key_secret: str | bytes | None
-    # The longest time that a call may wait for the store, in seconds; 0.25 by default.
+    # The longest time that a call may wait for the store. Default: 0.25 seconds.
     timeout: float | timedelta
-    # The answer to a check when the store fails: "raise", "open", "closed" or "local", the default.
+    # What a check answers when the store fails: `raise`, `open`, `closed` or `local`. Default: `local`.
     on_store_error: str
-    # For how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
+    # The longest time that a denial is repeated without asking the store; 0 turns it off. Default: 1.0 seconds.
     deny_cache: float | timedelta
-    # The most callers that wait in `acquire`, 10,000 by default; beyond it `acquire` returns a denied Decision at once.
+    # The most callers that wait in `acquire`. Beyond it `acquire` returns a denied Decision at once. Default: 10,000.
     max_waiting: int
-    # The most callers that wait for one policy and key; 1,000 by default.
+    # The most callers that wait for one policy and key. Default: 1,000.
     max_waiting_per_key: int
-    # Called once when a store is lost or refuses, and once when it is back, after that was logged: on a thread of its
-    # own, one change after the other, so it may block. What it raises is logged to the logger "tidegate".
+    # Called once when a store is lost or refuses, and once when it is back. It is called after that was logged, on a
+    # thread of its own, one change after the other, so it may block. What it raises is logged to the logger "tidegate".
     on_change: Callable[[StoreChange], object] | None
-    # A clock for tests.
+    # A clock for tests, whose time is used instead of the store's.
     clock: ManualClock | None
+    # options end
 
 
 def as_json(policies: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 
 from ._decorator import Decorator
 from ._hold import Holding
-from ._options import LimiterOptions
+from ._options import LimiterOptions, PolicyOptions
 
 __all__ = [
     "__version__",
@@ -841,12 +841,7 @@ class Policy:
     `limits` is a notation such as "20/minute; 5/3s", a Limit, or a list of both. Without a `name` the notation is its name:
     the same limits in two places are the same policy.
 
-    on_store_error: "raise", "open", "closed" or "local"; overrides the limiter's choice.
-    shadow: evaluate and count, but never deny.
-    block_for: how long a denied key stays denied, in seconds or as a text such as "10m".
-    count_denied: charge denied checks too.
-    journal: how many of the newest attempts to remember, with their metadata.
-    lease: the units that a process takes in advance and spends without the network, as a part ("5%") or a number.
+    The other options are those of `PolicyOptions`.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -857,12 +852,7 @@ class Policy:
         limits: str | Limit | Iterable[str | Limit],
         *,
         name: str | None = None,
-        on_store_error: str | None = None,
-        shadow: bool = False,
-        block_for: float | str | timedelta | None = None,
-        count_denied: bool = False,
-        journal: int = 0,
-        lease: str | int | None = None,
+        **options: Unpack[PolicyOptions],
     ) -> Policy: ...
     def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...
@@ -873,22 +863,22 @@ class Policy:
     @property
     def block_for(self, /) -> float | None:
         """
-        How long a denied key stays denied, in seconds; None is as long as its limits say.
+        Once denied, the key stays denied this long.
         """
     @property
     def count_denied(self, /) -> bool:
         """
-        Whether denied checks are charged too.
+        Charge denied checks too: a caller that keeps trying stays out.
         """
     @property
     def journal(self, /) -> int:
         """
-        How many attempts its journal remembers.
+        Remember that many of the newest attempts with their metadata; 0 is none.
         """
     @property
     def lease(self, /) -> int | str | None:
         """
-        What a process takes in advance: a part such as "5%", a number of units, or None.
+        Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
         """
     @property
     def limits(self, /) -> tuple[Limit, ...]:
@@ -907,12 +897,12 @@ class Policy:
     @property
     def on_store_error(self, /) -> str | None:
         """
-        The answer to a check when the store fails; None is the limiter's choice.
+        What a check answers when the store fails; overrides the limiter's choice.
         """
     @property
     def shadow(self, /) -> bool:
         """
-        Whether it counts but never denies.
+        Evaluate and count, but never deny.
         """
 
 @final

@@ -7,6 +7,7 @@ mod client;
 mod headers;
 mod identity;
 mod ietf;
+pub(crate) mod options;
 mod problem;
 #[cfg(feature = "tower")]
 pub mod tower;

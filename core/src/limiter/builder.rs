@@ -8,11 +8,106 @@ use std::time::Duration;
 use super::acquire::WaitBounds;
 use super::policy_source::PolicySource;
 use crate::error::{Error, Result};
+use crate::policy::declaration::{OptionDeclaration, declared_options};
 use crate::policy::{OnStoreError, Policy, Warning, lint};
 use crate::process::clock::ManualClock;
 use crate::process::log::WarningListener;
 use crate::resilience::{Listener, StoreChange};
 use crate::store::MAX_ENTRIES;
+
+const STORE: &str = "memory://";
+const PREFIX: &str = "tg";
+const TIMEOUT: Duration = Duration::from_millis(250);
+const DENY_CACHE: Duration = Duration::from_secs(1);
+
+/// A value of an option that hosts set by its name.
+#[derive(Debug)]
+pub enum SettingValue {
+    /// A text.
+    Text(String),
+    /// The bytes of a secret.
+    Secret(Vec<u8>),
+    /// A length of time.
+    Duration(Duration),
+    /// A whole number.
+    Count(usize),
+    /// What a check answers when the store fails.
+    OnStoreError(OnStoreError),
+}
+
+/// An option of a limiter.
+#[derive(Debug)]
+pub struct LimiterOption {
+    /// What its host's callers see.
+    pub declaration: OptionDeclaration,
+    /// Sets it to a value of its kind. `None` for what is no value: a store, policies, a clock, functions.
+    pub set: Option<fn(Builder, SettingValue) -> Builder>,
+}
+
+/// Declares the options of a limiter. One with `=> set` is a value, which the method of its name sets.
+macro_rules! limiter_options {
+    ($($(#[doc = $documentation:literal])+ $name:ident: $kind:ident $(= $default:ident ($value:expr))? $(=> $set:ident)?;)+) => {
+        /// Every option of a limiter, in the order in which messages list them.
+        pub const LIMITER_OPTIONS: &[LimiterOption] = &[$(LimiterOption {
+            declaration: declared_options! {
+                $(#[doc = $documentation])+ $name: $kind $(= $default ($value))?;
+            }[0],
+            set: limiter_options!(@set $name $kind $($set)?),
+        }),+];
+    };
+    (@set $name:ident $kind:ident) => { None };
+    (@set $name:ident $kind:ident set) => {
+        Some(|builder, value| if let SettingValue::$kind(value) = value { builder.$name(value) } else { builder })
+    };
+}
+
+limiter_options! {
+    /// Where usage is stored, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, and others; a list of them,
+    /// sharded by key; or a `rollout` from one to another.
+    store: Store = Text(STORE);
+
+    /// Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file is reloaded.
+    policies: Policies;
+
+    /// What every key in Redis begins with.
+    prefix: Text = Text(PREFIX) => set;
+
+    /// A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell whether a
+    /// key that was guessed, such as an address, was used. All limiters that share limits need the same one.
+    key_secret: Secret => set;
+
+    /// The longest time that a call may wait for the store.
+    timeout: Duration = Duration(TIMEOUT) => set;
+
+    /// What a check answers when the store fails: `raise`, `open`, `closed` or `local`.
+    on_store_error: OnStoreError = Text("local") => set;
+
+    /// The longest time that a denial is repeated without asking the store; 0 turns it off.
+    deny_cache: Duration = Duration(DENY_CACHE) => set;
+
+    /// The most callers that wait in `acquire`. Beyond it `acquire` returns a denied Decision at once.
+    max_waiting: Count = Count(WaitBounds::DEFAULT.all) => set;
+
+    /// The most callers that wait for one policy and key.
+    max_waiting_per_key: Count = Count(WaitBounds::DEFAULT.per_key) => set;
+
+    /// Called once when a store is lost or refuses, and once when it is back. In Python it is called after that was logged, on a thread
+    /// of its own, one change after the other, so it may block. In Python what it raises is logged to the logger "tidegate".
+    on_change: Listener;
+
+    /// A clock for tests, whose time is used instead of the store's.
+    clock: Clock;
+
+    /// Takes one line when a store is lost, refuses, or is back, and one for each warning about a policy file that is loaded; `console`
+    /// is a logger. False turns it off.
+    logger: Logger = Words("warnings of the process");
+
+    /// Called with each warning that is no change of a store's state.
+    on_warning: WarningListener;
+
+    /// The most checks that are sent to Redis as one call; 1 sends each check as its own call.
+    fold: BatchSize = Count(MAX_ENTRIES);
+}
 
 /// The options of a limiter. Each has a default.
 #[derive(Clone)]
@@ -59,24 +154,24 @@ impl fmt::Debug for Builder {
 impl Default for Builder {
     fn default() -> Self {
         Self {
-            stores: vec!["memory://".to_owned()],
+            stores: vec![STORE.to_owned()],
             rollout: None,
             policies: Vec::new(),
             source: None,
             uses_store_of_file: false,
             file_warnings: Vec::new(),
-            prefix: "tg".to_owned(),
+            prefix: PREFIX.to_owned(),
             key_secret: None,
-            timeout: Duration::from_millis(250),
+            timeout: TIMEOUT,
             on_store_error: OnStoreError::default(),
-            deny_cache: Duration::from_secs(1),
+            deny_cache: DENY_CACHE,
             listener: None,
             warning_listener: None,
             fold: MAX_ENTRIES,
             #[cfg(feature = "bench")]
             bare: false,
             clock: None,
-            wait_bounds: WaitBounds::default(),
+            wait_bounds: WaitBounds::DEFAULT,
             publishes: true,
         }
     }

@@ -20,13 +20,13 @@ mod policy_uses;
 mod publisher;
 mod settle;
 
-pub use builder::Builder;
+pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};
 pub use call::Call;
 pub use check_all::CheckEntry;
 pub use completion_queue::{CompletionQueue, Outcome};
 pub use hold::{Hold, HoldAnswer};
 pub(crate) use operations::valid_cost;
-pub use operations::{CheckOptions, MAX_META};
+pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
 pub use settle::{ChargedUnits, charge_mark};

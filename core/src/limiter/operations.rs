@@ -5,11 +5,43 @@ use std::time::Duration;
 use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{MAX_METADATA, Plan};
+use crate::policy::declaration::{OptionDeclaration, OptionDefault, declared_options};
 use crate::policy::{Algorithm, Limit, Policy};
 use crate::store::request::Operation;
 
 /// The longest metadata of an attempt, in bytes.
 pub const MAX_META: usize = MAX_METADATA;
+
+const COST: OptionDeclaration = declared_options! {
+    /// The units of the call.
+    cost: Cost = Count(1);
+}[0];
+const META: OptionDeclaration = declared_options! {
+    /// Metadata that the journal remembers.
+    meta: Meta;
+}[0];
+const PARTIAL: OptionDeclaration = declared_options! {
+    /// Takes as many units as there are, up to the cost: `granted` says how many. It is denied where there are none.
+    partial: Flag = Flag(false);
+}[0];
+const TIMEOUT: OptionDeclaration = declared_options! {
+    /// The longest to wait.
+    timeout: Wait = Words("as long as it takes");
+}[0];
+const SIGNAL: OptionDeclaration = declared_options! {
+    /// An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason.
+    signal: Signal;
+}[0];
+
+/// The options of each call that has any.
+pub const CALL_OPTIONS: &[(&str, &[OptionDeclaration])] = &[
+    ("check", &[COST, META, PARTIAL]),
+    ("peek", &[COST]),
+    ("charge", &[OptionDeclaration { default: OptionDefault::Required, ..COST }]),
+    ("refund", &[COST]),
+    ("acquire", &[COST, TIMEOUT, META, SIGNAL]),
+    ("hold", &[COST, META, SIGNAL]),
+];
 
 /// The options of a check.
 ///

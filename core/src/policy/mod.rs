@@ -1,6 +1,7 @@
 //! What is limited and how: policies, limits, their notation and their file. They are parsed and validated here, so that
 //! every number elsewhere is valid.
 
+pub(crate) mod declaration;
 mod derived;
 #[cfg_attr(not(feature = "files"), path = "without_files.rs")]
 mod file;

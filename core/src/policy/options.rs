@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 use super::lease::Lease;
 use crate::algorithm::{AlgorithmKind, Limit, Period};
 use crate::error::{Error, Result, named};
@@ -122,6 +123,19 @@ impl PolicyOption {
         POLICY_OPTIONS.iter().find(|option| option.name == name)
     }
 
+    /// What callers in code see of it.
+    #[must_use]
+    pub const fn declaration(&self) -> OptionDeclaration {
+        let (kind, default) = match self.kind {
+            OptionKind::Flag => (ArgumentKind::Flag, OptionDefault::Flag(false)),
+            OptionKind::OnStoreError => (ArgumentKind::OnStoreError, OptionDefault::Nothing),
+            OptionKind::Duration => (ArgumentKind::Period, OptionDefault::Nothing),
+            OptionKind::Count { .. } => (ArgumentKind::Count, OptionDefault::Count(0)),
+            OptionKind::Lease => (ArgumentKind::Lease, OptionDefault::Nothing),
+        };
+        OptionDeclaration { name: self.name, kind, default, documentation: self.documentation }
+    }
+
     /// Its value; `None` where it has none and none is the default.
     #[must_use]
     pub fn get(&self, options: &Options) -> Option<OptionValue> {
@@ -184,7 +198,7 @@ policy_options! {
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Options;
 
-    /// Overrides the limiter's choice.
+    /// What a check answers when the store fails; overrides the limiter's choice.
     on_store_error: Option<OnStoreError> = OnStoreError, "When the store fails: {}.";
 
     /// Evaluate and count, but never deny.
@@ -193,13 +207,13 @@ policy_options! {
     /// Once denied, the key stays denied this long.
     block_for: Option<Period> = Duration, "Once denied, a key stays denied for {}, whatever its usage.";
 
-    /// Charge denied checks too.
+    /// Charge denied checks too: a caller that keeps trying stays out.
     count_denied: bool = Flag, "Denied checks count too: a caller that keeps trying stays out.";
 
     /// Remember that many of the newest attempts with their metadata; 0 is none.
     journal: u32 = Count { of: "attempts", most: MAX_JOURNAL }, "The newest {} attempts are kept with their metadata.";
 
-    /// Take units in advance and spend them without the network.
+    /// Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
     lease: Option<Lease> = Lease, "Each process takes blocks of {} in advance and spends them without a call.";
 }
 

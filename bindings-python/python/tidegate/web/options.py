@@ -13,32 +13,39 @@ from .keys import Key
 class LimitOptions(TypedDict, total=False):
     """The options of one limit. Given to a layer, they are the defaults of its limits, except `skip` and `enabled`."""
 
-    # The key of a request: a Key or a function of the request. The client's address by default.
+    # options: limit
+    # The key of a request: a function of the request, or what a helper such as that of the client's address returns.
+    # Default: the client's address.
     key: Key | Callable[..., Any] | None
-    # The units that a request consumes, or a function of the request; 1 by default. A function's 0 charges nothing.
+    # The units that a request consumes, or a function of the request. A function's 0 charges nothing. Default: 1.
     cost: int | Callable[..., Any]
     # A function of the request; true exempts the request. That of a layer applies to each of its limits as well.
     skip: Callable[..., Any] | None
-    # A function of a denied request and its Decision that returns the response, or None for the default one. Without a
-    # status of its own the response has that of the refusal.
+    # Called when a request is refused, and may answer it. It gets the request and the Decision, and returns the
+    # response, or None for the default one. An answer without a status of its own has that of the refusal.
     on_denied: Callable[..., Any] | None
-    # The header fields of responses: "both", the default, "ietf", "ietf-10", "ietf-11", "legacy" or "off".
+    # Which fields announce the limits: `both`, `ietf` (the newest revision of the draft), `ietf-10`, `ietf-11`,
+    # `legacy` or `off`. Default: `both`.
     headers: str
-    # A function of the request and its response; true gives the cost back.
+    # Called when the response has ended, with the request and the response. True gives back what the request consumed.
     refund_when: Callable[..., Any] | None
-    # A function of the request and its response that returns the actual cost: one number for the policies that name a
-    # cost (for all of them if none does), numbers by the names of policies, or a list with one for each policy.
+    # Called when the response has ended, with the request and the response: the units that the request should have
+    # consumed; nothing is as many as it did. Of several policies one number is for those that name a cost, or for all
+    # where none does; a list has a number for each, a map one for each policy that it names.
     settle: Callable[..., Any] | None
-    # How long a hold lasts: to the end of the "response", the default, or of the "handler", which may run longer.
+    # How long units of a `concurrency` limit are held: to the end of the `response`, or to that of the `handler`, which
+    # may run longer. Default: `response`.
     hold_until: str
-    # What the journal remembers of a request: a text, or a function of the request.
+    # What the journal remembers of a request: a text, bytes, or a function of the request.
     meta: str | bytes | Callable[..., Any] | None
-    # The HTTP methods that are limited; all of them by default. HEAD counts as GET.
+    # The HTTP methods that are limited. HEAD counts as GET. Default: all of them.
     methods: Iterable[str] | None
-    # Whether each HTTP method has a budget of its own. HEAD shares that of GET.
+    # Whether each HTTP method has a budget of its own. HEAD shares that of GET. Default: False.
     per_method: bool
-    # False: the limit is as if it were not written. A layer does nothing at all.
+    # False: nothing is limited, as if the limit were not written. Default: the environment variable `TIDEGATE_ENABLED`,
+    # else true.
     enabled: bool | None
+    # options end
 
 
 class LayerOptions(LimitOptions, LimiterOptions, total=False):

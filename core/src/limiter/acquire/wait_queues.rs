@@ -24,10 +24,8 @@ pub(in crate::limiter) struct WaitBounds {
     pub(in crate::limiter) per_key: usize,
 }
 
-impl Default for WaitBounds {
-    fn default() -> Self {
-        Self { all: 10_000, per_key: 1_000 }
-    }
+impl WaitBounds {
+    pub(in crate::limiter) const DEFAULT: Self = Self { all: 10_000, per_key: 1_000 };
 }
 
 /// A policy's identity and a key.
@@ -78,7 +76,6 @@ pub(super) enum Joined {
 }
 
 /// All queues of a limiter. A forked child begins without queues: the threads that wait in them exist only in its parent.
-#[derive(Default)]
 pub(in crate::limiter) struct WaitQueues {
     open: PerProcess<OpenQueues>,
     bounds: WaitBounds,
@@ -88,7 +85,7 @@ pub(in crate::limiter) struct WaitQueues {
 
 impl WaitQueues {
     pub(in crate::limiter) fn new(bounds: WaitBounds) -> Self {
-        Self { bounds, ..Self::default() }
+        Self { open: PerProcess::default(), bounds, refused: AtomicU64::new(0) }
     }
 
     /// Enters the queue of a key, if there is a place.

@@ -9,9 +9,10 @@ const PRODUCT: [&str; 6] =
 const LONGEST: usize = 10;
 
 /// A page, an example of what it is about, and how the product spells that: in lower case, without `-` and `_`.
-const EXAMPLES: [(&str, &str, &str); 5] = [
+const EXAMPLES: [(&str, &str, &str); 6] = [
     ("algorithm", "sliding_counter", "slidingcounter"),
     ("policy-option", "count_denied", "countdenied"),
+    ("limiter-option", "max_waiting_per_key", "maxwaitingperkey"),
     ("node-framework", "koa", "koa"),
     ("web-framework-in-python", "flask", "flask"),
     ("metric", "near_limit", "tidegatenearlimittotal"),

@@ -25,7 +25,7 @@ const ROOMS: &[Room] = &[
     room(
         "host",
         &["host/"],
-        &["limiter", "counting", "io", "url", "store", "decision", "request", "plan", "policy", BASE],
+        &["limiter", "http", "counting", "io", "url", "store", "decision", "request", "plan", "policy", BASE],
     ),
     room("http layer", &["http/tower/"], &["limiter", "http", "decision", "plan", "policy", BASE]),
     room(
