@@ -98,9 +98,11 @@ export declare class NativeLimiter {
   /** Gives another share of the keys to the new store of a rollout. */
   setRollout(percent: number): ErrorValue | null
   /** What was counted. */
-  counters(): Counters
+  counters(): string
   /** Decisions counted by policy, and calls to the store. */
-  stats(): Stats
+  stats(): string
+  samples(metric: string): string
+  countRepeated(policy: number, times: number): void
   /**
    * The function that makes the calls of `calls`. What is answered at once is in `answers` when it returns: it returns
    * how many numbers, or `TOO_MANY`. It is a function of its own because a method of an object costs four times as much.
@@ -306,7 +308,8 @@ export declare const enum DecisionField {
   /** What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark). */
   Charge = 12,
   /** The limits begin here: [`LimitField::Length`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`]. */
-  Limits = 13,
+  DenialGeneration = 13,
+  Limits = 14
 }
 
 /** Flags in the header of a Decision. */
@@ -595,3 +598,6 @@ export interface Warning {
   /** What is suspicious, and what to do about it. */
   message: string
 }
+
+export declare const DENIAL_GENERATIONS: number
+export declare function metrics(): string

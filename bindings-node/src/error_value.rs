@@ -60,15 +60,20 @@ pub(crate) fn crossing<T>(result: Result<T>) -> Either<T, ErrorValue> {
     }
 }
 
-/// A name of the core as TypeScript spells it; lengths of time are in milliseconds.
+/// The name of an option of the core as TypeScript spells it; lengths of time are in milliseconds.
 pub(crate) fn node_name(name: &str) -> String {
+    camel_case(name) + if matches!(name, "timeout" | "deny_cache") { "Ms" } else { "" }
+}
+
+/// A name of the core as TypeScript spells it.
+pub(crate) fn camel_case(name: &str) -> String {
     let mut spelled = String::with_capacity(name.len() + 2);
     for (index, word) in name.split('_').enumerate() {
         let first = if index == 0 { 0 } else { 1 };
         spelled.push_str(&word[..first].to_ascii_uppercase());
         spelled.push_str(&word[first..]);
     }
-    spelled + if matches!(name, "timeout" | "deny_cache") { "Ms" } else { "" }
+    spelled
 }
 
 /// Every code. A test compares them with the classes of the TypeScript side.

@@ -10,7 +10,6 @@ mod clock;
 mod command;
 mod completion_list;
 mod convert;
-mod counters;
 mod decision;
 mod error;
 mod fork;
@@ -74,6 +73,8 @@ mod _tidegate {
     use crate::python_call::before_exit;
     #[pymodule_export]
     use crate::rollout::{Rollout, rollout};
+    #[pymodule_export]
+    use crate::stats::metrics;
     #[pymodule_export]
     use crate::store_change::StoreChange;
     #[pymodule_export]

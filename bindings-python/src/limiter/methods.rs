@@ -251,14 +251,20 @@ macro_rules! limiter_methods {
 
             $(#[$($doc_counters)*])*
             #[pyo3(signature = () -> "dict[str, int]")]
-            fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+            fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 counters(py, &self.core().counters())
             }
 
             $(#[$($doc_stats)*])*
             #[pyo3(signature = () -> "dict[str, Any]")]
-            fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+            fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 stats(py, &self.core().stats())
+            }
+
+            /// The values of one metric, or of all, as JSON.
+            #[pyo3(signature = (name: "str | None" = None) -> "str")]
+            fn _samples(&self, name: Option<&str>) -> String {
+                tidegate::host::samples_json(&self.core().stats(), name)
             }
 
             $(#[$($doc_policy)*])*

@@ -3,6 +3,9 @@
 use super::ReplyPoller;
 use crate::error::Result;
 use crate::limiter::{AsPolicy, AsyncLimiter, Limiter};
+use crate::plan::plan_cache::plan_of;
+use crate::policy::Policy;
+use crate::resilience::Layers;
 
 #[doc(hidden)]
 impl Limiter {
@@ -29,6 +32,23 @@ impl AsyncLimiter {
     /// As [`Limiter::try_waiting`].
     pub fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize> {
         self.core.waiting(&policy, key)
+    }
+
+    /// What ends the denials that a host repeats by itself: writes the generations of all keys, if one has changed since `seen`.
+    /// A denial of `denial_generation` may be repeated while that number is among them, at its remainder by their count.
+    #[inline]
+    pub fn copy_denial_generations(&self, seen: &mut u32, copies: &mut [f64]) {
+        if let Some(generations) = self.core.layers.as_ref().and_then(Layers::denial_generations) {
+            generations.copy(seen, copies);
+        }
+    }
+
+    /// Counts denials that a host has repeated by itself, as if the deny cache had.
+    pub fn count_repeated(&self, policy: &Policy, times: u64) {
+        if let Some(layers) = &self.core.layers {
+            layers.count_repeated(times);
+            self.core.answers.decisions.count_repeated(&plan_of(policy), times);
+        }
     }
 
     /// A number that limiters of the same store and prefix share.

@@ -1,6 +1,7 @@
 //! What only the bindings to other languages and the command use: calls as data, answers delivered to a queue of an event
 //! loop, event loops that read replies themselves, and questions to the servers of a store. No part of the public surface.
 
+mod json;
 mod limiter;
 mod parts;
 mod reply_poller;
@@ -9,7 +10,6 @@ mod servers;
 mod tasks;
 
 pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
-pub use crate::counting::{COUNTERS, CounterDeclaration};
 pub use crate::limiter::{Call, ChargedUnits, CompletionQueue, Outcome, charge_mark, check_percent};
 pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 pub use crate::policy::suggestion::nearest;
@@ -19,6 +19,7 @@ pub use crate::process::regular_file::{Links, Unreadable, read as read_regular_f
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
 pub use crate::store::key_names::KeyNames;
+pub use json::{counters_json, metrics_json, samples_json, stats_json};
 pub use parts::Parts;
 pub use reply_poller::ReplyPoller;
 #[cfg(feature = "redis")]
@@ -35,6 +36,7 @@ use crate::error::{Error, Result};
 use crate::limiter::Builder;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Algorithm, Limit, Policy, Warning};
+use crate::resilience::DenialGenerations;
 use crate::store::url;
 
 /// Every warning about what a text names: a policy file, by its path, or a notation.
@@ -116,6 +118,15 @@ pub fn unpublished(mut builder: Builder) -> Builder {
 pub fn other_limits(decision: &Decision) -> Vec<String> {
     let rare = decision.answer().rare.as_ref();
     rare.map(|rare| rare.others.iter().map(ToString::to_string).collect()).unwrap_or_default()
+}
+
+/// How many generations of denials there are.
+pub const DENIAL_GENERATIONS: usize = DenialGenerations::COUNT;
+
+/// In which generation the denial of a Decision may be repeated.
+#[must_use]
+pub fn denial_generation(decision: &Decision) -> u32 {
+    decision.answer().denial_generation
 }
 
 /// How much longer the key of a Decision is blocked, if it is.
