@@ -11,11 +11,11 @@ pub fn metrics() -> String {
 }
 
 macro_rules! counters {
-    ($($metric:literal $label:tt $help:literal { $($(#[$doc:meta])+ $name:ident $value:tt;)+ })+) => {
+    ($($metric:literal $label:tt $help:literal { $($name:ident $value:tt $doc:tt;)+ })+) => {
         /// What the layers have counted since the limiter was made; for `memory://` what is about a shared store is zero.
         #[napi(object, object_from_js = false)]
         pub struct Counters {
-            $($($(#[$doc])+ pub $name: f64,)+)+
+            $($(#[doc = $doc] pub $name: f64,)+)+
         }
     };
 }

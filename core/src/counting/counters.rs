@@ -5,76 +5,61 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Gives the table of counters to a macro, of the core or of a host whose type checker has to know their names.
 ///
-/// A metric has its name, its label if its counters differ in one, and what it counts. A counter has its documentation, its
-/// name, which all languages share, and its value of the label.
+/// A metric has its name, its label if its counters differ in one, and what it counts. A counter has its name, which all
+/// languages share, its value of the label, and its documentation.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! counter_table {
     ($then:ident) => {
         $then! {
             "tidegate_store_operations_total" [] "Operations that were sent to shared stores." {
-                /// Operations that were sent to a shared store.
-                asked [];
+                asked [] "Operations that were sent to a shared store.";
             }
             "tidegate_deny_cache_answers_total" [] "Denials that were repeated in process." {
-                /// Denials that were repeated without asking the store.
-                deny_cache [];
+                deny_cache [] "Denials that were repeated without asking the store.";
             }
             "tidegate_lease_answers_total" [] "Answers from units taken in advance." {
-                /// Checks and peeks that were answered from units taken in advance.
-                lease [];
+                lease [] "Checks and peeks that were answered from units taken in advance.";
             }
             "tidegate_fallback_answers_total" ["choice"] "Answers of `on_store_error`." {
-                /// Answers that `open` gave because the store failed.
-                fallback_open ["open"];
-                /// Answers that `closed` gave.
-                fallback_closed ["closed"];
-                /// Answers that `local` gave.
-                fallback_local ["local"];
+                fallback_open ["open"] "Answers that `open` gave because the store failed.";
+                fallback_closed ["closed"] "Answers that `closed` gave.";
+                fallback_local ["local"] "Answers that `local` gave.";
             }
             "tidegate_store_losses_total" [] "How often a shared store was lost." {
-                /// How often a store was lost.
-                lost [];
+                lost [] "How often a store was lost.";
             }
             "tidegate_store_withheld_total" [] "Operations that were not sent to a lost store." {
-                /// Operations that were not sent because the store was lost.
-                withheld [];
+                withheld [] "Operations that were not sent because the store was lost.";
             }
             "tidegate_store_errors_total" ["code"] "Calls to shared stores that failed, by error code." {
-                /// Operations that failed with `store_unavailable`.
-                store_unavailable ["store_unavailable"];
-                /// Operations that failed with `store_timeout`.
-                store_timeout ["store_timeout"];
-                /// Operations that failed with `store_rejected`.
-                store_rejected ["store_rejected"];
+                store_unavailable ["store_unavailable"] "Operations that failed with `store_unavailable`.";
+                store_timeout ["store_timeout"] "Operations that failed with `store_timeout`.";
+                store_rejected ["store_rejected"] "Operations that failed with `store_rejected`.";
             }
             "tidegate_forgotten_denials_total" [] "Denials forgotten for lack of max_bytes." {
-                /// Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more.
-                forgotten_denials [];
+                forgotten_denials [] "Denials that were forgotten before their time, because `max_bytes` left no room for more.";
             }
             "tidegate_hold_renewals_failed_total" [] "Renewals of holds that failed." {
-                /// Renewals of holds that the store did not answer.
-                hold_renewals_failed [];
+                hold_renewals_failed [] "Renewals of holds that the store did not answer.";
             }
             "tidegate_acquires_refused_total" [] "Calls of acquire that found no place to wait." {
-                /// Calls of `acquire` that were denied at once because too many callers waited already.
-                acquires_refused [];
+                acquires_refused [] "Calls of `acquire` that were denied at once because too many callers waited already.";
             }
             "tidegate_holds_lost_total" [] "Holds that were lost." {
-                /// Holds that were lost: the units of such a hold cannot be relied on any more.
-                holds_lost [];
+                holds_lost [] "Holds that were lost: the units of such a hold cannot be relied on any more.";
             }
         }
     };
 }
 
 macro_rules! counters {
-    ($($metric:literal $label:tt $help:literal { $($(#[$doc:meta])+ $name:ident $value:tt;)+ })+) => {
+    ($($metric:literal $label:tt $help:literal { $($name:ident $value:tt $doc:tt;)+ })+) => {
         /// What the layers have counted since the limiter was made.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         #[non_exhaustive]
         pub struct Counters {
-            $($($(#[$doc])+ pub $name: u64,)+)+
+            $($(#[doc = $doc] pub $name: u64,)+)+
         }
 
         impl Counters {

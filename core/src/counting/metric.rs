@@ -63,7 +63,7 @@ pub(crate) fn metrics() -> impl Iterator<Item = &'static Metric> {
 }
 
 macro_rules! events {
-    ($($metric:literal $label:tt $help:literal { $($(#[$doc:meta])+ $name:ident $value:tt;)+ })+) => {
+    ($($metric:literal $label:tt $help:literal { $($name:ident $value:tt $doc:tt;)+ })+) => {
         /// The counters.
         static EVENTS: &[Metric] = &[$(Metric {
             name: $metric,
