@@ -77,7 +77,7 @@ macro_rules! events {
     };
 }
 
-crate::counter_table!(events);
+counter_table!(events);
 
 /// What is counted by policy and by store.
 static OF_STATS: &[Metric] = &[

@@ -3,6 +3,7 @@
 //! them.
 
 pub(crate) mod cells;
+#[macro_use]
 mod counters;
 mod decision_counts;
 mod denied_keys;

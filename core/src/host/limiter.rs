@@ -3,9 +3,7 @@
 use super::ReplyPoller;
 use crate::error::Result;
 use crate::limiter::{AsPolicy, AsyncLimiter, Limiter};
-use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
-use crate::resilience::Layers;
 
 #[doc(hidden)]
 impl Limiter {
@@ -38,17 +36,12 @@ impl AsyncLimiter {
     /// A denial of `denial_generation` may be repeated while that number is among them, at its remainder by their count.
     #[inline]
     pub fn copy_denial_generations(&self, seen: &mut u32, copies: &mut [f64]) {
-        if let Some(generations) = self.core.layers.as_ref().and_then(Layers::denial_generations) {
-            generations.copy(seen, copies);
-        }
+        self.core.copy_denial_generations(seen, copies);
     }
 
     /// Counts denials that a host has repeated by itself, as if the deny cache had.
     pub fn count_repeated(&self, policy: &Policy, times: u64) {
-        if let Some(layers) = &self.core.layers {
-            layers.count_repeated(times);
-            self.core.answers.decisions.count_repeated(&plan_of(policy), times);
-        }
+        self.core.count_repeated(policy, times);
     }
 
     /// A number that limiters of the same store and prefix share.

@@ -10,7 +10,9 @@ mod servers;
 mod tasks;
 
 pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
-pub use crate::limiter::{Call, ChargedUnits, CompletionQueue, Outcome, charge_mark, check_percent};
+pub use crate::limiter::{
+    Call, ChargedUnits, CompletionQueue, DENIAL_GENERATIONS, Outcome, charge_mark, check_percent,
+};
 pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 pub use crate::policy::suggestion::nearest;
 pub use crate::process::fork::generation as process_generation;
@@ -36,7 +38,6 @@ use crate::error::{Error, Result};
 use crate::limiter::Builder;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Algorithm, Limit, Policy, Warning};
-use crate::resilience::DenialGenerations;
 use crate::store::url;
 
 /// Every warning about what a text names: a policy file, by its path, or a notation.
@@ -119,9 +120,6 @@ pub fn other_limits(decision: &Decision) -> Vec<String> {
     let rare = decision.answer().rare.as_ref();
     rare.map(|rare| rare.others.iter().map(ToString::to_string).collect()).unwrap_or_default()
 }
-
-/// How many generations of denials there are.
-pub const DENIAL_GENERATIONS: usize = DenialGenerations::COUNT;
 
 /// In which generation the denial of a Decision may be repeated.
 #[must_use]

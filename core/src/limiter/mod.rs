@@ -33,6 +33,7 @@ pub use operations::{CheckOptions, MAX_META};
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
 pub use settle::{ChargedUnits, charge_mark};
+pub use stats::DENIAL_GENERATIONS;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,10 +1,16 @@
-//! How a limiter tells what it has counted, and how a forked child starts at zero.
+//! How a limiter tells what it has counted, how it counts what a host has repeated, and how a forked child starts at zero.
 
 use std::sync::atomic::Ordering;
 
 use super::LimiterCore;
 use crate::counting::Stats;
+use crate::plan::plan_cache::plan_of;
+use crate::policy::Policy;
 use crate::process::fork::ForkListener;
+use crate::resilience::{DenialGenerations, Layers};
+
+/// How many generations of denials there are.
+pub const DENIAL_GENERATIONS: usize = DenialGenerations::COUNT;
 
 impl LimiterCore {
     pub(super) fn stats(&self) -> Stats {
@@ -14,6 +20,20 @@ impl LimiterCore {
             store: telemetry.map(|telemetry| telemetry.store_stats()).unwrap_or_default(),
             breaker: telemetry.map(|telemetry| telemetry.conditions()).unwrap_or_default(),
             counters: self.counters(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn copy_denial_generations(&self, seen: &mut u32, copies: &mut [f64]) {
+        if let Some(generations) = self.layers.as_ref().and_then(Layers::denial_generations) {
+            generations.copy(seen, copies);
+        }
+    }
+
+    pub(crate) fn count_repeated(&self, policy: &Policy, times: u64) {
+        if let Some(layers) = &self.layers {
+            layers.count_repeated(times);
+            self.answers.decisions.count_repeated(&plan_of(policy), times);
         }
     }
 }
