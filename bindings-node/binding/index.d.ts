@@ -97,10 +97,14 @@ export declare class NativeLimiter {
   waiting(policy: number, key: string): number
   /** Gives another share of the keys to the new store of a rollout. */
   setRollout(percent: number): ErrorValue | null
-  /** What was counted. */
-  counters(): Counters
-  /** Decisions counted by policy, and calls to the store. */
-  stats(): Stats
+  /** Counts denials of a policy that JavaScript has repeated. */
+  countRepeated(policy: number, times: number): void
+  /** The counters, as JSON. */
+  counters(): string
+  /** The stats, as JSON. */
+  stats(): string
+  /** The values of a metric, as JSON. */
+  samples(metric: string): string
   /**
    * The function that makes the calls of `calls`. What is answered at once is in `answers` when it returns: it returns
    * how many numbers, or `TOO_MANY`. It is a function of its own because a method of an object costs four times as much.
@@ -240,7 +244,7 @@ export declare function clientIp(trusted: Array<string> | number, prefix?: numbe
 /** Every code. A test compares them with the classes of the TypeScript side. */
 export declare function codes(): Array<string>
 
-/** What the layers have counted. */
+/** What the layers have counted since the limiter was made; for `memory://` what is about a shared store is zero. */
 export interface Counters {
   /** Operations that were sent to a shared store. */
   asked: number
@@ -254,7 +258,7 @@ export interface Counters {
   fallbackClosed: number
   /** Answers that `local` gave. */
   fallbackLocal: number
-  /** How many times a store was lost. */
+  /** How often a store was lost. */
   lost: number
   /** Operations that were not sent because the store was lost. */
   withheld: number
@@ -264,13 +268,13 @@ export interface Counters {
   storeTimeout: number
   /** Operations that failed with `store_rejected`. */
   storeRejected: number
-  /** Denials that the memory of this process forgot before their time, because `max_bytes` left no room for more. */
+  /** Denials that were forgotten before their time, because `max_bytes` left no room for more. */
   forgottenDenials: number
   /** Renewals of holds that the store did not answer. */
   holdRenewalsFailed: number
   /** Calls of `acquire` that were denied at once because too many callers waited already. */
   acquiresRefused: number
-  /** Holds that were lost. */
+  /** Holds that were lost: the units of such a hold cannot be relied on any more. */
   holdsLost: number
 }
 
@@ -305,8 +309,10 @@ export declare const enum DecisionField {
   MoreAfter = 11,
   /** What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark). */
   Charge = 12,
+  /** Which generation a denial is of. It may be repeated while that is the current one: see [`DENIAL_GENERATIONS`]. */
+  DenialGeneration = 13,
   /** The limits begin here: [`LimitField::Length`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`]. */
-  Limits = 13,
+  Limits = 14,
 }
 
 /** Flags in the header of a Decision. */
@@ -323,20 +329,8 @@ export declare const enum DecisionFlag {
   Unavailable = 4096,
 }
 
-/** An option of a policy, a limiter, a call or a web layer. */
-export interface DeclaredOption {
-  /** Its name in JavaScript. */
-  name: string
-  /** What it takes: a name of the core's `ArgumentKind`. */
-  kind: string
-  /** What `typeof` says of its values, where that is all that is checked here. */
-  types: Array<string>
-  /** The words of a choice. */
-  words: Array<string>
-}
-
-/** Every option, by what has it. */
-export declare function declaredOptions(): Record<string, Array<DeclaredOption>>
+/** How many generations of denials there are. The current one of a denial is at its remainder by this. */
+export declare const DENIAL_GENERATIONS: number
 
 /** `; did you mean x?` for a mistyped name, or nothing. */
 export declare function didYouMean(given: string, names: Array<string>): string
@@ -374,18 +368,6 @@ export declare const enum Header {
 
 /** Why that word is not a choice of fields; nothing if it is one. */
 export declare function headerChoice(word: string): ErrorValue | null
-
-/** How many values were at most each bound. */
-export interface Histogram {
-  /** The upper bounds. */
-  bounds: Array<number>
-  /** The values in each bucket; one more than bounds. */
-  counts: Array<number>
-  /** The sum of all values. */
-  sum: number
-  /** How many there are. */
-  count: number
-}
 
 /** Makes a limit. */
 export declare function limit(spec: LimitSpec): Limit | ErrorValue
@@ -462,37 +444,25 @@ export declare function lint(text: string): Array<Warning> | ErrorValue
 /** Every warning about policies, each with its name if it is known by another. */
 export declare function lintPolicies(names: Array<string | undefined | null>, policies: Array<Policy>): Array<Warning> | ErrorValue
 
+/** Every metric, as JSON. */
+export declare function metrics(): string
+
 /** The key of a name that its owner may have chosen. */
 export declare function named(name: string): string
-
-/** A number with its name. */
-export interface NamedCount {
-  /** The name. */
-  name: string
-  /** The number. */
-  count: number
-}
 
 /** Makes a policy. */
 export declare function policy(limits: Array<string | Limit>, name: string | undefined | null, options: Record<string, boolean | number | string>): Policy | ErrorValue
 
-/** The Decisions of one policy. */
-export interface PolicyStats {
-  /** Its name. */
+/** An option of policies. */
+export interface PolicyOption {
+  /** Its name in JavaScript. */
   name: string
-  /** Decisions that allowed. */
-  allowed: number
-  /** Decisions by which a limit denied. */
-  denied: number
-  /** Denials because the store failed. */
-  unavailable: number
-  /** Admitted ones that found 80 % or more of the binding limit used. */
-  nearLimit: number
-  /** Those that a shadow policy would have denied. */
-  shadowDenied: number
-  /** All of them by source, in the order of `sources()`. */
-  sources: Array<number>
+  /** What `typeof` says of the values that it takes. */
+  types: Array<string>
 }
+
+/** Every option of policies. */
+export declare function policyOptions(): Array<PolicyOption>
 
 /** The body of a refusal. Without a wait, waiting does not help. */
 export declare function problem(unavailable: boolean, wait: number | undefined | null, policies: Array<string>): string
@@ -538,22 +508,6 @@ export declare const enum Special {
   TooMany = -2,
 }
 
-/** What was counted. */
-export interface Stats {
-  /** By policy, in the order of their names. */
-  policies: Array<PolicyStats>
-  /** How long calls to a shared store took, in seconds. */
-  latency: Histogram
-  /** How many operations a script call carried. */
-  batchSize: Histogram
-  /** Failed calls by code. */
-  errors: Array<NamedCount>
-  /** Each shared store. */
-  breaker: Array<StoreCondition>
-  /** What is counted without a policy. */
-  counters: Counters
-}
-
 /** A store changed its state. */
 export interface StoreChange {
   /** The store, without secrets. */
@@ -564,14 +518,6 @@ export interface StoreChange {
   message: string
   /** When it was lost, in milliseconds since 1970. */
   since: number
-}
-
-/** A store and its condition. */
-export interface StoreCondition {
-  /** Its URL without secrets. */
-  store: string
-  /** `ok`, `lost` or `refusing`. */
-  condition: string
 }
 
 /** What a task about one key does. It crosses alone. */

@@ -33,9 +33,10 @@ export function numbersAt(answers: Float64Array, at: number, header: number): De
     answers[at + 11] as number,
     answers[at + 12] as number,
     answers[at + 13] as number,
+    answers[at + 14] as number,
   ];
   const length = lengthOf(header);
-  for (let index = 14; index < length; index++) numbers.push(answers[at + index] as number);
+  for (let index = 15; index < length; index++) numbers.push(answers[at + index] as number);
   return numbers as MutableNumbers;
 }
 

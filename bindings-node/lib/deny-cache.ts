@@ -1,11 +1,9 @@
 import { performance } from 'node:perf_hooks';
 import { DecisionField, DecisionFlag, Header, Special } from '../binding/index.js';
 import type { ManualClock } from './clock.js';
-import type { Decision } from './decision.js';
 import type { DecisionNumbers, MutableNumbers } from './decision-numbers.js';
 import { native } from './native.js';
 import type { PolicyRef } from './policy.js';
-import type { RepeatedDenials } from './stats.js';
 
 /** The most denials that are kept. Beyond it all are dropped, which costs each key one call. */
 const MAX_DENIALS = 65_536;
@@ -13,9 +11,6 @@ const MAX_DENIALS = 65_536;
 const MAX_KEY_LENGTH = 64;
 /** The denials that one call checks, whether they are over. */
 const SWEPT = 2;
-/** The policies whose repetitions are counted each by itself, as in the core. */
-const MAX_COUNTED = 1_000;
-const OTHERS = '(other)';
 /** The last tenth of a denial's time is left to the core, which lets one check through to renew it. */
 const SHARE_OF_TIME = 0.9;
 
@@ -27,10 +22,10 @@ interface Denial {
   readonly receivedAt: number;
   /** When it ends. It is counted from the moment the call was sent, so that no denial lasts too long. */
   readonly until: number;
+  /** Where the current generation of its key is. */
+  readonly place: number;
   /** The numbers of its first repetition. */
   readonly numbers: DecisionNumbers;
-  /** Where its repetitions are counted. */
-  readonly repeated: RepeatedDenials;
 }
 
 /**
@@ -38,21 +33,23 @@ interface Denial {
  * this cache keeps only denials that can be repeated without knowing a rule: of one unit, by a policy with one limit. Nothing
  * is left of such a limit, and only its waits change.
  *
- * Denials are found by the key alone: a call that gives units back to a key ends its denials under all policies.
+ * The core says what ends a denial: each has the number of a generation, and is repeated only while that is the current one.
  */
 export class DenyCache {
   readonly #clock: ManualClock | undefined;
+  /** The current generations, which each crossing brings up to date. */
+  readonly #generations: Float64Array;
   readonly #denials = new Map<string, Denial>();
   /** Where the search for denials that are over goes on. */
   #next = this.#denials.entries();
-  /** When units were last given back to any key: answers to calls that were sent before are not remembered here. */
-  #changedAt = -1;
-  #repeated = 0;
-  /** Repeated denials by the names of their policies. */
-  readonly repeatedBy = new Map<string, RepeatedDenials>();
+  /** The policies whose repeated denials the core has not counted yet. */
+  #repeated: PolicyRef[] = [];
+  /** A call that may end denials waits for its crossing: until then nothing is repeated. */
+  waits = false;
 
-  constructor(clock: ManualClock | undefined) {
+  constructor(clock: ManualClock | undefined, generations: Float64Array) {
     this.#clock = clock;
+    this.#generations = generations;
   }
 
   /** The time in whole microseconds, counted from any moment. */
@@ -61,64 +58,46 @@ export class DenyCache {
     return this.#clock === undefined ? Math.floor(performance.now() * 1000) : Math.round(this.#clock.now() * 1000);
   }
 
-  /** How many denials were repeated. */
-  get repeated(): number {
-    return this.#repeated;
-  }
-
-  /** Whether there is a denial of a key. */
-  has(key: string): boolean {
-    return this.#denials.has(key);
-  }
-
   /** The numbers of a denial that still holds. */
   find(policyRef: PolicyRef, key: string, cost: number): DecisionNumbers | undefined {
     if (key.length > MAX_KEY_LENGTH) return undefined;
     const denial = this.#denials.get(key);
-    if (denial === undefined || denial.policyRef !== policyRef || cost !== 1) {
+    if (denial === undefined || denial.policyRef !== policyRef || cost !== 1 || this.waits) {
       if (this.#denials.size > 0) this.#sweep();
       return undefined;
     }
+    const { numbers, receivedAt, until, place } = denial;
+    const isCurrent = this.#generations[place] === numbers[DecisionField.DenialGeneration];
     const now = this.now();
     // A clock that was set back shows a time about which the store said nothing.
-    if (now >= denial.until || now < denial.receivedAt) {
+    if (!isCurrent || now >= until || now < receivedAt) {
       this.#denials.delete(key);
       return undefined;
     }
-    this.#repeated++;
-    if ((denial.numbers[DecisionField.Header] & DecisionFlag.Shadow) === 0) denial.repeated.denied++;
-    else denial.repeated.shadow++;
-    return later(denial.numbers, now - denial.receivedAt);
+    if (policyRef.repeated++ === 0) this.#repeated.push(policyRef);
+    return later(numbers, now - receivedAt);
   }
 
   /** Remembers a denial, the answer to a call that was sent at `sentAt`. */
   remember(policyRef: PolicyRef, key: string, cost: number, sentAt: number, numbers: DecisionNumbers): void {
     if (cost !== 1 || key.length > MAX_KEY_LENGTH || (numbers[DecisionField.Header] & DecisionFlag.Simple) === 0)
       return;
-    if (sentAt <= this.#changedAt) return;
     this.#sweep();
     if (this.#denials.size >= MAX_DENIALS) this.#denials.clear();
     const until = sentAt + numbers[DecisionField.DeniedFor] * SHARE_OF_TIME;
     const repeated = numbers.slice() as MutableNumbers;
     repeated[DecisionField.Header] |= FROM_DENY_CACHE;
-    const counted = this.#countedAs(policyRef.name);
-    this.#denials.set(copied(key), { policyRef, receivedAt: this.now(), until, numbers: repeated, repeated: counted });
+    const place = numbers[DecisionField.DenialGeneration] % this.#generations.length;
+    this.#denials.set(copied(key), { policyRef, receivedAt: this.now(), until, place, numbers: repeated });
   }
 
-  #countedAs(policy: string): RepeatedDenials {
-    const name = this.repeatedBy.has(policy) || this.repeatedBy.size < MAX_COUNTED ? policy : OTHERS;
-    let repeated = this.repeatedBy.get(name);
-    if (repeated === undefined) {
-      repeated = { denied: 0, shadow: 0 };
-      this.repeatedBy.set(name, repeated);
+  /** Calls a function with each policy whose denials were repeated, so that the core counts them. */
+  takeRepeated(count: (policyRef: PolicyRef) => void): void {
+    for (const policyRef of this.#repeated) {
+      count(policyRef);
+      policyRef.repeated = 0;
     }
-    return repeated;
-  }
-
-  /** Forgets a key, because units may have been given back to it. */
-  forget(key: string): void {
-    this.#denials.delete(key);
-    this.#changedAt = this.now();
+    this.#repeated = [];
   }
 
   /** Removes a few denials that are over, so that what a flood took is given back. */
@@ -129,29 +108,6 @@ export class DenyCache {
       if (done) this.#next = this.#denials.entries();
       else if (now >= value[1].until) this.#denials.delete(value[0]);
     }
-  }
-
-  /** Forgets a key before and after a call that may give units back to it. */
-  async forgetDuring<T>(key: string, call: T | Promise<T>): Promise<T> {
-    this.forget(key);
-    try {
-      return await call;
-    } finally {
-      this.forget(key);
-    }
-  }
-
-  /** Forgets a key that is admitted now: another process may have given units back to it. */
-  async forgetIfAllowed(key: string, answer: Promise<Decision>): Promise<Decision> {
-    const decision = await answer;
-    if (decision.allowed) this.forget(key);
-    return decision;
-  }
-
-  /** Forgets all keys. */
-  forgetAll(): void {
-    this.#denials.clear();
-    this.#changedAt = this.now();
   }
 }
 

@@ -14,7 +14,7 @@ import {
   onlyCost,
 } from './call-options.js';
 import { Decision, policyRefOf } from './decision.js';
-import { DenyCache } from './deny-cache.js';
+import type { DenyCache } from './deny-cache.js';
 import { ConfigError, checkConstant, describe, invalidCost, invalidKey } from './errors.js';
 import { isRecord } from './given-options.js';
 import { type Hold, Holds } from './hold.js';
@@ -24,7 +24,7 @@ import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './poli
 import { PolicyRefs } from './policy-refs.js';
 import { checkPercent } from './rollout.js';
 import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.js';
-import { type Counters, countersOf, type Stats, statsOf } from './stats.js';
+import type { Counters, MetricValue, Stats } from './stats.js';
 import { StoreChangeReporter } from './store-changes.js';
 import type { CallTarget } from './tasks.js';
 import { Transport } from './transport.js';
@@ -44,6 +44,9 @@ export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: 
 
 /** Registers that an object, `by` in errors, uses a policy: `reload` does not drop it. */
 export let usePolicyIn: (limiter: Limiter, policy: PolicyLike, by: string, user: object) => void;
+
+/** The values of a metric: its name, the values of its labels, and its value. */
+export let samplesIn: (limiter: Limiter, metric: string) => [string, string[], MetricValue][];
 
 /** A number that is another one after each `reload`. */
 export let generationOf: (limiter: Limiter) => number;
@@ -65,7 +68,6 @@ let fileOfNext: string | undefined;
  */
 export class Limiter {
   readonly #transport: Transport;
-  /** Only with a shared store: memory knows at once that a key is still denied. */
   readonly #denyCache: DenyCache | undefined;
   readonly #holds: Holds;
   readonly #policyRefs: PolicyRefs;
@@ -89,9 +91,9 @@ export class Limiter {
     if (!isLocal) builder.onChange((change) => weak.deref()?.report(change));
     // The core counts the denials of each key for `tidegate top`, and has to see them.
     const isPublished = (process.env['TIDEGATE_TOP'] ?? '') !== '';
-    this.#denyCache = isLocal || isPublished ? undefined : new DenyCache(clock);
-    this.#transport = new Transport(builder, isLocal || clock !== undefined, this.#denyCache);
-    this.#policyRefs = new PolicyRefs(this.#transport, this.#denyCache);
+    this.#transport = new Transport(builder, clock, !isLocal && !isPublished);
+    this.#denyCache = this.#transport.denyCache;
+    this.#policyRefs = new PolicyRefs(this.#transport);
     this.#holds = new Holds(this.#transport.nativeLimiter, this.#transport.tasks);
   }
 
@@ -117,13 +119,9 @@ export class Limiter {
   #callResolved(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
     if (typeof key !== 'string') throw invalidKey(key);
     if (typeof cost !== 'number') throw invalidCost(cost);
-    if (this.#denyCache !== undefined) {
-      if (kind === CallKind.Check) {
-        const denial = this.#denyCache.find(policyRef, key, cost);
-        if (denial !== undefined) return new Decision(policyRef, key, cost, denial);
-      } else if (kind !== CallKind.Peek && kind !== CallKind.Take) {
-        return this.#denyCache.forgetDuring(key, this.#transport.call(kind, policyRef, key, cost));
-      }
+    if (this.#denyCache !== undefined && kind === CallKind.Check) {
+      const denial = this.#denyCache.find(policyRef, key, cost);
+      if (denial !== undefined) return new Decision(policyRef, key, cost, denial);
     }
     return this.#transport.call(kind, policyRef, key, cost);
   }
@@ -151,11 +149,8 @@ export class Limiter {
 
   /** Asks without consuming. */
   peek(policy: PolicyLike, key: string, options?: CostOptions): Promise<Decision> {
-    const answer =
-      options === undefined
-        ? this.#call(CallKind.Peek, policy, key, 1)
-        : this.#callWith(CallKind.Peek, 'peek', policy, key, options);
-    return this.#denyCache?.has(key) ? this.#denyCache.forgetIfAllowed(key, answer) : answer;
+    if (options === undefined) return this.#call(CallKind.Peek, policy, key, 1);
+    return this.#callWith(CallKind.Peek, 'peek', policy, key, options);
   }
 
   async #callWith(
@@ -190,8 +185,7 @@ export class Limiter {
     const settle = async (entry: Decision, cost: number): Promise<unknown> => {
       const known = policyRefOf(entry);
       const policyRef = this.#policyRefs.of(known.given);
-      const settled = this.#transport.settle(policyRef, entry, policyRef !== known, cost);
-      return this.#denyCache?.forgetDuring(entry.key, settled) ?? settled;
+      return this.#transport.settle(policyRef, entry, policyRef !== known, cost);
     };
     await settleEach(claimed(decision, actualCost, this.#policyRefs.identity), settle);
   }
@@ -241,17 +235,17 @@ export class Limiter {
   /** Denies the key for that many milliseconds, whatever its usage. */
   async block(policy: PolicyLike, key: string, ms: number): Promise<void> {
     const length = blockLength(ms);
-    return this.#transport.change(TaskKind.Block, this.#target(policy, key), length);
+    await this.#transport.tasks.about(TaskKind.Block, this.#target(policy, key), undefined, length);
   }
 
   /** Ends a block. */
   async unblock(policy: PolicyLike, key: string): Promise<void> {
-    return this.#transport.change(TaskKind.Unblock, this.#target(policy, key));
+    await this.#transport.tasks.about(TaskKind.Unblock, this.#target(policy, key));
   }
 
   /** Forgets a key's usage and ends its block. Its journal stays. */
   async clear(policy: PolicyLike, key: string): Promise<void> {
-    return this.#transport.change(TaskKind.Clear, this.#target(policy, key));
+    await this.#transport.tasks.about(TaskKind.Clear, this.#target(policy, key));
   }
 
   /** The newest attempts, newest first, of a policy with a `journal`. */
@@ -261,7 +255,7 @@ export class Limiter {
 
   /** Forgets all that is stored under the prefix: usage, blocks and journals. On Redis it takes as long as there are keys. */
   async clearAll(): Promise<void> {
-    await this.#transport.clearAll();
+    await this.#transport.tasks.begin([], (ticket) => this.#transport.nativeLimiter.clearAll(ticket));
   }
 
   /** Resolves when the store answers; throws why it does not. */
@@ -287,17 +281,20 @@ export class Limiter {
     // Calls that were made before use the store they would have used.
     this.#transport.flush();
     throwIfFailed(this.#transport.nativeLimiter.setRollout(percent));
-    this.#denyCache?.forgetAll();
+    // Denials of the other store are not repeated from now on.
+    this.#transport.collect();
   }
 
   /** What was counted since the limiter was made. */
   counters(): Counters {
-    return countersOf(this.#transport.nativeLimiter, this.#denyCache);
+    this.#transport.countRepeated();
+    return JSON.parse(this.#transport.nativeLimiter.counters()) as Counters;
   }
 
   /** Decisions counted by policy, and calls to the store: numbers for an exporter of metrics. */
   stats(): Stats {
-    return statsOf(this.#transport.nativeLimiter, this.#denyCache);
+    this.#transport.countRepeated();
+    return JSON.parse(this.#transport.nativeLimiter.stats()) as Stats;
   }
 
   /** Takes the changed policy file, as a whole or not at all. Policies that were given in code stay. */
@@ -350,6 +347,10 @@ export class Limiter {
   static {
     isLocal = (limiter) => limiter.#isLocal;
     usePolicyIn = (limiter, policy, by, user) => limiter.#policyRefs.use(policy, by, user);
+    samplesIn = (limiter, metric) => {
+      limiter.#transport.countRepeated();
+      return JSON.parse(limiter.#transport.nativeLimiter.samples(metric));
+    };
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);

@@ -1,97 +1,29 @@
-// The metrics of a limiter, as its exporters share them. docs/metrics.md has the same list.
+// The metrics of a limiter, as its exporters share them: the core has their list.
 
 import { ConfigError, describe } from './errors.js';
-import { Limiter } from './limiter.js';
-import type { Counters, Histogram, Stats } from './stats.js';
+import { Limiter, samplesIn } from './limiter.js';
+import { native } from './native.js';
+import type { MetricValue } from './stats.js';
+import { unwrapped } from './tracing.js';
 
-/** A metric: its name in Prometheus, its kind, and its labels beside `limiter`. */
+/** A metric: its names in Prometheus and in OpenTelemetry, its kind, its unit, what it counts, and its labels. */
 export interface Metric {
   readonly name: string;
+  readonly dotted: string;
   readonly kind: 'counter' | 'gauge' | 'histogram';
+  readonly unit: string;
   readonly help: string;
   readonly labels: readonly string[];
 }
 
-/** A value of a metric, with the values of its labels. */
+/** A value of a metric, with its labels. */
 export interface Sample {
-  readonly metric: Metric;
-  readonly labels: readonly string[];
-  readonly value: number | Histogram;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: MetricValue;
 }
-
-function counter(name: string, help: string, ...labels: string[]): Metric {
-  return { name: `tidegate_${name}_total`, kind: 'counter', help, labels };
-}
-
-const DECISIONS = counter('decisions', 'Decisions by policy and outcome.', 'policy', 'outcome');
-const ANSWERS = counter('answers', 'Decisions by policy and what gave the answer.', 'policy', 'source');
-const NEAR_LIMIT = counter('near_limit', 'Admitted with 80 % or more of the limit used.', 'policy');
-const SHADOW = counter('shadow_denials', 'Allowed, and a shadow policy would have denied.', 'policy');
-const DURATION: Metric = {
-  name: 'tidegate_store_call_duration_seconds',
-  kind: 'histogram',
-  help: 'How long calls to shared stores took.',
-  labels: [],
-};
-const BATCH_SIZE: Metric = {
-  name: 'tidegate_store_batch_size',
-  kind: 'histogram',
-  help: 'How many operations each script call carried.',
-  labels: [],
-};
-const ERRORS = counter('store_errors', 'Calls to shared stores that failed, by error code.', 'code');
-const STATE: Metric = {
-  name: 'tidegate_store_state',
-  kind: 'gauge',
-  help: '1 for the state that a shared store is in.',
-  labels: ['store', 'state'],
-};
-const FALLBACKS = counter('fallback_answers', 'Answers of onStoreError.', 'choice');
-
-/** The events without a label, and their counters. */
-const EVENTS: readonly (readonly [keyof Counters, Metric])[] = [
-  ['asked', counter('store_operations', 'Operations that were sent to shared stores.')],
-  ['withheld', counter('store_withheld', 'Operations that were not sent to a lost store.')],
-  ['lost', counter('store_losses', 'How often a shared store was lost.')],
-  ['denyCache', counter('deny_cache_answers', 'Denials that were repeated in process.')],
-  ['lease', counter('lease_answers', 'Answers from units taken in advance.')],
-  ['forgottenDenials', counter('forgotten_denials', 'Denials forgotten for lack of max_bytes.')],
-  ['holdRenewalsFailed', counter('hold_renewals_failed', 'Renewals of holds that failed.')],
-  ['holdsLost', counter('holds_lost', 'Holds that were lost.')],
-  ['acquiresRefused', counter('acquires_refused', 'Calls of acquire that found no place to wait.')],
-];
 
 /** All of them. */
-export const METRICS: readonly Metric[] = [
-  ...[DECISIONS, ANSWERS, NEAR_LIMIT, SHADOW, DURATION, BATCH_SIZE, ERRORS, STATE, FALLBACKS],
-  ...EVENTS.map(([, metric]) => metric),
-];
-
-/** The values of all metrics, from the stats of a limiter. */
-export function samplesOf({ policies, store, breaker, counters }: Stats): Sample[] {
-  const samples: Sample[] = [];
-  const add = (metric: Metric, value: number | Histogram, ...labels: string[]): void => {
-    samples.push({ metric, labels, value });
-  };
-  for (const [policy, counted] of Object.entries(policies)) {
-    for (const outcome of ['allowed', 'denied', 'unavailable'] as const)
-      add(DECISIONS, counted[outcome], policy, outcome);
-    for (const [source, count] of Object.entries(counted.sources)) add(ANSWERS, count, policy, source);
-    add(NEAR_LIMIT, counted.nearLimit, policy);
-    add(SHADOW, counted.shadowDenied, policy);
-  }
-  add(DURATION, store.latency);
-  add(BATCH_SIZE, store.batchSize);
-  for (const [code, count] of Object.entries(store.errors)) add(ERRORS, count, code);
-  for (const [url, state] of Object.entries(breaker)) {
-    for (const other of ['ok', 'lost', 'refusing']) add(STATE, Number(state === other), url, other);
-  }
-  add(FALLBACKS, counters.fallbackOpen, 'open');
-  add(FALLBACKS, counters.fallbackClosed, 'closed');
-  add(FALLBACKS, counters.fallbackLocal, 'local');
-  for (const [name, metric] of EVENTS) add(metric, counters[name]);
-  return samples;
-}
+export const METRICS = JSON.parse(native.metrics()) as readonly Metric[];
 
 /** The limiters of an exporter, each under the name that tells it apart. */
 export class NamedLimiters {
@@ -107,10 +39,13 @@ export class NamedLimiters {
     this.#limiters.set(name, limiter);
   }
 
-  /** Each value, with the name of its limiter. */
-  *samples(): Iterable<readonly [name: string, sample: Sample]> {
-    for (const [name, limiter] of this.#limiters) {
-      for (const sample of samplesOf(limiter.stats())) yield [name, sample];
+  /** Each value of a metric. The label `limiter` is the name of the limiter. */
+  *samples({ name, labels }: Metric): Iterable<Sample> {
+    for (const [limiterName, limiter] of this.#limiters) {
+      for (const [, given, value] of samplesIn(unwrapped(limiter), name)) {
+        const named = labels.map((label, index) => [label, given[index] ?? '']);
+        yield { labels: { limiter: limiterName, ...Object.fromEntries(named) }, value };
+      }
     }
   }
 }

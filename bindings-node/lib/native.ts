@@ -13,6 +13,7 @@ export declare namespace native {
   type Attempt = binding.Attempt;
   type ClientIp = binding.ClientIp;
   type Clock = binding.Clock;
+  type Counters = binding.Counters;
   type DeclaredOption = binding.DeclaredOption;
   type Limit = binding.Limit;
   type LimitProperties = binding.LimitProperties;

@@ -17,7 +17,6 @@ import {
   context,
   type MeterProvider,
   metrics,
-  type ObservableResult,
   SpanKind,
   SpanStatusCode,
   type Tracer,
@@ -32,7 +31,6 @@ import { Limiter } from './limiter.js';
 import { METRICS, type Metric, NamedLimiters } from './metric-list.js';
 import type { PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
-import type { Histogram } from './stats.js';
 import { traceCalls, unwrapped } from './tracing.js';
 
 /** The options of `meterLimiter`. */
@@ -62,42 +60,27 @@ export function meterLimiter(limiter: Limiter, options: MeterOptions = {}): void
   limiters.add(limiter, name);
   const meter = (meterProvider ?? metrics).getMeter('tidegate');
   const observe = (metric: Metric, part?: (typeof PARTS)[number]): void => {
-    const base = metric.name.replace(/^tidegate_/, 'tidegate.').replace(/_total$/, '');
-    const fullName = part === undefined ? base : `${base}.${part}`;
-    const described = { description: metric.help, unit: fullName.endsWith('_seconds.sum') ? 's' : '' };
+    const fullName = part === undefined ? metric.dotted : `${metric.dotted}.${part}`;
+    const described = { description: metric.help, unit: part === 'sum' ? metric.unit : '' };
     const instrument =
       metric.kind === 'gauge'
         ? meter.createObservableGauge(fullName, described)
         : meter.createObservableCounter(fullName, described);
     instrument.addCallback((result) => {
-      for (const [limiterName, sample] of limiters.samples()) {
-        if (sample.metric !== metric) continue;
-        const labels = metric.labels.map((label, index) => [label, sample.labels[index] ?? ''] as const);
-        const attributes = { limiter: limiterName, ...Object.fromEntries(labels) };
-        if (typeof sample.value === 'number') result.observe(sample.value, attributes);
-        else observePart(result, sample.value, part, attributes);
+      for (const { labels, value } of limiters.samples(metric)) {
+        if (typeof value === 'number') result.observe(value, labels);
+        else if (part !== 'bucket') result.observe(part === 'sum' ? value.sum : value.count, labels);
+        else {
+          for (const [index, total] of value.totals.entries()) {
+            result.observe(total, { ...labels, le: String(value.bounds[index] ?? '+Inf') });
+          }
+        }
       }
     });
   };
   for (const metric of METRICS) {
     if (metric.kind !== 'histogram') observe(metric);
     else for (const part of PARTS) observe(metric, part);
-  }
-}
-
-function observePart(
-  result: ObservableResult,
-  histogram: Histogram,
-  part: string | undefined,
-  attributes: Attributes,
-): void {
-  if (part === 'count') result.observe(histogram.count, attributes);
-  if (part === 'sum') result.observe(histogram.sum, attributes);
-  if (part !== 'bucket') return;
-  let total = 0;
-  for (const [index, count] of histogram.counts.entries()) {
-    total += count;
-    result.observe(total, { ...attributes, le: String(histogram.bounds[index] ?? '+Inf') });
   }
 }
 

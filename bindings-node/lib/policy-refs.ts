@@ -1,4 +1,4 @@
-import { copied, type DenyCache } from './deny-cache.js';
+import { copied } from './deny-cache.js';
 import { checkText, describe, PolicyError } from './errors.js';
 import { type native, unwrap } from './native.js';
 import { nativePolicyOf, Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
@@ -13,7 +13,6 @@ const MAX_NOTATION_LENGTH = 512;
 /** The policies that a limiter has resolved, so that each crosses only once. */
 export class PolicyRefs {
   readonly #transport: Transport;
-  readonly #denyCache: DenyCache | undefined;
   /** The store and the prefix of the limiter. */
   readonly identity: string;
   readonly #resolved = new Map<PolicyLike, PolicyRef>();
@@ -27,9 +26,8 @@ export class PolicyRefs {
   /** Keeps the policies in use that an object uses, for as long as the object lives. */
   readonly #uses = new WeakMap<object, native.PolicyUse[]>();
 
-  constructor(transport: Transport, denyCache: DenyCache | undefined) {
+  constructor(transport: Transport) {
     this.#transport = transport;
-    this.#denyCache = denyCache;
     this.identity = transport.nativeLimiter.identity();
   }
 
@@ -78,7 +76,7 @@ export class PolicyRefs {
   #add<K>(list: Map<K, PolicyRef>, key: K, given: PolicyLike, crossing: string | native.Policy): PolicyRef {
     if (this.#resolved.size + this.#ofLongNotations.size >= MAX_POLICIES || this.#bytes > MAX_BYTES) this.forget();
     const { bytes, ...resolved } = unwrap(this.#transport.nativeLimiter.resolve(crossing));
-    const policyRef: PolicyRef = { ...resolved, given, limiter: this.identity };
+    const policyRef: PolicyRef = { ...resolved, given, limiter: this.identity, repeated: 0 };
     list.set(key, policyRef);
     this.#bytes += bytes;
     return policyRef;
@@ -86,13 +84,13 @@ export class PolicyRefs {
 
   /** Forgets all policies, because they may be different from now on. */
   forget(): void {
-    // Queued calls name policies by the old list.
+    // Queued calls name policies by the old list, and so do denials that are to be counted.
     this.#transport.flush();
+    this.#transport.countRepeated();
     this.#resolved.clear();
     this.#ofLongNotations.clear();
     this.#bytes = 0;
     this.#generation++;
     this.#transport.nativeLimiter.forgetPolicies();
-    this.#denyCache?.forgetAll();
   }
 }

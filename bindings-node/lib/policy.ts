@@ -78,6 +78,8 @@ export interface PolicyRef {
   readonly given: PolicyLike;
   /** The store and the prefix of the limiter, as one number. */
   readonly limiter: string;
+  /** How many of its denials were repeated in JavaScript, and not counted yet. */
+  repeated: number;
 }
 
 export let nativeLimitOf: (limit: Limit) => native.Limit;

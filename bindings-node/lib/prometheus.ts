@@ -12,7 +12,6 @@ import { register as defaultRegistry, type Registry } from 'prom-client';
 import { ConfigError, describe } from './errors.js';
 import type { Limiter } from './limiter.js';
 import { METRICS, type Metric, NamedLimiters } from './metric-list.js';
-import type { Histogram } from './stats.js';
 
 /** The options of `collectMetrics`. */
 export interface CollectMetricsOptions {
@@ -73,26 +72,19 @@ class RegisteredMetric {
   /** The values now. */
   async get(): Promise<object> {
     const values: MetricValue[] = [];
-    for (const [limiter, { metric, labels, value }] of this.#limiters.samples()) {
-      if (metric !== this.#metric) continue;
-      const names = Object.fromEntries(metric.labels.map((label, index) => [label, labels[index] ?? '']));
-      if (typeof value === 'number') values.push({ value, labels: { limiter, ...names } });
-      else values.push(...this.#buckets(value, { limiter, ...names }));
+    for (const { labels, value } of this.#limiters.samples(this.#metric)) {
+      if (typeof value === 'number') {
+        values.push({ value, labels });
+        continue;
+      }
+      for (const [index, total] of value.totals.entries()) {
+        const bucket = { le: value.bounds[index] ?? '+Inf', ...labels };
+        values.push({ value: total, labels: bucket, metricName: `${this.name}_bucket` });
+      }
+      values.push({ value: value.sum, labels, metricName: `${this.name}_sum` });
+      values.push({ value: value.count, labels, metricName: `${this.name}_count` });
     }
     return { name: this.name, help: this.help, type: this.type, values, aggregator: this.aggregator };
-  }
-
-  #buckets({ bounds, counts, sum, count }: Histogram, labels: Record<string, string>): MetricValue[] {
-    let total = 0;
-    const buckets = counts.map((inBucket, index) => {
-      total += inBucket;
-      return { value: total, labels: { le: bounds[index] ?? '+Inf', ...labels }, metricName: `${this.name}_bucket` };
-    });
-    return [
-      ...buckets,
-      { value: sum, labels, metricName: `${this.name}_sum` },
-      { value: count, labels, metricName: `${this.name}_count` },
-    ];
   }
 
   /** What was counted stays counted: a counter that decreases is a restart to Prometheus. */

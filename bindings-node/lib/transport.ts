@@ -1,18 +1,10 @@
 // Carries calls to the native side and answers back: many calls in one crossing, many answers in one.
 
-import {
-  AnswerField,
-  AnswerKind,
-  CallField,
-  type CallKind,
-  DecisionField,
-  Header,
-  Special,
-  type TaskKind,
-} from '../binding/index.js';
+import { AnswerField, AnswerKind, CallField, CallKind, DecisionField, Header, Special } from '../binding/index.js';
+import type { ManualClock } from './clock.js';
 import { Decision, emptyDecision, numbersOf } from './decision.js';
 import { lengthOf, numbersAt } from './decision-numbers.js';
-import type { DenyCache } from './deny-cache.js';
+import { DenyCache } from './deny-cache.js';
 import { malformedKey } from './errors.js';
 import { release, retain } from './keep-alive.js';
 import { LOOP_CAN_POLL, native, takeError, unwrap } from './native.js';
@@ -20,7 +12,7 @@ import type { PolicyRef } from './policy.js';
 import { type CallTarget, Tasks } from './tasks.js';
 import { atEndOfTick } from './tick.js';
 
-const { FIRST_TASK_TICKET } = native;
+const { DENIAL_GENERATIONS, FIRST_TASK_TICKET } = native;
 
 /** The most calls of one crossing: enough that crossing costs little, few enough that Redis begins while we go on. */
 const MAX_BATCH = 64;
@@ -30,7 +22,7 @@ const CALL_COUNT = MAX_BATCH * CallField.Length;
 const MAX_KEY_LENGTH = 4096;
 const KEY_TEXT_LENGTH = 2 * MAX_KEY_LENGTH;
 const ANSWERS_LENGTH = 4096;
-/** The number of `answers` that says how many calls should cross together next. */
+/** The number of `answers` that says how many calls should cross together next; before it are the generations of denials. */
 const COHORT = ANSWERS_LENGTH - 1;
 
 /** A call that waits for its answer. */
@@ -57,7 +49,8 @@ export class Transport {
    * crossing.
    */
   readonly #crossesAtOnce: boolean;
-  readonly #denyCache: DenyCache | undefined;
+  /** Only with a shared store: memory knows at once that a key is still denied. */
+  readonly denyCache: DenyCache | undefined;
   /** Calls that wait for an answer, by ticket. */
   readonly #pending: (PendingCall | undefined)[] = [];
   /** Tickets that can be used again. */
@@ -76,13 +69,14 @@ export class Transport {
   #sentAt = 0;
   #onIdle: (() => void)[] = [];
 
-  constructor(builder: native.LimiterBuilder, crossesAtOnce: boolean, denyCache: DenyCache | undefined) {
+  constructor(builder: native.LimiterBuilder, clock: ManualClock | undefined, repeatsDenials: boolean) {
     // With buffers of their own: V8 would move small arrays out of its heap when the native side first uses them.
     this.#calls = new Float64Array(new ArrayBuffer((CALL_COUNT + 1) * Float64Array.BYTES_PER_ELEMENT));
     this.#keyText = new Uint16Array(new ArrayBuffer(KEY_TEXT_LENGTH * Uint16Array.BYTES_PER_ELEMENT));
     this.#answers = new Float64Array(new ArrayBuffer(ANSWERS_LENGTH * Float64Array.BYTES_PER_ELEMENT));
-    this.#crossesAtOnce = crossesAtOnce;
-    this.#denyCache = denyCache;
+    this.#crossesAtOnce = builder.isLocal() || clock !== undefined;
+    const generations = this.#answers.subarray(COHORT - DENIAL_GENERATIONS, COHORT);
+    this.denyCache = repeatsDenials ? new DenyCache(clock, generations) : undefined;
     // Weak: the native side keeps this callback for as long as it lives. A strong reference would keep both for ever.
     const self = new WeakRef(this);
     const onAnswers = (count?: number): void => {
@@ -118,13 +112,16 @@ export class Transport {
     if (this.#crossesAtOnce) {
       const answers = this.#cross(1);
       if (answers !== 0) return this.#immediateAnswer(answers, policyRef, key, cost);
-      if (this.#denyCache !== undefined) this.#sentAt = this.#denyCache.now();
+      if (this.denyCache !== undefined) this.#sentAt = this.denyCache.now();
       this.#inFlight++;
       return this.#wait(ticket, policyRef, key, cost);
     }
     this.#keyLength = keyStart + length;
     const isFirst = this.#queued++ === 0;
-    if (isFirst && this.#denyCache !== undefined) this.#sentAt = this.#denyCache.now();
+    if (this.denyCache !== undefined) {
+      if (isFirst) this.#sentAt = this.denyCache.now();
+      if (kind === CallKind.Charge || kind === CallKind.Refund) this.denyCache.waits = true;
+    }
     const answer = this.#wait(ticket, policyRef, key, cost);
     // When nothing is in flight the cohort leaves at once: Redis then works while more calls are made.
     if ((this.#inFlight === 0 && this.#queued >= this.#cohort) || this.#queued === MAX_BATCH) this.flush();
@@ -155,7 +152,7 @@ export class Transport {
     start: (ticket: number) => number,
   ): Decision | Promise<Decision> {
     this.flush();
-    if (this.#denyCache !== undefined) this.#sentAt = this.#denyCache.now();
+    if (this.denyCache !== undefined) this.#sentAt = this.denyCache.now();
     const ticket = this.#freeTickets.at(-1) ?? this.#pending.length;
     const answers = start(ticket);
     if (answers !== 0) return this.#immediateAnswer(answers, policyRef, key, cost);
@@ -163,16 +160,9 @@ export class Transport {
     return this.#wait(ticket, policyRef, key, cost);
   }
 
-  /** Forgets everything, also what is remembered here. */
-  async clearAll(): Promise<void> {
-    await this.tasks.begin([], (ticket) => this.nativeLimiter.clearAll(ticket));
-    this.#denyCache?.forgetAll();
-  }
-
-  /** Begins a task about one key that may give units back to it. */
-  async change(kind: TaskKind, target: CallTarget, lengthMs?: number): Promise<void> {
-    const task = this.tasks.about(kind, target, undefined, lengthMs);
-    await (this.#denyCache?.forgetDuring(target.key, task) ?? task);
+  /** Tells the core which denials were repeated here. */
+  countRepeated(): void {
+    this.denyCache?.takeRepeated(({ id, repeated }) => this.nativeLimiter.countRepeated(id, repeated));
   }
 
   #wait(ticket: number, policyRef: PolicyRef, key: string, cost: number): Promise<Decision> {
@@ -213,6 +203,7 @@ export class Transport {
     this.#inFlight += count;
     this.#cohort = 1;
     const answers = this.#cross(count);
+    if (this.denyCache !== undefined) this.denyCache.waits = false;
     if (answers !== 0) this.read(answers);
   }
 
@@ -247,7 +238,7 @@ export class Transport {
     switch (header & Header.KindMask) {
       case AnswerKind.Decision: {
         const numbers = numbersAt(answers, start, header);
-        if (numbers[DecisionField.DeniedFor] !== 0) this.#denyCache?.remember(policyRef, key, cost, sentAt, numbers);
+        if (numbers[DecisionField.DeniedFor] !== 0) this.denyCache?.remember(policyRef, key, cost, sentAt, numbers);
         resolve(new Decision(policyRef, key, cost, numbers));
         return start + lengthOf(header);
       }

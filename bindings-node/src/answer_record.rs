@@ -4,7 +4,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use napi_derive::napi;
-use tidegate::host::{ChargedUnits, charge_mark};
+use tidegate::host::{ChargedUnits, charge_mark, denial_generation};
 use tidegate::http::more_after;
 use tidegate::{Algorithm, Decision, LimitState, Source};
 
@@ -127,6 +127,7 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     record[HEADER + DecisionField::At as usize] = micros(decision.at());
     record[HEADER + DecisionField::NextAfter as usize] = wait(next);
     record[HEADER + DecisionField::Charge as usize] = charge_mark(decision);
+    record[HEADER + DecisionField::DenialGeneration as usize] = denial_generation(decision).into();
     record[HEADER + DecisionField::MoreAfter as usize] = more_after(decision).map_or(NEVER, |seconds| seconds as f64);
     out.extend_from_slice(&record);
     match simple {

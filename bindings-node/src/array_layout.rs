@@ -7,7 +7,8 @@
 //! - `calls` has [`CallField::Length`] numbers for each call. Its last number says how many calls there are.
 //! - `key_text` has the keys of those calls as UTF-16 units, one after the other.
 //! - `answers` has one record after the other. Its last number says how many calls should cross together next, because
-//!   callers that were answered together mostly call again together: see `host::cohort_size`.
+//!   callers that were answered together mostly call again together: see `host::cohort_size`. Before it are the
+//!   [`DENIAL_GENERATIONS`].
 
 use napi_derive::napi;
 
@@ -144,6 +145,8 @@ pub enum DecisionField {
     MoreAfter,
     /// What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark).
     Charge,
+    /// Which generation a denial is of. It may be repeated while that is the current one: see [`DENIAL_GENERATIONS`].
+    DenialGeneration,
     /// The limits begin here: [`LimitField::Length`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`].
     Limits,
 }
@@ -183,6 +186,10 @@ pub enum LimitFlag {
     /// It is the limit that binds.
     Binds = 2,
 }
+
+/// How many generations of denials there are. The current one of a denial is at its remainder by this.
+#[napi]
+pub const DENIAL_GENERATIONS: u32 = tidegate::host::DENIAL_GENERATIONS as u32;
 
 /// Numbers that stand for something else.
 #[napi]

@@ -8,7 +8,7 @@ use napi::Status;
 use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use parking_lot::Mutex;
-use tidegate::host::{BatchGuard, Call, CompletionQueue, Outcome, Wake, cohort_size};
+use tidegate::host::{BatchGuard, Call, CompletionQueue, DENIAL_GENERATIONS, Outcome, Wake, cohort_size};
 use tidegate::{AsPolicy, AsyncLimiter, Attempt, CheckOptions, Error, ErrorKind, Hold, Policy, PolicyRef, Result};
 
 use crate::answer_record::{write_attachment, write_decision, write_nothing};
@@ -55,7 +55,8 @@ pub(crate) struct BatchCodec {
     pub(crate) completions: Arc<NodeCompletions>,
     /// The completions, as the core takes them.
     pub(crate) queue: Arc<dyn CompletionQueue>,
-    pub(crate) policy_refs: Vec<OwnedPolicyRef>,
+    /// What calls name by its index, and the policy that it was then.
+    pub(crate) policies: Vec<(OwnedPolicyRef, Policy)>,
     calls: Float64Array,
     key_text: Uint16Array,
     answers: Float64Array,
@@ -65,6 +66,8 @@ pub(crate) struct BatchCodec {
     records: Vec<f64>,
     /// How many calls `records` answers: the callers that mostly call again together.
     answered: usize,
+    /// The changes of the generations of denials that JavaScript knows of.
+    seen_changes: u32,
 }
 
 impl BatchCodec {
@@ -80,13 +83,15 @@ impl BatchCodec {
             limiter,
             queue: completions.clone(),
             completions,
-            policy_refs: Vec::new(),
+            policies: Vec::new(),
             calls,
             key_text,
             answers,
             key: String::new(),
             records: Vec::new(),
             answered: 0,
+            // None: the first crossing tells them all.
+            seen_changes: u32::MAX,
         }
     }
 
@@ -162,22 +167,22 @@ impl BatchCodec {
     }
 
     pub(crate) fn policy_ref(&self, number: f64) -> Result<&OwnedPolicyRef> {
-        self.policy_refs
-            .get(number as usize)
-            .ok_or_else(|| Error::new(ErrorKind::PolicyUnknown, "a call names a policy that was not resolved"))
+        let known = self.policies.get(number as usize).map(|(policy_ref, _)| policy_ref);
+        known.ok_or_else(|| Error::new(ErrorKind::PolicyUnknown, "a call names a policy that was not resolved"))
     }
 
     /// Hands over what one call outside of a batch came to; nothing yet where its answer will be delivered.
     pub(crate) fn answer(&mut self, ticket: u64, outcome: Option<Result<Outcome>>) -> i32 {
-        let Some(outcome) = outcome else { return 0 };
         self.records.clear();
-        self.answered = usize::from(is_call(ticket));
-        self.completions.write(&mut self.records, ticket, outcome);
+        self.answered = usize::from(outcome.is_some() && is_call(ticket));
+        if let Some(outcome) = outcome {
+            self.completions.write(&mut self.records, ticket, outcome);
+        }
         self.hand_over()
     }
 
-    /// Copies the records to `answers`: how many numbers there are. The last number of the array says how many calls should
-    /// cross together next.
+    /// Copies the records to `answers`: how many numbers there are. The last numbers of the array are the generations of
+    /// denials, and how many calls should cross together next.
     fn hand_over(&mut self) -> i32 {
         #[allow(
             unsafe_code,
@@ -186,6 +191,9 @@ impl BatchCodec {
         let answers = unsafe { self.answers.as_mut() };
         let Some((cohort, answers)) = answers.split_last_mut() else { return Special::TooMany as i32 };
         *cohort = cohort_size(self.answered) as f64;
+        let Some(end) = answers.len().checked_sub(DENIAL_GENERATIONS) else { return Special::TooMany as i32 };
+        let (answers, generations) = answers.split_at_mut(end);
+        self.limiter.copy_denial_generations(&mut self.seen_changes, generations);
         match answers.get_mut(..self.records.len()) {
             Some(answers) => answers.copy_from_slice(&self.records),
             None => return Special::TooMany as i32,

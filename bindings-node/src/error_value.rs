@@ -61,17 +61,22 @@ pub(crate) fn crossing<T>(result: Result<T>) -> Either<T, ErrorValue> {
     }
 }
 
-/// A name of the core as TypeScript spells it; lengths of time are in milliseconds.
+/// The name of an option of the core as TypeScript spells it; lengths of time are in milliseconds.
 pub(crate) fn node_name(name: &str) -> String {
+    let is_length = |option: &LimiterOption| option.declaration.kind == ArgumentKind::Duration;
+    let has_unit = LIMITER_OPTIONS.iter().any(|option| option.declaration.name == name && is_length(option));
+    camel_case(name) + if has_unit { "Ms" } else { "" }
+}
+
+/// A name of the core as TypeScript spells it.
+pub(crate) fn camel_case(name: &str) -> String {
     let mut spelled = String::with_capacity(name.len() + 2);
     for (index, word) in name.split('_').enumerate() {
         let first = if index == 0 { 0 } else { 1 };
         spelled.push_str(&word[..first].to_ascii_uppercase());
         spelled.push_str(&word[first..]);
     }
-    let is_length = |option: &LimiterOption| option.declaration.kind == ArgumentKind::Duration;
-    let has_unit = LIMITER_OPTIONS.iter().any(|option| option.declaration.name == name && is_length(option));
-    spelled + if has_unit { "Ms" } else { "" }
+    spelled
 }
 
 /// Every code. A test compares them with the classes of the TypeScript side.

@@ -9,7 +9,6 @@ pub mod array_layout;
 mod batch_codec;
 pub mod clock;
 pub mod command;
-pub mod counters;
 pub mod error_value;
 pub mod http;
 pub mod limit;

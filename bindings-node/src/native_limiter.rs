@@ -9,18 +9,16 @@ use std::rc::Rc;
 use napi::Env;
 use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array};
 use napi_derive::napi;
-use tidegate::host::{Outcome, Task};
+use tidegate::host::{Outcome, Task, counters_json, samples_json, stats_json};
 use tidegate::{Algorithm, Hold};
 
 use crate::answer_record::charged_units;
 use crate::batch_codec::{Attachment, BatchCall, BatchCodec, OwnedPolicyRef};
-use crate::counters::Counters;
-use crate::error_value::{ErrorValue, crossing};
+use crate::error_value::{ErrorValue, camel_case, crossing};
 use crate::http::{Announcement, announcement};
 use crate::loop_reader::LoopReader;
 use crate::number;
 use crate::policy::Policy;
-use crate::stats::Stats;
 
 /// A policy as calls name it from now on.
 #[napi(object)]
@@ -121,14 +119,15 @@ impl NativeLimiter {
         let codec = &mut *self.codec.borrow_mut();
         let policy_ref = owned(policy);
         crossing(codec.limiter.policy(&policy_ref).map(|policy| {
-            codec.policy_refs.push(policy_ref);
-            ResolvedPolicy {
-                id: (codec.policy_refs.len() - 1) as u32,
+            let resolved = ResolvedPolicy {
+                id: codec.policies.len() as u32,
                 name: policy.name().to_owned(),
                 holds: policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency),
                 announcement: announcement(&policy),
                 bytes: tidegate::host::policy_bytes(&policy) as u32,
-            }
+            };
+            codec.policies.push((policy_ref, policy));
+            resolved
         }))
     }
 
@@ -158,7 +157,7 @@ impl NativeLimiter {
     /// Empties that list.
     #[napi(catch_unwind)]
     pub fn forget_policies(&self) {
-        self.codec.borrow_mut().policy_refs.clear();
+        self.codec.borrow_mut().policies.clear();
     }
 
     /// The policy that a call would apply.
@@ -184,16 +183,31 @@ impl NativeLimiter {
         self.codec.borrow().limiter.set_rollout(percent).err().map(ErrorValue::from)
     }
 
-    /// What was counted.
+    /// Counts denials of a policy that JavaScript has repeated.
     #[napi(catch_unwind)]
-    pub fn counters(&self) -> Counters {
-        self.codec.borrow().limiter.counters().into()
+    pub fn count_repeated(&self, policy: u32, times: f64) {
+        let codec = self.codec.borrow();
+        if let Some((_, policy)) = codec.policies.get(policy as usize) {
+            codec.limiter.count_repeated(policy, times as u64);
+        }
     }
 
-    /// Decisions counted by policy, and calls to the store.
+    /// The counters, as JSON.
     #[napi(catch_unwind)]
-    pub fn stats(&self) -> Stats {
-        self.codec.borrow().limiter.stats().into()
+    pub fn counters(&self) -> String {
+        counters_json(&self.codec.borrow().limiter.counters(), camel_case)
+    }
+
+    /// The stats, as JSON.
+    #[napi(catch_unwind)]
+    pub fn stats(&self) -> String {
+        stats_json(&self.codec.borrow().limiter.stats(), camel_case)
+    }
+
+    /// The values of a metric, as JSON.
+    #[napi(catch_unwind)]
+    pub fn samples(&self, metric: String) -> String {
+        samples_json(&self.codec.borrow().limiter.stats(), Some(&metric))
     }
 
     /// The function that makes the calls of `calls`. What is answered at once is in `answers` when it returns: it returns

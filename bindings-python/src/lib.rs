@@ -9,7 +9,6 @@ mod call_coroutine;
 mod clock;
 mod command;
 mod convert;
-mod counters;
 mod decision;
 mod error;
 mod fork;
@@ -73,6 +72,8 @@ mod _tidegate {
     use crate::python_call::before_exit;
     #[pymodule_export]
     use crate::rollout::{Rollout, rollout};
+    #[pymodule_export]
+    use crate::stats::metrics;
     #[pymodule_export]
     use crate::store_change::StoreChange;
     #[pymodule_export]

@@ -104,6 +104,13 @@ describe('on Redis', () => {
       while ((await check()).allowed);
       assert.equal((await check()).source, 'deny-cache');
     }
+    // A call that has not crossed yet, and one that other calls overtake.
+    const others = Array.from({ length: 9 }, (_, index) => limiter.check(policy, `other ${index}`));
+    const [, checked] = await Promise.all([limiter.refund(policy, 'a'), check(), ...others]);
+    assert.ok(checked.allowed);
+    assert.equal((await check()).allowed, false);
+    const [, peeked] = await Promise.all([limiter.clear(policy, 'a'), limiter.peek(policy, 'a')]);
+    assert.ok(peeked.allowed && (await check()).allowed);
     await limiter.close();
   });
 

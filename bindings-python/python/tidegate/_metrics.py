@@ -1,84 +1,29 @@
-"""The metrics of a limiter, as its exporters share them. docs/metrics.md has the same list."""
+"""The metrics of a limiter, as its exporters share them: the core has their list."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ._tidegate import AsyncLimiter, Limiter
+from ._tidegate import AsyncLimiter, Limiter, metrics
 from ._tracing import AnyLimiter, unwrapped
 
 
 class Metric(NamedTuple):
-    """A metric: its name in Prometheus without `_total`, its kind, what it counts, its labels beside `limiter`."""
+    """A metric: its names in Prometheus and in OpenTelemetry, its kind, its unit, what it counts, its labels."""
 
     name: str
+    dotted: str
     kind: str
+    unit: str
     help: str
-    labels: tuple[str, ...] = ()
-
-    @property
-    def dotted(self) -> str:
-        """Its name in OpenTelemetry."""
-        return self.name.replace("tidegate_", "tidegate.", 1)
+    labels: list[str]
 
 
-DECISIONS = Metric("tidegate_decisions", "counter", "Decisions by policy and outcome.", ("policy", "outcome"))
-ANSWERS = Metric("tidegate_answers", "counter", "Decisions by policy and what gave the answer.", ("policy", "source"))
-NEAR_LIMIT = Metric("tidegate_near_limit", "counter", "Admitted with 80 % or more of the limit used.", ("policy",))
-SHADOW = Metric("tidegate_shadow_denials", "counter", "Allowed, and a shadow policy would have denied.", ("policy",))
-DURATION = Metric("tidegate_store_call_duration_seconds", "histogram", "How long calls to shared stores took.")
-BATCH_SIZE = Metric("tidegate_store_batch_size", "histogram", "How many operations each script call carried.")
-ERRORS = Metric("tidegate_store_errors", "counter", "Calls to shared stores that failed, by error code.", ("code",))
-STATE = Metric("tidegate_store_state", "gauge", "1 for the state that a shared store is in.", ("store", "state"))
-FALLBACKS = Metric("tidegate_fallback_answers", "counter", "Answers of on_store_error.", ("choice",))
-# The events without a label, by the name of their counter.
-EVENTS = {
-    "asked": Metric("tidegate_store_operations", "counter", "Operations that were sent to shared stores."),
-    "withheld": Metric("tidegate_store_withheld", "counter", "Operations that were not sent to a lost store."),
-    "lost": Metric("tidegate_store_losses", "counter", "How often a shared store was lost."),
-    "deny_cache": Metric("tidegate_deny_cache_answers", "counter", "Denials that were repeated in process."),
-    "lease": Metric("tidegate_lease_answers", "counter", "Answers from units taken in advance."),
-    "forgotten_denials": Metric("tidegate_forgotten_denials", "counter", "Denials forgotten for lack of max_bytes."),
-    "hold_renewals_failed": Metric("tidegate_hold_renewals_failed", "counter", "Renewals of holds that failed."),
-    "holds_lost": Metric("tidegate_holds_lost", "counter", "Holds that were lost."),
-    "acquires_refused": Metric("tidegate_acquires_refused", "counter", "Calls of acquire that found no place to wait."),
+METRICS = {
+    metric["name"]: Metric(**{**metric, "labels": ["limiter", *metric["labels"]]}) for metric in json.loads(metrics())
 }
-METRICS = (
-    DECISIONS, ANSWERS, NEAR_LIMIT, SHADOW, DURATION, BATCH_SIZE, ERRORS, STATE, FALLBACKS, *EVENTS.values(),
-)  # fmt: skip
-STATES = ("ok", "lost", "refusing")
-
-
-class Sample(NamedTuple):
-    """A value of a metric; that of a histogram is its dict of bounds, counts and sum."""
-
-    metric: Metric
-    labels: tuple[str, ...]
-    value: Any
-
-
-def samples(stats: Mapping[str, Any]) -> Iterable[Sample]:
-    """The values of all metrics, from the stats of a limiter."""
-    for policy, counted in stats["policies"].items():
-        for outcome in ("allowed", "denied", "unavailable"):
-            yield Sample(DECISIONS, (policy, outcome), counted[outcome])
-        for source, count in counted["sources"].items():
-            yield Sample(ANSWERS, (policy, source), count)
-        yield Sample(NEAR_LIMIT, (policy,), counted["near_limit"])
-        yield Sample(SHADOW, (policy,), counted["shadow_denied"])
-    store, counters = stats["store"], stats["counters"]
-    yield Sample(DURATION, (), store["latency"])
-    yield Sample(BATCH_SIZE, (), store["batch_size"])
-    for code, count in store["errors"].items():
-        yield Sample(ERRORS, (code,), count)
-    for url, state in stats["breaker"].items():
-        for other in STATES:
-            yield Sample(STATE, (url, other), int(state == other))
-    for choice in ("open", "closed", "local"):
-        yield Sample(FALLBACKS, (choice,), counters[f"fallback_{choice}"])
-    for name, metric in EVENTS.items():
-        yield Sample(metric, (), counters[name])
 
 
 class NamedLimiters:
@@ -95,8 +40,8 @@ class NamedLimiters:
             raise ValueError(f"there are two limiters of the name {name!r}: give one another, as in name='jobs'")
         self._limiters[name] = limiter
 
-    def samples(self) -> Iterable[tuple[str, Sample]]:
-        """Each value, with the name of its limiter."""
-        for name, limiter in tuple(self._limiters.items()):
-            for sample in samples(limiter.stats()):
-                yield name, sample
+    def samples(self, metric: str | None = None) -> Iterable[tuple[Metric, list[str], Any]]:
+        """The values of one metric, or of all, with those of the labels. That of a histogram is a dict."""
+        for limiter_name, limiter in tuple(self._limiters.items()):
+            for name, labels, value in json.loads(limiter._samples(metric)):
+                yield METRICS[name], [limiter_name, *labels], value

@@ -38,6 +38,7 @@ __all__ = [
     "before_exit",
     "hashed",
     "lint",
+    "metrics",
     "named",
     "nearest",
     "placed_key",
@@ -105,6 +106,10 @@ class AsyncLimiter:
     def _generation(self, /) -> int:
         """
         Another number after each `reload`.
+        """
+    def _samples(self, /, name: str | None = None) -> str:
+        """
+        The values of one metric, or of all, as JSON.
         """
     def _use_policy(self, /, policy: str | Policy, by: str) -> PolicyUse:
         """
@@ -656,6 +661,10 @@ class Limiter:
         """
         Another number after each `reload`.
         """
+    def _samples(self, /, name: str | None = None) -> str:
+        """
+        The values of one metric, or of all, as JSON.
+        """
     def _use_policy(self, /, policy: str | Policy, by: str) -> PolicyUse:
         """
         Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
@@ -1035,6 +1044,11 @@ def lint(source: str | PathLike[str] | Policy | Mapping[str, Any]) -> list[Warni
     It takes the path of a policy file, a notation such as "10/10s; 600/600s", a Policy, or policies by name as a limiter
     takes them. A text that ends like the name of a file is a path. The list is empty when nothing was found. What is not
     valid raises PolicyError.
+    """
+
+def metrics() -> str:
+    """
+    Every metric, as JSON.
     """
 
 def named(name: str) -> str:

@@ -47,7 +47,7 @@ def meter_limiter(limiter: AnyLimiter, *, name: str = "default", meter_provider:
     limiters = NamedLimiters()
     limiters.add(limiter, name)
     meter = get_meter("tidegate", __version__, meter_provider=meter_provider)
-    for metric in METRICS:
+    for metric in METRICS.values():
         if metric.kind == "histogram":
             for part in ("bucket", "count", "sum"):
                 _observe(meter, metric, part, limiters)
@@ -57,14 +57,12 @@ def meter_limiter(limiter: AnyLimiter, *, name: str = "default", meter_provider:
 
 def _observe(meter: Meter, metric: Metric, part: str, limiters: NamedLimiters) -> None:
     def observations(_: CallbackOptions) -> Iterable[Observation]:
-        for name, (sampled, labels, value) in limiters.samples():
-            if sampled is metric:
-                attributes = {"limiter": name, **dict(zip(metric.labels, labels, strict=True))}
-                yield from _parts(value, part, attributes)
+        for _metric, labels, value in limiters.samples(metric.name):
+            yield from _parts(value, part, dict(zip(metric.labels, labels, strict=True)))
 
     make = meter.create_observable_gauge if metric.kind == "gauge" else meter.create_observable_counter
     full_name = f"{metric.dotted}.{part}" if part else metric.dotted
-    unit = "s" if full_name.endswith("_seconds.sum") else ""
+    unit = metric.unit if part == "sum" else ""
     make(full_name, callbacks=[observations], unit=unit, description=metric.help)
 
 
@@ -74,9 +72,7 @@ def _parts(value: Any, part: str, attributes: dict[str, str]) -> Iterable[Observ
     elif part != "bucket":
         yield Observation(value[part], attributes)
     else:
-        total = 0
-        for bound, count in zip([*value["bounds"], "+Inf"], value["counts"], strict=True):
-            total += count
+        for bound, total in zip([*value["bounds"], "+Inf"], value["totals"], strict=True):
             yield Observation(total, {**attributes, "le": str(bound)})
 
 

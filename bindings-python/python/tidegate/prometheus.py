@@ -28,12 +28,11 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from . import _metrics
-from ._metrics import METRICS, NamedLimiters, Sample
+from ._metrics import METRICS, NamedLimiters
 from ._tracing import AnyLimiter
 
 __all__ = ["TidegateCollector"]
 
-LABEL = "limiter"
 FAMILIES: dict[str, Any] = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,
@@ -72,32 +71,22 @@ class TidegateCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics of this process now."""
         families = _families()
-        for name, (metric, labels, value) in self._limiters.samples():
+        for metric, labels, value in self._limiters.samples():
             family = families[metric.name]
             if metric.kind == "histogram":
-                family.add_metric((name, *labels), buckets=_cumulative(value), sum_value=value["sum"])
+                buckets = list(zip(_bounds(value), map(float, value["totals"]), strict=True))
+                family.add_metric(labels, buckets=buckets, sum_value=value["sum"])
             else:
-                family.add_metric((name, *labels), value)
+                family.add_metric(labels, value)
         yield from families.values()
 
 
 def _families() -> dict[str, Any]:
-    def family(metric: _metrics.Metric) -> Any:
-        return FAMILIES[metric.kind](metric.name, metric.help, labels=(LABEL, *metric.labels))
-
-    return {metric.name: family(metric) for metric in METRICS}
+    return {name: FAMILIES[metric.kind](name, metric.help, labels=metric.labels) for name, metric in METRICS.items()}
 
 
 def _bounds(histogram: dict[str, Any]) -> list[str]:
     return [*map(floatToGoString, histogram["bounds"]), "+Inf"]
-
-
-def _cumulative(histogram: dict[str, Any]) -> list[tuple[str, float]]:
-    total, buckets = 0, []
-    for bound, count in zip(_bounds(histogram), histogram["counts"], strict=True):
-        total += count
-        buckets.append((bound, float(total)))
-    return buckets
 
 
 class _MultiprocessWriter:
@@ -107,7 +96,7 @@ class _MultiprocessWriter:
         self._limiters = limiters
         self._interval = interval
         # Registered nowhere: a scrape of the files finds them.
-        self._metrics = {metric.name: _metric(metric) for metric in METRICS if metric.kind != "histogram"}
+        self._metrics = {name: _metric(metric) for name, metric in METRICS.items() if metric.kind != "histogram"}
         self._buckets: dict[tuple[str, ...], Any] = {}
         self._begin()
         alive = weakref.ref(self)
@@ -127,12 +116,10 @@ class _MultiprocessWriter:
 
     def write(self) -> None:
         with self._lock:
-            for name, sample in self._limiters.samples():
-                self._write(name, sample)
+            for metric, labels, value in self._limiters.samples():
+                self._write(metric, tuple(labels), value)
 
-    def _write(self, limiter: str, sample: Sample) -> None:
-        metric, labels, value = sample
-        labels = (limiter, *labels)
+    def _write(self, metric: _metrics.Metric, labels: tuple[str, ...], value: Any) -> None:
         if metric.kind == "gauge":
             self._metrics[metric.name].labels(*labels).set(value)
         elif metric.kind == "counter":
@@ -154,7 +141,7 @@ class _MultiprocessWriter:
         """A value as the Histogram of prometheus_client keeps it; that class takes only one observation at a time."""
         key = (metric.name, suffix, *labels, *bound)
         if key not in self._buckets:
-            names = (LABEL, *metric.labels, *(["le"] if bound else []))
+            names = (*metric.labels, *(["le"] if bound else []))
             self._buckets[key] = values.ValueClass(
                 "histogram", metric.name, metric.name + suffix, names, (*labels, *bound), metric.help
             )
@@ -162,11 +149,10 @@ class _MultiprocessWriter:
 
 
 def _metric(metric: _metrics.Metric) -> Any:
-    names = (LABEL, *metric.labels)
     if metric.kind == "gauge":
         # The sum over the processes that live: how many of them find the store in that state.
-        return Gauge(metric.name, metric.help, names, registry=None, multiprocess_mode="livesum")
-    return Counter(metric.name, metric.help, names, registry=None)
+        return Gauge(metric.name, metric.help, metric.labels, registry=None, multiprocess_mode="livesum")
+    return Counter(metric.name, metric.help, metric.labels, registry=None)
 
 
 def _call(alive: weakref.ref[_MultiprocessWriter], method: Any) -> bool:

@@ -254,7 +254,7 @@ macro_rules! limiter_methods {
             /// The `counters` of `stats()` alone: events of stores, leases, fallbacks and holds.
             $(#[$($doc_without_store)*])*
             #[pyo3(signature = () -> "dict[str, int]")]
-            fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+            fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 counters(py, &self.core().counters())
             }
 
@@ -262,8 +262,14 @@ macro_rules! limiter_methods {
             /// the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
             $(#[$($doc_without_store)*])*
             #[pyo3(signature = () -> "dict[str, Any]")]
-            fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+            fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 stats(py, &self.core().stats())
+            }
+
+            /// The values of one metric, or of all, as JSON.
+            #[pyo3(signature = (name: "str | None" = None) -> "str")]
+            fn _samples(&self, name: Option<&str>) -> String {
+                tidegate::host::samples_json(&self.core().stats(), name)
             }
 
             /// The policy that a name or a notation means now.

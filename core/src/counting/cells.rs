@@ -56,6 +56,11 @@ impl PolicyCounts {
         }
     }
 
+    /// Counts decisions of a class that others have counted.
+    pub(crate) fn add_counted(&self, class: usize, number: u64) {
+        self.cells[SHARED].0[class % CLASSES].fetch_add(number, Ordering::Relaxed);
+    }
+
     /// For a cell that only this thread writes.
     #[inline(always)]
     fn add_alone(&self, cell: usize, class: usize) {
@@ -66,9 +71,7 @@ impl PolicyCounts {
     #[cold]
     fn add_slowly(&self, class: usize) {
         match assign() {
-            SHARED => {
-                self.cells[SHARED].0[class % CLASSES].fetch_add(1, Ordering::Relaxed);
-            }
+            SHARED => self.add_counted(class, 1),
             cell => self.add_alone(cell, class),
         }
     }

@@ -179,6 +179,11 @@ impl DecisionCounts {
         self.counts_of(plan).add(class);
     }
 
+    /// Counts denials that a host has repeated by itself.
+    pub(crate) fn count_repeated(&self, plan: &Plan, times: u64) {
+        self.counts_of(plan).add_counted(class(Source::DenyCache, false, false), times);
+    }
+
     /// Gives a policy its place before it is used: policies with a name come before notations that are written in place.
     pub(crate) fn begin(&self, plan: &Plan) {
         self.counts_of(plan);

@@ -17,6 +17,16 @@ pub struct Histogram {
     pub count: u64,
 }
 
+impl Histogram {
+    /// How many values are at most each bound, and how many there are.
+    pub(crate) fn totals(&self) -> impl Iterator<Item = u64> {
+        self.counts.iter().scan(0, |total, count| {
+            *total += count;
+            Some(*total)
+        })
+    }
+}
+
 /// The histogram while it is filled. Values are whole numbers of a unit.
 #[derive(Debug)]
 pub(crate) struct SharedHistogram {

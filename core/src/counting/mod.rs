@@ -3,20 +3,23 @@
 //! them.
 
 pub(crate) mod cells;
+#[macro_use]
 mod counters;
 mod decision_counts;
 mod denied_keys;
 pub(crate) mod histogram;
+mod metric;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod stats;
 mod store_stats;
 
+pub use counters::Counters;
 pub(crate) use counters::SharedCounters;
-pub use counters::{COUNTERS, CounterDeclaration, Counters};
 pub(crate) use decision_counts::DecisionCounts;
 pub use decision_counts::{MAX_COUNTED_POLICIES, OTHER_POLICIES, PolicyStats, SourceCounts};
 pub(crate) use denied_keys::DeniedKeys;
+pub(crate) use metric::{MetricKind, MetricValue, metrics as metric_list};
 pub use stats::Stats;
 pub(crate) use store_stats::{ConditionOf, StoreHistograms};
 pub use store_stats::{StoreCondition, StoreStats};

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::counters::{COUNTERS, Counters};
+use super::counters::Counters;
 use super::histogram::{Histogram, SharedHistogram};
+use crate::error::ErrorKind;
 
 /// The calls to the shared stores of a limiter.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,10 +83,9 @@ impl Default for StoreHistograms {
 
 impl StoreHistograms {
     pub(crate) fn stats(&self, counters: &Counters) -> StoreStats {
-        let errors = COUNTERS.iter().filter_map(|counter| match counter.labels {
-            [("code", code)] => Some((*code, (counter.value)(counters))),
-            _ => None,
-        });
+        // Those that have the code of an error as their name.
+        let of_errors = |(name, _): &(&'static str, u64)| ErrorKind::ALL.iter().any(|kind| kind.code() == *name);
+        let errors = counters.by_name().filter(of_errors);
         let latency = self.latency.read();
         StoreStats { calls: latency.count, latency, batch_size: self.batch_sizes.read(), errors: errors.collect() }
     }

@@ -3,6 +3,7 @@
 use super::ReplyPoller;
 use crate::error::Result;
 use crate::limiter::{AsPolicy, AsyncLimiter, Limiter};
+use crate::policy::Policy;
 
 #[doc(hidden)]
 impl Limiter {
@@ -29,6 +30,18 @@ impl AsyncLimiter {
     /// As [`Limiter::try_waiting`].
     pub fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize> {
         self.core.waiting(&policy, key)
+    }
+
+    /// What ends the denials that a host repeats by itself: writes the generations of all keys, if one has changed since `seen`.
+    /// A denial of `denial_generation` may be repeated while that number is among them, at its remainder by their count.
+    #[inline]
+    pub fn copy_denial_generations(&self, seen: &mut u32, copies: &mut [f64]) {
+        self.core.copy_denial_generations(seen, copies);
+    }
+
+    /// Counts denials that a host has repeated by itself, as if the deny cache had.
+    pub fn count_repeated(&self, policy: &Policy, times: u64) {
+        self.core.count_repeated(policy, times);
     }
 
     /// A number that limiters of the same store and prefix share.

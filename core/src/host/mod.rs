@@ -1,6 +1,7 @@
 //! What only the bindings to other languages and the command use: calls as data, answers delivered to a queue of an event
 //! loop, event loops that read replies themselves, and questions to the servers of a store. No part of the public surface.
 
+mod json;
 mod limiter;
 mod parts;
 mod reply_poller;
@@ -9,10 +10,9 @@ mod servers;
 mod tasks;
 
 pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
-pub use crate::counting::{COUNTERS, CounterDeclaration};
 pub use crate::http::options::{LAYER_OPTIONS, LIMIT_OPTIONS};
 pub use crate::limiter::{
-    CALL_OPTIONS, Call, ChargedUnits, CompletionQueue, LIMITER_OPTIONS, LimiterOption, Outcome, SettingValue,
+    CALL_OPTIONS, Call, ChargedUnits, CompletionQueue, DENIAL_GENERATIONS, LIMITER_OPTIONS, LimiterOption, Outcome, SettingValue,
     charge_mark, check_percent,
 };
 pub use crate::policy::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
@@ -24,6 +24,7 @@ pub use crate::process::regular_file::{Links, Unreadable, read as read_regular_f
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
 pub use crate::store::key_names::KeyNames;
+pub use json::{counters_json, metrics_json, samples_json, stats_json};
 pub use parts::Parts;
 pub use reply_poller::ReplyPoller;
 #[cfg(feature = "redis")]
@@ -121,6 +122,12 @@ pub fn unpublished(mut builder: Builder) -> Builder {
 pub fn other_limits(decision: &Decision) -> Vec<String> {
     let rare = decision.answer().rare.as_ref();
     rare.map(|rare| rare.others.iter().map(ToString::to_string).collect()).unwrap_or_default()
+}
+
+/// In which generation the denial of a Decision may be repeated.
+#[must_use]
+pub fn denial_generation(decision: &Decision) -> u32 {
+    decision.answer().denial_generation
 }
 
 /// How much longer the key of a Decision is blocked, if it is.

@@ -39,11 +39,12 @@ use crate::counting::{Counters, Stats};
 use crate::decision::LimiterId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::policy::lint;
+use crate::plan::plan_cache::plan_of;
+use crate::policy::{Policy, lint};
 use crate::process::clock::{ClockListener, ManualClock};
 use crate::process::fork::{ForkListener, PerProcess};
 use crate::process::log::Log;
-use crate::resilience::Layers;
+use crate::resilience::{DenialGenerations, Layers};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::memory::ForgottenDenials;
@@ -55,6 +56,8 @@ use parking_lot::Mutex;
 use policies::Policies;
 use policy_source::PolicySource;
 
+/// How many generations of denials there are.
+pub const DENIAL_GENERATIONS: usize = DenialGenerations::COUNT;
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 65_536;
 
@@ -241,6 +244,20 @@ impl LimiterCore {
             store: telemetry.map(|telemetry| telemetry.store_stats()).unwrap_or_default(),
             breaker: telemetry.map(|telemetry| telemetry.conditions()).unwrap_or_default(),
             counters: self.counters(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn copy_denial_generations(&self, seen: &mut u32, copies: &mut [f64]) {
+        if let Some(generations) = self.layers.as_ref().and_then(Layers::denial_generations) {
+            generations.copy(seen, copies);
+        }
+    }
+
+    pub(crate) fn count_repeated(&self, policy: &Policy, times: u64) {
+        if let Some(layers) = &self.layers {
+            layers.count_repeated(times);
+            self.answers.decisions.count_repeated(&plan_of(policy), times);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::tables::hash_slab::{HashSlab, Hashed};
 use crate::tables::table_key::{TableKey, TableKeyRef};
 
 /// Shards of a table: more than the threads that run at once.
-const SHARDS: usize = 64;
+pub(super) const SHARDS: usize = 64;
 /// The most entries of a table.
 const MAX_ENTRIES: usize = 65_536;
 /// The most bytes of a table.
@@ -50,6 +50,12 @@ impl KnownKey {
         let heap_bytes = self.key.heap_bytes() + others + Plan::share(&self.plan);
         self.heap_bytes = u32::try_from(heap_bytes).unwrap_or(u32::MAX);
     }
+}
+
+/// The index of the shard of a hash. The hash table of the shard uses the low bits and the top seven.
+#[inline]
+pub(super) const fn shard_of(hash: u64) -> usize {
+    (hash >> 40) as usize % SHARDS
 }
 
 /// What is known about a key.
@@ -96,8 +102,7 @@ impl<T: KeyEntry> KeyTable<T> {
 
     #[inline]
     pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, TableShard<T>> {
-        // The hash table of the shard uses the low bits and the top seven.
-        self.shards[(hash >> 40) as usize % SHARDS].lock()
+        self.shards[shard_of(hash)].lock()
     }
 
     /// The place of a key, in its shard.
@@ -167,15 +172,13 @@ pub(super) struct TableShard<T> {
     slab: HashSlab<T>,
     /// The bytes of its entries.
     bytes: usize,
-    /// How often usage of its keys was changed.
-    pub(super) changes: u64,
     /// How often one of its entries gave an answer.
     pub(super) answers: u64,
 }
 
 impl<T> Default for TableShard<T> {
     fn default() -> Self {
-        Self { slab: HashSlab::default(), bytes: 0, changes: 0, answers: 0 }
+        Self { slab: HashSlab::default(), bytes: 0, answers: 0 }
     }
 }
 

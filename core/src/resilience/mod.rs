@@ -17,7 +17,7 @@ mod stub_store;
 mod telemetry;
 
 pub(crate) use breaker::Breaker;
-pub(crate) use deny_cache::MAX_DENY_CACHE;
+pub(crate) use deny_cache::{DenialGenerations, MAX_DENY_CACHE};
 #[cfg(feature = "bench")]
 pub(crate) use fallback::UsageSnapshots;
 pub(crate) use layer::{ask, ask_all, submit, submit_all, try_immediate};
@@ -98,6 +98,18 @@ impl Layers {
         }
         self.leases.forget();
         Ok(())
+    }
+
+    /// What says that denials may not be repeated any more; none without a deny cache.
+    pub(crate) fn denial_generations(&self) -> Option<&DenialGenerations> {
+        self.deny_cache.as_ref().map(|deny_cache| &deny_cache.generations)
+    }
+
+    /// Counts denials that a host has repeated by itself.
+    pub(crate) fn count_repeated(&self, times: u64) {
+        if let Some(deny_cache) = &self.deny_cache {
+            deny_cache.count_repeated(times);
+        }
     }
 
     /// A clock that is moved by hand shows another time.

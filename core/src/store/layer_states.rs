@@ -17,8 +17,8 @@ pub(crate) struct LayerStates {
 #[derive(Clone, Copy)]
 pub(crate) struct SentCheck {
     pub(crate) hash: u64,
-    /// The changes of the shard then: when there are more afterwards, the answer may be older than they are.
-    pub(crate) changes: u64,
+    /// The generation of its key then: when it is another one afterwards, the answer may be older than a change of usage.
+    pub(crate) generation: u32,
     pub(crate) sent: u64,
     /// Whether the cache had a denial of the key.
     pub(crate) known: bool,

@@ -264,6 +264,8 @@ pub(crate) struct Answer {
     pub(crate) may_be_old: bool,
     /// For how many microseconds the denial may be repeated without asking again.
     pub(crate) denied_for: u32,
+    /// The generation of the key in which it may: see `DenialGenerations`.
+    pub(crate) denial_generation: u32,
     /// What is stored after the call, of an answer of a shared store. The layers take it; no Decision keeps it.
     pub(crate) states: Option<Box<States>>,
     /// The block of a lease that was spent; 0 is none.

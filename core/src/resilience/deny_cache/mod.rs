@@ -1,12 +1,13 @@
 //! Repeats a denial without asking the store, until the moment that the store named.
 
 mod denial;
+mod generations;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use super::key_table::{KeyTable, TableShard};
+use super::key_table::{KeyTable, SHARDS, TableShard, shard_of};
 use super::layer::Layer;
 use crate::error::Result;
 use crate::process::clock::SteadyClock;
@@ -16,6 +17,7 @@ use crate::store::layer_states::{LayerStates, SentCheck};
 use crate::store::request::{Answer, Entry, Operation, Source};
 use crate::tables::table_key::TableKeyRef;
 use denial::{Denial, DenialTimes};
+pub(crate) use generations::DenialGenerations;
 
 /// The longest time that a denial may be repeated.
 pub(crate) const MAX_DENY_CACHE: Duration = Duration::from_secs(60);
@@ -28,6 +30,8 @@ pub(crate) struct DenyCache {
     time: SteadyClock,
     /// A forked child begins anew: a lock that a thread of its parent held stays locked in the child.
     denials: PerProcess<KeyTable<Denial>>,
+    /// They change while the shard is locked, so that no answer is kept that is older than a change.
+    pub(super) generations: DenialGenerations,
 }
 
 /// What the cache knows about an entry.
@@ -42,7 +46,12 @@ enum Lookup {
 impl DenyCache {
     pub(crate) fn new(longest: Duration) -> Self {
         let longest = longest.min(MAX_DENY_CACHE).as_micros() as u64;
-        Self { longest, time: SteadyClock::default(), denials: PerProcess::new() }
+        Self {
+            longest,
+            time: SteadyClock::default(),
+            denials: PerProcess::new(),
+            generations: DenialGenerations::default(),
+        }
     }
 
     /// How many denials it has repeated.
@@ -50,14 +59,16 @@ impl DenyCache {
         self.with(|table| table.sum(|shard| shard.answers))
     }
 
+    /// Counts denials that a host has repeated by itself.
+    pub(super) fn count_repeated(&self, times: u64) {
+        self.with(|table| table.shard(0).answers += times);
+    }
+
     /// Drops all denials: keys have moved to another store.
     pub(crate) fn clear(&self) {
-        self.with(|table| {
-            table.each(|shard| {
-                shard.changes += 1;
-                shard.clear();
-            });
-        });
+        // First, so that what a thread keeps meanwhile is either dropped below or not kept.
+        (0..SHARDS).for_each(|shard| self.generations.end(shard));
+        self.with(|table| table.each(TableShard::clear));
     }
 
     fn with<R>(&self, run: impl FnOnce(&KeyTable<Denial>) -> R) -> R {
@@ -82,17 +93,17 @@ impl DenyCache {
             let mut shard = table.shard(hash);
             let found = shard.find(hash, |denial| denial.cost == cost && denial.is_of(entry.plan, key));
             let repeated = |denial: &mut Denial| denial.repeated(entry.plan, now, renews);
+            let generation = self.generations.of(shard_of(hash));
             if let Some(answer) = found.and_then(|index| shard.change(index, repeated)) {
                 shard.answers += 1;
-                return Lookup::Denied(answer);
+                return Lookup::Denied(Answer { denial_generation: generation, ..answer });
             }
             let known = found.is_some() || shard.find(hash, |denial| denial.is_of(entry.plan, key)).is_some();
-            let changes = shard.changes;
             drop(shard);
             if given.is_none() {
                 table.sweep_if_due(now);
             }
-            Lookup::Ask(SentCheck { hash, changes, sent: now, known })
+            Lookup::Ask(SentCheck { hash, generation, sent: now, known })
         })
     }
 
@@ -113,8 +124,16 @@ impl DenyCache {
         let Some(denial) = Denial::new(entry, (sent_check.hash, key), answer, *states, &times) else { return };
         let until = denial.until;
         let is_of = |other: &Denial| other.is_of(entry.plan, key);
-        if self.with(|table| keep(&mut table.shard(sent_check.hash), sent_check, is_of, denial)) {
-            answer.denied_for = (until - received) as u32;
+        let is_kept = self.with(|table| {
+            let mut shard = table.shard(sent_check.hash);
+            let is_current = self.generations.of(shard_of(sent_check.hash)) == sent_check.generation;
+            if is_current {
+                keep(&mut shard, sent_check.hash, is_of, denial);
+            }
+            is_current
+        });
+        if is_kept {
+            (answer.denied_for, answer.denial_generation) = ((until - received) as u32, sent_check.generation);
         }
     }
 
@@ -124,7 +143,7 @@ impl DenyCache {
             let key = TableKeyRef::of(entry.key);
             let hash = table.hash(entry.plan, key);
             let mut shard = table.shard(hash);
-            shard.changes += 1;
+            self.generations.end(shard_of(hash));
             shard.remove_all(hash, |denial| denial.is_of(entry.plan, key));
         });
     }
@@ -134,17 +153,9 @@ fn remove(table: &KeyTable<Denial>, hash: u64, entry: &Entry<'_>, key: TableKeyR
     table.shard(hash).remove_all(hash, |denial| denial.is_of(entry.plan, key));
 }
 
-/// Keeps a denial, unless usage in the shard has changed since it was asked for; returns whether it did.
-fn keep(
-    shard: &mut TableShard<Denial>,
-    sent_check: SentCheck,
-    is_of: impl Fn(&Denial) -> bool,
-    denial: Denial,
-) -> bool {
-    if shard.changes != sent_check.changes {
-        return false;
-    }
-    let of_key = shard.all(sent_check.hash, is_of);
+/// Keeps a denial.
+fn keep(shard: &mut TableShard<Denial>, hash: u64, is_of: impl Fn(&Denial) -> bool, denial: Denial) {
+    let of_key = shard.all(hash, is_of);
     let same = of_key.iter().find(|index| shard.get(**index).cost == denial.cost).copied();
     let soonest = || of_key.iter().min_by_key(|index| shard.get(**index).until).copied();
     match same.or_else(|| if of_key.len() >= MAX_COSTS { soonest() } else { None }) {
@@ -154,7 +165,6 @@ fn keep(
             shard.insert(denial, now);
         }
     }
-    true
 }
 
 /// Whether a caller waits, which keeps its place by asking.

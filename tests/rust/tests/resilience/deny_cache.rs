@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate::host::{DENIAL_GENERATIONS, denial_generation};
 use tidegate::{CheckOptions, Decision, ErrorKind, Limiter, Options, Policy, Source};
 use tidegate_tests::servers::{Kind, Servers};
 
@@ -166,6 +167,43 @@ fn a_change_by_this_limiter_is_noticed_at_once() {
     assert!(!limiter.check(policy, "peek").expect("a decision").allowed(), "noticed later, as promised");
     assert!(limiter.peek(policy, "peek", 1).expect("a peek").allowed());
     assert!(limiter.check(policy, "peek").expect("a decision").allowed());
+}
+
+#[tokio::test]
+async fn a_host_knows_which_denials_it_may_repeat() {
+    let server = Servers::start(Kind::Single);
+    let builder = Limiter::builder().store(server.url()).timeout(PATIENT).clock(clock());
+    let limiter = builder.build_async().expect("a limiter");
+    let mut seen = u32::MAX;
+    let mut current = [0.0; DENIAL_GENERATIONS];
+    limiter.check("1/hour", "k").await.expect("a decision");
+    for change in ["refund", "charge", "peek", "clear_all"] {
+        let denied = limiter.check("1/hour", "k").await.expect("a decision");
+        limiter.copy_denial_generations(&mut seen, &mut current);
+        let generation = denial_generation(&denied);
+        let place = generation as usize % DENIAL_GENERATIONS;
+        assert_eq!(current[place] as u32, generation, "before {change}");
+        let again = limiter.check("1/hour", "k").await.expect("a decision");
+        assert_eq!((again.source(), denial_generation(&again)), (Source::DenyCache, generation));
+        match change {
+            "refund" => drop(limiter.refund("1/hour", "k", 1).await.expect("a refund")),
+            "charge" => drop(limiter.charge("1/hour", "k", 1).await.expect("a charge")),
+            "peek" => drop(limiter.peek("1/hour", "k", 1).await.expect("a peek")),
+            _ => limiter.clear_all().await.expect("it is cleared"),
+        }
+        limiter.copy_denial_generations(&mut seen, &mut current);
+        // A peek that finds no room ends nothing.
+        assert_eq!(current[place] as u32 == generation, change == "peek", "after {change}");
+        limiter.check("1/hour", "k").await.expect("a decision");
+    }
+    let before = limiter.stats();
+    limiter.count_repeated(&limiter.policy("1/hour").expect("a policy"), 7);
+    let after = limiter.stats();
+    let repeated = |stats: &tidegate::Stats| {
+        let policy = &stats.policies["1/hour"];
+        [policy.denied, policy.sources.deny_cache, stats.counters.deny_cache]
+    };
+    assert_eq!(repeated(&after), repeated(&before).map(|count| count + 7));
 }
 
 #[test]
