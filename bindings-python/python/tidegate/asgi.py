@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ._tidegate import AsyncLimiter
 from .errors import StoreError
-from .web.exchange import ADAPTER, CLOSE_CODE, App, AsgiExchange, Lifespan, Receive, Scope, Send
+from .web.exchange import ADAPTER, App, AsgiExchange, Lifespan, Receive, Scope, Send
 from .web.keys import MissingPeer, UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import AppLimits
 from .web.refusal import Refusal
@@ -56,21 +56,16 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
             admission = await exchange.check(self._limits)
         except MissingPeer as error:
             await exchange.close_websocket(error)
-            return
-        except UnusableKey as error:
-            await exchange.respond(Refusal(error), CLOSE_CODE)
-            return
-        except StoreError as error:
-            # 1013 is "try again later".
-            await exchange.respond(Refusal.without_store(error), 1013)
-            return
-        if admission is None:
-            await self.app(scope, receive, send if exchange.single is None else exchange.send)
-            return
-        try:
-            if admission.denied:
-                await exchange.refuse(admission, receive)
-            else:
-                await self.app(scope, receive, exchange.send)
-        finally:
-            await exchange.end_handler()
+        except (StoreError, UnusableKey) as error:
+            await exchange.respond(Refusal(error))
+        else:
+            try:
+                if admission is None or admission.decision:
+                    await self.app(scope, receive, send if admission is None else exchange.send)
+                elif (answer := await exchange.answer_given(admission)) is not None:
+                    await answer(scope, receive, exchange.send)
+                else:
+                    await exchange.respond(Refusal(admission))
+            finally:
+                if exchange.ends_with_body:
+                    await exchange.end_handler()

@@ -11,20 +11,11 @@ from django.http.response import HttpResponseBase
 
 from ..errors import StoreError
 from ..web.admission import admit, end_work, refund
-from ..web.bound_limit import BoundLimit
 from ..web.keys import UnusableKey
+from ..web.limit import BoundLimit
 from ..web.steps import Steps, awaited, run_steps, run_steps_async
 from .layer import NAME, DjangoLayer, RequestLimits, limits_of
-from .refusals import (
-    RequestDenied,
-    RequestKeyInvalid,
-    RequestUnchecked,
-    answer_of,
-    awaited_answer,
-    denied,
-    unchecked,
-    waited_for,
-)
+from .refusals import RequestDenied, RequestKeyInvalid, RequestUnchecked, answer_of, refused, waited_for
 
 
 class TidegateMiddleware(DjangoLayer):
@@ -52,83 +43,68 @@ class TidegateMiddleware(DjangoLayer):
         if not self.enabled:
             return self.get_response(request)
         self._refresh()
-        if self._async:
-            return self._call_async(request, state)
+        return self._run(self._serve(request, state))
+
+    def _run(self, steps: Steps[Any]) -> Any:
+        return run_steps_async(steps, self.async_limiter) if self._async else run_steps(steps, self.limiter)
+
+    def _serve(self, request: HttpRequest, state: RequestLimits) -> Steps[Any]:
         try:
             response = self.get_response(request)
+            if self._async:
+                response = yield "wait", response
             if state.pending:
-                response = run_steps(self._late_steps(request, state, response), self.limiter)
+                # The request has reached no view, or no limit of its view.
+                limits, state.pending = state.pending, ()
+                if (refusal := (yield from self._check(request, limits))) is not None:
+                    response.close()
+                    response = refusal
             if state.admissions:
-                run_steps(self._follow_up(state, request, response), self.limiter, waited_for)
+                follow_up = self._follow_up(state, request, response)
+                if self._async:
+                    yield from follow_up
+                else:
+                    run_steps(follow_up, self.limiter, waited_for)
         except BaseException:
             state.release()
             raise
         return response
 
-    async def _call_async(self, request: HttpRequest, state: RequestLimits) -> Any:
-        try:
-            response = await self.get_response(request)
-            if state.pending:
-                response = await run_steps_async(self._late_steps(request, state, response), self.async_limiter)
-            if state.admissions:
-                await run_steps_async(self._follow_up(state, request, response), self.async_limiter)
-        except BaseException:
-            state.release()
-            raise
-        return response
+    def _process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> Any:
+        """Checks the limits that stand before the view. One with limits of its own checks them with these."""
+        state, limits = limits_of(request), None
+        if state is not None and self.enabled:
+            state.view = view
+            limits = self.shared_limits(view, request)
+            if limits is not None:
+                state.pending = ()
+        return self._run(self._check(request, limits or ()))
 
-    def _shared_limits(self, request: HttpRequest, view: Any) -> tuple[BoundLimit, ...]:
-        """The limits to check before the view. A view with limits of its own checks them with the application's."""
-        state = limits_of(request)
-        if state is None or not self.enabled:
-            return ()
-        state.route = (view, request.method)
-        limits = self.shared_limits(view, request)
-        if limits is None:
-            return ()
-        state.pending = ()
-        return limits
+    async def _process_view_async(self, *given: Any) -> Any:
+        return await self._process_view(*given)
 
-    def _process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponseBase | None:
-        limits = self._shared_limits(request, view)
-        return run_steps(self._steps(request, limits), self.limiter) if limits else None
-
-    async def _process_view_async(
-        self, request: HttpRequest, view: Any, args: Any, kwargs: Any
-    ) -> HttpResponseBase | None:
-        limits = self._shared_limits(request, view)
-        return await run_steps_async(self._steps(request, limits), self.async_limiter) if limits else None
-
-    def _steps(self, request: HttpRequest, limits: tuple[BoundLimit, ...]) -> Steps[HttpResponseBase | None]:
+    def _check(self, request: HttpRequest, limits: tuple[BoundLimit, ...]) -> Steps[HttpResponseBase | None]:
         """Checks limits that are not written at a view. Returns the response of a request that was refused."""
+        state = limits_of(request)
+        if not limits or state is None:
+            return None
         try:
             admission = yield from admit(limits, request, request.method)
         except (StoreError, UnusableKey) as error:
-            return (yield from self._on_thread(unchecked, request, error)).response
-        state = limits_of(request)
-        if admission is None or state is None:
+            return (yield from self._refused(request, error))
+        if admission is None:
             return None
         state.add(request, admission)
         state.shared = admission
-        if not admission.denied:
+        if admission.decision:
             return None
-        answer = awaited_answer if self._async else answer_of
-        given = yield from awaited(answer(admission.bound.on_denied, request, admission.decision))
-        refused = yield from self._on_thread(denied, request, admission, given)
-        return refused.response
+        return (yield from self._refused(request, admission, (yield from answer_of(admission, request, self._async))))
 
-    def _on_thread(self, function: Callable[..., Any], *given: Any) -> Steps[Any]:
-        """Calls what may run code of the project: never on an event loop."""
-        return awaited((sync_to_async(function) if self._async else function)(*given))
-
-    def _late_steps(self, request: HttpRequest, state: RequestLimits, response: Any) -> Steps[Any]:
-        """Checks the application's limit for a request that has reached no view, or no limit of its view."""
-        limits, state.pending = state.pending, ()
-        refused = yield from self._steps(request, limits)
-        if refused is None:
-            return response
-        response.close()
-        return refused
+    def _refused(self, *given: Any) -> Steps[HttpResponseBase]:
+        """The response of a refused request. It may run code of the project: never on an event loop."""
+        error = yield from awaited(sync_to_async(refused)(*given) if self._async else refused(*given))
+        response: HttpResponseBase = error.response
+        return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         """Answers what a limit of a view has raised."""
@@ -139,20 +115,16 @@ class TidegateMiddleware(DjangoLayer):
     def _follow_up(self, state: RequestLimits, request: HttpRequest, response: Any) -> Steps[None]:
         """What is left to do when the view has answered."""
         admissions = state.admissions
-        for admission in admissions:
-            if admission.refunds:
-                yield from refund(admission, request, response)
+        yield from refund(admissions, request, response)
         # Those of a denial stand behind what the project's own answer says.
-        last = next((one for one in admissions if one.denied), admissions[-1])
+        last = next((one for one in admissions if not one.decision), admissions[-1])
         for name, value in last.bound.headers.text(*(one for admission in admissions for one in admission.announced)):
-            if not (last.denied and name in response.headers):
+            if last.decision or name not in response.headers:
                 response.headers[name] = value
-        if not any(admission.holds or admission.settles for admission in admissions):
-            return
-        if getattr(response, "streaming", False):
+        if not getattr(response, "streaming", False):
+            yield from end_work(admissions, request, response)
+        elif any(admission.holds or admission.settles for admission in admissions):
             # A stream ends with its last byte, or when its reader leaves; Django closes it on a thread.
             response._resource_closers.append(
                 lambda: run_steps(end_work(admissions, request, response), self.limiter, waited_for)
             )
-            return
-        yield from end_work(admissions, request, response)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -14,8 +13,8 @@ from django.urls import get_callable, get_resolver
 from .._tidegate import Decision, status
 from ..errors import KeyInvalid, RateLimited, StoreError
 from ..web.admission import Admission
-from ..web.keys import UnusableKey
 from ..web.refusal import Refusal
+from ..web.steps import Steps
 
 
 class RequestDenied(RateLimited):
@@ -46,36 +45,27 @@ class RequestKeyInvalid(KeyInvalid):
     response: HttpResponseBase
 
 
-def denied(request: HttpRequest, admission: Admission, given: HttpResponseBase | None = None) -> RequestDenied:
-    """The exception for a request that was denied, with its response: what `on_denied` gave, or the project's."""
-    error = RequestDenied(admission.decision)
-    error.response = _response(request, Refusal(admission), error) if given is None else given
-    return error
-
-
-def unchecked(request: HttpRequest, cause: StoreError | UnusableKey) -> RequestUnchecked | RequestKeyInvalid:
-    """The exception for a request that could not be checked, with its response."""
-    if isinstance(cause, UnusableKey):
-        invalid = RequestKeyInvalid(cause.message)
-        invalid.response = _response(request, Refusal(cause), invalid)
-        return invalid
-    error = RequestUnchecked(cause.message, cause.code)
-    error.response = _response(request, Refusal.without_store(cause), error)
+def refused(
+    request: HttpRequest, cause: Admission | StoreError | KeyInvalid, given: HttpResponseBase | None = None
+) -> RequestDenied | RequestUnchecked | RequestKeyInvalid:
+    """The exception for a refused request, with its response: what `on_denied` gave, or the project's."""
+    error: RequestDenied | RequestUnchecked | RequestKeyInvalid
+    if isinstance(cause, Admission):
+        error = RequestDenied(cause.decision)
+    else:
+        kind = RequestUnchecked if isinstance(cause, StoreError) else RequestKeyInvalid
+        error = kind(cause.message, cause.code)
+    error.response = _response(request, Refusal(cause), error) if given is None else given
     return error
 
 
 def _response(request: HttpRequest, refusal: Refusal, error: Exception) -> HttpResponseBase:
     """What the project's `handler429`, `handler503` or `handler400` answers, or the problem."""
-    handler = _handler(request, refusal.status)
-    if handler is not None:
-        return _as_refusal(handler(request, exception=error), refusal.status)
-    return HttpResponse(refusal.body, status=refusal.status, headers=dict(refusal.fields))
-
-
-def _handler(request: HttpRequest, status: int) -> Callable[..., Any] | None:
     module = get_resolver(getattr(request, "urlconf", None)).urlconf_module
-    given = getattr(module, f"handler{status}", None)
-    return None if given is None else get_callable(given)
+    handler = getattr(module, f"handler{refusal.status}", None)
+    if handler is not None:
+        return _as_refusal(get_callable(handler)(request, exception=error), refusal.status)
+    return HttpResponse(refusal.body, status=refusal.status, headers=dict(refusal.fields))
 
 
 def _as_refusal(response: Any, status: int) -> Any:
@@ -85,22 +75,19 @@ def _as_refusal(response: Any, status: int) -> Any:
     return response
 
 
-def answer_of(on_denied: Any, request: Any, decision: Decision) -> Any:
-    """What `on_denied` answers."""
-    given = None if on_denied is None else on_denied(request, decision)
-    return _as_refusal(waited_for(given) if inspect.isawaitable(given) else given, status(decision))
+def answer_of(admission: Admission, request: Any, on_loop: bool) -> Steps[Any]:
+    """What `on_denied` answers to a denied request, on an event loop or on a thread."""
+    on_denied = admission.bound.on_denied
+    given = None if on_denied is None else on_denied(request, admission.decision)
+    if inspect.isawaitable(given):
+        given = (yield "wait", given) if on_loop else waited_for(given)
+    return _as_refusal(given, status(admission.decision))
 
 
 def waited_for(given: Any) -> Any:
     """Waits for an awaitable on a thread."""
-    return async_to_sync(_awaited)(given)
 
+    async def awaited() -> Any:
+        return await given
 
-async def awaited_answer(on_denied: Any, request: Any, decision: Decision) -> Any:
-    """Answers a refusal on an event loop."""
-    given = None if on_denied is None else on_denied(request, decision)
-    return _as_refusal(await given if inspect.isawaitable(given) else given, status(decision))
-
-
-async def _awaited(given: Any) -> Any:
-    return await given
+    return async_to_sync(awaited)()

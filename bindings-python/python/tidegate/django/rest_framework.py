@@ -35,14 +35,15 @@ from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 
 from .._tidegate import Decision
-from ..errors import ConfigError, PolicyError, StoreError
+from ..errors import ConfigError, KeyInvalid, PolicyError, StoreError
 from ..web.admission import Admission, admit, withdraw
-from ..web.bound_limit import BoundLimit
+from ..web.functions import qualified_name
 from ..web.keys import Key, UnusableKey, client_ip, user
+from ..web.limit import BoundLimit
 from ..web.options import LIMIT_OPTIONS, LimitOptions
-from ..web.refusal import STORE_WAIT, Refusal
+from ..web.refusal import KEY_DETAIL, STORE_WAIT, Refusal
 from ..web.steps import run_steps
-from .layer import DjangoLayer, ViewLimit, django_request, limits_of, name_of, standalone_layer
+from .layer import DjangoLayer, ViewLimit, django_request, limits_of, standalone_layer
 
 __all__ = [
     "AnonRateThrottle",
@@ -80,7 +81,7 @@ class KeyUnusable(APIException):  # type: ignore[misc]
     """A request was refused with 400, because its client has made its key unusable."""
 
     status_code = 400
-    default_detail = "What identifies the client of this request is too long, or no valid text."
+    default_detail = KEY_DETAIL
     default_code = "key_invalid"
 
 
@@ -95,31 +96,19 @@ def check_after_authentication(view: Any, check: Callable[[Any], Any]) -> None:
     view.check_throttles = check_limits_and_throttles
 
 
-def rest_denied(view: Any, admission: Admission, given: Any = None) -> APIException:
-    """The exception for a request that was denied. The response is what `on_denied` gave, or the handler's."""
-    refusal = Refusal(admission)
-    decision = admission.decision
-    error: APIException = StoreUnavailable(decision) if refusal.status == 503 else RequestThrottled(decision)
-    _answer(view, error, refusal, given)
-    return error
-
-
-def rest_unchecked(view: Any, cause: StoreError | UnusableKey) -> APIException:
-    """The exception for a request that could not be checked."""
+def rest_refused(view: Any, cause: Admission | StoreError | KeyInvalid, given: Any = None) -> APIException:
+    """The exception for a refused request. The response is what `on_denied` gave, or the exception handler's."""
+    refusal = Refusal(cause)
     error: APIException
-    if isinstance(cause, UnusableKey):
-        error, refusal = KeyUnusable(), Refusal(cause)
+    if isinstance(cause, Admission):
+        error = (StoreUnavailable if refusal.status == 503 else RequestThrottled)(cause.decision)
     else:
-        error, refusal = StoreUnavailable(), Refusal.without_store(cause)
-    error.__cause__ = cause
-    # Refusals have these too, and the view sends what its `headers` has.
-    view.headers.update(refusal.announced)
-    _answer(view, error, refusal)
+        error = StoreUnavailable() if isinstance(cause, StoreError) else KeyUnusable()
+        error.__cause__ = cause
+        # Refusals have these too, and the view sends what its `headers` has.
+        view.headers.update(refusal.announced)
+    answer_refusals(view, lambda exc: refusal if exc is error else None, given)
     return error
-
-
-def _answer(view: Any, refused: APIException, refusal: Refusal, given: Any = None) -> None:
-    answer_refusals(view, lambda exc: refusal if exc is refused else None, given)
 
 
 def answer_refusals(view: Any, refusal_of: Callable[[Any], Refusal | None], given: Any = None) -> None:
@@ -213,7 +202,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         for one, bound in limits:
             if state is None and bound.has_follow_up:
                 raise ConfigError(
-                    f"{name_of(type(one))} has something to do after the response: put "
+                    f"{qualified_name(type(one))} has something to do after the response: put "
                     "'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
                 )
         if not limits:
@@ -221,7 +210,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         try:
             admission = run_steps(admit([bound for _, bound in limits], request, http.method), layer.limiter)
         except (StoreError, UnusableKey) as error:
-            raise rest_unchecked(view, error) from error
+            raise rest_refused(view, error) from error
         if admission is None:
             return True
         if state is None:
@@ -229,7 +218,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         else:
             state.add(http, admission)
         http.rate_limit = admission.decision
-        if not admission.denied:
+        if admission.decision:
             throttling.admissions.append(admission)
             return True
         throttling.refused = True
@@ -238,7 +227,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
             run_steps(withdraw(earlier), layer.limiter)
         refusal = Refusal(admission)
         if refusal.status == 503:
-            raise rest_denied(view, admission)
+            raise rest_refused(view, admission)
         waits = [one.retry_after for one in admission.decision.decisions or (admission.decision,) if not one]
         self._wait = None if None in waits else max(wait for wait in waits if wait is not None)
         answer_refusals(view, lambda exc: refusal if isinstance(exc, Throttled) else None)
@@ -264,7 +253,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
 
         # A throttle is made for each request, and its limit once.
         known = (kind, _said(policy), self.scope, api_settings.NUM_PROXIES)
-        return layer.throttle_limit(known, declare, f"throttle {self.scope or name_of(kind)}")
+        return layer.throttle_limit(known, declare, f"throttle {self.scope or qualified_name(kind)}")
 
     def default_key(self) -> Key | None:
         """The key where the class has none; None for that of the settings."""

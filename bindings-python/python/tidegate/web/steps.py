@@ -36,7 +36,7 @@ def run_steps(steps: Steps[T], limiter: Limiter, wait: Callable[[Any], Any] | No
                     result = _refuse_awaitable(given) if wait is None else wait(given)
                 else:
                     result = getattr(called, name)(*given)
-            except Exception as error:
+            except BaseException as error:
                 name, given = steps.throw(error)
             else:
                 name, given = steps.send(result)
@@ -58,7 +58,7 @@ async def run_steps_async(steps: Steps[T], limiter: AsyncLimiter) -> T:
                     result = await given
                 else:
                     result = await getattr(called, name)(*given)
-            except Exception as error:
+            except BaseException as error:
                 name, given = steps.throw(error)
             else:
                 name, given = steps.send(result)
