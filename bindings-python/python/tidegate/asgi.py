@@ -39,21 +39,15 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
     _adapter = ADAPTER
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._run_lifespan(self.app, scope, receive, send)
+        if (unlimited := self._unlimited(self.app, scope, receive, send)) is not None:
+            await unlimited
             return
-        if scope["type"] not in ("http", "websocket"):
-            await self.app(scope, receive, send)
-            return
-        if self._closed:
-            self._reopen()
         if not self.enabled:
             await self.app(scope, receive, send)
             return
-        self._refresh()
         exchange = AsgiExchange(send, self.limiter, scope)
         try:
-            admission = await exchange.check(self._limits)
+            admission = await exchange.check(self._application)
         except MissingPeer as error:
             await exchange.close_websocket(error)
         except (StoreError, UnusableKey) as error:

@@ -71,13 +71,11 @@ class FlaskAdapter(EnvironAdapter):
     def user(self, request: flask.Request) -> object:
         login = sys.modules.get("flask_login")
         if login is not None and hasattr(flask.current_app, "login_manager"):
-            current: object = login.current_user
-            return current
+            return login.current_user
         return flask.g.get("user", UNAUTHENTICATED)
 
-    def claims(self, request: flask.Request) -> Mapping[str, Any] | None:
-        claims: Mapping[str, Any] | None = flask.g.get("claims", UNAUTHENTICATED)
-        return claims
+    def claims(self, request: flask.Request) -> Any:
+        return flask.g.get("claims", UNAUTHENTICATED)
 
 
 # The key under which an application carries its Tidegate.
@@ -93,10 +91,7 @@ _current_request = flask.request._get_current_object  # type: ignore[attr-define
 
 def decision() -> Decision | None:
     """The Decision about the current request; None when nothing limits it. That of several policies has `decisions`."""
-    if not flask.has_request_context():
-        return None
-    found: Decision | None = _current_request().environ.get(DECISION)
-    return found
+    return _current_request().environ.get(DECISION) if flask.has_request_context() else None
 
 
 class Tidegate(RouteLimits[Limiter, Flask]):
@@ -127,8 +122,6 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         super()._configure(*args)
         # The key under which an environ carries its admissions.
         self._name = f"tidegate.{id(self)}"
-        # The applications with response hooks, which only some limits need.
-        self._hooked_apps: list[Flask] = []
         self._hooks_lock = threading.Lock()
         # By view, what its decorators returned: to find views that are registered without their limits.
         self._limited: weakref.WeakKeyDictionary[Any, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
@@ -365,13 +358,11 @@ class Tidegate(RouteLimits[Limiter, Flask]):
     def _hook_responses(self, app: Flask) -> None:
         """Has `_after_request` and `_teardown_request` called from now on: they cost every request a microsecond."""
         with self._hooks_lock:
-            if app in self._hooked_apps:
-                return
-            self._hooked_apps.append(app)
-            # The first in a list runs last. The lists are replaced, since a request may be iterating over them.
             after, teardown = app.after_request_funcs, app.teardown_request_funcs
-            after[None] = [self._after_request, *after.get(None, ())]
-            teardown[None] = [self._teardown_request, *teardown.get(None, ())]
+            if self._after_request not in after.get(None, ()):
+                # The first in a list runs last. The lists are replaced, since a request may be iterating over them.
+                after[None] = [self._after_request, *after.get(None, ())]
+                teardown[None] = [self._teardown_request, *teardown.get(None, ())]
 
     def _after_request(self, response: flask.Response) -> flask.Response:
         request: flask.Request = _current_request()

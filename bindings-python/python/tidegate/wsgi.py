@@ -10,7 +10,7 @@ Functions given as options get the environ. `user()` reads `REMOTE_USER`, `claim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
@@ -35,7 +35,7 @@ class _WsgiAdapter(EnvironAdapter):
     def user(self, request: Environ) -> object:
         return request.get("REMOTE_USER") or None
 
-    def claims(self, request: Environ) -> Mapping[str, Any] | None:
+    def claims(self, request: Environ) -> Any:
         return request.get("tidegate.claims")
 
 
@@ -60,7 +60,7 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
             return self.app(environ, start_response)
         self._refresh()
         try:
-            admission = admit_on_thread(self._limits, environ, environ["REQUEST_METHOD"], self.limiter)
+            admission = admit_on_thread(self._application, environ, environ["REQUEST_METHOD"], self.limiter)
         except (StoreError, UnusableKey) as error:
             return _respond(Refusal(error), environ, start_response)
         if admission is None:

@@ -21,7 +21,7 @@ from ..web.limit import PolicyOption
 from ..web.options import LimitOptions
 from ..web.steps import Steps, run_steps, run_steps_async
 from .layer import ViewLimit, django_request, find_request, is_enabled, is_rest_view, limits_of, place_of
-from .refusals import answer_of, refused
+from .middleware import answer_of, refused
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -64,17 +64,14 @@ class FunctionCall:
 
     def _placed(self) -> list[tuple[ViewLimit | None, str]]:
         """The limits and their places: of a class also those of the method that is about to be called."""
-        if self.instance is None:
-            place = place_of(self.function, self.http)
-            return [(one, place) for one in self.limits]
-        place, name = qualified_name(type(self.instance)), self._method_name
-        if name != "dispatch":
-            return [(one, f"{place}.{name}") for one in self.limits]
-        placed = [(one, place) for one in self.limits]
+        instance, name = self.instance, self._method_name
+        place = place_of(self.function, self.http) if instance is None else qualified_name(type(instance))
+        if instance is None or name != "dispatch":
+            return [(one, place if instance is None else f"{place}.{name}") for one in self.limits]
         handler_name = (self.http.method or "").lower()
-        handler = getattr(self.instance, handler_name, None)
-        called = getattr(handler, "__name__", handler_name)
-        return placed + [(one, f"{place}.{called}") for one in getattr(handler, LIMITS, ())]
+        handler = getattr(instance, handler_name, None)
+        called = f"{place}.{getattr(handler, '__name__', handler_name)}"
+        return [*((one, place) for one in self.limits), *((one, called) for one in getattr(handler, LIMITS, ()))]
 
     def check(self) -> Any:
         """Checks the limits. Returns the response of a view that was denied; raises it from within a view."""

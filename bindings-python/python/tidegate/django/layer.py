@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.conf import settings
@@ -29,17 +30,13 @@ def django_request(request: Any) -> HttpRequest | None:
     """The request of Django, also of one of Django REST framework; None for anything else."""
     if isinstance(request, HttpRequest):
         return request
-    inner = getattr(request, "_request", None)
-    return inner if isinstance(inner, HttpRequest) else None
+    return inner if isinstance(inner := getattr(request, "_request", None), HttpRequest) else None
 
 
 def find_request(arguments: Iterable[Any], instance: Any) -> Any:
     """The request among the arguments of a function, or of the view that it is a method of."""
-    for one in arguments:
-        if django_request(one) is not None:
-            return one
-    own = getattr(instance, "request", None)
-    return own if django_request(own) is not None else None
+    candidates = (*arguments, getattr(instance, "request", None))
+    return next((one for one in candidates if django_request(one) is not None), None)
 
 
 def is_rest_view(view: Any) -> bool:
@@ -49,8 +46,7 @@ def is_rest_view(view: Any) -> bool:
 
 def rest_class(view: Any) -> Any:
     """The class of a view that Django REST framework has made; None for any other."""
-    found = getattr(view, "cls", None)
-    return found if is_rest_view(found) else None
+    return found if is_rest_view(found := getattr(view, "cls", None)) else None
 
 
 class DjangoAdapter(EnvironAdapter):
@@ -62,10 +58,9 @@ class DjangoAdapter(EnvironAdapter):
         "use a throttle class of tidegate.django.rest_framework"
     )
 
-    def environ(self, request: Any) -> Mapping[str, Any]:
+    def environ(self, request: Any) -> Any:
         """The environ of a request."""
-        meta: Mapping[str, Any] = request.META
-        return meta
+        return request.META
 
     def over_unix(self, request: Any) -> bool:
         """Whether the server says that it listens on a Unix domain socket."""
@@ -213,22 +208,14 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
             self.throttle_limits[known] = bound
         return bound
 
-    def shared_limits(self, view: Any, request: HttpRequest) -> tuple[BoundLimit, ...] | None:
+    def shared_limits(self, view: Any, request: HttpRequest) -> Any:
         """The default and the application's limit, as far as they apply to a view. None: it has limits of its own."""
         method = request.method
-        # None where limits of its own replace the default.
-        limits: tuple[BoundLimit, ...] | None
-        try:
-            limits = self._limits_by_route[view, method]
-            return limits
-        except (KeyError, TypeError):
-            pass
+        with contextlib.suppress(KeyError, TypeError):
+            return self._limits_by_route[view, method]
         found = list(_written_at(view, method))
-        if None in found:
-            limits = ()
-        elif any(one.enabled for one in found):
-            limits = None
-        else:
+        limits: Any = () if None in found else None
+        if not any(one is None or one.enabled for one in found):
             use_default = not _answers_by_itself(view, method)
             limits = self._limits_of_view(place_of(view, request), use_default=use_default)
         self._remember(view, method, limits)
@@ -315,5 +302,4 @@ class RequestLimits:
 
 def limits_of(request: HttpRequest) -> RequestLimits | None:
     """The limits of a request; None when the middleware has not seen it."""
-    found: RequestLimits | None = getattr(request, NAME, None)
-    return found
+    return getattr(request, NAME, None)

@@ -198,17 +198,11 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         if not layer.enabled:
             return True
         together = throttling.begin(self, view)
-        limits = [found for one in together if (found := one._limit_of(layer, request, view)) is not None]
-        for one, bound in limits:
-            if state is None and bound.has_follow_up:
-                raise ConfigError(
-                    f"{qualified_name(type(one))} has something to do after the response: put "
-                    "'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
-                )
+        limits = [bound for one in together if (bound := one._bound(layer, request, view, state)) is not None]
         if not limits:
             return True
         try:
-            admission = run_steps(admit([bound for _, bound in limits], request, http.method), layer.limiter)
+            admission = run_steps(admit(limits, request, http.method), layer.limiter)
         except (StoreError, UnusableKey) as error:
             raise rest_refused(view, error) from error
         if admission is None:
@@ -233,17 +227,16 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         answer_refusals(view, lambda exc: refusal if isinstance(exc, Throttled) else None)
         return False
 
-    def _limit_of(self, layer: DjangoLayer, request: Any, view: Any) -> tuple[TidegateThrottle, BoundLimit] | None:
-        self._layer = layer
-        policy = self.get_policy(request, view)
-        return None if policy is None else (self, self._bound(layer, policy))
-
     def wait(self) -> float | None:
         """The seconds until the request would be admitted; None if never."""
         return self._wait
 
-    def _bound(self, layer: DjangoLayer, policy: Any) -> BoundLimit:
-        kind = type(self)
+    def _bound(self, layer: DjangoLayer, request: Any, view: Any, state: Any) -> BoundLimit | None:
+        """The limit of the throttle; None does not limit the request."""
+        self._layer, kind = layer, type(self)
+        policy = self.get_policy(request, view)
+        if policy is None:
+            return None
 
         def declare() -> ViewLimit:
             options = {name: given for name in _OPTIONS if (given := _plain(kind, name)) is not None}
@@ -253,7 +246,13 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
 
         # A throttle is made for each request, and its limit once.
         known = (kind, _said(policy), self.scope, api_settings.NUM_PROXIES)
-        return layer.throttle_limit(known, declare, f"throttle {self.scope or qualified_name(kind)}")
+        bound = layer.throttle_limit(known, declare, f"throttle {self.scope or qualified_name(kind)}")
+        if state is None and bound.has_follow_up:
+            raise ConfigError(
+                f"{qualified_name(kind)} has something to do after the response: put "
+                "'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
+            )
+        return bound
 
     def default_key(self) -> Key | None:
         """The key where the class has none; None for that of the settings."""

@@ -123,6 +123,9 @@ class KeyRefused(_Refused, KeyInvalid, HTTPException):  # type: ignore[misc]
     """A request whose client has made its key unusable."""
 
 
+_KINDS: dict[type[Exception], Any] = {RateLimited: Refused, StoreError: StoreRefused, KeyInvalid: KeyRefused}
+
+
 class Answered(RateLimited):
     """A refused request that `on_denied` has answered. No HTTPException, so no handler of a status comes first."""
 
@@ -141,18 +144,17 @@ async def refusal_of(exchange: AsgiExchange, cause: Admission | StoreError | Key
         # Only `on_denied` knows the answer.
         error = Answered(cause, given)
     else:
-        kind = (
-            Refused if isinstance(cause, Admission) else StoreRefused if isinstance(cause, StoreError) else KeyRefused
-        )
+        base = next((one for one in (StoreError, KeyInvalid) if isinstance(cause, one)), RateLimited)
         if (
             scope["type"] != "http"
             and DENIAL not in (scope.get("extensions") or ())
-            and _handler_of(scope, kind.__bases__[1]) is None
+            and _handler_of(scope, base) is None
         ):
             # The server can only close the websocket.
             reason = "rate limited" if isinstance(cause, Admission) else cause.code
             return WebSocketException(Refusal(cause).close_code, reason)
-        error, own = kind(exchange, cause), _handler_of(scope, kind)
+        error = _KINDS[base](exchange, cause)
+        own = _handler_of(scope, type(error))
     handlers = scope.get(HANDLERS)
     if handlers is not None and type(error) not in handlers[0]:
         handlers[0][type(error)] = own or _answer
@@ -210,7 +212,9 @@ class StarletteExchange(AsgiExchange):
         self.tidegate = tidegate
         self.receive = receive
 
-    def make_request(self) -> HTTPConnection:
+    @functools.cached_property
+    def request(self) -> HTTPConnection:
+        """The request or the websocket."""
         if self.scope["type"] == "http":
             return Request(self.scope, self.receive, self.send)
         return WebSocket(self.scope, self.receive, self.send)
@@ -306,10 +310,8 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
     # Whether each limit of a decorator has a route.
     _routes_verified = False
 
-    @functools.cached_property
-    def _endpoint_limits(self) -> list[EndpointLimit]:
-        """What the decorators have given to endpoints."""
-        return []
+    # What the decorators have given to endpoints.
+    _endpoint_limits: tuple[EndpointLimit, ...] = ()
 
     def init_app(self, app: Starlette) -> None:
         """Limits an application from now on."""
@@ -350,7 +352,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
 
     def _with_limit(self, view: Any, declared: DeclaredLimit | None) -> Any:
         limit = EndpointLimit(self, declared, view)
-        self._endpoint_limits.append(limit)
+        self._endpoint_limits = (*self._endpoint_limits, limit)
         self._routes_verified = False
         return with_limit(view, limit)
 
@@ -374,15 +376,9 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         """The application; the messages of each response pass through an exchange."""
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] == "lifespan":
-                await self._run_lifespan(inner, scope, receive, send)
+            if (unlimited := self._unlimited(inner, scope, receive, send)) is not None:
+                await unlimited
                 return
-            if scope["type"] not in ("http", "websocket"):
-                await inner(scope, receive, send)
-                return
-            if self._closed:
-                self._reopen()
-            self._refresh()
             if not self._routes_verified:
                 self._verify_routes()
             scope.setdefault("state", {}).setdefault("rate_limit", None)
@@ -423,7 +419,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
 
     def _find_limits(self, route: Any, scope: Scope) -> tuple[Any, tuple[BoundLimit, ...], bool, bool]:
         endpoint, method = scope.get("endpoint"), scope.get("method")
-        found = list(limits_of(endpoint, method))
+        found = limits_of(endpoint, method)
         if any(one.owner is not self for one in found):
             raise unattached(qualified_name(endpoint))
         exempt = any(one.declared is None for one in found)
@@ -457,7 +453,6 @@ class RateLimit:
     def __init__(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> None:
         self._policy, self._options = policy, options
         DeclaredLimit(policy, **options)
-        self._bound: dict[int, tuple[Tidegate, int, BoundLimit]] = {}
 
     async def __call__(self, connection: HTTPConnection) -> Decision | None:
         scope = connection.scope
@@ -483,12 +478,12 @@ class RateLimit:
 
     def bound_to(self, tidegate: Tidegate, route: Any) -> BoundLimit:
         """The limit, prepared for the limiter of a Tidegate."""
-        known = self._bound.get(id(tidegate))
-        if known is None or known[0] is not tidegate or known[1] != tidegate._generation:
+        known: BoundLimit | None = tidegate._limits_by_route.get(self)
+        if known is None:
             declared = tidegate._declare(self._policy, self._options)
-            bound = tidegate._bind(declared, place_of_dependency(self, tidegate._apps, route))
-            known = self._bound[id(tidegate)] = (tidegate, tidegate._generation, bound)
-        return known[2]
+            known = tidegate._bind(declared, place_of_dependency(self, tidegate._apps, route))
+            tidegate._limits_by_route[self] = known
+        return known
 
 
 # FastAPI resolves the names of annotations in the globals of a function; an instance has none.

@@ -57,14 +57,14 @@ def with_limit(view: Any, limit: EndpointLimit) -> Any:
     return view
 
 
-def limits_of(endpoint: Any, method: str | None) -> Iterator[EndpointLimit]:
+def limits_of(endpoint: Any, method: str | None) -> list[EndpointLimit]:
     """The limits of an endpoint: a function, a partial of one, or a class with a method for each verb."""
-    while isinstance(endpoint, functools.partial):
-        yield from getattr(endpoint, LIMITS, ())
-        endpoint = endpoint.func
-    yield from getattr(endpoint, LIMITS, ())
-    if inspect.isclass(endpoint) and method is not None:
-        yield from getattr(_verb(endpoint, method), LIMITS, ())
+    places = [endpoint]
+    while isinstance(places[-1], functools.partial):
+        places.append(places[-1].func)
+    if inspect.isclass(places[-1]) and method is not None:
+        places.append(_verb(places[-1], method))
+    return [limit for place in places for limit in getattr(place, LIMITS, ())]
 
 
 def _verb(endpoint: type, method: str) -> Any:
@@ -88,20 +88,17 @@ def mark_routed(route: Any, endpoint: Any) -> None:
     """Notes that an endpoint has a route."""
     global _latest
     _latest = weakref.ref(route)
-    found = list(limits_of(endpoint, None))
-    if inspect.isclass(endpoint):
-        for verb in ("get", "head", "post", "put", "patch", "delete", "options", "query"):
-            found.extend(getattr(getattr(endpoint, verb, None), LIMITS, ()))
-    for one in found:
-        one.routed = True
+    verbs = ("get", "head", "post", "put", "patch", "delete", "options", "query") if inspect.isclass(endpoint) else ()
+    for place in [endpoint, *(getattr(endpoint, verb, None) for verb in verbs)]:
+        for limit in limits_of(place, None):
+            limit.routed = True
     with contextlib.suppress(TypeError):  # an object without a hash
         _routed.add(endpoint)
 
 
 def has_latest_route(endpoint: Any) -> bool:
     """Whether the route that was made last is that of this endpoint: its decorator stands below."""
-    route = None if _latest is None else _latest()
-    return route is not None and getattr(route, "endpoint", None) is endpoint
+    return _latest is not None and getattr(_latest(), "endpoint", None) is endpoint
 
 
 def place_of(view: Any, endpoint: Any, apps: Iterable[Any], path: str) -> str:
@@ -139,13 +136,15 @@ def _is_mount(route: Any) -> bool:
 def routes_of(apps: Iterable[Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """All routes of applications, also of those that are mounted, with their paths."""
     for app in apps:
-        for route in _included(_own_routes(app)):
-            path = prefix + path_of(route)
-            if _is_mount(route):
-                if depth < MAX_DEPTH:
-                    yield from routes_of((route.app,), path, depth + 1)
-            else:
-                yield path, route
+        for route in _own_routes(app):
+            # Those of an included router are its contexts.
+            contexts = getattr(route, "effective_route_contexts", lambda route=route: (route,))()
+            for one in (getattr(context, "starlette_route", None) or context for context in contexts):
+                path = prefix + path_of(one)
+                if not _is_mount(one):
+                    yield path, one
+                elif depth < MAX_DEPTH:
+                    yield from routes_of((one.app,), path, depth + 1)
 
 
 def has_routes(view: Any) -> bool:
@@ -160,22 +159,10 @@ def has_routes(view: Any) -> bool:
 def _own_routes(app: Any) -> Iterable[Any]:
     for _ in range(MAX_DEPTH):
         if routes := getattr(app, "routes", None):
-            found: Iterable[Any] = routes
-            return found
+            return routes  # type: ignore[no-any-return]
         # Where middleware keeps what it wraps.
         app = getattr(app, "app", None)
     return ()
-
-
-def _included(routes: Iterable[Any]) -> Iterator[Any]:
-    """The routes themselves, and those of included routers."""
-    for route in routes:
-        contexts = getattr(route, "effective_route_contexts", None)
-        if contexts is None:
-            yield route
-            continue
-        for context in contexts():
-            yield getattr(context, "starlette_route", None) or context
 
 
 def _included_route(route: Any, scope: Scope) -> Any:

@@ -13,8 +13,7 @@ from .._tracing import TRACED
 from ..errors import ConfigError, CostError, KeyInvalid, RateLimited, StoreError
 from .functions import name_of
 from .keys import Request, UnusableKey
-from .limit import BoundLimit, LimitEntry
-from .methods import budget_of
+from .limit import BoundLimit, LimitEntry, budget_of
 from .steps import Steps, awaited, run_steps
 
 
@@ -51,11 +50,9 @@ def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, int
     entries = charges[0].entries
     if isinstance(given, Mapping):
         names = [entry.resolved.name for entry in entries]
-        if unknown := [name for name in given if name not in names]:
+        if wrong := [name for name in given if name not in names]:
             known = ", ".join(map(shortened, names))
-            raise ConfigError(
-                f"settle returned a cost of {shown(unknown[0])}, and the policies of the limit are {known}"
-            )
+            raise ConfigError(f"settle returned a cost of {shown(wrong[0])}, and the policies of the limit are {known}")
         costs = [(charge, given.get(charge.entry.resolved.name)) for charge in charges]
     elif isinstance(given, (list, tuple)):
         if len(given) != len(entries):
@@ -66,11 +63,8 @@ def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, int
         # Where a policy names a cost, one that names none counts requests.
         named = any(entry.names_cost for entry in entries)
         costs = [(charge, given) for charge in charges if charge.entry.names_cost or not named]
-    return [
-        (charge, _whole_number(cost, "settle returned", "an actual cost is"))
-        for charge, cost in costs
-        if cost is not None
-    ]
+    told = "settle returned", "an actual cost is"
+    return [(charge, _whole_number(cost, *told)) for charge, cost in costs if cost is not None]
 
 
 def _whole_number(given: Any, before: str, after: str) -> int:
@@ -95,23 +89,23 @@ class ResponseStart:
         self.headers = {name.lower(): value for name, value in headers}
 
 
+# What is held, each with its charge.
+Holds: TypeAlias = Sequence[tuple[Charge, Any]]
+
+
 class Admission:
     """The result of checking the limits of a request, admitted or denied."""
 
     # What was charged; None for a limit that was checked in one native call, after which nothing is left to do.
     _charges: Sequence[Charge] | None = None
-    holds: Sequence[tuple[Charge, Any]] = ()
+    holds: Holds = ()
     # Whether `refund` and `settle` have something to do.
     refunds = settles = False
     # The header fields, for frameworks that run on threads.
     fields: Sequence[tuple[str, str]] = ()
 
     def __init__(
-        self,
-        decision: Decision,
-        bound: BoundLimit,
-        charges: Sequence[Charge] | None = None,
-        holds: Sequence[tuple[Charge, Any]] = (),
+        self, decision: Decision, bound: BoundLimit, charges: Sequence[Charge] | None = None, holds: Holds = ()
     ) -> None:
         self.decision = decision
         # The limit that decided.
@@ -140,7 +134,7 @@ class Admission:
         _release(ended)
 
 
-def _release(holds: Iterable[tuple[Charge, Any]]) -> None:
+def _release(holds: Holds) -> None:
     for _, hold in holds:
         released = hold.release()
         if released is not None:
@@ -267,7 +261,7 @@ def _check(charges: list[Charge]) -> Steps[Admission]:
     return admission
 
 
-def _refuse(decision: Decision, bound: BoundLimit, holds: list[tuple[Charge, Any]]) -> Steps[Admission]:
+def _refuse(decision: Decision, bound: BoundLimit, holds: Holds) -> Steps[Admission]:
     """Takes back what was held before the denial."""
     _release(holds)
     yield from _give_back(charge for charge, _ in holds)
@@ -353,13 +347,23 @@ def _settle(admission: Admission, request: Request, response: Response) -> Steps
             log.exception("settle of %s has failed, and what was charged stays", charges[0].decision.policy)
 
 
+def identity_of(limits: Sequence[BoundLimit], request: Request, limiter: Any) -> Any:
+    """What one native call needs of a request to check it; None where that takes steps.
+
+    That is also so for a peer without an address: its key function says what follows.
+    """
+    bound = limits[0]
+    if bound.prepared is None or len(limits) > 1 or id(limiter) in TRACED:
+        return None
+    return bound.identify(request)
+
+
 def admit_on_thread(
     limits: Sequence[BoundLimit], request: Request, method: str | None, limiter: Limiter
 ) -> Admission | None:
     """Checks a request on this thread. None: no limit applies to it."""
     bound = limits[0]
-    if bound.prepared is None or len(limits) > 1 or id(limiter) in TRACED or not (identity := bound.identify(request)):
-        # Also a peer without an address: its key function says what follows.
+    if not (identity := identity_of(limits, request, limiter)):
         if (admission := run_steps(admit(limits, request, method), limiter)) is not None:
             admission.fields = admission.bound.headers.text(*admission.announced)
         return admission

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 from .._shown import shown
 from .._tidegate import AsyncLimiter, Decision, Headers, Policy, status
-from .._tracing import TRACED
 from ..errors import ConfigError, KeyInvalid, StoreError
-from .admission import DECISION, Admission, ResponseStart, admit, end_work, failed, refund
+from .admission import DECISION, Admission, ResponseStart, admit, end_work, failed, identity_of, refund
 from .keys import UNAUTHENTICATED, MissingPeer
 from .layers import WebLayer
 from .limit import RESPONSE, BoundLimit
@@ -29,6 +29,16 @@ class Lifespan(WebLayer[AsyncLimiter]):
     # An application may be started again, and tests call one without starting it: then a new limiter is made.
     _running_apps = 0
     _closed = False
+
+    def _unlimited(self, app: App, scope: Scope, receive: Receive, send: Send) -> Awaitable[None] | None:
+        """What serves a scope that is no request; None for a request."""
+        if scope["type"] == "lifespan":
+            return self._run_lifespan(app, scope, receive, send)
+        if scope["type"] not in ("http", "websocket"):
+            return app(scope, receive, send)
+        self._reopen()
+        self._refresh()
+        return None
 
     async def _run_lifespan(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the lifespan of an application, and observes its messages."""
@@ -82,8 +92,7 @@ class AsgiExchange:
     # What `on_denied` may return.
     answer = "an ASGI application, or None for the default"
 
-    # The framework's request and response; made when a function of the user needs them.
-    request: Any = None
+    # The framework's response; made when a function of the user needs it.
     response: Any = None
     # What the limits of the request have said, in the order in which they were checked.
     admissions: Sequence[Admission] = ()
@@ -97,7 +106,8 @@ class AsgiExchange:
         self.limiter = limiter
         self.scope = scope
 
-    def make_request(self) -> Any:
+    @functools.cached_property
+    def request(self) -> Any:
         """The framework's request."""
         return self.scope
 
@@ -112,12 +122,7 @@ class AsgiExchange:
         """Checks the limits. None: no limit applies to the request."""
         bound, limiter, scope = limits[0], self.limiter, self.scope
         admission: Admission | None
-        if (
-            bound.prepared is not None
-            and len(limits) == 1
-            and id(limiter) not in TRACED
-            and (identity := bound.identify(self))
-        ):
+        if identity := identity_of(limits, self, limiter):
             try:
                 answer = bound.prepared.check_async(limiter, identity)
                 decision: Decision = answer if isinstance(answer, Decision) else await answer
@@ -125,8 +130,6 @@ class AsgiExchange:
                 raise failed(error, bound, bound.entries) from error.__cause__
             admission = Admission(decision, bound)
         else:
-            # Also a peer without an address: its key function says what follows.
-            self.request = self.request or self.make_request()
             admission = await run_steps_async(admit(limits, self.request, scope.get("method")), limiter)
             if admission is None:
                 return None
@@ -182,7 +185,6 @@ class AsgiExchange:
 
     async def _start(self, message: Message) -> None:
         if any(admission.refunds or admission.settles for admission in self.admissions):
-            self.request = self.request or self.make_request()
             self.response = self.response or self.make_response(message)
             await run_steps_async(refund(self.admissions, self.request, self.response), self.limiter)
         self.add_fields(message)
@@ -210,7 +212,6 @@ class AsgiExchange:
         on_denied = admission.bound.on_denied
         if on_denied is None or self.scope["type"] != "http":
             return None
-        self.request = self.request or self.make_request()
         given = on_denied(self.request, admission.decision)
         if isinstance(given, Awaitable):
             given = await given

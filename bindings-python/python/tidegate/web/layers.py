@@ -20,7 +20,6 @@ from .options import INHERITED_OPTIONS, LIMIT_OPTIONS, LIMITER_OPTIONS, LayerOpt
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-T = TypeVar("T")
 L = TypeVar("L", Limiter, AsyncLimiter)
 A = TypeVar("A")
 Limited = TypeVar("Limited", bound=Any)
@@ -55,23 +54,17 @@ def enabled_layer(option: bool | None) -> bool:
     return enabled_setting(variable, f"the environment variable {VARIABLE}") if variable else True
 
 
-def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> T:
+def choose_limiter(kind: Any, limiter: Any, store: Any, options: dict[str, Any]) -> Any:
     """Returns the given limiter, as the kind that the framework needs, or makes one from the options."""
     if limiter is None:
-        make: Any = kind
-        made: T = make(store, **options)
-        return made
+        return kind(store, **options)
     if store is not None or options:
         names = ", ".join((["store"] if store is not None else []) + sorted(options))
         raise ConfigError(f"a limiter was given, and {names} as well: a limiter has them already")
     limiter = unwrapped(limiter)
-    if isinstance(limiter, kind):
-        return limiter
     if not isinstance(limiter, (Limiter, AsyncLimiter)):
         raise ConfigError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
-    other: Any = to_async(limiter) if isinstance(limiter, Limiter) else to_blocking(limiter)
-    converted: T = other
-    return converted
+    return to_blocking(limiter) if kind is Limiter else to_async(limiter)
 
 
 class WebLayer(Generic[L]):
@@ -88,6 +81,8 @@ class WebLayer(Generic[L]):
     limiter: L
     # False: the layer does nothing at all.
     enabled: bool
+    # The limit of all requests of an application.
+    _declared_application: DeclaredLimit | None
 
     def _configure(self, limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> None:
         """Takes the options of limits as defaults, and makes the limiter from the others."""
@@ -127,7 +122,8 @@ class WebLayer(Generic[L]):
             self._generation = generation
 
     def _bind_anew(self) -> None:
-        raise NotImplementedError
+        declared = self._declared_application
+        self._application = () if declared is None else (self._bind(declared, APPLICATION),)
 
 
 class AppLimits(WebLayer[L], Generic[L, A]):
@@ -144,11 +140,8 @@ class AppLimits(WebLayer[L], Generic[L, A]):
     ) -> None:
         self._configure(limiter, store, dict(options))
         self.app = app
-        self._declared = self._declare(policy)
+        self._declared_application = self._declare(policy)
         self._bind_anew()
-
-    def _bind_anew(self) -> None:
-        self._limits = (self._bind(self._declared, APPLICATION),)
 
 
 class LimitDecorator:
@@ -194,9 +187,8 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
     ) -> None:
         self._configure(limiter, store, dict(options))
         self._default = None if default is None else self._declare(default)
-        if self._default is not None:
-            # It raises for a policy that is wrong.
-            self._uses += self._bind(self._default).uses
+        # It raises for a policy that is wrong.
+        self._uses += [] if self._default is None else self._bind(self._default).uses
         # One budget for all views, whatever their methods are.
         self._declared_application = None if application is None else self._declare(application, {"per_method": False})
         self._apps: list[A] = []
@@ -207,8 +199,7 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
             self.init_app(app)
 
     def _bind_anew(self) -> None:
-        declared = self._declared_application
-        self._application = () if declared is None else (self._bind(declared, APPLICATION),)
+        super()._bind_anew()
         self._limits_by_route.clear()
 
     def _remember(self, route: Any, method: str | None, limits: Any) -> None:

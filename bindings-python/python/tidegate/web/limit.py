@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._constants import check_constants, empty_limiter
 from .._shown import shortened, shown
-from .._tidegate import AsyncLimiter, Headers, Limiter, Policy, PolicyUse, PreparedCheck
+from .._tidegate import AsyncLimiter, Headers, Limiter, Policy, PolicyUse, PreparedCheck, nearest
 from ..errors import ConfigError, CostError, PolicyError
 from .functions import POSITIONAL, is_async, name_of, parameters_of, with_arity
 from .keys import Key, ReadRequest, RequestAdapter, claim, client_ip, fixed, header, user
-from .methods import limited_methods
 from .options import LIMIT_OPTIONS, LimitOptions, check_names
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ class BoundLimit(DeclaredLimit):
         # Whether there may be something to do after the view has answered.
         functions = (self.refund_when, self.settle, self.choose)
         self.has_follow_up = functions != (None, None, None) or any(entry.resolved.holds for entry in self.entries)
-        self.prepared: PreparedCheck | None = None
+        self.prepared: Any = None
         if len(self.entries) == 1:
             self._prepare(self.entries[0], self.policies[0][1])
 
@@ -281,3 +280,42 @@ def _check_notation(policy: str | Policy) -> None:
         except PolicyError as error:
             if error.code != "policy_unknown":
                 raise
+
+
+# IANA's registry, and PURGE of caches.
+_METHODS = """
+ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR
+MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT
+SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL
+"""
+METHODS = frozenset(_METHODS.split())
+# The budget of methods that no server knows: a client may make up as many as it likes.
+OTHER = "OTHER"
+
+
+def limited_methods(given: Any) -> frozenset[str] | None:
+    """The option `methods`."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        raise ConfigError(f"methods is a list such as [{given!r}], not a text")
+    try:
+        names = [method.upper() for method in given]
+    except (TypeError, AttributeError):
+        raise ConfigError(f"methods is a list such as ['POST'], not {shown(given)}") from None
+    if not names:
+        raise ConfigError("methods is an empty list, which limits no request: leave it out to limit all methods")
+    for name in names:
+        if name not in METHODS:
+            meant = nearest(name, sorted(METHODS))
+            hint = f": did you mean {meant!r}?" if meant else ""
+            raise ConfigError(f"methods has {shown(name)}, which is no HTTP method{hint}")
+    # Servers answer HEAD with the view of GET.
+    return frozenset([*names, "HEAD"] if "GET" in names else names)
+
+
+def budget_of(method: str | None) -> str:
+    """The name of the budget that a method counts for. A websocket begins with a GET."""
+    if method is None or method == "HEAD":
+        return "GET"
+    return method if method in METHODS else OTHER
