@@ -116,7 +116,7 @@ def _refuse(admission: Admission, environ: Environ, start_response: Callable[...
 
 
 def _respond(refusal: Refusal, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-    start_response(_status_line(refusal.status), refusal.fields)
+    start_response(f"{refusal.status} {refusal.phrase}", refusal.fields)
     return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
 
 

@@ -53,20 +53,7 @@ from ..web.limit import BoundLimit, DeclaredLimit, PolicyOption
 from ..web.options import LimitOptions
 from ..web.refusal import CLOSE_CODE, CLOSE_REASON, Refusal
 from ..web.steps import run_steps_async
-from .routes import (
-    EndpointLimit,
-    allows,
-    dependencies_of,
-    has_latest_route,
-    has_routes,
-    limits_of,
-    patch_routes,
-    path_of,
-    place_of,
-    place_of_dependency,
-    routes_of,
-    with_limit,
-)
+from . import routes
 
 try:
     from fastapi.exception_handlers import http_exception_handler
@@ -311,7 +298,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
     _routes_verified = False
 
     # What the decorators have given to endpoints.
-    _endpoint_limits: tuple[EndpointLimit, ...] = ()
+    _endpoint_limits: tuple[routes.EndpointLimit, ...] = ()
 
     def init_app(self, app: Starlette) -> None:
         """Limits an application from now on."""
@@ -341,20 +328,20 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         if isinstance(view, BaseRoute) or not callable(view):
             raise ConfigError(f"@tg.{decorator} is for endpoints, not for {shown(view)}")
-        if has_routes(view):
+        if routes.has_routes(view):
             raise ConfigError(
                 f"@tg.{decorator} is for endpoints, and {qualified_name(view)} has routes of its own: limit or exempt "
                 "these, or give it dependencies=[Depends(RateLimit(…))]"
             )
-        known = (getattr(route, "endpoint", None) for _, route in routes_of(self._apps))
-        if has_latest_route(view) or any(one is view for one in known):
+        known = (getattr(route, "endpoint", None) for _, route in routes.routes_of(self._apps))
+        if routes.has_latest_route(view) or any(one is view for one in known):
             raise above_route(qualified_name(view), decorator)
 
     def _with_limit(self, view: Any, declared: DeclaredLimit | None) -> Any:
-        limit = EndpointLimit(self, declared, view)
+        limit = routes.EndpointLimit(self, declared, view)
         self._endpoint_limits = (*self._endpoint_limits, limit)
         self._routes_verified = False
-        return with_limit(view, limit)
+        return routes.with_limit(view, limit)
 
     def _started(self) -> None:
         # Routes may be added until now.
@@ -366,8 +353,8 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
             if not limit.routed:
                 decorator, name = "exempt" if limit.declared is None else "limit", qualified_name(limit.view)
                 raise ConfigError(UNROUTED.format(decorator, name))
-        for _, route in routes_of(self._apps):
-            for dependency in dependencies_of(route):
+        for _, route in routes.routes_of(self._apps):
+            for dependency in routes.dependencies_of(route):
                 if isinstance(dependency, RateLimit):
                     dependency.bound_to(self, route)
         self._routes_verified = True
@@ -419,18 +406,19 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
 
     def _find_limits(self, route: Any, scope: Scope) -> tuple[Any, tuple[BoundLimit, ...], bool, bool]:
         endpoint, method = scope.get("endpoint"), scope.get("method")
-        found = limits_of(endpoint, method)
+        found = routes.limits_of(endpoint, method)
         if any(one.owner is not self for one in found):
             raise unattached(qualified_name(endpoint))
         exempt = any(one.declared is None for one in found)
         limits: tuple[BoundLimit, ...] = ()
-        if self.enabled and not exempt and not allows(route, endpoint, method):
+        if self.enabled and not exempt and not routes.allows(route, endpoint, method):
             limits = self._application
         elif self.enabled and not exempt:
-            path = path_of(route)
-            own = [(one.declared, place_of(one.view, endpoint, self._apps, path)) for one in found if one.declared]
-            use_default = not any(isinstance(one, RateLimit) for one in dependencies_of(route))
-            place = place_of(endpoint, endpoint, self._apps, path) if hasattr(route, "endpoint") else path
+            path = routes.path_of(route)
+            where = endpoint, self._apps, path
+            own = [(one.declared, routes.place_of(one.view, *where)) for one in found if one.declared]
+            use_default = not any(isinstance(one, RateLimit) for one in routes.dependencies_of(route))
+            place = routes.place_of(endpoint, *where) if hasattr(route, "endpoint") else path
             limits = self._limits_of_view(place, own, use_default=use_default)
         defaults = any(bound.declared is self._default for bound in limits)
         # The id is that of this route as long as the route is kept.
@@ -481,7 +469,7 @@ class RateLimit:
         known: BoundLimit | None = tidegate._limits_by_route.get(self)
         if known is None:
             declared = tidegate._declare(self._policy, self._options)
-            known = tidegate._bind(declared, place_of_dependency(self, tidegate._apps, route))
+            known = tidegate._bind(declared, routes.place_of_dependency(self, tidegate._apps, route))
             tidegate._limits_by_route[self] = known
         return known
 
@@ -489,4 +477,4 @@ class RateLimit:
 # FastAPI resolves the names of annotations in the globals of a function; an instance has none.
 RateLimit.__call__.__annotations__.update(connection=HTTPConnection)
 
-patch_routes()
+routes.patch_routes()

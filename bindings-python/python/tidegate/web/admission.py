@@ -101,15 +101,20 @@ class Admission:
     holds: Holds = ()
     # Whether `refund` and `settle` have something to do.
     refunds = settles = False
-    # The header fields, for frameworks that run on threads.
-    fields: Sequence[tuple[str, str]] = ()
 
     def __init__(
-        self, decision: Decision, bound: BoundLimit, charges: Sequence[Charge] | None = None, holds: Holds = ()
+        self,
+        decision: Decision,
+        bound: BoundLimit,
+        charges: Sequence[Charge] | None = None,
+        holds: Holds = (),
+        fields: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.decision = decision
         # The limit that decided.
         self.bound = bound
+        # The header fields, for frameworks that run on threads.
+        self.fields = fields
         # What the header fields announce: these Decisions. Of several policies, first the policies themselves, since a
         # refusal leaves some unasked.
         self.announced: Sequence[Policy | Decision] = (decision,)
@@ -347,23 +352,13 @@ def _settle(admission: Admission, request: Request, response: Response) -> Steps
             log.exception("settle of %s has failed, and what was charged stays", charges[0].decision.policy)
 
 
-def identity_of(limits: Sequence[BoundLimit], request: Request, limiter: Any) -> Any:
-    """What one native call needs of a request to check it; None where that takes steps.
-
-    That is also so for a peer without an address: its key function says what follows.
-    """
-    bound = limits[0]
-    if bound.prepared is None or len(limits) > 1 or id(limiter) in TRACED:
-        return None
-    return bound.identify(request)
-
-
 def admit_on_thread(
     limits: Sequence[BoundLimit], request: Request, method: str | None, limiter: Limiter
 ) -> Admission | None:
     """Checks a request on this thread. None: no limit applies to it."""
     bound = limits[0]
-    if not (identity := identity_of(limits, request, limiter)):
+    if len(limits) > 1 or not bound.prepared or id(limiter) in TRACED or not (identity := bound.identify(request)):
+        # Also a peer without an address: its key function says what follows.
         if (admission := run_steps(admit(limits, request, method), limiter)) is not None:
             admission.fields = admission.bound.headers.text(*admission.announced)
         return admission
@@ -371,6 +366,4 @@ def admit_on_thread(
         decision, fields = bound.prepared.check(limiter, identity)
     except (StoreError, KeyInvalid) as error:
         raise failed(error, bound, bound.entries) from error.__cause__
-    admission = Admission(decision, bound)
-    admission.fields = fields
-    return admission
+    return Admission(decision, bound, fields=fields)

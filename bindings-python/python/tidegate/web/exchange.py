@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from .._shown import shown
 from .._tidegate import AsyncLimiter, Decision, Headers, Policy, status
+from .._tracing import TRACED
 from ..errors import ConfigError, KeyInvalid, StoreError
-from .admission import DECISION, Admission, ResponseStart, admit, end_work, failed, identity_of, refund
+from .admission import DECISION, Admission, ResponseStart, admit, end_work, failed, refund
 from .keys import UNAUTHENTICATED, MissingPeer
 from .layers import WebLayer
 from .limit import RESPONSE, BoundLimit
@@ -36,7 +37,8 @@ class Lifespan(WebLayer[AsyncLimiter]):
             return self._run_lifespan(app, scope, receive, send)
         if scope["type"] not in ("http", "websocket"):
             return app(scope, receive, send)
-        self._reopen()
+        if self._closed:
+            self._reopen()
         self._refresh()
         return None
 
@@ -96,6 +98,8 @@ class AsgiExchange:
     response: Any = None
     # What the limits of the request have said, in the order in which they were checked.
     admissions: Sequence[Admission] = ()
+    # Whether a refund or a settlement waits for the response.
+    begins_with_steps = False
     # Whether a hold or a settlement waits for the last byte.
     ends_with_body = False
     # Whether the response is a refusal, which may bring its header fields.
@@ -122,7 +126,7 @@ class AsgiExchange:
         """Checks the limits. None: no limit applies to the request."""
         bound, limiter, scope = limits[0], self.limiter, self.scope
         admission: Admission | None
-        if identity := identity_of(limits, self, limiter):
+        if len(limits) == 1 and bound.prepared and id(limiter) not in TRACED and (identity := bound.identify(self)):
             try:
                 answer = bound.prepared.check_async(limiter, identity)
                 decision: Decision = answer if isinstance(answer, Decision) else await answer
@@ -130,11 +134,12 @@ class AsgiExchange:
                 raise failed(error, bound, bound.entries) from error.__cause__
             admission = Admission(decision, bound)
         else:
+            # Also a peer without an address: its key function says what follows.
             admission = await run_steps_async(admit(limits, self.request, scope.get("method")), limiter)
             if admission is None:
                 return None
-            if admission.holds or admission.settles:
-                self.ends_with_body = True
+            self.begins_with_steps |= admission.refunds or admission.settles
+            self.ends_with_body |= bool(admission.holds) or admission.settles
         self.admissions = (*self.admissions, admission)
         # For the application, where Starlette's `request.state` reads it too.
         scope[DECISION] = scope.setdefault("state", {})[STATE] = admission.decision
@@ -143,13 +148,14 @@ class AsgiExchange:
     def announced(self) -> tuple[Headers, Sequence[Policy | Decision]]:
         """Which header fields there are, and what they announce."""
         admissions = self.admissions
-        if len(admissions) == 1:
-            return admissions[0].bound.headers, admissions[0].announced
         headers = next((one for one in admissions if not one.decision), admissions[0]).bound.headers
         return headers, [one for admission in admissions for one in admission.announced]
 
     def fields(self) -> list[tuple[bytes, bytes]]:
         """The header fields that announce the limits."""
+        if len(self.admissions) == 1:
+            only = self.admissions[0]
+            return only.bound.headers.raw(*only.announced)
         headers, announced = self.announced()
         return headers.raw(*announced)
 
@@ -165,9 +171,9 @@ class AsgiExchange:
         """Sends a message of the response. Not a coroutine itself, which would cost every message a frame."""
         kind = message["type"]
         if kind == "http.response.start":
-            if admissions := self.admissions:
-                if len(admissions) > 1 or admissions[0].refunds or admissions[0].settles:
-                    return self._start(message)
+            if self.begins_with_steps:
+                return self._start(message)
+            if self.admissions:
                 self.add_fields(message)
         elif kind == "http.response.body":
             if self.ends_with_body and not message.get("more_body"):
@@ -184,9 +190,8 @@ class AsgiExchange:
         await self._send(message)
 
     async def _start(self, message: Message) -> None:
-        if any(admission.refunds or admission.settles for admission in self.admissions):
-            self.response = self.response or self.make_response(message)
-            await run_steps_async(refund(self.admissions, self.request, self.response), self.limiter)
+        self.response = self.response or self.make_response(message)
+        await run_steps_async(refund(self.admissions, self.request, self.response), self.limiter)
         self.add_fields(message)
         await self._send(message)
 

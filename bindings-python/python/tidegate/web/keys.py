@@ -8,6 +8,7 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from .._constants import check_constants
@@ -61,23 +62,16 @@ class UnusableKey(KeyInvalid):
     """The key of a request is text that no limiter takes, as its client made it: too long, or half of a character."""
 
 
+@dataclass(eq=False, repr=False)
 class Key:
     """Makes the key of a request, in any framework."""
 
-    def __init__(
-        self,
-        name: str,
-        bind: Callable[[RequestAdapter], ReadRequest],
-        *,
-        plain: bool = False,
-        ip: ClientIp | None = None,
-    ) -> None:
-        self._name = name
-        self.bind = bind
-        # Whether it calls nothing but the RequestAdapter. A PreparedCheck can use such a key.
-        self.plain = plain
-        # Makes the key of the peer's address, when the key depends on nothing else.
-        self.ip = ip
+    _name: str
+    bind: Callable[[RequestAdapter], ReadRequest]
+    # Whether it calls nothing but the RequestAdapter. A PreparedCheck can use such a key.
+    plain: bool = False
+    # Makes the key of the peer's address, when the key depends on nothing else.
+    ip: ClientIp | None = None
 
     def __repr__(self) -> str:
         return self._name
@@ -102,11 +96,11 @@ def client_ip(*, trusted_proxies: Iterable[object] | int = (), ipv6_prefix: int 
     ip = ClientIp(trusted_proxies, ipv6_prefix)
 
     def bind(adapter: RequestAdapter) -> ReadRequest:
-        key, peer, forwarded = ip.key, adapter.peer, adapter.forwarded
+        key, peer, forwarded, reads_forwarded = ip.key, adapter.peer, adapter.forwarded, ip.reads_forwarded
 
         def key_without_peer(request: Request) -> str:
             unix = adapter.over_unix(request)
-            if unix and not ip.reads_forwarded:
+            if unix and not reads_forwarded:
                 _warn_of_unix()
             try:
                 return key(None, forwarded(request), unix)
@@ -118,7 +112,7 @@ def client_ip(*, trusted_proxies: Iterable[object] | int = (), ipv6_prefix: int 
             address = peer(request)
             if not address:
                 return key_without_peer(request)
-            return key(address, forwarded(request)) if ip.reads_forwarded else key(address)
+            return key(address, forwarded(request)) if reads_forwarded else key(address)
 
         return client_key
 

@@ -40,7 +40,6 @@ class Refusal:
             self.status, text = 400, json.dumps(said, separators=(",", ":"))
         # How a websocket is closed: 1013 is "try again later".
         self.close_code = 1013 if isinstance(cause, StoreError) else CLOSE_CODE
-        self.phrase = HTTPStatus(self.status).phrase
         self.body = text.encode()
         # A cache must not repeat the refusal to another client.
         self.own_fields = [("Cache-Control", "no-store")]
@@ -51,3 +50,8 @@ class Refusal:
             ("Content-Length", str(len(self.body))),
             *self.own_fields,
         ]
+
+    @property
+    def phrase(self) -> str:
+        """The words for the status."""
+        return HTTPStatus(self.status).phrase

@@ -34,7 +34,10 @@ def run_steps(steps: Steps[T], limiter: Limiter, wait: Callable[[Any], Any] | No
 
 async def run_steps_async(steps: Steps[T], limiter: AsyncLimiter) -> T:
     """Runs the steps on an event loop."""
-    return await _run(steps, limiter, {"sleep": asyncio.sleep, "wait": lambda given: given}, awaits=True)
+    return await _run(steps, limiter, _ON_LOOP, awaits=True)
+
+
+_ON_LOOP: dict[str, Callable[[Any], Any]] = {"sleep": asyncio.sleep, "wait": lambda given: given}
 
 
 async def _run(steps: Steps[T], limiter: Any, ways: dict[str, Callable[[Any], Any]], awaits: bool) -> T:
