@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
@@ -211,8 +210,10 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
     def shared_limits(self, view: Any, request: HttpRequest) -> Any:
         """The default and the application's limit, as far as they apply to a view. None: it has limits of its own."""
         method = request.method
-        with contextlib.suppress(KeyError, TypeError):
+        try:
             return self._limits_by_route[view, method]
+        except (KeyError, TypeError):
+            pass
         found = list(_written_at(view, method))
         limits: Any = () if None in found else None
         if not any(one is None or one.enabled for one in found):
