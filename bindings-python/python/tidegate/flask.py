@@ -40,16 +40,7 @@ from .errors import ConfigError, KeyInvalid, RateLimited, StoreError
 from .web.admission import DECISION, Admission, admit_on_thread, end_work, refund
 from .web.functions import with_wrapped
 from .web.keys import UNAUTHENTICATED, EnvironAdapter, UnusableKey, claim, client_ip, fixed, header, user
-from .web.layers import (
-    LIMITS,
-    VARIABLE,
-    RouteLimits,
-    above_route,
-    check_is_function,
-    enabled_layer,
-    enabled_setting,
-    unattached,
-)
+from .web.layers import LIMITS, VARIABLE, RouteLimits, check_is_function, enabled_layer, enabled_setting, unattached
 from .web.limit import BoundLimit, DeclaredLimit
 from .web.refusal import Refusal
 from .web.steps import run_steps
@@ -162,7 +153,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             kind = type(view).__name__
             raise ConfigError(f"@tg.{decorator} is for views, class views and blueprints, not for {kind}")
         if any(view is known for app in self._apps for known in app.view_functions.values()):
-            raise above_route(name_of(view), decorator)
+            raise self._above_route(name_of(view), decorator)
 
     def _with_limit(self, view: Any, declared: DeclaredLimit | None) -> Any:
         limited = view
@@ -334,7 +325,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             return
         reached = {id(one) for registered in app.view_functions.values() for one in _wrapping(registered)}
         if all(one is None or id(one) not in reached for one in limited):
-            raise above_route(name_of(view), "limit")
+            raise self._above_route(name_of(view), "limit")
 
     def _announcing(self, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
         """The application; its responses have the fields of the last admission behind their headers."""

@@ -157,8 +157,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
     # The layer of the request that is checked.
     _layer: DjangoLayer | None = None
 
-    def __init__(self) -> None:
-        self._wait: float | None = None
+    _wait: float | None = None
 
     def get_policy(self, request: Any, view: Any) -> Any:
         """The policy of a request; None does not limit it."""
@@ -208,7 +207,8 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         if admission is None:
             return True
         if state is None:
-            _announce(view, admission)
+            # A view sends what its `headers` has.
+            view.headers.update(admission.bound.headers.text(*admission.announced))
         else:
             state.add(http, admission)
         http.rate_limit = admission.decision
@@ -297,12 +297,13 @@ class ScopedRateThrottle(UserRateThrottle):
 class Throttling:
     """What the throttles of one view have said about its request."""
 
+    # Whether one has denied the request: what the others would say changes nothing.
+    refused = False
+
     def __init__(self) -> None:
         # The classes of throttles that were asked together with an earlier one.
         self._asked: list[type] = []
         self.admissions: list[Admission] = []
-        # Whether one has denied the request: what the others would say changes nothing.
-        self.refused = False
 
     def has_answered(self, throttle: TidegateThrottle) -> bool:
         """Whether a throttle has nothing more to say."""
@@ -346,9 +347,3 @@ def _address(layer: DjangoLayer | None) -> Key:
     if proxies is not None:
         return client_ip(trusted_proxies=proxies)
     return client_ip() if layer is None else layer.address_key
-
-
-def _announce(view: Any, admission: Admission) -> None:
-    """Adds the fields to the response: a view sends what its `headers` has."""
-    for name, value in admission.bound.headers.text(*admission.announced):
-        view.headers[name] = value

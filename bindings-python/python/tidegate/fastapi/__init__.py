@@ -48,7 +48,7 @@ from ..web.admission import Admission, withdraw
 from ..web.exchange import ADAPTER, NAME, App, AsgiExchange, Lifespan, Message, Receive, Scope, Send
 from ..web.functions import qualified_name
 from ..web.keys import MissingPeer, UnusableKey, claim, client_ip, fixed, header, user
-from ..web.layers import RouteLimits, above_route, unattached
+from ..web.layers import RouteLimits, unattached
 from ..web.limit import BoundLimit, DeclaredLimit, PolicyOption
 from ..web.options import LimitOptions
 from ..web.refusal import CLOSE_CODE, CLOSE_REASON, Refusal
@@ -335,7 +335,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
             )
         known = (getattr(route, "endpoint", None) for _, route in routes.routes_of(self._apps))
         if routes.has_latest_route(view) or any(one is view for one in known):
-            raise above_route(qualified_name(view), decorator)
+            raise self._above_route(qualified_name(view), decorator)
 
     def _with_limit(self, view: Any, declared: DeclaredLimit | None) -> Any:
         limit = routes.EndpointLimit(self, declared, view)

@@ -103,18 +103,13 @@ class Admission:
     refunds = settles = False
 
     def __init__(
-        self,
-        decision: Decision,
-        bound: BoundLimit,
-        charges: Sequence[Charge] | None = None,
-        holds: Holds = (),
-        fields: Sequence[tuple[str, str]] = (),
+        self, decision: Decision, bound: BoundLimit, charges: Any = None, holds: Holds = (), fields: Any = ()
     ) -> None:
         self.decision = decision
         # The limit that decided.
         self.bound = bound
         # The header fields, for frameworks that run on threads.
-        self.fields = fields
+        self.fields: Sequence[tuple[str, str]] = fields
         # What the header fields announce: these Decisions. Of several policies, first the policies themselves, since a
         # refusal leaves some unasked.
         self.announced: Sequence[Policy | Decision] = (decision,)

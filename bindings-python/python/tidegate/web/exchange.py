@@ -117,10 +117,8 @@ class AsgiExchange:
 
     def make_response(self, message: Message) -> Any:
         """The framework's response, from the first message."""
-        fields = message.get("headers", ())
-        return ResponseStart(
-            message["status"], [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
-        )
+        fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message.get("headers", ())]
+        return ResponseStart(message["status"], fields)
 
     async def check(self, limits: Sequence[BoundLimit]) -> Admission | None:
         """Checks the limits. None: no limit applies to the request."""

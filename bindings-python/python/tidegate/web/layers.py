@@ -144,6 +144,12 @@ class AppLimits(WebLayer[L], Generic[L, A]):
         self._bind_anew()
 
 
+def check_is_function(view: Any, decorator: str) -> None:
+    """Raises for what stands around a function in a class."""
+    if isinstance(view, (classmethod, staticmethod, property)):
+        raise ConfigError(f"put @{decorator} below @{type(view).__name__}: it is for the function itself")
+
+
 class LimitDecorator:
     """What `tg.limit(…)` returns: it limits a view."""
 
@@ -245,22 +251,15 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
         """Raises when the decorator stands where it has no effect."""
         raise NotImplementedError
 
+    @staticmethod
+    def _above_route(name: str, decorator: str) -> ConfigError:
+        """The error of a decorator that stands above the route of a view."""
+        told = f"@tg.{decorator} stands above the route of {name}, which is registered without it: put it below"
+        return ConfigError(f"{told} @app.get(…)")
+
     def _with_limit(self, view: Limited, declared: DeclaredLimit | None) -> Limited:
         """The view with one more limit; None exempts it."""
         raise NotImplementedError
-
-
-def check_is_function(view: Any, decorator: str) -> None:
-    """Raises for what stands around a function in a class."""
-    if isinstance(view, (classmethod, staticmethod, property)):
-        raise ConfigError(f"put @{decorator} below @{type(view).__name__}: it is for the function itself")
-
-
-def above_route(name: str, decorator: str) -> ConfigError:
-    """The error of a decorator that stands above the route of a view."""
-    return ConfigError(
-        f"@tg.{decorator} stands above the route of {name}, which is registered without it: put it below @app.get(…)"
-    )
 
 
 def unattached(name: str) -> ConfigError:
