@@ -359,16 +359,17 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         request: flask.Request = _current_request()
         admissions: list[Admission] = request.environ.pop(self._name, [])
         run_steps(refund(admissions, request, response), self.limiter)
+        if any(admission.holds or admission.settles for admission in admissions):
 
-        def end() -> None:
-            run_steps(end_work(admissions, request, response), self.limiter)
+            def end() -> None:
+                run_steps(end_work(admissions, request, response), self.limiter)
 
-        # A stream ends with its last byte, or when its reader leaves. Any other response is complete: it ends before
-        # the client has it and may send the next request.
-        if not response.is_streamed:
-            end()
-        elif any(admission.holds or admission.settles for admission in admissions):
-            response.call_on_close(end)
+            # A stream ends with its last byte, or when its reader leaves. Any other response is complete: it ends
+            # before the client has it and may send the next request.
+            if response.is_streamed:
+                response.call_on_close(end)
+            else:
+                end()
         return response
 
     def _teardown_request(self, _: BaseException | None) -> None:

@@ -194,9 +194,11 @@ class TidegateMiddleware(DjangoLayer):
         for name, value in last.bound.headers.text(*(one for admission in admissions for one in admission.announced)):
             if last.decision or name not in response.headers:
                 response.headers[name] = value
+        if not any(admission.holds or admission.settles for admission in admissions):
+            return
         if not getattr(response, "streaming", False):
             yield from end_work(admissions, request, response)
-        elif any(admission.holds or admission.settles for admission in admissions):
+        else:
             # A stream ends with its last byte, or when its reader leaves; Django closes it on a thread.
             response._resource_closers.append(
                 lambda: run_steps(end_work(admissions, request, response), self.limiter, waited_for)
