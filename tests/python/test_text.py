@@ -181,7 +181,7 @@ def test_keys_that_are_no_text_are_not_shown() -> None:
 @pytest.mark.parametrize("key", [LONG, b"0123456789" * 100, [b"0123456789"]], ids=["text", "bytes", "list"])
 def test_keys_in_the_messages_of_web_layers(key: Any) -> None:
     from tidegate.web.admission import checked_key
-    from tidegate.web.bound_limit import LimitEntry, ResolvedPolicy
+    from tidegate.web.limit import LimitEntry, ResolvedPolicy
 
     resolved = ResolvedPolicy("1/s", Limiter(), "", "a test")
     entry = LimitEntry(resolved, lambda request: key, "key_of", 1)

@@ -28,7 +28,7 @@ from tidegate.django.rest_framework import (  # noqa: E402
     TidegateThrottle,
     UserRateThrottle,
 )
-from tidegate.web.bound_limit import MAX_POLICIES  # noqa: E402
+from tidegate.web.limit import MAX_POLICIES  # noqa: E402
 
 handled: list[Any] = []
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ._tidegate import AsyncLimiter
 from .errors import StoreError
-from .web.exchange import ADAPTER, CLOSE_CODE, App, AsgiExchange, Lifespan, Receive, Scope, Send
+from .web.exchange import ADAPTER, App, AsgiExchange, Lifespan, Receive, Scope, Send
 from .web.keys import MissingPeer, UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import AppLimits
 from .web.refusal import Refusal
@@ -39,38 +39,27 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
     _adapter = ADAPTER
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._run_lifespan(self.app, scope, receive, send)
+        if (unlimited := self._unlimited(self.app, scope, receive, send)) is not None:
+            await unlimited
             return
-        if scope["type"] not in ("http", "websocket"):
-            await self.app(scope, receive, send)
-            return
-        if self._closed:
-            self._reopen()
         if not self.enabled:
             await self.app(scope, receive, send)
             return
-        self._refresh()
         exchange = AsgiExchange(send, self.limiter, scope)
         try:
-            admission = await exchange.check(self._limits)
+            admission = await exchange.check(self._application)
         except MissingPeer as error:
             await exchange.close_websocket(error)
-            return
-        except UnusableKey as error:
-            await exchange.respond(Refusal(error), CLOSE_CODE)
-            return
-        except StoreError as error:
-            # 1013 is "try again later".
-            await exchange.respond(Refusal.without_store(error), 1013)
-            return
-        if admission is None:
-            await self.app(scope, receive, send if exchange.single is None else exchange.send)
-            return
-        try:
-            if admission.denied:
-                await exchange.refuse(admission, receive)
-            else:
-                await self.app(scope, receive, exchange.send)
-        finally:
-            await exchange.end_handler()
+        except (StoreError, UnusableKey) as error:
+            await exchange.respond(Refusal(error))
+        else:
+            try:
+                if admission is None or admission.decision:
+                    await self.app(scope, receive, send if admission is None else exchange.send)
+                elif (answer := await exchange.answer_given(admission)) is not None:
+                    await answer(scope, receive, exchange.send)
+                else:
+                    await exchange.respond(Refusal(admission))
+            finally:
+                if exchange.ends_with_body:
+                    await exchange.end_handler()

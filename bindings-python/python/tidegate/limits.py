@@ -84,9 +84,9 @@ def _whole(amount: float) -> int:
 class _StorageSteps:
     """The calls of both storages, as steps."""
 
-    limiter: Any
+    _limiter_class: ClassVar[Any]
 
-    def __init__(self, uri: str, wrap_exceptions: bool, options: dict[str, Any]) -> None:
+    def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
         self._expiries: OrderedDict[str, int] = OrderedDict()
         self._made_from = (uri, wrap_exceptions, dict(options))
         if "key_prefix" in options:
@@ -95,11 +95,19 @@ class _StorageSteps:
             options["prefix"] = options.pop("key_prefix")
         options.setdefault("on_store_error", "raise")
         self.key_prefix: str = options.get("prefix", "tg")
+        super().__init__(uri, wrap_exceptions)  # type: ignore[call-arg]
+        # Some callers remove the first part of the URI.
+        self.limiter = self._limiter_class(uri.removeprefix("async+").removeprefix("tidegate+"), **options)
 
     @property
     def storage(self) -> Any:
         """The limiter, as `storage` is the client in the storages of `limits`."""
         return self.limiter
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        """What `wrap_exceptions` wraps."""
+        return TidegateError
 
     def __copy__(self) -> Any:
         # A copy counts with the original, as a copied client does.
@@ -283,16 +291,7 @@ class TidegateStorage(_StorageSteps, storage.Storage, storage.MovingWindowSuppor
     """Tidegate as a storage of `limits`."""
 
     STORAGE_SCHEME: ClassVar[list[str] | None] = SCHEMES  # type: ignore[misc]
-
-    def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
-        _StorageSteps.__init__(self, uri, wrap_exceptions, options)
-        storage.Storage.__init__(self, uri, wrap_exceptions)
-        self.limiter = Limiter(uri.removeprefix("tidegate+"), **options)
-
-    @property
-    def base_exceptions(self) -> type[Exception]:
-        """What `wrap_exceptions` wraps."""
-        return TidegateError
+    _limiter_class = Limiter
 
     incr = _on_thread(_StorageSteps._incr)
     get = _on_thread(_StorageSteps._get)
@@ -313,17 +312,7 @@ class AsyncTidegateStorage(
     """Tidegate as a storage of `limits.aio`."""
 
     STORAGE_SCHEME: ClassVar[list[str] | None] = [f"async+{scheme}" for scheme in SCHEMES]  # type: ignore[misc]
-
-    def __init__(self, uri: str, wrap_exceptions: bool = False, **options: Any) -> None:
-        _StorageSteps.__init__(self, uri, wrap_exceptions, options)
-        # Some callers remove the first part of the URI.
-        aio.storage.Storage.__init__(self, uri, wrap_exceptions)
-        self.limiter = AsyncLimiter(uri.removeprefix("async+").removeprefix("tidegate+"), **options)
-
-    @property
-    def base_exceptions(self) -> type[Exception]:
-        """What `wrap_exceptions` wraps."""
-        return TidegateError
+    _limiter_class = AsyncLimiter
 
     incr = _on_loop(_StorageSteps._incr)
     get = _on_loop(_StorageSteps._get)

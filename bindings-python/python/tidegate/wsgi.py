@@ -10,13 +10,13 @@ Functions given as options get the environ. `user()` reads `REMOTE_USER`, `claim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
 from ._tidegate import Limiter, status
 from .errors import StoreError
-from .web.admission import DECISION, Admission, admit_on_thread, end_work, refund
+from .web.admission import DECISION, Admission, ResponseStart, admit_on_thread, end_work, refund
 from .web.keys import EnvironAdapter, UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import AppLimits
 from .web.refusal import Refusal
@@ -27,17 +27,6 @@ __all__ = ["TidegateMiddleware", "claim", "client_ip", "fixed", "header", "user"
 Environ: TypeAlias = dict[str, Any]
 App: TypeAlias = Callable[..., Iterable[bytes]]
 
-# The key under which an environ carries its admission.
-NAME = "tidegate"
-
-
-class WsgiResponse:
-    """The status and the headers of a response, for `refund_when` and `settle`."""
-
-    def __init__(self, status: str, headers: Iterable[tuple[str, str]]) -> None:
-        self.status_code = int(status.split(" ", 1)[0])
-        self.headers = {name.lower(): value for name, value in headers}
-
 
 class _WsgiAdapter(EnvironAdapter):
     def environ(self, request: Environ) -> Environ:
@@ -46,7 +35,7 @@ class _WsgiAdapter(EnvironAdapter):
     def user(self, request: Environ) -> object:
         return request.get("REMOTE_USER") or None
 
-    def claims(self, request: Environ) -> Mapping[str, Any] | None:
+    def claims(self, request: Environ) -> Any:
         return request.get("tidegate.claims")
 
 
@@ -71,32 +60,27 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
             return self.app(environ, start_response)
         self._refresh()
         try:
-            decision, fields, admission = admit_on_thread(
-                self._limits, environ, environ["REQUEST_METHOD"], self.limiter
-            )
-        except StoreError as error:
-            return _respond(Refusal.without_store(error), [], environ, start_response)
-        except UnusableKey as error:
-            return _respond(Refusal(error), [], environ, start_response)
-        if decision is None:
-            return self.app(environ, start_response)
-        environ[DECISION] = decision
-        start_with_fields = _with_fields(start_response, fields)
+            admission = admit_on_thread(self._application, environ, environ["REQUEST_METHOD"], self.limiter)
+        except (StoreError, UnusableKey) as error:
+            return _respond(Refusal(error), environ, start_response)
         if admission is None:
+            return self.app(environ, start_response)
+        environ[DECISION] = admission.decision
+        start_with_fields = with_fields(start_response, admission.fields)
+        if not admission.decision:
+            return _refuse(admission, environ, start_with_fields)
+        if not (admission.holds or admission.refunds or admission.settles):
             return self.app(environ, start_with_fields)
-        if admission.denied:
-            return self._refuse(admission, fields, environ, start_response)
-        environ[NAME] = admission
-        started: list[WsgiResponse] = []
+        admissions: tuple[Admission] = (admission,)
+        started: list[Any] = [None]
 
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-            if admission.refunds or admission.settles:
-                started.append(WsgiResponse(status, headers))
-                run_steps(refund(admission, environ, started[-1]), self.limiter)
+            started[0] = ResponseStart(int(status.split(" ", 1)[0]), headers)
+            run_steps(refund(admissions, environ, started[0]), self.limiter)
             return start_with_fields(status, headers, *error)
 
         def end() -> None:
-            run_steps(end_work((admission,), environ, started[-1] if started else None), self.limiter)
+            run_steps(end_work(admissions, environ, started[0]), self.limiter)
 
         try:
             body = self.app(environ, start)
@@ -111,37 +95,29 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
             return body
         return _Body(body, end)
 
-    def _refuse(
-        self,
-        admission: Admission,
-        fields: list[tuple[str, str]],
-        environ: Environ,
-        start_response: Callable[..., Any],
-    ) -> Iterable[bytes]:
-        """Responds by the WSGI application that `on_denied` returns, or with a Refusal."""
-        if admission.bound.on_denied is not None:
-            given = admission.bound.on_denied(environ, admission.decision)
-            if given is not None:
-                start = _with_fields(start_response, fields)
-                body: Iterable[bytes] = given(environ, _as_refusal(start, status(admission.decision)))
-                return body
-        return _respond(Refusal(admission), fields, environ, start_response)
 
-
-def _respond(
-    refusal: Refusal, fields: list[tuple[str, str]], environ: Environ, start_response: Callable[..., Any]
-) -> Iterable[bytes]:
-    start_response(_status_line(refusal.status), [*refusal.fields, *fields])
-    return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
-
-
-def _with_fields(start_response: Callable[..., Any], fields: list[tuple[str, str]]) -> Callable[..., Any]:
+def with_fields(start_response: Callable[..., Any], fields: Iterable[tuple[str, str]]) -> Callable[..., Any]:
     """A `start_response` that puts these fields behind the headers of the response."""
 
     def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
         return start_response(status, [*headers, *fields], *error)
 
     return start
+
+
+def _refuse(admission: Admission, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Responds by the WSGI application that `on_denied` returns, or with a Refusal."""
+    on_denied = admission.bound.on_denied
+    given = None if on_denied is None else on_denied(environ, admission.decision)
+    if given is None:
+        return _respond(Refusal(admission), environ, start_response)
+    body: Iterable[bytes] = given(environ, _as_refusal(start_response, status(admission.decision)))
+    return body
+
+
+def _respond(refusal: Refusal, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    start_response(f"{refusal.status} {refusal.phrase}", refusal.fields)
+    return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
 
 
 def _status_line(status: int) -> str:

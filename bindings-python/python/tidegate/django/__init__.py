@@ -30,8 +30,7 @@ from __future__ import annotations
 
 from ..web.keys import Key, claim, client_ip, fixed, header, user
 from .decorator import exempt, limit
-from .middleware import TidegateMiddleware
-from .refusals import RequestDenied, RequestUnchecked
+from .middleware import RequestDenied, RequestUnchecked, TidegateMiddleware
 
 __all__ = [
     "Key",

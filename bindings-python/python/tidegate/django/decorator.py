@@ -14,25 +14,14 @@ from django.views import View
 from .._shown import shown
 from ..errors import ConfigError, StoreError
 from ..web.admission import Admission, admit, withdraw
-from ..web.bound_limit import BoundLimit
-from ..web.declared_limit import PolicyOption
-from ..web.functions import name_of as short_name
+from ..web.functions import name_of, qualified_name
 from ..web.keys import UnusableKey
+from ..web.layers import LIMITS, check_is_function
+from ..web.limit import PolicyOption
 from ..web.options import LimitOptions
-from ..web.steps import Steps, awaited, run_steps, run_steps_async
-from .layer import (
-    LIMITS,
-    RequestLimits,
-    ViewLimit,
-    django_request,
-    find_request,
-    is_enabled,
-    is_rest_view,
-    limits_of,
-    name_of,
-    place_of,
-)
-from .refusals import answer_of, awaited_answer, denied, unchecked
+from ..web.steps import Steps, run_steps, run_steps_async
+from .layer import ViewLimit, django_request, find_request, is_enabled, is_rest_view, limits_of, place_of
+from .middleware import answer_of, refused
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -43,122 +32,102 @@ MIDDLEWARE = "tidegate.django.TidegateMiddleware"
 class FunctionCall:
     """A call of a view, or of a function that a view calls."""
 
-    @classmethod
-    def of(
-        cls, limited: Any, function: Any, limits: Sequence[ViewLimit | None], args: Any, kwargs: Mapping[str, Any]
-    ) -> FunctionCall | None:
-        """The call, if it has limits to check."""
-        instance = _instance_of(function, args)
-        request = find_request((*args, *kwargs.values()), instance)
-        if request is None:
-            if not is_enabled():
-                return None
-            raise ConfigError(
-                f"{name_of(function)} has a limit and was called without a request: @limit is for views, and for "
-                "functions that get the request of their view; @limiter.limit of a Limiter is for any function"
-            )
-        http: HttpRequest = django_request(request)
-        state = limits_of(http)
-        if state is None:
-            if not is_enabled():
-                return None
-            raise ConfigError(
-                f"{name_of(function)} has a limit that is not enforced: put '{MIDDLEWARE}' into MIDDLEWARE"
-            )
-        if not state.layer.enabled or all(one in state.checked for one in limits):
-            return None
-        return cls(limited, function, limits, instance, request, http, state)
-
     def __init__(
-        self,
-        limited: Any,
-        function: Any,
-        limits: Sequence[ViewLimit | None],
-        instance: Any,
-        request: Any,
-        http: HttpRequest,
-        state: RequestLimits,
+        self, limited: Any, function: Any, limits: Sequence[ViewLimit | None], args: Any, kwargs: Mapping[str, Any]
     ) -> None:
-        self.function, self.limits, self.instance = function, limits, instance
-        self.request, self.http, self.state = request, http, state
+        self.function, self.limits, self.instance = function, limits, _instance_of(function, args)
+        self.request = find_request((*args, *kwargs.values()), self.instance)
+        http: Any = django_request(self.request)
+        self.http, state = http, None if http is None else limits_of(http)
+        if state is None and is_enabled():
+            raise ConfigError(
+                f"{qualified_name(function)} has a limit that is not enforced: put '{MIDDLEWARE}' into MIDDLEWARE"
+                if self.request is not None
+                else f"{qualified_name(function)} has a limit and was called without a request: @limit is for views, "
+                "and for functions that get the request of their view; @limiter.limit of a Limiter is for any function"
+            )
+        self.state: Any = state
+        # Whether there is something to check.
+        self.is_limited = state is not None and state.layer.enabled and any(one not in state.checked for one in limits)
         # Whether the check waits for authentication, and whether it has run.
         self._deferred = self._has_run = False
-        self._method_name = getattr(function, "__name__", "")
-        # A view of Django REST framework authenticates in its `dispatch`.
-        self.rest_view = _rest_view(request, instance)
-        self.on_event_loop = self._method_name == "dispatch" and getattr(instance, "view_is_async", False)
-        # Whether Django takes the response of this function for that of the view.
-        match = http.resolver_match
-        self._is_view = (match is not None and match.func is limited) or (
-            isinstance(instance, View) and self._method_name in ("dispatch", *instance.http_method_names)
-        )
-
-    def _bind(self) -> tuple[BoundLimit, ...]:
-        """The limits that are left to check, together with those of the application."""
-        state, placed = self.state, self._placed()
-        unchecked = [(one, place) for one, place in placed if one is not None and one not in state.checked]
-        state.checked.update(one for one, _ in placed)
-        pending, state.pending = state.pending, ()
-        if None in self.limits:
-            return ()
-        return (*(state.layer.bound(one, place) for one, place in unchecked if one.enabled), *pending)
+        if self.is_limited:
+            method = self._method_name = getattr(function, "__name__", "")
+            # A view of Django REST framework authenticates in its `dispatch`.
+            self.rest_view = _rest_view(self.request, self.instance)
+            self.on_event_loop = method == "dispatch" and getattr(self.instance, "view_is_async", False)
+            # Whether Django takes the response of this function for that of the view.
+            match = http.resolver_match
+            self._is_view = (match is not None and match.func is limited) or (
+                isinstance(self.instance, View) and method in ("dispatch", *self.instance.http_method_names)
+            )
 
     def _placed(self) -> list[tuple[ViewLimit | None, str]]:
         """The limits and their places: of a class also those of the method that is about to be called."""
-        if self.instance is None:
-            place = place_of(self.function, self.http)
-            return [(one, place) for one in self.limits]
-        place, name = name_of(type(self.instance)), self._method_name
-        if name != "dispatch":
-            return [(one, f"{place}.{name}") for one in self.limits]
-        placed = [(one, place) for one in self.limits]
+        instance, name = self.instance, self._method_name
+        place = place_of(self.function, self.http) if instance is None else qualified_name(type(instance))
+        if instance is None or name != "dispatch":
+            return [(one, place if instance is None else f"{place}.{name}") for one in self.limits]
         handler_name = (self.http.method or "").lower()
-        handler = getattr(self.instance, handler_name, None)
-        called = getattr(handler, "__name__", handler_name)
-        return placed + [(one, f"{place}.{called}") for one in getattr(handler, LIMITS, ())]
+        handler = getattr(instance, handler_name, None)
+        called = f"{place}.{getattr(handler, '__name__', handler_name)}"
+        return [*((one, place) for one in self.limits), *((one, called) for one in getattr(handler, LIMITS, ()))]
 
-    def _steps(self, request: Any) -> Steps[Admission | None]:
-        state = self.state
+    def check(self) -> Any:
+        """Checks the limits. Returns the response of a view that was denied; raises it from within a view."""
+        return None if self._waits_for_authentication() else self.check_now(self.request)
+
+    def check_now(self, request: Any) -> Any:
+        """Checks when authentication has run."""
+        self._has_run = True
+        return run_steps(self._check(request, on_loop=False), self.state.layer.limiter)
+
+    async def check_async(self) -> Any:
+        """Checks on an event loop."""
+        if self._waits_for_authentication():
+            return None
+        return await run_steps_async(self._check(self.request, on_loop=True), self.state.layer.async_limiter)
+
+    def _check(self, request: Any, on_loop: bool) -> Steps[Any]:
+        try:
+            admission = yield from self._admit(request)
+        except (StoreError, UnusableKey) as error:
+            raise self._refusal(error) from error
+        if admission is None or admission.decision:
+            return None
+        denied = self._refusal(admission, (yield from answer_of(admission, request, on_loop)))
+        if self._is_view and self.rest_view is None:
+            return denied.response
+        # A decorator or a view has called this function: what it returns may be of any kind.
+        raise denied
+
+    def _admit(self, request: Any) -> Steps[Admission | None]:
+        """Checks the limits that are left to check, together with those of the application."""
+        state, layer, exempt = self.state, self.state.layer, None in self.limits
         if state.shared is not None:
             # The default was charged, because a decorator hides this function: a limit of the view replaces it.
             shared, state.shared = state.shared, None
             state.admissions.remove(shared)
             self.http.rate_limit = None
             yield from withdraw(shared)
-            state.pending = state.layer.application
-            state.layer.remember(state.route, () if None in self.limits else None)
-        bounds = self._bind()
+            state.pending = layer._application
+            layer._remember(state.view, self.http.method, () if exempt else None)
+        placed = self._placed()
+        left = [(one, place) for one, place in placed if one is not None and one not in state.checked]
+        state.checked.update(one for one, _ in placed)
+        pending, state.pending = state.pending, ()
+        bounds = () if exempt else (*(layer.bound(one, place) for one, place in left if one.enabled), *pending)
         admission = (yield from admit(bounds, request, self.http.method)) if bounds else None
         if admission is not None:
             state.add(self.http, admission)
         return admission
 
-    def check(self) -> Any:
-        """Checks the limits. Returns the response of a view that was denied; raises it from within a view."""
-        if self._waits_for_authentication():
-            return None
-        return self.check_now(self.request)
+    def _refusal(self, cause: Any, given: Any = None) -> Any:
+        if self.rest_view is None:
+            return refused(self.http, cause, given)
+        from .rest_framework import rest_refused
 
-    def check_now(self, request: Any) -> Any:
-        """Checks when authentication has run."""
-        self._has_run = True
-        return run_steps(self._check(request, answer_of), self.state.layer.limiter)
-
-    async def check_async(self) -> Any:
-        """Checks on an event loop."""
-        if self._waits_for_authentication():
-            return None
-        return await run_steps_async(self._check(self.request, awaited_answer), self.state.layer.async_limiter)
-
-    def _check(self, request: Any, answer: Callable[..., Any]) -> Steps[Any]:
-        try:
-            admission = yield from self._steps(request)
-        except (StoreError, UnusableKey) as error:
-            raise self._unchecked(error) from error
-        if admission is None or not admission.denied:
-            return None
-        given = yield from awaited(answer(admission.bound.on_denied, request, admission.decision))
-        return self._refuse(admission, given)
+        return rest_refused(self.rest_view, cause, given)
 
     def _waits_for_authentication(self) -> bool:
         if self.rest_view is None or self._method_name != "dispatch":
@@ -173,28 +142,9 @@ class FunctionCall:
         """Raises when the view has answered without the check that waited for its authentication."""
         if self._deferred and not self._has_run and not getattr(response, "exception", False):
             raise ConfigError(
-                f"the limit of {name_of(type(self.instance))} was not checked: its `initial` has to call "
+                f"the limit of {qualified_name(type(self.instance))} was not checked: its `initial` has to call "
                 "`super().initial(…)`, or `check_throttles` itself"
             )
-
-    def _unchecked(self, error: StoreError | UnusableKey) -> Exception:
-        if self.rest_view is None:
-            return unchecked(self.http, error)
-        from .rest_framework import rest_unchecked
-
-        missing: Exception = rest_unchecked(self.rest_view, error)
-        return missing
-
-    def _refuse(self, admission: Admission, given: Any) -> Any:
-        if self.rest_view is not None:
-            from .rest_framework import rest_denied
-
-            raise rest_denied(self.rest_view, admission, given)
-        error = denied(self.http, admission, given)
-        if self._is_view:
-            return error.response
-        # A decorator or a view has called this function: what it returns may be of any kind.
-        raise error
 
 
 def _instance_of(function: Any, args: Any) -> Any:
@@ -233,7 +183,7 @@ def limit(policy: PolicyOption, **options: Unpack[LimitOptions]) -> Callable[[Li
 
     def decorate(*views: Any, **more: Any) -> Any:
         if len(views) != 1 or more or isinstance(views[0], HttpRequest):
-            name = short_name(policy) if callable(policy) else repr(policy)
+            name = name_of(policy) if callable(policy) else repr(policy)
             raise ConfigError(
                 f"limit({name}) is a decorator of views, and it stands where a view belongs: a limit alone has no "
                 'policy, write @limit("5/minute") above the view'
@@ -247,63 +197,60 @@ def limit(policy: PolicyOption, **options: Unpack[LimitOptions]) -> Callable[[Li
 def exempt(view: Limited) -> Limited:
     """A decorator for views that nothing limits."""
     _check_decorated(view, "exempt")
-    exempted: Limited = with_limits(view, [None])
-    return exempted
+    return with_limits(view, [None])
 
 
 def _check_decorated(view: Any, decorator: str) -> None:
-    if isinstance(view, (classmethod, staticmethod, property)):
-        raise ConfigError(f"put @{decorator} below @{type(view).__name__}: it is for the function itself")
+    check_is_function(view, decorator)
     if not callable(view):
         raise ConfigError(
             f"@{decorator} is for views and class views, not for {shown(view)}: it stands above the view itself"
         )
     if inspect.isclass(view) and not hasattr(view, "dispatch") and "__call__" not in vars(view):
         raise ConfigError(
-            f"@{decorator} is for class views, and {name_of(view)} is no django.views.View: "
+            f"@{decorator} is for class views, and {qualified_name(view)} is no django.views.View: "
             "put it above the function that serves requests"
         )
 
 
-def with_limits(view: Any, limits: list[ViewLimit | None]) -> Any:
+def with_limits(view: Limited, limits: list[ViewLimit | None]) -> Limited:
     """The view; it checks its limits when it runs."""
     if inspect.isclass(view):
         method = "dispatch" if hasattr(view, "dispatch") else "__call__"
         setattr(view, method, with_limits(getattr(view, method), limits))
         setattr(view, LIMITS, limits)
         return view
+    limited: Any
     if iscoroutinefunction(view) or iscoroutinefunction(type(view).__call__):
 
         @functools.wraps(view)
-        async def limited_async(*args: Any, **kwargs: Any) -> Any:
-            call = FunctionCall.of(limited_async, view, limits, args, kwargs)
-            answer = None if call is None else await call.check_async()
-            return await view(*args, **kwargs) if answer is None else answer
+        async def limited(*args: Any, **kwargs: Any) -> Any:
+            return await _call_async(FunctionCall(limited, view, limits, args, kwargs), view, args, kwargs)
 
-        setattr(limited_async, LIMITS, limits)
-        return limited_async
+    else:
 
-    @functools.wraps(view)
-    def limited(*args: Any, **kwargs: Any) -> Any:
-        call = FunctionCall.of(limited, view, limits, args, kwargs)
-        if call is None:
-            return view(*args, **kwargs)
-        if call.on_event_loop:
-            return _call_async(call, view, args, kwargs)
-        answer = call.check()
-        if answer is None:
-            answer = view(*args, **kwargs)
-            call.verify(answer)
-        return answer
+        @functools.wraps(view)
+        def limited(*args: Any, **kwargs: Any) -> Any:
+            call = FunctionCall(limited, view, limits, args, kwargs)
+            if not call.is_limited:
+                return view(*args, **kwargs)
+            if call.on_event_loop:
+                return _call_async(call, view, args, kwargs)
+            answer = call.check()
+            if answer is None:
+                answer = view(*args, **kwargs)
+                call.verify(answer)
+            return answer
 
     setattr(limited, LIMITS, limits)
-    return limited
+    return limited  # type: ignore[no-any-return]
 
 
-async def _call_async(call: FunctionCall, dispatch: Any, args: Any, kwargs: Any) -> Any:
-    """Runs `dispatch` of a class whose methods are async: it is no coroutine function itself."""
-    answer = await call.check_async()
-    if answer is not None:
-        return answer
-    given = dispatch(*args, **kwargs)
-    return await given if inspect.isawaitable(given) else given
+async def _call_async(call: FunctionCall, function: Any, args: Any, kwargs: Any) -> Any:
+    """Runs an async view, or `dispatch` of a class whose methods are async: it is no coroutine function itself."""
+    answer = await call.check_async() if call.is_limited else None
+    if answer is None:
+        answer = function(*args, **kwargs)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.conf import settings
@@ -17,12 +17,11 @@ from .._tidegate import Limiter
 from .._tracing import to_async
 from ..errors import ConfigError
 from ..web.admission import Admission
-from ..web.bound_limit import MAX_POLICIES, BoundLimit
-from ..web.declared_limit import DeclaredLimit, PolicyOption, enabled_layer, enabled_setting
 from ..web.exchange import ADAPTER
-from ..web.functions import with_wrapped
+from ..web.functions import qualified_name, with_wrapped
 from ..web.keys import UNAUTHENTICATED, EnvironAdapter, Key, client_ip
-from ..web.layers import RouteLimits
+from ..web.layers import LIMITS, MAX_ROUTES, RouteLimits, enabled_layer, enabled_setting
+from ..web.limit import MAX_POLICIES, BoundLimit, DeclaredLimit, PolicyOption
 from ..web.options import LIMIT_OPTIONS, LIMITER_OPTIONS, LimitOptions, check_names
 
 
@@ -30,17 +29,13 @@ def django_request(request: Any) -> HttpRequest | None:
     """The request of Django, also of one of Django REST framework; None for anything else."""
     if isinstance(request, HttpRequest):
         return request
-    inner = getattr(request, "_request", None)
-    return inner if isinstance(inner, HttpRequest) else None
+    return inner if isinstance(inner := getattr(request, "_request", None), HttpRequest) else None
 
 
 def find_request(arguments: Iterable[Any], instance: Any) -> Any:
     """The request among the arguments of a function, or of the view that it is a method of."""
-    for one in arguments:
-        if django_request(one) is not None:
-            return one
-    own = getattr(instance, "request", None)
-    return own if django_request(own) is not None else None
+    candidates = (*arguments, getattr(instance, "request", None))
+    return next((one for one in candidates if django_request(one) is not None), None)
 
 
 def is_rest_view(view: Any) -> bool:
@@ -50,8 +45,7 @@ def is_rest_view(view: Any) -> bool:
 
 def rest_class(view: Any) -> Any:
     """The class of a view that Django REST framework has made; None for any other."""
-    found = getattr(view, "cls", None)
-    return found if is_rest_view(found) else None
+    return found if is_rest_view(found := getattr(view, "cls", None)) else None
 
 
 class DjangoAdapter(EnvironAdapter):
@@ -63,10 +57,9 @@ class DjangoAdapter(EnvironAdapter):
         "use a throttle class of tidegate.django.rest_framework"
     )
 
-    def environ(self, request: Any) -> Mapping[str, Any]:
+    def environ(self, request: Any) -> Any:
         """The environ of a request."""
-        meta: Mapping[str, Any] = request.META
-        return meta
+        return request.META
 
     def over_unix(self, request: Any) -> bool:
         """Whether the server says that it listens on a Unix domain socket."""
@@ -101,12 +94,6 @@ def _authenticates_later(request: HttpRequest) -> bool:
     return not all(issubclass(one, SessionAuthentication) for one in view.authentication_classes)
 
 
-# The attribute in which a view carries its limits: a list of ViewLimit; None exempts the view.
-LIMITS = "__tidegate__"
-# How many views and methods are remembered: a client may make up methods, a server has few.
-MAX_ROUTES = 10_000
-# The longest method whose limits are kept.
-MAX_METHOD = 32
 # Options that settings may have as a dotted path.
 _FUNCTIONS = ("key", "cost", "skip", "on_denied", "refund_when", "settle")
 
@@ -142,20 +129,12 @@ def is_enabled() -> bool:
     return enabled_layer(settings_options().get("enabled"))
 
 
-def name_of(view: Any) -> str:
-    """The name of a view, a class or a function: the same in every process."""
-    if isinstance(view, functools.partial):
-        return name_of(view.func)
-    name = getattr(view, "__qualname__", None) or type(view).__qualname__
-    return f"{getattr(view, '__module__', '')}.{name}"
-
-
 def place_of(view: Any, request: HttpRequest) -> str:
     """The place of what is written at a view or at a function."""
     owner = class_of(view)
     if owner is not None and (function := _function_of(owner)) is None:
-        return name_of(owner)
-    name = name_of(view if owner is None else function)
+        return qualified_name(owner)
+    name = qualified_name(view if owner is None else function)
     # Functions that a function has made have one name: their routes tell them apart.
     match = request.resolver_match
     return f"{name} {match.route}" if "<" in name and match is not None else name
@@ -181,30 +160,18 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
     _adapter = DjangoAdapter()
 
     def __init__(self) -> None:
-        options = settings_options()
-        check_names(options, (*self._own_options, *LIMIT_OPTIONS, *LIMITER_OPTIONS), "the setting TIDEGATE")
-        default, application, store, limiter = (
-            options.pop(name, None) for name in ("default", "application", "store", "limiter")
-        )
-        self._configure(limiter, store, options)
-        self._declare_shared(default, application)
-        self.async_limiter = to_async(self.limiter)
-        # By view and method: its shared limits; None where limits of its own replace the default.
-        self._shared: dict[Any, tuple[BoundLimit, ...] | None] = {}
         self._bound: dict[tuple[Any, str], BoundLimit] = {}
         # By class, and by what its policy says: the limits of throttles.
         self.throttle_limits: dict[Any, BoundLimit] = {}
+        options = settings_options()
+        check_names(options, (*self._own_options, *LIMIT_OPTIONS, *LIMITER_OPTIONS), "the setting TIDEGATE")
+        super().__init__(**options)
+        self.async_limiter = to_async(self.limiter)
 
     def _bind_anew(self) -> None:
-        self._bind_application()
-        self._shared.clear()
+        super()._bind_anew()
         self._bound.clear()
         self.throttle_limits.clear()
-
-    @property
-    def application(self) -> tuple[BoundLimit, ...]:
-        """The limits of the application."""
-        return self._application
 
     @property
     def address_key(self) -> Key:
@@ -240,32 +207,20 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
             self.throttle_limits[known] = bound
         return bound
 
-    def shared_limits(self, view: Any, request: HttpRequest) -> tuple[BoundLimit, ...] | None:
+    def shared_limits(self, view: Any, request: HttpRequest) -> Any:
         """The default and the application's limit, as far as they apply to a view. None: it has limits of its own."""
         method = request.method
-        key = (view, method)
         try:
-            return self._shared[key]
+            return self._limits_by_route[view, method]
         except (KeyError, TypeError):
             pass
         found = list(_written_at(view, method))
-        limits: tuple[BoundLimit, ...] | None = None
-        if None in found:
-            limits = ()
-        elif not any(one.enabled for one in found):
+        limits: Any = () if None in found else None
+        if not any(one is None or one.enabled for one in found):
             use_default = not _answers_by_itself(view, method)
             limits = self._limits_of_view(place_of(view, request), use_default=use_default)
-        self.remember(key, limits)
+        self._remember(view, method, limits)
         return limits
-
-    def remember(self, key: Any, limits: tuple[BoundLimit, ...] | None) -> None:
-        """Remembers the shared limits of a view and a method."""
-        # A client may send any word as its method.
-        if len(self._shared) < MAX_ROUTES and len(key[1] or "") <= MAX_METHOD:
-            try:
-                self._shared[key] = limits
-            except TypeError:  # a callable object without a hash
-                return
 
 
 def _handler_of(view: Any, method: str | None) -> Any:
@@ -323,17 +278,15 @@ NAME = "_tidegate"
 class RequestLimits:
     """The limits of one request: what was checked, and what was admitted."""
 
-    __slots__ = ("admissions", "checked", "layer", "pending", "route", "shared")
-
     def __init__(self, layer: DjangoLayer) -> None:
         self.layer = layer
         self.admissions: list[Admission] = []
         # The limits of decorators that were checked: each is, once for a request.
         self.checked: set[ViewLimit | None] = set()
         # The limits of the application, until they are checked with those of the view.
-        self.pending: tuple[BoundLimit, ...] = layer.application
-        # The view and the method of the request; set when there is a view.
-        self.route: Any = None
+        self.pending: tuple[BoundLimit, ...] = layer._application
+        # The view of the request; set when there is one.
+        self.view: Any = None
         # The admission of `default`, which a limit of the view replaces.
         self.shared: Admission | None = None
 
@@ -350,5 +303,4 @@ class RequestLimits:
 
 def limits_of(request: HttpRequest) -> RequestLimits | None:
     """The limits of a request; None when the middleware has not seen it."""
-    found: RequestLimits | None = getattr(request, NAME, None)
-    return found
+    return getattr(request, NAME, None)

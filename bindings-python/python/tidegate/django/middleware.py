@@ -1,30 +1,94 @@
-"""The middleware."""
+"""The middleware, and how a project answers a request that was refused."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
-from django.http import HttpRequest
+from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.urls import get_callable, get_resolver
 
-from ..errors import StoreError
-from ..web.admission import admit, end_work, refund
-from ..web.bound_limit import BoundLimit
+from .._tidegate import Decision, status
+from ..errors import KeyInvalid, RateLimited, StoreError
+from ..web.admission import Admission, admit, end_work, refund
 from ..web.keys import UnusableKey
+from ..web.limit import BoundLimit
+from ..web.refusal import Refusal
 from ..web.steps import Steps, awaited, run_steps, run_steps_async
 from .layer import NAME, DjangoLayer, RequestLimits, limits_of
-from .refusals import (
-    RequestDenied,
-    RequestKeyInvalid,
-    RequestUnchecked,
-    answer_of,
-    awaited_answer,
-    denied,
-    unchecked,
-    waited_for,
-)
+
+
+class RequestDenied(RateLimited):
+    """A request was denied; `decision` says why. The middleware answers, unless `process_exception` of another does."""
+
+    def __init__(self, decision: Decision, response: HttpResponseBase | None = None) -> None:
+        super().__init__(decision)
+        self.response = response
+
+
+class RequestUnchecked(StoreError):
+    """The store did not answer, and `on_store_error` is "raise". The middleware answers 503, unless another does."""
+
+    def __init__(self, message: str, code: str = "store_unavailable", response: HttpResponseBase | None = None) -> None:
+        super().__init__(message, code)
+        self.response = response
+
+
+class RequestKeyInvalid(KeyInvalid):
+    """The client of a request made its key unusable. The middleware answers 400, unless another does."""
+
+    response: HttpResponseBase | None = None
+
+
+def refused(
+    request: HttpRequest, cause: Admission | StoreError | KeyInvalid, given: HttpResponseBase | None = None
+) -> RequestDenied | RequestUnchecked | RequestKeyInvalid:
+    """The exception for a refused request, with its response: what `on_denied` gave, or the project's."""
+    error: RequestDenied | RequestUnchecked | RequestKeyInvalid
+    if isinstance(cause, Admission):
+        error = RequestDenied(cause.decision)
+    else:
+        kind = RequestUnchecked if isinstance(cause, StoreError) else RequestKeyInvalid
+        error = kind(cause.message, cause.code)
+    error.response = _response(request, Refusal(cause), error) if given is None else given
+    return error
+
+
+def _response(request: HttpRequest, refusal: Refusal, error: Exception) -> HttpResponseBase:
+    """What the project's `handler429`, `handler503` or `handler400` answers, or the problem."""
+    module = get_resolver(getattr(request, "urlconf", None)).urlconf_module
+    handler = getattr(module, f"handler{refusal.status}", None)
+    if handler is not None:
+        return _as_refusal(get_callable(handler)(request, exception=error), refusal.status)
+    return HttpResponse(refusal.body, status=refusal.status, headers=dict(refusal.fields))
+
+
+def _as_refusal(response: Any, status: int) -> Any:
+    """A response that the project has made. Only one that was given a status has it as an attribute of its own."""
+    if isinstance(response, HttpResponseBase) and response.status_code == 200 and "status_code" not in vars(response):
+        response.status_code = status
+    return response
+
+
+def answer_of(admission: Admission, request: Any, on_loop: bool) -> Steps[Any]:
+    """What `on_denied` answers to a denied request, on an event loop or on a thread."""
+    on_denied = admission.bound.on_denied
+    given = None if on_denied is None else on_denied(request, admission.decision)
+    if inspect.isawaitable(given):
+        given = (yield "wait", given) if on_loop else waited_for(given)
+    return _as_refusal(given, status(admission.decision))
+
+
+def waited_for(given: Any) -> Any:
+    """Waits for an awaitable on a thread."""
+
+    async def awaited() -> Any:
+        return await given
+
+    return async_to_sync(awaited)()
 
 
 class TidegateMiddleware(DjangoLayer):
@@ -52,107 +116,90 @@ class TidegateMiddleware(DjangoLayer):
         if not self.enabled:
             return self.get_response(request)
         self._refresh()
-        if self._async:
-            return self._call_async(request, state)
+        return self._run(self._serve(request, state))
+
+    def _run(self, steps: Steps[Any]) -> Any:
+        return run_steps_async(steps, self.async_limiter) if self._async else run_steps(steps, self.limiter)
+
+    def _serve(self, request: HttpRequest, state: RequestLimits) -> Steps[Any]:
         try:
             response = self.get_response(request)
+            if self._async:
+                response = yield "wait", response
             if state.pending:
-                response = run_steps(self._late_steps(request, state, response), self.limiter)
+                # The request has reached no view, or no limit of its view.
+                limits, state.pending = state.pending, ()
+                if (refusal := (yield from self._check(request, limits))) is not None:
+                    response.close()
+                    response = refusal
             if state.admissions:
-                run_steps(self._follow_up(state, request, response), self.limiter, waited_for)
+                follow_up = self._follow_up(state, request, response)
+                if self._async:
+                    yield from follow_up
+                else:
+                    run_steps(follow_up, self.limiter, waited_for)
         except BaseException:
             state.release()
             raise
         return response
 
-    async def _call_async(self, request: HttpRequest, state: RequestLimits) -> Any:
-        try:
-            response = await self.get_response(request)
-            if state.pending:
-                response = await run_steps_async(self._late_steps(request, state, response), self.async_limiter)
-            if state.admissions:
-                await run_steps_async(self._follow_up(state, request, response), self.async_limiter)
-        except BaseException:
-            state.release()
-            raise
-        return response
+    def _process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> Any:
+        """Checks the limits that stand before the view. One with limits of its own checks them with these."""
+        state, limits = limits_of(request), None
+        if state is not None and self.enabled:
+            state.view = view
+            limits = self.shared_limits(view, request)
+            if limits is not None:
+                state.pending = ()
+        return self._run(self._check(request, limits or ()))
 
-    def _shared_limits(self, request: HttpRequest, view: Any) -> tuple[BoundLimit, ...]:
-        """The limits to check before the view. A view with limits of its own checks them with the application's."""
-        state = limits_of(request)
-        if state is None or not self.enabled:
-            return ()
-        state.route = (view, request.method)
-        limits = self.shared_limits(view, request)
-        if limits is None:
-            return ()
-        state.pending = ()
-        return limits
+    async def _process_view_async(self, *given: Any) -> Any:
+        return await self._process_view(*given)
 
-    def _process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponseBase | None:
-        limits = self._shared_limits(request, view)
-        return run_steps(self._steps(request, limits), self.limiter) if limits else None
-
-    async def _process_view_async(
-        self, request: HttpRequest, view: Any, args: Any, kwargs: Any
-    ) -> HttpResponseBase | None:
-        limits = self._shared_limits(request, view)
-        return await run_steps_async(self._steps(request, limits), self.async_limiter) if limits else None
-
-    def _steps(self, request: HttpRequest, limits: tuple[BoundLimit, ...]) -> Steps[HttpResponseBase | None]:
+    def _check(self, request: HttpRequest, limits: tuple[BoundLimit, ...]) -> Steps[HttpResponseBase | None]:
         """Checks limits that are not written at a view. Returns the response of a request that was refused."""
+        state = limits_of(request)
+        if not limits or state is None:
+            return None
         try:
             admission = yield from admit(limits, request, request.method)
         except (StoreError, UnusableKey) as error:
-            return (yield from self._on_thread(unchecked, request, error)).response
-        state = limits_of(request)
-        if admission is None or state is None:
+            return (yield from self._refused(request, error))
+        if admission is None:
             return None
         state.add(request, admission)
         state.shared = admission
-        if not admission.denied:
+        if admission.decision:
             return None
-        answer = awaited_answer if self._async else answer_of
-        given = yield from awaited(answer(admission.bound.on_denied, request, admission.decision))
-        refused = yield from self._on_thread(denied, request, admission, given)
-        return refused.response
+        return (yield from self._refused(request, admission, (yield from answer_of(admission, request, self._async))))
 
-    def _on_thread(self, function: Callable[..., Any], *given: Any) -> Steps[Any]:
-        """Calls what may run code of the project: never on an event loop."""
-        return awaited((sync_to_async(function) if self._async else function)(*given))
-
-    def _late_steps(self, request: HttpRequest, state: RequestLimits, response: Any) -> Steps[Any]:
-        """Checks the application's limit for a request that has reached no view, or no limit of its view."""
-        limits, state.pending = state.pending, ()
-        refused = yield from self._steps(request, limits)
-        if refused is None:
-            return response
-        response.close()
-        return refused
+    def _refused(self, *given: Any) -> Steps[HttpResponseBase]:
+        """The response of a refused request. It may run code of the project: never on an event loop."""
+        error = yield from awaited(sync_to_async(refused)(*given) if self._async else refused(*given))
+        response: HttpResponseBase = error.response
+        return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         """Answers what a limit of a view has raised."""
         if isinstance(exception, (RequestDenied, RequestKeyInvalid, RequestUnchecked)):
-            return getattr(exception, "response", None)
+            return exception.response
         return None
 
     def _follow_up(self, state: RequestLimits, request: HttpRequest, response: Any) -> Steps[None]:
         """What is left to do when the view has answered."""
         admissions = state.admissions
-        for admission in admissions:
-            if admission.refunds:
-                yield from refund(admission, request, response)
+        yield from refund(admissions, request, response)
         # Those of a denial stand behind what the project's own answer says.
-        last = next((one for one in admissions if one.denied), admissions[-1])
+        last = next((one for one in admissions if not one.decision), admissions[-1])
         for name, value in last.bound.headers.text(*(one for admission in admissions for one in admission.announced)):
-            if not (last.denied and name in response.headers):
+            if last.decision or name not in response.headers:
                 response.headers[name] = value
         if not any(admission.holds or admission.settles for admission in admissions):
             return
-        if getattr(response, "streaming", False):
+        if not getattr(response, "streaming", False):
+            yield from end_work(admissions, request, response)
+        else:
             # A stream ends with its last byte, or when its reader leaves; Django closes it on a thread.
             response._resource_closers.append(
                 lambda: run_steps(end_work(admissions, request, response), self.limiter, waited_for)
             )
-            return
-        yield from end_work(admissions, request, response)

@@ -35,14 +35,15 @@ from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 
 from .._tidegate import Decision
-from ..errors import ConfigError, PolicyError, StoreError
+from ..errors import ConfigError, KeyInvalid, PolicyError, StoreError
 from ..web.admission import Admission, admit, withdraw
-from ..web.bound_limit import BoundLimit
+from ..web.functions import qualified_name
 from ..web.keys import Key, UnusableKey, client_ip, user
+from ..web.limit import BoundLimit
 from ..web.options import LIMIT_OPTIONS, LimitOptions
-from ..web.refusal import STORE_WAIT, Refusal
+from ..web.refusal import KEY_DETAIL, STORE_WAIT, Refusal
 from ..web.steps import run_steps
-from .layer import DjangoLayer, ViewLimit, django_request, limits_of, name_of, standalone_layer
+from .layer import DjangoLayer, ViewLimit, django_request, limits_of, standalone_layer
 
 __all__ = [
     "AnonRateThrottle",
@@ -80,7 +81,7 @@ class KeyUnusable(APIException):  # type: ignore[misc]
     """A request was refused with 400, because its client has made its key unusable."""
 
     status_code = 400
-    default_detail = "What identifies the client of this request is too long, or no valid text."
+    default_detail = KEY_DETAIL
     default_code = "key_invalid"
 
 
@@ -95,31 +96,19 @@ def check_after_authentication(view: Any, check: Callable[[Any], Any]) -> None:
     view.check_throttles = check_limits_and_throttles
 
 
-def rest_denied(view: Any, admission: Admission, given: Any = None) -> APIException:
-    """The exception for a request that was denied. The response is what `on_denied` gave, or the handler's."""
-    refusal = Refusal(admission)
-    decision = admission.decision
-    error: APIException = StoreUnavailable(decision) if refusal.status == 503 else RequestThrottled(decision)
-    _answer(view, error, refusal, given)
-    return error
-
-
-def rest_unchecked(view: Any, cause: StoreError | UnusableKey) -> APIException:
-    """The exception for a request that could not be checked."""
+def rest_refused(view: Any, cause: Admission | StoreError | KeyInvalid, given: Any = None) -> APIException:
+    """The exception for a refused request. The response is what `on_denied` gave, or the exception handler's."""
+    refusal = Refusal(cause)
     error: APIException
-    if isinstance(cause, UnusableKey):
-        error, refusal = KeyUnusable(), Refusal(cause)
+    if isinstance(cause, Admission):
+        error = (StoreUnavailable if refusal.status == 503 else RequestThrottled)(cause.decision)
     else:
-        error, refusal = StoreUnavailable(), Refusal.without_store(cause)
-    error.__cause__ = cause
-    # Refusals have these too, and the view sends what its `headers` has.
-    view.headers.update(refusal.announced)
-    _answer(view, error, refusal)
+        error = StoreUnavailable() if isinstance(cause, StoreError) else KeyUnusable()
+        error.__cause__ = cause
+        # Refusals have these too, and the view sends what its `headers` has.
+        view.headers.update(refusal.announced)
+    answer_refusals(view, lambda exc: refusal if exc is error else None, given)
     return error
-
-
-def _answer(view: Any, refused: APIException, refusal: Refusal, given: Any = None) -> None:
-    answer_refusals(view, lambda exc: refusal if exc is refused else None, given)
 
 
 def answer_refusals(view: Any, refusal_of: Callable[[Any], Refusal | None], given: Any = None) -> None:
@@ -168,8 +157,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
     # The layer of the request that is checked.
     _layer: DjangoLayer | None = None
 
-    def __init__(self) -> None:
-        self._wait: float | None = None
+    _wait: float | None = None
 
     def get_policy(self, request: Any, view: Any) -> Any:
         """The policy of a request; None does not limit it."""
@@ -209,27 +197,22 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         if not layer.enabled:
             return True
         together = throttling.begin(self, view)
-        limits = [found for one in together if (found := one._limit_of(layer, request, view)) is not None]
-        for one, bound in limits:
-            if state is None and bound.has_follow_up:
-                raise ConfigError(
-                    f"{name_of(type(one))} has something to do after the response: put "
-                    "'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
-                )
+        limits = [bound for one in together if (bound := one._bound(layer, request, view, state)) is not None]
         if not limits:
             return True
         try:
-            admission = run_steps(admit([bound for _, bound in limits], request, http.method), layer.limiter)
+            admission = run_steps(admit(limits, request, http.method), layer.limiter)
         except (StoreError, UnusableKey) as error:
-            raise rest_unchecked(view, error) from error
+            raise rest_refused(view, error) from error
         if admission is None:
             return True
         if state is None:
-            _announce(view, admission)
+            # A view sends what its `headers` has.
+            view.headers.update(admission.bound.headers.text(*admission.announced))
         else:
             state.add(http, admission)
         http.rate_limit = admission.decision
-        if not admission.denied:
+        if admission.decision:
             throttling.admissions.append(admission)
             return True
         throttling.refused = True
@@ -238,23 +221,22 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
             run_steps(withdraw(earlier), layer.limiter)
         refusal = Refusal(admission)
         if refusal.status == 503:
-            raise rest_denied(view, admission)
+            raise rest_refused(view, admission)
         waits = [one.retry_after for one in admission.decision.decisions or (admission.decision,) if not one]
         self._wait = None if None in waits else max(wait for wait in waits if wait is not None)
         answer_refusals(view, lambda exc: refusal if isinstance(exc, Throttled) else None)
         return False
 
-    def _limit_of(self, layer: DjangoLayer, request: Any, view: Any) -> tuple[TidegateThrottle, BoundLimit] | None:
-        self._layer = layer
-        policy = self.get_policy(request, view)
-        return None if policy is None else (self, self._bound(layer, policy))
-
     def wait(self) -> float | None:
         """The seconds until the request would be admitted; None if never."""
         return self._wait
 
-    def _bound(self, layer: DjangoLayer, policy: Any) -> BoundLimit:
-        kind = type(self)
+    def _bound(self, layer: DjangoLayer, request: Any, view: Any, state: Any) -> BoundLimit | None:
+        """The limit of the throttle; None does not limit the request."""
+        self._layer, kind = layer, type(self)
+        policy = self.get_policy(request, view)
+        if policy is None:
+            return None
 
         def declare() -> ViewLimit:
             options = {name: given for name in _OPTIONS if (given := _plain(kind, name)) is not None}
@@ -264,7 +246,13 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
 
         # A throttle is made for each request, and its limit once.
         known = (kind, _said(policy), self.scope, api_settings.NUM_PROXIES)
-        return layer.throttle_limit(known, declare, f"throttle {self.scope or name_of(kind)}")
+        bound = layer.throttle_limit(known, declare, f"throttle {self.scope or qualified_name(kind)}")
+        if state is None and bound.has_follow_up:
+            raise ConfigError(
+                f"{qualified_name(kind)} has something to do after the response: put "
+                "'tidegate.django.TidegateMiddleware' into MIDDLEWARE"
+            )
+        return bound
 
     def default_key(self) -> Key | None:
         """The key where the class has none; None for that of the settings."""
@@ -309,12 +297,13 @@ class ScopedRateThrottle(UserRateThrottle):
 class Throttling:
     """What the throttles of one view have said about its request."""
 
+    # Whether one has denied the request: what the others would say changes nothing.
+    refused = False
+
     def __init__(self) -> None:
         # The classes of throttles that were asked together with an earlier one.
         self._asked: list[type] = []
         self.admissions: list[Admission] = []
-        # Whether one has denied the request: what the others would say changes nothing.
-        self.refused = False
 
     def has_answered(self, throttle: TidegateThrottle) -> bool:
         """Whether a throttle has nothing more to say."""
@@ -358,9 +347,3 @@ def _address(layer: DjangoLayer | None) -> Key:
     if proxies is not None:
         return client_ip(trusted_proxies=proxies)
     return client_ip() if layer is None else layer.address_key
-
-
-def _announce(view: Any, admission: Admission) -> None:
-    """Adds the fields to the response: a view sends what its `headers` has."""
-    for name, value in admission.bound.headers.text(*admission.announced):
-        view.headers[name] = value

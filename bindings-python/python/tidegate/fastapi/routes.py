@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import weakref
@@ -11,15 +12,19 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.endpoints import HTTPEndpoint
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute, Host, Mount, Route, Router, WebSocketRoute
+from starlette.routing import Host, Mount, Route, Router, WebSocketRoute
 
 from ..errors import ConfigError
-from ..web.declared_limit import DeclaredLimit
 from ..web.exchange import NAME, App, Receive, Scope, Send
-from .exchange import StarletteExchange, respond_to
+from ..web.functions import qualified_name
+from ..web.layers import LIMITS, unattached
+from ..web.limit import DeclaredLimit
 
-# The attribute in which an endpoint carries its limits: a list of EndpointLimit.
-LIMITS = "__tidegate__"
+try:
+    from fastapi.routing import APIRoute, APIWebSocketRoute
+except ImportError:  # Starlette alone
+    APIRoute, APIWebSocketRoute = Route, WebSocketRoute  # type: ignore[misc, assignment]
+
 # How deep applications are mounted in each other, at most.
 MAX_DEPTH = 16
 
@@ -31,14 +36,12 @@ _latest: Any = None
 class EndpointLimit:
     """A limit that a decorator has given to an endpoint. None for a declared limit: an exemption."""
 
-    __slots__ = ("declared", "owner", "routed", "view")
-
     def __init__(self, owner: object, declared: DeclaredLimit | None, view: Any) -> None:
-        self.owner = owner
-        self.declared = declared
-        self.view = view
+        self.owner, self.declared, self.view = owner, declared, view
         # Whether there is a route that finds it. A function may have one in another application already.
-        self.routed = has_route(view)
+        self.routed = False
+        with contextlib.suppress(TypeError):  # an object without a hash
+            self.routed = view in _routed
 
 
 def with_limit(view: Any, limit: EndpointLimit) -> Any:
@@ -49,20 +52,19 @@ def with_limit(view: Any, limit: EndpointLimit) -> Any:
     try:
         setattr(view, LIMITS, [limit, *getattr(view, LIMITS, ())])
     except (AttributeError, TypeError):
-        raise ConfigError(
-            f"{name_of(view)} cannot carry a limit: write a function that calls it, and limit that"
-        ) from None
+        told = f"{qualified_name(view)} cannot carry a limit: write a function that calls it, and limit that"
+        raise ConfigError(told) from None
     return view
 
 
-def limits_of(endpoint: Any, method: str | None) -> Iterator[EndpointLimit]:
+def limits_of(endpoint: Any, method: str | None) -> list[EndpointLimit]:
     """The limits of an endpoint: a function, a partial of one, or a class with a method for each verb."""
-    while isinstance(endpoint, functools.partial):
-        yield from getattr(endpoint, LIMITS, ())
-        endpoint = endpoint.func
-    yield from getattr(endpoint, LIMITS, ())
-    if inspect.isclass(endpoint) and method is not None:
-        yield from getattr(_verb(endpoint, method), LIMITS, ())
+    places = [endpoint]
+    while isinstance(places[-1], functools.partial):
+        places.append(places[-1].func)
+    if inspect.isclass(places[-1]) and method is not None:
+        places.append(_verb(places[-1], method))
+    return [limit for place in places for limit in getattr(place, LIMITS, ())]
 
 
 def _verb(endpoint: type, method: str) -> Any:
@@ -78,49 +80,25 @@ def allows(route: Any, endpoint: Any, method: str | None) -> bool:
     methods = getattr(getattr(route, "starlette_route", None) or route, "methods", None)
     if methods:
         return method in methods
-    return not _is_endpoint_class(endpoint) or _verb(endpoint, method) is not None
-
-
-def _is_endpoint_class(endpoint: Any) -> bool:
-    return inspect.isclass(endpoint) and issubclass(endpoint, HTTPEndpoint)
+    is_class = inspect.isclass(endpoint) and issubclass(endpoint, HTTPEndpoint)
+    return not is_class or _verb(endpoint, method) is not None
 
 
 def mark_routed(route: Any, endpoint: Any) -> None:
     """Notes that an endpoint has a route."""
     global _latest
     _latest = weakref.ref(route)
-    found = list(limits_of(endpoint, None))
-    if inspect.isclass(endpoint):
-        for verb in ("get", "head", "post", "put", "patch", "delete", "options", "query"):
-            found.extend(getattr(getattr(endpoint, verb, None), LIMITS, ()))
-    for one in found:
-        one.routed = True
-    try:
+    verbs = ("get", "head", "post", "put", "patch", "delete", "options", "query") if inspect.isclass(endpoint) else ()
+    for place in [endpoint, *(getattr(endpoint, verb, None) for verb in verbs)]:
+        for limit in limits_of(place, None):
+            limit.routed = True
+    with contextlib.suppress(TypeError):  # an object without a hash
         _routed.add(endpoint)
-    except TypeError:  # an object without a hash
-        return
-
-
-def has_route(endpoint: Any) -> bool:
-    """Whether an endpoint has a route already."""
-    try:
-        return endpoint in _routed
-    except TypeError:
-        return False
 
 
 def has_latest_route(endpoint: Any) -> bool:
     """Whether the route that was made last is that of this endpoint: its decorator stands below."""
-    route = None if _latest is None else _latest()
-    return route is not None and getattr(route, "endpoint", None) is endpoint
-
-
-def name_of(endpoint: Any) -> str:
-    """The name of an endpoint: the same in every process."""
-    while isinstance(endpoint, functools.partial):
-        endpoint = endpoint.func
-    named = endpoint if hasattr(endpoint, "__qualname__") else type(endpoint)
-    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
+    return _latest is not None and getattr(_latest(), "endpoint", None) is endpoint
 
 
 def place_of(view: Any, endpoint: Any, apps: Iterable[Any], path: str) -> str:
@@ -128,7 +106,7 @@ def place_of(view: Any, endpoint: Any, apps: Iterable[Any], path: str) -> str:
 
     Functions that a function makes, lambdas and objects may have one name: the path of their first route is part of it.
     """
-    name = name_of(view)
+    name = qualified_name(view)
     if (inspect.isfunction(view) or inspect.isclass(view)) and "<" not in name:
         return name
     found = (where for where, route in routes_of(apps) if getattr(route, "endpoint", None) is endpoint)
@@ -138,8 +116,8 @@ def place_of(view: Any, endpoint: Any, apps: Iterable[Any], path: str) -> str:
 def place_of_dependency(dependency: object, apps: Iterable[Any], route: Any) -> str:
     """The place of a dependency: that of the first route that has it."""
     for path, one in routes_of(apps):
-        if _depends(one, lambda call: call is dependency):
-            return f"{path} {name_of(one.endpoint)}"
+        if any(call is dependency for call in dependencies_of(one)):
+            return f"{path} {qualified_name(one.endpoint)}"
     return path_of(route)
 
 
@@ -158,18 +136,15 @@ def _is_mount(route: Any) -> bool:
 def routes_of(apps: Iterable[Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """All routes of applications, also of those that are mounted, with their paths."""
     for app in apps:
-        for route in _included(_own_routes(app)):
-            path = prefix + path_of(route)
-            if _is_mount(route):
-                if depth < MAX_DEPTH:
-                    yield from routes_of((route.app,), path, depth + 1)
-            else:
-                yield path, route
-
-
-def serves_routes(app: Any) -> bool:
-    """Whether an application has routes, itself or behind its middleware."""
-    return bool(_own_routes(app))
+        for route in _own_routes(app):
+            # Those of an included router are its contexts.
+            contexts = getattr(route, "effective_route_contexts", lambda route=route: (route,))()
+            for one in (getattr(context, "starlette_route", None) or context for context in contexts):
+                path = prefix + path_of(one)
+                if not _is_mount(one):
+                    yield path, one
+                elif depth < MAX_DEPTH:
+                    yield from routes_of((one.app,), path, depth + 1)
 
 
 def has_routes(view: Any) -> bool:
@@ -184,25 +159,13 @@ def has_routes(view: Any) -> bool:
 def _own_routes(app: Any) -> Iterable[Any]:
     for _ in range(MAX_DEPTH):
         if routes := getattr(app, "routes", None):
-            found: Iterable[Any] = routes
-            return found
+            return routes  # type: ignore[no-any-return]
         # Where middleware keeps what it wraps.
         app = getattr(app, "app", None)
     return ()
 
 
-def _included(routes: Iterable[Any]) -> Iterator[Any]:
-    """The routes themselves, and those of included routers."""
-    for route in routes:
-        contexts = getattr(route, "effective_route_contexts", None)
-        if contexts is None:
-            yield route
-            continue
-        for context in contexts():
-            yield getattr(context, "starlette_route", None) or context
-
-
-def route_of(route: Any, scope: Scope) -> Any:
+def _included_route(route: Any, scope: Scope) -> Any:
     """The route that serves a request, as a router has included it."""
     context = scope.get("fastapi", {}).get("effective_route_context")
     if context is not None and (context.original_route is route or context.starlette_route is route):
@@ -210,83 +173,30 @@ def route_of(route: Any, scope: Scope) -> Any:
     return route
 
 
-def depends_on(route: Any, kind: type) -> bool:
-    """Whether an object of a class is among the dependencies of a route, at any depth."""
-    return _depends(getattr(route, "starlette_route", None) or route, lambda call: isinstance(call, kind))
+def dependencies_of(route: Any) -> Iterator[Any]:
+    """What is called for the dependencies of a route, at any depth."""
+    waiting = [getattr(getattr(route, "starlette_route", None) or route, "dependant", None)]
+    for dependant in filter(None, waiting):
+        waiting.extend(dependant.dependencies)
+        yield from (one.call for one in dependant.dependencies)
 
 
-def _depends(route: Any, matches: Any) -> bool:
-    dependant = getattr(route, "dependant", None)
-    return dependant is not None and _contains(dependant, matches)
+def _with_check(handle: Any, is_mount: bool = False) -> Any:
+    """The method by which a route handles a request, preceded by the check of its limits.
 
-
-def dependencies_of(route: Any, kind: type) -> Iterator[Any]:
-    """The objects of a class among the dependencies of a route, at any depth."""
-    waiting = [getattr(route, "dependant", None)]
-    while waiting:
-        dependant = waiting.pop()
-        if dependant is not None:
-            waiting.extend(dependant.dependencies)
-            if isinstance(dependant.call, kind):
-                yield dependant.call
-
-
-def _contains(dependant: Any, matches: Any) -> bool:
-    return any(matches(one.call) or _contains(one, matches) for one in dependant.dependencies)
-
-
-try:
-    from fastapi.routing import APIRoute, APIWebSocketRoute
-except ImportError:  # Starlette alone
-    APIRoute, APIWebSocketRoute = Route, WebSocketRoute  # type: ignore[misc, assignment]
-
-UNATTACHED = (
-    "{} has a limit of a Tidegate that is not attached to the application that serves it: give it the application, "
-    "Tidegate(app, …) or tg.init_app(app)"
-)
-
-
-def _exchange_of(scope: Scope) -> StarletteExchange | None:
-    found = scope.get(NAME)
-    return found if isinstance(found, StarletteExchange) else None
-
-
-def _with_check(handle: Any) -> Any:
-    """The method by which a route handles a request, preceded by the check of its limits."""
-
-    @functools.wraps(handle)
-    async def handle_checked(self: BaseRoute, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = _exchange_of(scope)
-        if exchange is None:
-            if getattr(scope.get("endpoint"), LIMITS, None):
-                raise ConfigError(UNATTACHED.format(name_of(scope["endpoint"])))
-        elif not exchange.checked or exchange.mounted:
-            try:
-                if limits := exchange.tidegate.limits_for(route_of(self, scope), scope, exchange):
-                    await exchange.enforce(limits)
-            except Exception as error:
-                await respond_to(error, scope, receive, send)
-                return
-            exchange.mounted = False
-        await handle(self, scope, receive, send)
-
-    return handle_checked
-
-
-def _with_mount_check(handle: Any) -> Any:
-    """Checks a mounted application when it is called. One with routes has those checked."""
+    A mounted application with routes has those checked.
+    """
 
     @functools.wraps(handle)
     async def handle_checked(self: Any, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = _exchange_of(scope)
-        if exchange is not None and not exchange.checked and not serves_routes(self.app):
-            try:
-                if limits := exchange.tidegate.limits_for(self, scope, exchange):
-                    await exchange.enforce(limits)
-            except Exception as error:
-                await respond_to(error, scope, receive, send)
+        exchange = scope.get(NAME)
+        if exchange is None:
+            if not is_mount and getattr(scope.get("endpoint"), LIMITS, None):
+                raise unattached(qualified_name(scope["endpoint"]))
+        elif (exchange.mounted and not is_mount) or not (exchange.checked or (is_mount and _own_routes(self.app))):
+            if await exchange.answers(self if is_mount else _included_route(self, scope), scope, receive, send):
                 return
-            exchange.mounted = True
+            exchange.mounted = is_mount
         await handle(self, scope, receive, send)
 
     return handle_checked
@@ -325,20 +235,19 @@ def _with_note(init: Any, attribute: str, with_check: Any) -> Any:
     return noting
 
 
-def _patch(kind: type, method: str, around: Any) -> None:
-    original = vars(kind).get(method)
-    # A module that is imported anew finds its own work.
-    if original is not None and not hasattr(original, LIMITS):
-        patched = around(original)
-        setattr(patched, LIMITS, True)
-        setattr(kind, method, patched)
+def _patch(kind: type, attribute: str, with_check: Any) -> None:
+    for method, around in (("handle", with_check), ("__init__", lambda init: _with_note(init, attribute, with_check))):
+        original = vars(kind).get(method)
+        # A module that is imported anew finds its own work.
+        if original is not None and not hasattr(original, LIMITS):
+            patched = around(original)
+            setattr(patched, LIMITS, True)
+            setattr(kind, method, patched)
 
 
 def patch_routes() -> None:
     """Changes the classes of routes, once."""
     for kind in {Route, WebSocketRoute, APIRoute, APIWebSocketRoute}:
-        _patch(kind, "handle", _with_check)
-        _patch(kind, "__init__", lambda init: _with_note(init, "endpoint", _with_check))
+        _patch(kind, "endpoint", _with_check)
     for kind in (Mount, Host):
-        _patch(kind, "handle", _with_mount_check)
-        _patch(kind, "__init__", lambda init: _with_note(init, "app", _with_mount_check))
+        _patch(kind, "app", functools.partial(_with_check, is_mount=True))

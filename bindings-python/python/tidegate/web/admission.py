@@ -4,46 +4,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from .._shown import shortened, shown
-from .._tidegate import Decision, Limiter, Policy, PreparedCheck
-from .._tracing import TRACED, asked
+from .._tidegate import Decision, Limiter, Policy, placed_key
+from .._tracing import TRACED
 from ..errors import ConfigError, CostError, KeyInvalid, RateLimited, StoreError
-from .bound_limit import BoundLimit, LimitEntry, checked_key, placed, unusable
-from .declared_limit import RESPONSE
 from .functions import name_of
-from .keys import Request
-from .methods import budget_of
-from .steps import Step, Steps, awaited, run_steps
+from .keys import Request, UnusableKey
+from .limit import BoundLimit, LimitEntry, budget_of
+from .steps import Steps, awaited, run_steps
 
 
+@dataclass(eq=False)
 class Charge:
     """What one entry of a request consumes."""
 
-    __slots__ = ("bound", "cost", "decision", "entries", "entry", "key", "meta", "returned")
-
+    bound: BoundLimit
+    # Those of its limit, of which its entry is one.
+    entries: Sequence[LimitEntry]
+    entry: LimitEntry
+    key: str
+    cost: int
+    meta: Any = None
     # What the limiter said; set when it was asked.
-    decision: Decision
-
-    def __init__(
-        self,
-        bound: BoundLimit,
-        entries: Sequence[LimitEntry],
-        entry: LimitEntry,
-        key: str,
-        cost: int,
-        meta: Any = None,
-    ) -> None:
-        # Whether it was given back or settled.
-        self.returned = False
-        self.bound = bound
-        self.entry = entry
-        self.key = key
-        self.cost = cost
-        self.meta = meta
-        # Those of its limit, of which its entry is one.
-        self.entries = entries
+    decision: Decision = None  # type: ignore[assignment]
+    # Whether it was given back or settled.
+    returned: bool = False
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -60,13 +48,11 @@ class Charge:
 def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, int]]:
     """The charges of one limit that are settled, each with its cost. It raises before the first of them is."""
     entries = charges[0].entries
-    costs: list[tuple[Charge, Any]]
     if isinstance(given, Mapping):
         names = [entry.resolved.name for entry in entries]
-        for name in given:
-            if name not in names:
-                known = ", ".join(map(shortened, names))
-                raise ConfigError(f"settle returned a cost of {shown(name)}, and the policies of the limit are {known}")
+        if wrong := [name for name in given if name not in names]:
+            known = ", ".join(map(shortened, names))
+            raise ConfigError(f"settle returned a cost of {shown(wrong[0])}, and the policies of the limit are {known}")
         costs = [(charge, given.get(charge.entry.resolved.name)) for charge in charges]
     elif isinstance(given, (list, tuple)):
         if len(given) != len(entries):
@@ -75,16 +61,16 @@ def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, int
         costs = [(charge, given[entries.index(charge.entry)]) for charge in charges]
     else:
         # Where a policy names a cost, one that names none counts requests.
-        costs = [(charge, given) for charge in charges if charge.entry.names_cost]
-        if not any(entry.names_cost for entry in entries):
-            costs = [(charge, given) for charge in charges]
-    return [(charge, _checked(cost)) for charge, cost in costs if cost is not None]
+        named = any(entry.names_cost for entry in entries)
+        costs = [(charge, given) for charge in charges if charge.entry.names_cost or not named]
+    told = "settle returned", "an actual cost is"
+    return [(charge, _whole_number(cost, *told)) for charge, cost in costs if cost is not None]
 
 
-def _checked(cost: Any) -> int:
-    if isinstance(cost, int) and not isinstance(cost, bool) and cost >= 0:
-        return cost
-    raise CostError(f"settle returned {shown(cost)}: an actual cost is a whole number from 0 on")
+def _whole_number(given: Any, before: str, after: str) -> int:
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    raise CostError(f"{before} {shown(given)}: {after} a whole number from 0 on")
 
 
 log = logging.getLogger("tidegate.http")
@@ -95,57 +81,60 @@ Response: TypeAlias = Any
 DECISION = "tidegate.decision"
 
 
+class ResponseStart:
+    """The status and the header fields of a response, for `refund_when` and `settle` where no class has them."""
+
+    def __init__(self, status_code: int, headers: Iterable[tuple[str, str]]) -> None:
+        self.status_code = status_code
+        self.headers = {name.lower(): value for name, value in headers}
+
+
+# What is held, each with its charge.
+Holds: TypeAlias = Sequence[tuple[Charge, Any]]
+
+
 class Admission:
     """The result of checking the limits of a request, admitted or denied."""
 
-    __slots__ = ("_charges", "announced", "bound", "decision", "denied", "holds", "refunds", "settles")
+    # What was charged; None for a limit that was checked in one native call, after which nothing is left to do.
+    _charges: Sequence[Charge] | None = None
+    holds: Holds = ()
+    # Whether `refund` and `settle` have something to do.
+    refunds = settles = False
 
     def __init__(
-        self,
-        decision: Decision,
-        bound: BoundLimit,
-        charges: Sequence[Charge] | None,
-        holds: Sequence[tuple[Charge, Any]] = (),
+        self, decision: Decision, bound: BoundLimit, charges: Any = None, holds: Holds = (), fields: Any = ()
     ) -> None:
         self.decision = decision
+        # The limit that decided.
+        self.bound = bound
+        # The header fields, for frameworks that run on threads.
+        self.fields: Sequence[tuple[str, str]] = fields
         # What the header fields announce: these Decisions. Of several policies, first the policies themselves, since a
         # refusal leaves some unasked.
         self.announced: Sequence[Policy | Decision] = (decision,)
-        self.denied = not decision
-        # The limit that decided.
-        self.bound = bound
-        self._charges = charges
-        self.holds = holds
-        # Whether `refund` and `settle` have something to do.
-        if charges is None:
-            self.refunds, self.settles = bound.refunds, bound.settles
-        else:
-            self.refunds = any(charge.bound.refunds for charge in charges)
-            self.settles = any(charge.bound.settles for charge in charges)
+        if charges is not None:
+            self._charges, self.holds = charges, holds
+            self.refunds = any(charge.bound.refund_when is not None for charge in charges)
+            self.settles = any(charge.bound.settle is not None for charge in charges)
 
     @property
     def charges(self) -> Sequence[Charge]:
         """What was charged. For a limit that was checked in one native call it is made from the Decision."""
         if self._charges is None:
-            decision = self.decision
-            charge = Charge(self.bound, self.bound.entries, self.bound.entry, decision.key, decision.cost)
-            charge.decision = decision
+            decision, bound = self.decision, self.bound
+            charge = Charge(bound, bound.entries, bound.entries[0], decision.key, decision.cost, None, decision)
             self._charges = (charge,) if decision else ()
         return self._charges
 
-    def end_response(self) -> None:
-        """Gives back what is held until the end of the response, without waiting for it."""
-        ended = [one for one in self.holds if one[0].bound.hold_until == RESPONSE]
+    def release(self, until: str | None = None) -> None:
+        """Gives back all that is held, or what is held `until` then, without waiting for it."""
+        ended = [one for one in self.holds if until in (None, one[0].bound.hold_until)]
         self.holds = [one for one in self.holds if one not in ended]
         _release(ended)
 
-    def release(self) -> None:
-        """Gives back all that is held, without waiting for it: the handler has ended."""
-        holds, self.holds = self.holds, ()
-        _release(holds)
 
-
-def _release(holds: Iterable[tuple[Charge, Any]]) -> None:
+def _release(holds: Holds) -> None:
     for _, hold in holds:
         released = hold.release()
         if released is not None:
@@ -153,37 +142,28 @@ def _release(holds: Iterable[tuple[Charge, Any]]) -> None:
             released.close()
 
 
-def checked_cost(entry: LimitEntry, cost: Any) -> int:
-    """Returns the cost; raises when it is no whole number from 0 on."""
-    if isinstance(cost, int) and not isinstance(cost, bool) and cost >= 0:
-        return cost
-    raise CostError(f"the cost of {entry.name} is {shown(cost)}: it must be a whole number from 0 on")
-
-
-def admit_in_one_call(
-    bound: BoundLimit, prepared: PreparedCheck, request: Request, limiter: Limiter
-) -> tuple[Decision, list[tuple[str, str]]]:
-    """Asks one limit that has a PreparedCheck, as `admit` would: the Decision and the header fields."""
-    called: Any = asked(limiter) if TRACED else limiter
-    identity = bound.identify(request)
-    # A call that is traced, or a peer without an address: its key function says what follows.
-    entry = bound.entry
-    key = "" if identity and called is limiter else placed(entry, entry.key(request))
-    try:
-        if identity and called is limiter:
-            return prepared.check(limiter, identity)
-        decision = called.check(entry.resolved.policy, key, entry.cost)
-    except StoreError as error:
-        note_policies(error, bound, entry)
-        raise
-    except KeyInvalid as error:
-        raise unusable(error) from None
-    return decision, bound.headers.text(decision)
-
-
-def note_policies(error: StoreError, bound: BoundLimit, *entries: LimitEntry) -> None:
-    """Leaves with an error the policies that could not be asked: the response announces them."""
+def failed(error: StoreError | KeyInvalid, bound: BoundLimit, entries: Iterable[LimitEntry]) -> StoreError | KeyInvalid:
+    """What a call of the limiter has raised, for the response: its policies, or that its client made the key so."""
+    if isinstance(error, KeyInvalid):
+        return UnusableKey(error.message)
     error._announced = bound.headers, tuple(entry.resolved.announced for entry in entries)
+    return error
+
+
+def checked_key(entry: LimitEntry, key: Any) -> str:
+    """Returns the key; raises when it is no text."""
+    if isinstance(key, str):
+        return key
+    found = "nothing (None)" if key is None else shown(key)
+    raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
+
+
+def _placed(entry: LimitEntry, key: str, method: str | None) -> str:
+    """The key under which an entry counts. It raises for a key that is no valid text."""
+    try:
+        return placed_key(entry.resolved.place, key, method)
+    except KeyInvalid as error:
+        raise UnusableKey(error.message) from None
 
 
 def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) -> Steps[Admission | None]:
@@ -210,20 +190,17 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
             key = checked_key(entry, (yield from awaited(entry.key(request))))
             cost = entry.cost
             if not isinstance(cost, int):
-                cost = checked_cost(entry, (yield from awaited(cost(request))))
+                cost = _whole_number((yield from awaited(cost(request))), f"the cost of {entry.name} is", "it must be")
                 if cost == 0:
                     # There is nothing to limit, such as an empty batch.
                     continue
-            charges.append(Charge(bound, entries, entry, placed(entry, key, budget), cost, meta))
+            charges.append(Charge(bound, entries, entry, _placed(entry, key, budget), cost, meta))
     if not charges:
         return None
     try:
         admission = yield from _check(charges)
-    except StoreError as error:
-        note_policies(error, charges[0].bound, *(charge.entry for charge in charges))
-        raise
-    except KeyInvalid as error:
-        raise unusable(error) from None
+    except (StoreError, KeyInvalid) as error:
+        raise failed(error, charges[0].bound, [charge.entry for charge in charges]) from error.__cause__
     if len(charges) > 1:
         admission.announced = [*(charge.entry.resolved.announced for charge in charges), *admission.announced]
     return admission
@@ -265,11 +242,13 @@ def _check(charges: list[Charge]) -> Steps[Admission]:
             holds.append((charge, hold))
         checked: Decision | None = None
         if plain:
-            checked = yield _asking(plain)
+            asked = [charge.arguments for charge in plain]
+            checked = yield ("check", asked[0]) if len(asked) == 1 else ("check_all", (asked,))
             for charge, decision in zip(plain, checked.decisions or (checked,), strict=True):
                 charge.decision = decision
             if not checked:
-                return (yield from _refuse(checked, _denying_limit(plain), holds))
+                bound = next((charge.bound for charge in plain if not charge.decision), plain[0].bound)
+                return (yield from _refuse(checked, bound, holds))
         decisions = [*([] if checked is None else [checked]), *(hold.decision for _, hold in holds)]
         delay = max(decision.delay for decision in decisions)
         if delay:
@@ -282,21 +261,11 @@ def _check(charges: list[Charge]) -> Steps[Admission]:
     return admission
 
 
-def _asking(charges: Sequence[Charge]) -> Step:
-    if len(charges) == 1:
-        return "check", charges[0].arguments
-    return "check_all", ([charge.arguments for charge in charges],)
-
-
-def _refuse(decision: Decision, bound: BoundLimit, holds: list[tuple[Charge, Any]]) -> Steps[Admission]:
+def _refuse(decision: Decision, bound: BoundLimit, holds: Holds) -> Steps[Admission]:
     """Takes back what was held before the denial."""
     _release(holds)
     yield from _give_back(charge for charge, _ in holds)
     return Admission(decision, bound, ())
-
-
-def _denying_limit(charges: list[Charge]) -> BoundLimit:
-    return next((charge.bound for charge in charges if not charge.decision), charges[0].bound)
 
 
 def _combined(checked: Decision | None, charges: Sequence[Charge]) -> Decision:
@@ -335,15 +304,26 @@ def withdraw(admission: Admission) -> Steps[None]:
     yield from _give_back(admission.charges)
 
 
-def refund(admission: Admission, request: Request, response: Response) -> Steps[None]:
+def refund(admissions: Iterable[Admission], request: Request, response: Response) -> Steps[None]:
     """Refunds the charges for which `refund_when` returns true, as soon as the response is known."""
-    for charge in admission.charges:
+    for charge in [charge for admission in admissions if admission.refunds for charge in admission.charges]:
         when = charge.bound.refund_when
         if when is not None and charge.consumed and (yield from awaited(when(request, response))):
             yield from _give_back((charge,))
 
 
-def settle(admission: Admission, request: Request, response: Response) -> Steps[None]:
+def end_work(
+    admissions: Iterable[Admission], request: Request, response: Response, until: str | None = None
+) -> Steps[None]:
+    """Ends the work of a request: gives back what is held, and settles what the work has cost."""
+    for admission in admissions:
+        admission.release(until)
+        if admission.settles:
+            admission.settles = False
+            yield from _settle(admission, request, response)
+
+
+def _settle(admission: Admission, request: Request, response: Response) -> Steps[None]:
     """Settles the charges with the actual cost that `settle` returns, after the work. None leaves a charge as it is.
 
     A settle that fails is logged, and the charges stay: the response is the view's.
@@ -367,26 +347,18 @@ def settle(admission: Admission, request: Request, response: Response) -> Steps[
             log.exception("settle of %s has failed, and what was charged stays", charges[0].decision.policy)
 
 
-def end_work(admissions: Iterable[Admission], request: Request, response: Response) -> Steps[None]:
-    """Ends the work of a request: gives back what is held, and settles what the work has cost."""
-    for admission in admissions:
-        admission.release()
-        if admission.settles:
-            yield from settle(admission, request, response)
-
-
 def admit_on_thread(
     limits: Sequence[BoundLimit], request: Request, method: str | None, limiter: Limiter
-) -> tuple[Decision | None, list[tuple[str, str]], Admission | None]:
-    """Checks a request on this thread: its Decision and header fields, and the Admission where something is left to do.
-
-    None for the Decision: no limit applies to the request.
-    """
+) -> Admission | None:
+    """Checks a request on this thread. None: no limit applies to it."""
     bound = limits[0]
-    if bound.prepared is not None and len(limits) == 1:
-        decision, fields = admit_in_one_call(bound, bound.prepared, request, limiter)
-        return decision, fields, None if decision else Admission(decision, bound, None)
-    admission = run_steps(admit(limits, request, method), limiter)
-    if admission is None:
-        return None, [], None
-    return admission.decision, admission.bound.headers.text(*admission.announced), admission
+    if len(limits) > 1 or not bound.prepared or id(limiter) in TRACED or not (identity := bound.identify(request)):
+        # Also a peer without an address: its key function says what follows.
+        if (admission := run_steps(admit(limits, request, method), limiter)) is not None:
+            admission.fields = admission.bound.headers.text(*admission.announced)
+        return admission
+    try:
+        decision, fields = bound.prepared.check(limiter, identity)
+    except (StoreError, KeyInvalid) as error:
+        raise failed(error, bound, bound.entries) from error.__cause__
+    return Admission(decision, bound, fields=fields)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 from .._shown import shown
-from .._tidegate import AsyncLimiter, Decision, Headers, Policy, PreparedCheck, status
-from .._tracing import TRACED, asked
+from .._tidegate import AsyncLimiter, Decision, Headers, Policy, status
+from .._tracing import TRACED
 from ..errors import ConfigError, KeyInvalid, StoreError
-from .admission import DECISION, Admission, admit, note_policies, refund, settle
-from .bound_limit import BoundLimit, placed, unusable
+from .admission import DECISION, Admission, ResponseStart, admit, end_work, failed, refund
 from .keys import UNAUTHENTICATED, MissingPeer
 from .layers import WebLayer
-from .refusal import Refusal
+from .limit import RESPONSE, BoundLimit
+from .refusal import CLOSE_CODE, CLOSE_REASON, Refusal
 from .steps import run_steps_async
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -30,11 +31,23 @@ class Lifespan(WebLayer[AsyncLimiter]):
     _running_apps = 0
     _closed = False
 
+    def _unlimited(self, app: App, scope: Scope, receive: Receive, send: Send) -> Awaitable[None] | None:
+        """What serves a scope that is no request; None for a request."""
+        if scope["type"] == "lifespan":
+            return self._run_lifespan(app, scope, receive, send)
+        if scope["type"] not in ("http", "websocket"):
+            return app(scope, receive, send)
+        if self._closed:
+            self._reopen()
+        self._refresh()
+        return None
+
     async def _run_lifespan(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the lifespan of an application, and observes its messages."""
 
         async def observe(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
+                self._started()
                 self._reopen()
                 self._running_apps += 1
             elif message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
@@ -46,6 +59,9 @@ class Lifespan(WebLayer[AsyncLimiter]):
 
         await app(scope, receive, observe)
 
+    def _started(self) -> None:
+        """Called when an application is about to serve."""
+
     def _reopen(self) -> None:
         if self._closed:
             self.limiter, self._closed = self._make(), False
@@ -56,21 +72,6 @@ class Lifespan(WebLayer[AsyncLimiter]):
 NAME = "tidegate"
 # The key under which the state of a scope carries the Decision.
 STATE = "rate_limit"
-
-# How a websocket without a peer is closed: 1008 is "policy violation".
-CLOSE_CODE, CLOSE_REASON = 1008, "key_invalid"
-
-
-class AsgiResponse:
-    """What the first message of a response says, for frameworks that have no class for it."""
-
-    __slots__ = ("headers", "status_code")
-
-    def __init__(self, message: Message) -> None:
-        self.status_code: int = message["status"]
-        self.headers: dict[str, str] = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in message.get("headers", ())
-        }
 
 
 def as_refusal(app: App, status: int) -> App:
@@ -90,12 +91,15 @@ def as_refusal(app: App, status: int) -> App:
 class AsgiExchange:
     """A request and its response, whose messages pass through `send`, which adds the header fields."""
 
-    # The framework's request and response; made when a function of the user needs them.
-    request: Any = None
+    # What `on_denied` may return.
+    answer = "an ASGI application, or None for the default"
+
+    # The framework's response; made when a function of the user needs it.
     response: Any = None
-    # The header fields announce these admissions, or this one Decision: few requests need more.
+    # What the limits of the request have said, in the order in which they were checked.
     admissions: Sequence[Admission] = ()
-    single: tuple[BoundLimit, Decision] | None = None
+    # Whether a refund or a settlement waits for the response.
+    begins_with_steps = False
     # Whether a hold or a settlement waits for the last byte.
     ends_with_body = False
     # Whether the response is a refusal, which may bring its header fields.
@@ -106,90 +110,52 @@ class AsgiExchange:
         self.limiter = limiter
         self.scope = scope
 
-    def make_request(self) -> Any:
+    @functools.cached_property
+    def request(self) -> Any:
         """The framework's request."""
         return self.scope
 
     def make_response(self, message: Message) -> Any:
         """The framework's response, from the first message."""
-        return AsgiResponse(message)
+        fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message.get("headers", ())]
+        return ResponseStart(message["status"], fields)
 
     async def check(self, limits: Sequence[BoundLimit]) -> Admission | None:
-        """Checks the limits. None: the request is admitted, and nothing is left to do after the response."""
-        bound = limits[0]
-        if bound.prepared is not None and len(limits) == 1 and self.single is None and not self.admissions:
+        """Checks the limits. None: no limit applies to the request."""
+        bound, limiter, scope = limits[0], self.limiter, self.scope
+        admission: Admission | None
+        if len(limits) == 1 and bound.prepared and id(limiter) not in TRACED and (identity := bound.identify(self)):
             try:
-                decision = await self._decide(bound, bound.prepared)
-            except StoreError as error:
-                note_policies(error, bound, bound.entry)
-                raise
-            self.note(decision)
-            if decision:
-                self.single = (bound, decision)
-                return None
-            admission: Admission | None = Admission(decision, bound, None)
+                answer = bound.prepared.check_async(limiter, identity)
+                decision: Decision = answer if isinstance(answer, Decision) else await answer
+            except (StoreError, KeyInvalid) as error:
+                raise failed(error, bound, bound.entries) from error.__cause__
+            admission = Admission(decision, bound)
         else:
-            self.use_admissions()
-            self.request = self.request or self.make_request()
-            steps = admit(limits, self.request, self.scope.get("method"))
-            admission = await run_steps_async(steps, self.limiter)
-            if admission is not None:
-                self.note(admission.decision)
-        if admission is not None:
-            self.admissions = [*self.admissions, admission]
-            if admission.holds or admission.settles:
-                self.ends_with_body = True
+            # Also a peer without an address: its key function says what follows.
+            admission = await run_steps_async(admit(limits, self.request, scope.get("method")), limiter)
+            if admission is None:
+                return None
+            self.begins_with_steps |= admission.refunds or admission.settles
+            self.ends_with_body |= bool(admission.holds) or admission.settles
+        self.admissions = (*self.admissions, admission)
+        # For the application, where Starlette's `request.state` reads it too.
+        scope[DECISION] = scope.setdefault("state", {})[STATE] = admission.decision
         return admission
 
-    def note(self, decision: Decision) -> None:
-        """Leaves the Decision for the application, where Starlette's `request.state` reads it too."""
-        scope = self.scope
-        scope[DECISION] = scope.setdefault("state", {})[STATE] = decision
-
-    async def _decide(self, bound: BoundLimit, prepared: PreparedCheck) -> Decision:
-        """Asks one limit that has a PreparedCheck, as `admit` would."""
-        limiter = self.limiter
-        called: Any = asked(limiter) if TRACED else limiter
-        identity = bound.identify(self)
-        # A peer without an address, or a call that is traced: its key function says what follows.
-        entry = bound.entry
-        key = "" if identity and called is limiter else placed(entry, entry.key(self))
-        try:
-            if identity and called is limiter:
-                answer: Any = prepared.check_async(limiter, identity)
-            else:
-                answer = called.check(entry.resolved.policy, key, entry.cost)
-            decision: Decision = answer if isinstance(answer, Decision) else await answer
-        except KeyInvalid as error:
-            raise unusable(error) from None
-        return decision
-
-    def use_admissions(self) -> None:
-        """Makes an admission of the single Decision, before others join it."""
-        if self.single is not None:
-            bound, decision = self.single
-            self.single, self.admissions = None, [Admission(decision, bound, None)]
-
     def announced(self) -> tuple[Headers, Sequence[Policy | Decision]]:
-        """What the header fields announce, and which fields there are."""
-        if self.single is not None:
-            bound, decision = self.single
-            return bound.headers, (decision,)
+        """Which header fields there are, and what they announce."""
         admissions = self.admissions
-        if len(admissions) == 1:
-            return admissions[0].bound.headers, admissions[0].announced
-        headers: Headers = next((one for one in admissions if one.denied), admissions[0]).bound.headers
+        headers = next((one for one in admissions if not one.decision), admissions[0]).bound.headers
         return headers, [one for admission in admissions for one in admission.announced]
 
     def fields(self) -> list[tuple[bytes, bytes]]:
         """The header fields that announce the limits."""
+        if len(self.admissions) == 1:
+            only = self.admissions[0]
+            return only.bound.headers.raw(*only.announced)
         headers, announced = self.announced()
         return headers.raw(*announced)
-
-    def field_texts(self) -> dict[str, str]:
-        """The header fields as text."""
-        headers, announced = self.announced()
-        return dict(headers.text(*announced))
 
     def add_fields(self, message: Message) -> None:
         """Adds the header fields to the first message of a response. A refusal may have some of them already."""
@@ -203,12 +169,9 @@ class AsgiExchange:
         """Sends a message of the response. Not a coroutine itself, which would cost every message a frame."""
         kind = message["type"]
         if kind == "http.response.start":
-            if self.single is not None:
-                bound, decision = self.single
-                message["headers"] = [*message.get("headers", ()), *bound.headers.raw(decision)]
-            elif admissions := self.admissions:
-                if len(admissions) > 1 or admissions[0].refunds or admissions[0].settles:
-                    return self._start(message)
+            if self.begins_with_steps:
+                return self._start(message)
+            if self.admissions:
                 self.add_fields(message)
         elif kind == "http.response.body":
             if self.ends_with_body and not message.get("more_body"):
@@ -216,7 +179,7 @@ class AsgiExchange:
                 return self._finish(message)
         elif kind == "websocket.close":
             return self._finish(message)
-        elif kind == "websocket.accept" and (self.single or self.admissions):
+        elif kind == "websocket.accept" and self.admissions:
             message = {**message, "headers": [*message.get("headers", ()), *self.fields()]}
         return self._send(message)
 
@@ -225,11 +188,8 @@ class AsgiExchange:
         await self._send(message)
 
     async def _start(self, message: Message) -> None:
-        for admission in self.admissions:
-            if admission.refunds or admission.settles:
-                self.request = self.request or self.make_request()
-                self.response = self.response or self.make_response(message)
-                await run_steps_async(refund(admission, self.request, self.response), self.limiter)
+        self.response = self.response or self.make_response(message)
+        await run_steps_async(refund(self.admissions, self.request, self.response), self.limiter)
         self.add_fields(message)
         await self._send(message)
 
@@ -241,12 +201,8 @@ class AsgiExchange:
 
     async def end_response(self) -> None:
         """Gives back what is held until the end of the response, and settles what the work cost."""
-        for admission in self.admissions:
-            admission.end_response()
-            if admission.settles:
-                admission.settles = False
-                self.request = self.request or self.make_request()
-                await run_steps_async(settle(admission, self.request, self.response), self.limiter)
+        if self.ends_with_body:
+            await run_steps_async(end_work(self.admissions, self.request, self.response, RESPONSE), self.limiter)
 
     async def close_websocket(self, error: MissingPeer) -> None:
         """Refuses a websocket whose client has no address. Any other request gets the error the framework's way."""
@@ -254,24 +210,19 @@ class AsgiExchange:
             raise error
         await self._send({"type": "websocket.close", "code": CLOSE_CODE, "reason": CLOSE_REASON})
 
-    async def refuse(self, admission: Admission, receive: Receive) -> None:
-        """Responds to a denied request, by the ASGI application that `on_denied` returns or with a Refusal."""
-        scope, on_denied = self.scope, admission.bound.on_denied
-        if on_denied is not None and scope["type"] == "http":
-            self.request = self.request or self.make_request()
-            given = on_denied(self.request, admission.decision)
-            if isinstance(given, Awaitable):
-                given = await given
-            if given is not None:
-                if not callable(given):
-                    raise ConfigError(
-                        f"on_denied returned {shown(given)}: it returns an ASGI application, or None for the default"
-                    )
-                await as_refusal(given, status(admission.decision))(scope, receive, self.send)
-                return
-        await self.respond(Refusal(admission), CLOSE_CODE)
+    async def answer_given(self, admission: Admission) -> App | None:
+        """What `on_denied` answers to a denied request; None for the default."""
+        on_denied = admission.bound.on_denied
+        if on_denied is None or self.scope["type"] != "http":
+            return None
+        given = on_denied(self.request, admission.decision)
+        if isinstance(given, Awaitable):
+            given = await given
+        if given is None or callable(given):
+            return None if given is None else as_refusal(given, status(admission.decision))
+        raise ConfigError(f"on_denied returned {shown(given)}: it returns {self.answer}")
 
-    async def respond(self, refusal: Refusal, close_code: int) -> None:
+    async def respond(self, refusal: Refusal) -> None:
         """Responds with a Refusal, or closes a websocket."""
         scope = self.scope
         headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in refusal.fields]
@@ -279,7 +230,7 @@ class AsgiExchange:
         if scope["type"] == "websocket":
             if "websocket.http.response" not in (scope.get("extensions") or ()):
                 # The server makes a 403 of it; the code is for servers that can send it.
-                await self._send({"type": "websocket.close", "code": close_code, "reason": "rate limited"})
+                await self._send({"type": "websocket.close", "code": refusal.close_code, "reason": "rate limited"})
                 return
             kind = "websocket.http.response"
             if self.admissions:

@@ -10,27 +10,34 @@ from typing import Any
 from .._shown import shown
 from ..errors import ConfigError
 
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def parameters_of(function: Any) -> list[inspect.Parameter] | None:
+    """The parameters of a function; None where they are not known."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return None
 
 
 def with_arity(function: Any, arity: int, option: str) -> Callable[..., Any]:
     """Returns a function of exactly `arity` arguments; one that requires fewer gets the last one, or none."""
     if not callable(function):
         raise ConfigError(f"{option} is a function of the request, not {shown(function)}")
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # some built-in functions have no signature
+    parameters = parameters_of(function)
+    if parameters is None:
         return function  # type: ignore[no-any-return]
     required = [one for one in parameters if one.default is one.empty]
     if any(one.kind is one.VAR_POSITIONAL for one in required):
         return function  # type: ignore[no-any-return]
-    positional = [one for one in required if one.kind in _POSITIONAL]
+    positional = [one for one in required if one.kind in POSITIONAL]
     if any(one.kind is one.KEYWORD_ONLY for one in required) or len(positional) > arity:
         raise ConfigError(f"{option} {name_of(function)} takes {len(required)} arguments: it is given {arity}")
     if len(positional) == arity:
         return function  # type: ignore[no-any-return]
     # A function whose arguments are all optional gets one as well.
-    if positional or any(one.kind in _POSITIONAL for one in parameters):
+    if positional or any(one.kind in POSITIONAL for one in parameters):
         return function if arity == 1 else lambda *given: function(given[-1])
     return lambda *_: function()
 
@@ -45,6 +52,14 @@ def is_async(given: object) -> bool:
 def name_of(function: object) -> str:
     """The name of a function, for messages."""
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+def qualified_name(view: Any) -> str:
+    """The name of a view, a class or a function with its module: the same in every process."""
+    while isinstance(view, functools.partial):
+        view = view.func
+    named = view if hasattr(view, "__qualname__") else type(view)
+    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
 
 
 # How many decorators are looked through.

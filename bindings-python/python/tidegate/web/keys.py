@@ -8,6 +8,7 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from .._constants import check_constants
@@ -49,7 +50,7 @@ class RequestAdapter(Protocol):
     def user(self, request: Request) -> object:
         """The user whom the framework has authenticated, an object of any class, or None. Or UNAUTHENTICATED."""
 
-    def claims(self, request: Request) -> Mapping[str, Any] | None:
+    def claims(self, request: Request) -> Any:
         """The claims of a token that the application has verified, from where it left them. Or UNAUTHENTICATED."""
 
 
@@ -61,23 +62,16 @@ class UnusableKey(KeyInvalid):
     """The key of a request is text that no limiter takes, as its client made it: too long, or half of a character."""
 
 
+@dataclass(eq=False, repr=False)
 class Key:
     """Makes the key of a request, in any framework."""
 
-    def __init__(
-        self,
-        name: str,
-        bind: Callable[[RequestAdapter], ReadRequest],
-        *,
-        plain: bool = False,
-        ip: ClientIp | None = None,
-    ) -> None:
-        self._name = name
-        self.bind = bind
-        # Whether it calls nothing but the RequestAdapter. A PreparedCheck can use such a key.
-        self.plain = plain
-        # Makes the key of the peer's address, when the key depends on nothing else.
-        self.ip = ip
+    _name: str
+    bind: Callable[[RequestAdapter], ReadRequest]
+    # Whether it calls nothing but the RequestAdapter. A PreparedCheck can use such a key.
+    plain: bool = False
+    # Makes the key of the peer's address, when the key depends on nothing else.
+    ip: ClientIp | None = None
 
     def __repr__(self) -> str:
         return self._name
@@ -102,11 +96,11 @@ def client_ip(*, trusted_proxies: Iterable[object] | int = (), ipv6_prefix: int 
     ip = ClientIp(trusted_proxies, ipv6_prefix)
 
     def bind(adapter: RequestAdapter) -> ReadRequest:
-        key, peer, forwarded = ip.key, adapter.peer, adapter.forwarded
+        key, peer, forwarded, reads_forwarded = ip.key, adapter.peer, adapter.forwarded, ip.reads_forwarded
 
         def key_without_peer(request: Request) -> str:
             unix = adapter.over_unix(request)
-            if unix and not ip.reads_forwarded:
+            if unix and not reads_forwarded:
                 _warn_of_unix()
             try:
                 return key(None, forwarded(request), unix)
@@ -114,19 +108,13 @@ def client_ip(*, trusted_proxies: Iterable[object] | int = (), ipv6_prefix: int 
                 _warn_of_missing_peer(error.message)
                 raise MissingPeer(error.message) from None
 
-        if ip.reads_forwarded:
-
-            def forwarded_key(request: Request) -> str:
-                address = peer(request)
-                return key(address, forwarded(request)) if address else key_without_peer(request)
-
-            return forwarded_key
-
-        def peer_key(request: Request) -> str:
+        def client_key(request: Request) -> str:
             address = peer(request)
-            return key(address) if address else key_without_peer(request)
+            if not address:
+                return key_without_peer(request)
+            return key(address, forwarded(request)) if reads_forwarded else key(address)
 
-        return peer_key
+        return client_key
 
     return Key("client_ip()", bind, plain=True, ip=None if ip.reads_forwarded else ip)
 
@@ -149,18 +137,19 @@ def _warn_of_missing_peer(message: str) -> None:
 
 
 def _with_fallback(
-    name: str, otherwise: Key | None, read: Callable[[RequestAdapter], ReadRequest], *, plain: bool = True
+    name: str, otherwise: Key | None, read: Callable[[RequestAdapter, Request], str | None], *, plain: bool = True
 ) -> Key:
     """A key that a request may lack. A request without it has the key `otherwise`, or its address."""
     fallback = otherwise or client_ip()
 
     def bind(adapter: RequestAdapter) -> ReadRequest:
-        read_key, read_fallback = read(adapter), fallback.bind(adapter)
-        mark: Callable[[str], str] = (lambda key: key) if otherwise else anonymous
+        read_fallback = fallback.bind(adapter)
 
         def key(request: Request) -> str:
-            found: str | None = read_key(request)
-            return mark(read_fallback(request)) if found is None else found
+            found = read(adapter, request)
+            if found is not None:
+                return found
+            return read_fallback(request) if otherwise else anonymous(read_fallback(request))
 
         return key
 
@@ -188,12 +177,9 @@ def header(name: str, *, otherwise: Key | None = None) -> Key:
     if not isinstance(name, str) or _FIELD_NAME.fullmatch(name) is None:
         raise ConfigError(f'header() takes the name of a header, such as "X-API-Key", not {shown(name)}')
 
-    def read(adapter: RequestAdapter) -> ReadRequest:
-        def value(request: Request) -> str | None:
-            found = adapter.header(request, name)
-            return hashed(found) if found else None
-
-        return value
+    def read(adapter: RequestAdapter, request: Request) -> str | None:
+        found = adapter.header(request, name)
+        return hashed(found) if found else None
 
     return _with_fallback(f"header({name!r})", otherwise, read)
 
@@ -205,12 +191,9 @@ def user(*, otherwise: Key | None = None) -> Key:
     seen before its limit raises ConfigError, unless `otherwise` says what its key is.
     """
 
-    def read(adapter: RequestAdapter) -> ReadRequest:
-        def user_key(request: Request) -> str | None:
-            found = _user_id(_authenticated("user()", adapter, adapter.user(request), otherwise))
-            return None if found is None else marked(found)
-
-        return user_key
+    def read(adapter: RequestAdapter, request: Request) -> str | None:
+        found = _user_id(_authenticated("user()", adapter, adapter.user(request), otherwise))
+        return None if found is None else marked(found)
 
     return _with_fallback("user()", otherwise, read)
 
@@ -228,15 +211,13 @@ def claim(
     if not isinstance(name, str) or not name:
         raise ConfigError(f'claim() takes the name of a claim, such as "sub", not {shown(name)}')
 
-    def read(adapter: RequestAdapter) -> ReadRequest:
-        claims = with_arity(of, 1, "of") if of is not None else adapter.claims
+    claims = None if of is None else with_arity(of, 1, "of")
 
-        def value(request: Request) -> str | None:
-            found = _authenticated(f"claim({name!r})", adapter, claims(request), otherwise)
-            claimed = None if found is None else found.get(name)
-            return None if claimed is None else marked(str(claimed))
-
-        return value
+    def read(adapter: RequestAdapter, request: Request) -> str | None:
+        given = adapter.claims(request) if claims is None else claims(request)
+        found = _authenticated(f"claim({name!r})", adapter, given, otherwise)
+        claimed = None if found is None else found.get(name)
+        return None if claimed is None else marked(str(claimed))
 
     return _with_fallback(f"claim({name!r})", otherwise, read, plain=of is None)
 
@@ -290,7 +271,7 @@ class EnvironAdapter:
 
     authentication = "it has to run earlier"
 
-    def environ(self, request: Any) -> Mapping[str, Any]:
+    def environ(self, request: Any) -> Any:
         """The environ of a framework's request."""
         raise NotImplementedError
 
@@ -310,7 +291,7 @@ class EnvironAdapter:
             return getattr(connection, "family", None) == getattr(socket, "AF_UNIX", -1)
         return "/" in environ.get("SERVER_NAME", "") or environ.get("SERVER_PORT", "0") in (None, "", "None")
 
-    def header(self, request: Any, name: str) -> str | None:
+    def header(self, request: Any, name: str) -> Any:
         """The value of a header."""
         field = name.upper().replace("-", "_")
         return self.environ(request).get(field if field in _WITHOUT_PREFIX else "HTTP_" + field)

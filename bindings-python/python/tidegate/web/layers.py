@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -10,38 +12,59 @@ from .._shown import shown
 from .._tidegate import AsyncLimiter, Limiter, PolicyUse
 from .._tracing import to_async, to_blocking, unwrapped
 from ..errors import ConfigError
-from .bound_limit import APPLICATION, BoundLimit
-from .declared_limit import DeclaredLimit, PolicyOption, enabled_layer, enabled_option
 from .functions import name_of, with_arity
 from .keys import RequestAdapter
+from .limit import APPLICATION, BoundLimit, DeclaredLimit, PolicyOption, flag
 from .options import INHERITED_OPTIONS, LIMIT_OPTIONS, LIMITER_OPTIONS, LayerOptions, LimitOptions, check_names
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-T = TypeVar("T")
 L = TypeVar("L", Limiter, AsyncLimiter)
 A = TypeVar("A")
 Limited = TypeVar("Limited", bound=Any)
 
+# The setting and the environment variable that enable layers.
+VARIABLE = "TIDEGATE_ENABLED"
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
-def choose_limiter(kind: type[T], limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> T:
+# The attribute in which a view carries its limits, a list.
+LIMITS = "__tidegate__"
+# How many routes and methods are remembered: a client may make up methods, a server has few.
+MAX_ROUTES = 10_000
+# The longest method whose limits are kept.
+MAX_METHOD = 32
+
+
+def enabled_setting(given: object, name: str) -> bool:
+    """What a configuration says, which may be a text."""
+    if isinstance(given, (bool, int)) and given in (0, 1):
+        return bool(given)
+    word = _WORDS.get(given.strip().lower()) if isinstance(given, str) else None
+    if word is None:
+        raise ConfigError(f"{name} is true or false (or 1, 0, yes, no, on, off), not {shown(given)}")
+    return word
+
+
+def enabled_layer(option: bool | None) -> bool:
+    """Whether a layer is enabled: what its option says, else the environment, else yes."""
+    if option is not None:
+        return option
+    variable = os.environ.get(VARIABLE, "")
+    return enabled_setting(variable, f"the environment variable {VARIABLE}") if variable else True
+
+
+def choose_limiter(kind: Any, limiter: Any, store: Any, options: dict[str, Any]) -> Any:
     """Returns the given limiter, as the kind that the framework needs, or makes one from the options."""
     if limiter is None:
-        make: Any = kind
-        made: T = make(store, **options)
-        return made
+        return kind(store, **options)
     if store is not None or options:
         names = ", ".join((["store"] if store is not None else []) + sorted(options))
         raise ConfigError(f"a limiter was given, and {names} as well: a limiter has them already")
     limiter = unwrapped(limiter)
-    if isinstance(limiter, kind):
-        return limiter
     if not isinstance(limiter, (Limiter, AsyncLimiter)):
         raise ConfigError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
-    other: Any = to_async(limiter) if isinstance(limiter, Limiter) else to_blocking(limiter)
-    converted: T = other
-    return converted
+    return to_blocking(limiter) if kind is Limiter else to_async(limiter)
 
 
 class WebLayer(Generic[L]):
@@ -58,11 +81,14 @@ class WebLayer(Generic[L]):
     limiter: L
     # False: the layer does nothing at all.
     enabled: bool
+    # The limit of all requests of an application.
+    _declared_application: DeclaredLimit | None
 
     def _configure(self, limiter: Limiter | AsyncLimiter | None, store: Any, options: dict[str, Any]) -> None:
         """Takes the options of limits as defaults, and makes the limiter from the others."""
         check_names(options, (*self._own_options, *LIMIT_OPTIONS, *LIMITER_OPTIONS), type(self).__name__)
-        self._enabled_option = enabled_option(options.pop("enabled", None))
+        given = options.pop("enabled", None)
+        self._enabled_option = None if given is None else flag(given, "enabled")
         self.enabled = enabled_layer(self._enabled_option)
         skip = options.pop("skip", None)
         # It applies to each limit, beside the limit's own.
@@ -96,7 +122,8 @@ class WebLayer(Generic[L]):
             self._generation = generation
 
     def _bind_anew(self) -> None:
-        raise NotImplementedError
+        declared = self._declared_application
+        self._application = () if declared is None else (self._bind(declared, APPLICATION),)
 
 
 class AppLimits(WebLayer[L], Generic[L, A]):
@@ -113,11 +140,14 @@ class AppLimits(WebLayer[L], Generic[L, A]):
     ) -> None:
         self._configure(limiter, store, dict(options))
         self.app = app
-        self._declared = self._declare(policy)
+        self._declared_application = self._declare(policy)
         self._bind_anew()
 
-    def _bind_anew(self) -> None:
-        self._limits = (self._bind(self._declared, APPLICATION),)
+
+def check_is_function(view: Any, decorator: str) -> None:
+    """Raises for what stands around a function in a class."""
+    if isinstance(view, (classmethod, staticmethod, property)):
+        raise ConfigError(f"put @{decorator} below @{type(view).__name__}: it is for the function itself")
 
 
 class LimitDecorator:
@@ -162,30 +192,27 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
         **options: Unpack[LayerOptions],
     ) -> None:
         self._configure(limiter, store, dict(options))
-        self._declare_shared(default, application)
+        self._default = None if default is None else self._declare(default)
+        # It raises for a policy that is wrong.
+        self._uses += [] if self._default is None else self._bind(self._default).uses
+        # One budget for all views, whatever their methods are.
+        self._declared_application = None if application is None else self._declare(application, {"per_method": False})
         self._apps: list[A] = []
         # The limits of each route, found with its first request.
         self._limits_by_route: dict[Any, Any] = {}
+        self._bind_anew()
         if app is not None:
             self.init_app(app)
 
-    def _declare_shared(self, default: PolicyOption | None, application: PolicyOption | None) -> None:
-        """Declares the limits that are not written at a view."""
-        self._default = None if default is None else self._declare(default)
-        if self._default is not None:
-            # It raises for a policy that is wrong.
-            self._uses += self._bind(self._default).uses
-        # One budget for all views, whatever their methods are.
-        self._declared_application = None if application is None else self._declare(application, {"per_method": False})
-        self._bind_application()
-
-    def _bind_application(self) -> None:
-        declared = self._declared_application
-        self._application = () if declared is None else (self._bind(declared, APPLICATION),)
-
     def _bind_anew(self) -> None:
-        self._bind_application()
+        super()._bind_anew()
         self._limits_by_route.clear()
+
+    def _remember(self, route: Any, method: str | None, limits: Any) -> None:
+        """Remembers the limits of a route and a method: a client may send any word as its method."""
+        if len(self._limits_by_route) < MAX_ROUTES and len(method or "") <= MAX_METHOD:
+            with contextlib.suppress(TypeError):  # a callable object without a hash
+                self._limits_by_route[route, method] = limits
 
     def _limits_of_view(
         self, place: str, own: Iterable[tuple[DeclaredLimit, str]] = (), *, use_default: bool = True
@@ -211,21 +238,33 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
             # A reload refuses to drop these policies from now on, not only once they are bound.
             by = f"the limit of {name_of(view)}"
             self._uses += [self.limiter._use_policy(use[0], by) for use in declared.policies]
-            limited: Limited = self._with_limit(view, declared)
-            return limited
+            return self._with_limit(view, declared)
 
         return LimitDecorator(policy, decorate)
 
     def exempt(self, view: Limited) -> Limited:
         """A decorator for a view that no limit of this Tidegate applies to."""
         self._check_decorator_order(view, "exempt")
-        exempted: Limited = self._with_limit(view, None)
-        return exempted
+        return self._with_limit(view, None)
 
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         """Raises when the decorator stands where it has no effect."""
         raise NotImplementedError
 
-    def _with_limit(self, view: Any, declared: DeclaredLimit | None) -> Any:
+    @staticmethod
+    def _above_route(name: str, decorator: str) -> ConfigError:
+        """The error of a decorator that stands above the route of a view."""
+        told = f"@tg.{decorator} stands above the route of {name}, which is registered without it: put it below"
+        return ConfigError(f"{told} @app.get(…)")
+
+    def _with_limit(self, view: Limited, declared: DeclaredLimit | None) -> Limited:
         """The view with one more limit; None exempts it."""
         raise NotImplementedError
+
+
+def unattached(name: str) -> ConfigError:
+    """The error of a limit that nothing checks."""
+    return ConfigError(
+        f"{name} has a limit of a Tidegate that is not attached to the application that serves it: "
+        "give it the application, Tidegate(app, …) or tg.init_app(app)"
+    )

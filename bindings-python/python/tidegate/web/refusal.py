@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 
 from .._tidegate import problem, problem_without_store, status
 from ..errors import KeyInvalid, StoreError
@@ -12,43 +13,45 @@ from .admission import Admission
 STORE_WAIT = 1
 
 # What the client sent is not repeated.
-_KEY_PROBLEM = {
-    "type": "about:blank",
-    "title": "Bad Request",
-    "status": 400,
-    "detail": "What identifies the client of this request is too long, or no valid text.",
-}
+KEY_DETAIL = "What identifies the client of this request is too long, or no valid text."
+
+
+# How a websocket is closed whose client has no address: 1008 is "policy violation".
+CLOSE_CODE, CLOSE_REASON = 1008, "key_invalid"
 
 
 class Refusal:
-    """Status, header fields and body of a refusal. A KeyInvalid is the client's fault."""
+    """Status, header fields and body of a refusal: of a request that was denied, or could not be checked.
 
-    __slots__ = ("announced", "body", "fields", "status")
+    Without a store, a policy says "raise". A KeyInvalid is the client's fault.
+    """
 
-    def __init__(self, denied: Admission | KeyInvalid) -> None:
-        if isinstance(denied, KeyInvalid):
-            self._write(400, json.dumps(_KEY_PROBLEM, separators=(",", ":")))
+    def __init__(self, cause: Admission | StoreError | KeyInvalid) -> None:
+        # The policies of a request that could not be checked.
+        self.announced: list[tuple[str, str]] = []
+        if isinstance(cause, Admission):
+            self.status, text = status(cause.decision), problem(cause.decision)
+        elif isinstance(cause, StoreError):
+            headers, policies = cause._announced or (None, ())
+            self.status, text = 503, problem_without_store(*policies)
+            self.announced = headers.text(*policies) if headers else []
         else:
-            self._write(status(denied.decision), problem(denied.decision))
-
-    @classmethod
-    def without_store(cls, error: StoreError) -> Refusal:
-        """That of a request that could not be checked: the store is missing, and the policy says "raise"."""
-        headers, policies = error._announced or (None, ())
-        refusal = cls.__new__(cls)
-        refusal._write(503, problem_without_store(*policies))
-        refusal.announced = headers.text(*policies) if headers else []
-        refusal.fields += [("Retry-After", str(STORE_WAIT)), *refusal.announced]
-        return refusal
-
-    def _write(self, status: int, text: str) -> None:
-        self.status = status
+            said = {"type": "about:blank", "title": "Bad Request", "status": 400, "detail": KEY_DETAIL}
+            self.status, text = 400, json.dumps(said, separators=(",", ":"))
+        # How a websocket is closed: 1013 is "try again later".
+        self.close_code = 1013 if isinstance(cause, StoreError) else CLOSE_CODE
         self.body = text.encode()
+        # A cache must not repeat the refusal to another client.
+        self.own_fields = [("Cache-Control", "no-store")]
+        if isinstance(cause, StoreError):
+            self.own_fields += [("Retry-After", str(STORE_WAIT)), *self.announced]
         self.fields = [
             ("Content-Type", "application/problem+json"),
             ("Content-Length", str(len(self.body))),
-            # A cache must not repeat the refusal to another client.
-            ("Cache-Control", "no-store"),
+            *self.own_fields,
         ]
-        # The policies of a request that could not be checked.
-        self.announced: list[tuple[str, str]] = []
+
+    @property
+    def phrase(self) -> str:
+        """The words for the status."""
+        return HTTPStatus(self.status).phrase

@@ -1,0 +1,321 @@
+"""The limits of an application: as they are written, and prepared for a limiter and for the place where they count."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .._constants import check_constants, empty_limiter
+from .._shown import shortened, shown
+from .._tidegate import AsyncLimiter, Headers, Limiter, Policy, PolicyUse, PreparedCheck, nearest
+from ..errors import ConfigError, CostError, PolicyError
+from .functions import POSITIONAL, is_async, name_of, parameters_of, with_arity
+from .keys import Key, ReadRequest, RequestAdapter, claim, client_ip, fixed, header, user
+from .options import LIMIT_OPTIONS, LimitOptions, check_names
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+# A name, a notation, a Policy, several of these or of (policy, key, cost), or a function of the request.
+PolicyOption: TypeAlias = "str | Policy | Sequence[Any] | Callable[..., Any]"
+# A policy with its key and its cost, either of which may be a function of the request, and whether the cost was given
+# to this policy, not to all policies of the limit.
+KeyedPolicy: TypeAlias = "tuple[str | Policy, Key, Any, bool]"
+
+# How long holds last.
+RESPONSE, HANDLER = "response", "handler"
+# How many policies that a function returned are remembered for each place.
+MAX_POLICIES = 1_000
+# The place of the limit of a whole application.
+APPLICATION = "*"
+
+# The key helpers, and what each is called with.
+_HELPERS: dict[Any, str] = {client_ip: "", user: "", header: '"X-API-Key"', claim: '"sub"', fixed: '"all"'}
+
+
+class DeclaredLimit:
+    """One or several policies with their options. What is wrong with them is an error here, where they are written."""
+
+    def __init__(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> None:
+        check_names(options, LIMIT_OPTIONS, "a limit")
+        # The first option that is an async function, which not every framework can call.
+        self.async_option = next(
+            (name for name, given in {"policy": policy, **options}.items() if name != "on_denied" and is_async(given)),
+            None,
+        )
+
+        def checked(name: str, default: Any, check: Callable[..., Any], *arguments: Any) -> Any:
+            given = options.get(name, default)
+            return default if given is default else check(given, *arguments)
+
+        self.key = checked("key", None, key_option)
+        self.cost = checked("cost", 1, cost_option)
+        # The function that returns the policies of a request, when they are not the same for all.
+        self.choose = _policy_function(policy) if callable(policy) else None
+        self.policies = [] if self.choose is not None else self.policies_of(policy)
+        if not self.policies and self.choose is None:
+            raise ConfigError("policy is an empty list: give at least one policy")
+        for use in self.policies:
+            _check_notation(use[0])
+        self.skip = checked("skip", None, with_arity, 1, "skip")
+        self.on_denied = checked("on_denied", None, with_arity, 2, "on_denied")
+        self.refund_when = checked("refund_when", None, with_arity, 2, "refund_when")
+        self.settle = checked("settle", None, with_arity, 2, "settle")
+        self.meta = checked("meta", None, _meta_option)
+        self.headers = Headers(options.get("headers", "both"))
+        self.hold_until = checked("hold_until", RESPONSE, _hold_until_option)
+        self.methods = limited_methods(options.get("methods"))
+        self.enabled = checked("enabled", None, flag, "enabled") is not False
+        self.per_method = checked("per_method", False, flag, "per_method")
+
+    def policies_of(self, given: Any, key_of: Callable[[Any], Key] | None = None) -> list[KeyedPolicy]:
+        """Each policy with its key and its cost. `given` is one policy or several."""
+        several = given if isinstance(given, (list, tuple)) else [given]
+        return [self._policy_use(one, key_of or key_option) for one in several]
+
+    def _policy_use(self, given: Any, key_of: Callable[[Any], Key]) -> KeyedPolicy:
+        policy, *rest = given if isinstance(given, (list, tuple)) and given else (given,)
+        if isinstance(policy, Key):
+            raise ConfigError(f"{policy!r} is a key, and stands where a policy belongs: write key={policy!r}")
+        if not isinstance(policy, (str, Policy)) or len(rest) > 2:
+            raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {shown(given)}")
+        key: Key | None = key_of(rest[0]) if rest and rest[0] is not None else self.key
+        names_cost = len(rest) > 1
+        return policy, key or client_ip(), cost_option(rest[1]) if names_cost else self.cost, names_cost
+
+
+class ResolvedPolicy:
+    """What a policy means for the limiter, at a place."""
+
+    def __init__(self, policy: str | Policy, limiter: Limiter | AsyncLimiter, place: str, by: str) -> None:
+        # It raises for a policy that is wrong. The header fields announce it where no Decision does.
+        resolved = self.announced = limiter.policy(policy)
+        self.policy, self.name = policy, resolved.name
+        # As long as this exists, `reload` refuses to drop the policy.
+        self.use = limiter._use_policy(policy, by)
+        algorithms = {limit.algorithm for limit in resolved.limits}
+        self.holds, self.shapes = "concurrency" in algorithms, "leaky-bucket" in algorithms
+        # Whether a charge leaves usage that can be given back.
+        self.rates = algorithms != {"concurrency"}
+        # A policy with a name is one limit wherever it is used. A notation counts for the place where it is written:
+        # two views with "5/minute" have five each.
+        self.place = place if resolved.name == str(resolved) else None
+
+
+@dataclass(eq=False)
+class LimitEntry:
+    """One policy of a limit, with its key, the name of that, and its cost."""
+
+    resolved: ResolvedPolicy
+    key: ReadRequest
+    name: str
+    cost: Any
+    names_cost: bool = False
+
+
+class BoundLimit(DeclaredLimit):
+    """What one `limit` means at one place of an application: for its limiter, and for the requests of its framework."""
+
+    def __init__(
+        self,
+        declared: DeclaredLimit,
+        limiter: Limiter | AsyncLimiter,
+        adapter: RequestAdapter,
+        place: str = "",
+        layer_skip: Any = None,
+    ) -> None:
+        vars(self).update(vars(declared))
+        self.declared, self.place = declared, place
+        self._limiter, self._adapter = limiter, adapter
+        # By policy, what the function of a limit has returned.
+        self._known: dict[str | Policy, ResolvedPolicy] = {}
+        self.skips = tuple(skip for skip in (layer_skip, declared.skip) if skip is not None)
+        self._by = f"the limit of {place}" if place else f"a layer of {type(adapter).__module__}"
+        self.entries = [self._entry(use, self._resolved(use[0])) for use in self.policies]
+        # Whether there may be something to do after the view has answered.
+        functions = (self.refund_when, self.settle, self.choose)
+        self.has_follow_up = functions != (None, None, None) or any(entry.resolved.holds for entry in self.entries)
+        self.prepared: Any = None
+        if len(self.entries) == 1:
+            self._prepare(self.entries[0], self.policies[0][1])
+
+    def _prepare(self, first: LimitEntry, key: Key) -> None:
+        """One policy, a fixed cost, and no function but the key: what nearly every request needs.
+
+        One native call does all of it, from what `identify` reads of the request: the peer's address, or the key.
+        """
+        resolved = first.resolved
+        self.identify = first.key if key.ip is None else self._adapter.peer
+        needs_steps = (
+            self.has_follow_up
+            or resolved.shapes
+            or callable(first.cost)
+            or self.skips
+            or self.methods is not None
+            or self.meta is not None
+            or self.per_method
+        )
+        if key.plain and not needs_steps:
+            self.prepared = PreparedCheck(resolved.policy, resolved.place, first.cost, self.headers, key.ip)
+
+    def _entry(self, use: KeyedPolicy, resolved: ResolvedPolicy) -> LimitEntry:
+        _, key, cost, names_cost = use
+        return LimitEntry(resolved, key.bind(self._adapter), repr(key), cost, names_cost)
+
+    def _resolved(self, policy: str | Policy) -> ResolvedPolicy:
+        return ResolvedPolicy(policy, self._limiter, self.place, self._by)
+
+    @property
+    def uses(self) -> list[PolicyUse]:
+        """What makes a reload keep the policies."""
+        return [entry.resolved.use for entry in self.entries]
+
+    def entries_of(self, returned: Any) -> Sequence[LimitEntry]:
+        """The entries of a request, from what the policy function returned. None: the request has no limit."""
+        if returned is None:
+            return ()
+        try:
+            return [self._entry(use, self._resolve(use[0])) for use in self.policies_of(returned, _key_of_request)]
+        except ConfigError as error:
+            raise ConfigError(f"{self._chooser()} returned what is no policy: {error.message}") from error
+        except PolicyError as error:
+            raise PolicyError(f"{self._chooser()} returned a wrong policy: {error.message}", error.code) from error
+
+    def _chooser(self) -> str:
+        place = f" at {shortened(self.place)}" if self.place else ""
+        return f"the policy function {name_of(self.choose)}{place}"
+
+    def _resolve(self, policy: str | Policy) -> ResolvedPolicy:
+        known = self._known.get(policy)
+        if known is None:
+            known = self._resolved(policy)
+            if len(self._known) >= MAX_POLICIES:
+                self._known.clear()
+            self._known[policy] = known
+        return known
+
+
+def flag(given: object, name: str) -> bool:
+    """An option that is true or false."""
+    if isinstance(given, bool):
+        return given
+    raise ConfigError(f"{name} is True or False, not {shown(given)}")
+
+
+def key_option(given: Any) -> Key:
+    """A Key, from what may stand for one: a function of the request."""
+    if isinstance(given, Key):
+        return given
+    if isinstance(given, str):
+        raise ConfigError(
+            f"key is the text {shortened(given)}, which would be one budget for everybody: write "
+            f"key=fixed({given[:64]!r}) if that is meant; else give a Key such as client_ip() or user(), or a function "
+            "of the request"
+        )
+    _check_helper(given)
+    if not callable(given):
+        raise ConfigError(f"key is a function of the request or a Key such as client_ip(), not {shown(given)}")
+    function = with_arity(given, 1, "key")
+    return Key(name_of(given), lambda _: function)
+
+
+def _key_of_request(given: Any) -> Key:
+    """The key from a policy function, which may return that of its request as text."""
+    return Key(shortened(given), lambda _: lambda _: given) if isinstance(given, str) else key_option(given)
+
+
+def _check_helper(given: Any) -> None:
+    """Raises for a key helper that was not called."""
+    for helper, arguments in _HELPERS.items():
+        if given is helper:
+            name = helper.__name__
+            raise ConfigError(f"the key helper {name} has to be called: write key={name}({arguments})")
+
+
+def cost_option(given: Any) -> Any:
+    """A number of units, or a function of the request."""
+    if callable(given):
+        return with_arity(given, 1, "cost")
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise CostError(f"cost is a whole number or a function of the request, not {shown(given)}")
+    if given < 1:
+        raise CostError(f"cost is {given}: a request costs at least 1; use skip for those that cost nothing")
+    check_constants(cost=given)
+    return given
+
+
+def _meta_option(given: Any) -> Any:
+    """A text or bytes, or a function of the request."""
+    if not isinstance(given, (str, bytes)):
+        return with_arity(given, 1, "meta")
+    check_constants(meta=given)
+    return given
+
+
+def _hold_until_option(given: Any) -> Any:
+    if given in (RESPONSE, HANDLER):
+        return given
+    raise ConfigError(f"hold_until is {RESPONSE!r} or {HANDLER!r}, not {shown(given)}")
+
+
+def _policy_function(given: Any) -> Callable[..., Any]:
+    """A function of the request that returns its policies."""
+    _check_helper(given)
+    name, told = name_of(given), 'a limit alone has no policy, write @tg.limit("5/minute") above a view'
+    if inspect.isclass(given):
+        raise ConfigError(f"{name} is a class, where a policy belongs: {told}")
+    parameters = parameters_of(given)
+    if parameters is not None and not any(one.kind in (*POSITIONAL, one.VAR_POSITIONAL) for one in parameters):
+        raise ConfigError(f"{name} stands where a policy belongs and takes no request: {told}")
+    return with_arity(given, 1, "policy")
+
+
+def _check_notation(policy: str | Policy) -> None:
+    """Raises for a text that is wrong as a notation. One word may be a name, which the limiter of a layer knows."""
+    if isinstance(policy, str) and any(one.isspace() or one in "/;|," for one in policy.strip()):
+        try:
+            empty_limiter().policy(policy)
+        except PolicyError as error:
+            if error.code != "policy_unknown":
+                raise
+
+
+# IANA's registry, and PURGE of caches.
+_METHODS = """
+ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR
+MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT
+SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL
+"""
+METHODS = frozenset(_METHODS.split())
+# The budget of methods that no server knows: a client may make up as many as it likes.
+OTHER = "OTHER"
+
+
+def limited_methods(given: Any) -> frozenset[str] | None:
+    """The option `methods`."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        raise ConfigError(f"methods is a list such as [{given!r}], not a text")
+    try:
+        names = [method.upper() for method in given]
+    except (TypeError, AttributeError):
+        raise ConfigError(f"methods is a list such as ['POST'], not {shown(given)}") from None
+    if not names:
+        raise ConfigError("methods is an empty list, which limits no request: leave it out to limit all methods")
+    for name in names:
+        if name not in METHODS:
+            meant = nearest(name, sorted(METHODS))
+            hint = f": did you mean {meant!r}?" if meant else ""
+            raise ConfigError(f"methods has {shown(name)}, which is no HTTP method{hint}")
+    # Servers answer HEAD with the view of GET.
+    return frozenset([*names, "HEAD"] if "GET" in names else names)
+
+
+def budget_of(method: str | None) -> str:
+    """The name of the budget that a method counts for. A websocket begins with a GET."""
+    if method is None or method == "HEAD":
+        return "GET"
+    return method if method in METHODS else OTHER
