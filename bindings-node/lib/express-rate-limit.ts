@@ -8,17 +8,13 @@
 import type { ClientRateLimitInfo, IncrementResponse, Options, Store } from 'express-rate-limit';
 import type { Decision } from './decision.js';
 import { isLocal, type Limiter } from './limiter.js';
-import { answered, type PeerStoreOptions, storeOptions } from './peer-stores.js';
-import { Limit, Policy } from './policy.js';
+import { answered, type PeerStoreOptions, storeOptions, WINDOW_MS, windowOf } from './peer-stores.js';
+import type { Policy } from './policy.js';
 import { unwrapped } from './tracing.js';
 
 /** The options of the store. The default prefix is `erl:`. */
 export interface TidegateStoreOptions extends PeerStoreOptions {}
 
-/** More hits than any window has. */
-const MAX_HITS = 1_000_000_000;
-/** express-rate-limit's own default. */
-const WINDOW_MS = 60_000;
 /** The longest period of a limit. */
 const MAX_PERIOD_MS = 10 * 360 * 86_400_000;
 
@@ -29,8 +25,6 @@ export class TidegateStore implements Store {
   readonly localKeys: boolean;
   readonly #limiter: Limiter;
   #windowMs = WINDOW_MS;
-  #hits = windowOf(WINDOW_MS);
-  #resets = resetsOf(WINDOW_MS);
   /** Part of every key. Each `resetAll` changes it; this is the value that this process has last read. */
   #generation = '';
 
@@ -44,8 +38,15 @@ export class TidegateStore implements Store {
   /** Called by express-rate-limit, which does not await it. */
   init(options: Pick<Options, 'windowMs'>): void {
     this.#windowMs = options.windowMs;
-    this.#hits = windowOf(options.windowMs);
-    this.#resets = resetsOf(options.windowMs);
+  }
+
+  get #hits(): Policy {
+    return windowOf(this.#windowMs);
+  }
+
+  /** Counts resets. Its period is longer than that of hits, so that no hit of before a reset outlives it. */
+  get #resets(): Policy {
+    return windowOf(Math.min(2 * this.#windowMs, MAX_PERIOD_MS));
   }
 
   /** Counts a hit. */
@@ -106,15 +107,6 @@ export class TidegateStore implements Store {
     if (totalHits > 0) return { totalHits, resetTime: decision.resetAt };
     return { totalHits: 1, resetTime: new Date(Date.now() + this.#windowMs) };
   }
-}
-
-function windowOf(ms: number): Policy {
-  return new Policy([new Limit('fixed-window', MAX_HITS, { period: ms })]);
-}
-
-/** Counts resets. Its period is longer than that of hits, so that no hit of before a reset outlives it. */
-function resetsOf(windowMs: number): Policy {
-  return windowOf(Math.min(2 * windowMs, MAX_PERIOD_MS));
 }
 
 /** Differs after each reset: the end of the window of resets, and the count in it. Empty when no reset is remembered. */

@@ -7,17 +7,14 @@ import { IncomingMessage } from 'node:http';
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import type { Decision } from './decision.js';
 import { delay } from './delay.js';
-import type { Admission } from './http/admission.js';
-import type { SetField } from './http/fields.js';
+import { type Adapter, isOver, nodeRequestAdapter } from './http/adapter.js';
+import { type Admission, admit, latestAdmission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { middlewareParts } from './http/layers.js';
-import { endWithResponse, isClosed } from './http/node-response.js';
 import { patternText, Unrouted } from './http/notation-place.js';
 import { expressTrust } from './http/proxy-trust.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
-import { nodeRequestAdapter } from './http/request-adapter.js';
-import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
+import { middlewareLimits } from './http/settings.js';
 
 declare global {
   namespace Express {
@@ -28,39 +25,40 @@ declare global {
   }
 }
 
-// Express 5 gives each request an object shape of its own, so that one more property costs it as much as everything else here.
-// So the admissions of a request are kept beside it, and found through the prototype that all requests have in common.
-const adapter = nodeRequestAdapter<Request>('tidegate/express', {
-  trusts: expressTrust,
-  memory: (request) => request.rawHeaders ?? request,
-});
-
-/** Applications whose requests have a `rateLimit`. */
-const prepared = new WeakSet<object>();
+const adapter: Adapter<Request, Response> = {
+  // Express 5 gives each request an object shape of its own, so that one more property costs it as much as everything else here.
+  // So the admissions of a request are kept beside it, and found through the prototype that all requests have in common.
+  ...nodeRequestAdapter<Request>('tidegate/express', {
+    trusts: expressTrust,
+    memory: (request) => request.rawHeaders ?? request,
+  }),
+  setField: (response, name, value) => response.setHeader(name, value),
+  setStatus: (response, status) => response.status(status),
+  refuse(response, body, refused) {
+    if (response.headersSent) return;
+    // Not through `send`, which would add a charset: JSON has none.
+    if (body === undefined) response.setHeader('Content-Type', MEDIA_TYPE).end(refused.problem());
+    else response.send(body);
+  },
+};
 
 /** Makes `request.rateLimit` return the Decision. */
 function exposeDecision(request: Request, decision: Decision | undefined): void {
-  const { app } = request;
-  if (app !== undefined && prepared.has(app)) return;
-  const prototype = commonPrototypeOf(request);
-  if (app === undefined || prototype === undefined) {
+  const prototype = request.app === undefined ? undefined : commonPrototypeOf(request);
+  if (prototype === undefined) {
     if (decision !== undefined) request.rateLimit = decision;
-    return;
+  } else if (!Object.hasOwn(prototype, 'rateLimit')) {
+    Object.defineProperty(prototype, 'rateLimit', {
+      configurable: true,
+      get(this: Request): Decision | undefined {
+        return latestAdmission(adapter, this)?.passed.find((admission) => admission.decision !== undefined)?.decision;
+      },
+      // A value that the application assigns stays.
+      set(this: Request, value: unknown) {
+        Object.defineProperty(this, 'rateLimit', { value, configurable: true, enumerable: true, writable: true });
+      },
+    });
   }
-  prepared.add(app);
-  if (Object.hasOwn(prototype, 'rateLimit')) return;
-  Object.defineProperty(prototype, 'rateLimit', {
-    configurable: true,
-    get(this: Request): Decision | undefined {
-      let admission = latestAdmission<Request, Response>(adapter, this);
-      while (admission !== undefined && admission.decision === undefined) admission = admission.before;
-      return admission?.decision;
-    },
-    // A value that the application assigns stays.
-    set(this: Request, value: unknown) {
-      Object.defineProperty(this, 'rateLimit', { value, configurable: true, enumerable: true, writable: true });
-    },
-  });
 }
 
 /** The prototype that the requests of all applications share, directly above Node's; undefined for other requests. */
@@ -82,12 +80,15 @@ type ExpressAdmission = Admission<Request, Response> | undefined;
 
 /** A middleware that limits requests. */
 export function rateLimit(options: RateLimitOptions): RequestHandler {
-  const place = placeFinder(() => middleware);
-  const limiter = new RequestLimiter<Request, Response>(adapter, middlewareParts(options, adapter.name, place));
+  const settings = middlewareLimits(
+    adapter,
+    options,
+    placeFinder(() => middleware),
+  );
   const middleware: RequestHandler = (request, response, next) => {
     let admission: ExpressAdmission | Promise<ExpressAdmission>;
     try {
-      admission = limiter.admit(request);
+      admission = admit(settings, request);
     } catch (error) {
       next(error);
       return;
@@ -104,13 +105,13 @@ function respond(admission: ExpressAdmission, request: Request, response: Respon
   try {
     if (admission !== undefined) {
       exposeDecision(request, admission.decision);
-      admission.announce(setHeader, response);
+      admission.announce(response);
       if (!admission.admitted) {
-        refuse(admission, response).catch(next);
+        admission.refuse(response).catch(next);
         return;
       }
-      endWithResponse(admission, response, response);
-      if (isClosed(response)) return;
+      admission.endWith(response, response);
+      if (isOver(response)) return;
       delayMs = admission.delayMs;
     }
   } catch (error) {
@@ -121,20 +122,9 @@ function respond(admission: ExpressAdmission, request: Request, response: Respon
   if (delayMs === 0) next();
   else {
     delay(delayMs).then(() => {
-      if (!isClosed(response)) next();
+      if (!isOver(response)) next();
     });
   }
-}
-
-const setHeader: SetField<Response> = (response, name, value) => response.setHeader(name, value);
-
-async function refuse(admission: Admission<Request, Response>, response: Response): Promise<void> {
-  if (admission.settings.throwsRefusals) throw admission.refusal();
-  const body = await admission.denied(response, (status) => response.status(status));
-  if (response.headersSent) return;
-  // Not through `send`, which would add a charset: JSON has none.
-  if (body === undefined) response.setHeader('Content-Type', MEDIA_TYPE).end(admission.problem());
-  else response.send(body);
 }
 
 // Where a middleware is registered. Express tells a middleware the path of a request, which a client chooses, and not the pattern

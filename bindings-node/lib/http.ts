@@ -6,11 +6,16 @@
 
 import { Decision } from './decision.js';
 import { ConfigError, describe, KeyInvalid } from './errors.js';
+import { type NodeRequest, nodeRequestAdapter, type RequestAdapter } from './http/adapter.js';
 import { checkHeaders, fields as fieldList, type HeaderChoice } from './http/fields.js';
 import { type ClientIpOptions, keysOf } from './http/keys.js';
 import { placedKey as placed } from './http/notation-place.js';
-import { problem as problemOf, retryAfter as retryAfterOf, status as statusOf } from './http/refusal.js';
-import { type NodeRequest, nodeRequestAdapter, type RequestAdapter, type WebResponse } from './http/request-adapter.js';
+import {
+  problem as problemOf,
+  retryAfter as retryAfterOf,
+  status as statusOf,
+  type WebResponse,
+} from './http/refusal.js';
 import { native } from './native.js';
 
 export type { HeaderChoice } from './http/fields.js';

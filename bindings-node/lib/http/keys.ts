@@ -3,9 +3,9 @@
 import { ConfigError, checkConstant, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
 import { native, unwrap } from '../native.js';
 import { emitWarning } from '../store-changes.js';
+import type { Awaitable, RequestAdapter } from './adapter.js';
 import { checkOptions } from './option-names.js';
 import { type TrustFunction, trustsStrangers, untrustedSender } from './proxy-trust.js';
-import type { Awaitable, RequestAdapter } from './request-adapter.js';
 
 /** A function that derives a key from a request. */
 export type KeyFunction<Request> = (request: Request) => Awaitable<string | number | bigint>;
