@@ -23,7 +23,8 @@ import { checkLayer, routeLimits, routeOptions, type Settings, warnIfIdle } from
 import { kept } from './kept.js';
 
 const adapter: Adapter<FastifyRequest, FastifyReply> = {
-  ...nodeRequestAdapter<FastifyRequest>('tidegate/fastify', { trusts: fastifyTrust }),
+  ...nodeRequestAdapter<FastifyRequest>('tidegate/fastify'),
+  trusts: fastifyTrust,
   seesHandlers: true,
   throwsRefusals: true,
   setField: (reply, name, value) => reply.header(name, value),

@@ -9,6 +9,7 @@
 import type { ServerResponse } from 'node:http';
 import {
   type CanActivate,
+  ConfigurableModuleBuilder,
   type CustomDecorator,
   type DynamicModule,
   type ExecutionContext,
@@ -347,58 +348,47 @@ function guardedTwice(extra: string, where: string): ConfigError {
   );
 }
 
+const { ConfigurableModuleClass: OptionsModule } = new ConfigurableModuleBuilder<RateLimitGuardOptions>({
+  optionsInjectionToken: RATE_LIMIT,
+})
+  .setClassMethodName('forRoot')
+  .setFactoryMethodName('createRateLimitOptions')
+  .build();
+
 /** Limits all handlers of an application: `imports: [RateLimitModule.forRoot({ limiter, policy })]`. */
 // biome-ignore lint/complexity/noStaticOnlyClass: a module of Nest is a class
 export class RateLimitModule {
   static forRoot(options: RateLimitGuardOptions): DynamicModule {
     // Made here too, so that wrong options are an error where they are written.
     new RateLimitGuard(options);
-    return moduleWith([{ provide: RATE_LIMIT, useValue: options }]);
+    return withGuard(OptionsModule.forRoot(options));
   }
 
   /** The module with options that are made from other providers: a limiter, a configuration. */
   static forRootAsync(options: RateLimitModuleAsyncOptions): DynamicModule {
     const where = 'tidegate/nest: forRootAsync';
+    const ways = ['useFactory', 'useClass', 'useExisting'] as const;
     checkOptions(options, ['imports', 'useFactory', 'inject', 'useClass', 'useExisting'], where);
-    const { imports = [], useFactory, inject = [], useClass, useExisting } = options;
-    if ([useFactory, useClass, useExisting].filter((way) => way !== undefined).length !== 1) {
+    if (ways.filter((way) => options[way] !== undefined).length !== 1) {
       throw new ConfigError(`${where} needs one of useFactory, useClass and useExisting`);
     }
-    if (useFactory !== undefined) return moduleWith([{ provide: RATE_LIMIT, useFactory, inject }], imports);
-    const factory = (useClass ?? useExisting) as Type<RateLimitOptionsFactory>;
-    return moduleWith(
-      [
-        ...(useClass === undefined ? [] : [useClass]),
-        {
-          provide: RATE_LIMIT,
-          useFactory: (made: RateLimitOptionsFactory) => made.createRateLimitOptions(),
-          inject: [factory],
-        },
-      ],
-      imports,
-    );
+    return withGuard(OptionsModule.forRootAsync(options as Parameters<typeof OptionsModule.forRootAsync>[0]));
   }
 }
 
 Module({})(RateLimitModule);
 
-function moduleWith(
-  options: NonNullable<DynamicModule['providers']>,
-  imports: NonNullable<DynamicModule['imports']> = [],
-): DynamicModule {
+function withGuard({ imports = [], providers = [] }: DynamicModule): DynamicModule {
+  const guard: FactoryProvider = {
+    provide: RateLimitGuard,
+    useFactory: (given: RateLimitGuardOptions, modules: ModulesContainer) => new ModuleGuard(given, modules),
+    inject: [RATE_LIMIT, ModulesContainer],
+  };
   return {
     module: RateLimitModule,
     global: true,
     imports,
-    providers: [
-      ...options,
-      {
-        provide: RateLimitGuard,
-        useFactory: (given: RateLimitGuardOptions, modules: ModulesContainer) => new ModuleGuard(given, modules),
-        inject: [RATE_LIMIT, ModulesContainer],
-      },
-      { provide: APP_GUARD, useExisting: RateLimitGuard },
-    ],
+    providers: [...providers, guard, { provide: APP_GUARD, useExisting: RateLimitGuard }],
     exports: [RATE_LIMIT, RateLimitGuard],
   };
 }

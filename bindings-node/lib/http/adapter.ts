@@ -83,10 +83,7 @@ export function isOverUnix(socket: unknown): boolean {
 }
 
 /** Reads requests that are Node's, or have their properties. */
-export function nodeRequestAdapter<Request extends NodeRequest>(
-  name: string,
-  more: Pick<RequestAdapter<Request>, 'memory' | 'trusts'> = {},
-): RequestAdapter<Request> {
+export function nodeRequestAdapter<Request extends NodeRequest>(name: string): RequestAdapter<Request> {
   return {
     name,
     method: (request) => request.method ?? '',
@@ -103,6 +100,5 @@ export function nodeRequestAdapter<Request extends NodeRequest>(
       // Some libraries wrap the claims in other data of the token.
       return (auth as { payload?: unknown } | undefined)?.payload ?? auth ?? user;
     },
-    ...more,
   };
 }

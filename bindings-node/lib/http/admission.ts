@@ -51,10 +51,10 @@ export function admit<Request extends object, Response>(
 ): Awaitable<Admission<Request, Response> | undefined> {
   const { adapter, enabled, methods, only } = settings;
   if (!enabled || (methods !== undefined && !methods.has(adapter.method(request)))) return undefined;
-  if (only === undefined) return admitBySeveral(settings, request, memory);
+  if (only === undefined) return admitLater(settings, request, memory);
   try {
     const key = only.key(request);
-    if (typeof key !== 'string') return admitLater(settings, request, memory, only, key);
+    if (typeof key !== 'string') return admitLater(settings, request, memory, key);
     const counted = settings.counted(only, request, key);
     return new Admission(settings, request, memory).checkOne(only, counted);
   } catch (reason) {
@@ -65,29 +65,20 @@ export function admit<Request extends object, Response>(
 async function admitLater<Request extends object, Response>(
   settings: Settings<Request, Response>,
   request: Request,
-  memory: Memory<Request, Response> | undefined,
-  only: FixedCostEntry<Request>,
-  key: Promise<string>,
-): Promise<Admission<Request, Response>> {
-  try {
-    const counted = settings.counted(only, request, await key);
-    return await new Admission(settings, request, memory).checkOne(only, counted);
-  } catch (reason) {
-    throw asError(reason, settings.adapter.name);
-  }
-}
-
-async function admitBySeveral<Request extends object, Response>(
-  settings: Settings<Request, Response>,
-  request: Request,
-  memory: Memory<Request, Response> | undefined,
+  memory?: Memory<Request, Response>,
+  key?: Promise<string>,
 ): Promise<Admission<Request, Response> | undefined> {
+  const { adapter, options, only } = settings;
   try {
-    if (await settings.options.skip?.(request)) return undefined;
+    if (only !== undefined && key !== undefined) {
+      const counted = settings.counted(only, request, await key);
+      return await new Admission(settings, request, memory).checkOne(only, counted);
+    }
+    if (await options.skip?.(request)) return undefined;
     const entries = settings.entries ?? (await settings.entriesOf(request));
     return entries.length === 0 ? undefined : await new Admission(settings, request, memory).check(entries);
   } catch (reason) {
-    throw asError(reason, settings.adapter.name);
+    throw asError(reason, adapter.name);
   }
 }
 
@@ -107,8 +98,6 @@ export class Admission<Request extends object, Response> {
   // Not `#private`: one admission is made for every request, and private fields would cost more than everything else in it.
   private _checks: readonly RequestCheck[] = NONE;
   private _decisions: readonly Decision[] = NONE;
-  /** The Decisions about its checks, in their order. */
-  private _entries: readonly Decision[] = NONE;
   private _holds: readonly Hold[] = NONE;
   private _responseEnded = false;
   private _handling = false;
@@ -212,25 +201,23 @@ export class Admission<Request extends object, Response> {
     const called = asked(limiter);
     const held = this._checks.filter(({ policy }) => policyRefIn(limiter, policy).holds);
     const rest = this._checks.filter((check) => !held.includes(check));
-    const entries = new Map<RequestCheck, Decision>();
     const meta = options.meta === undefined ? undefined : await this.#meta();
     // Holds come first, because a hold that is given back leaves no trace.
     for (const check of held) {
       const hold = await takeHold(called, check, meta);
       if (!(hold instanceof Hold)) return this.#refused(hold);
       this._holds = [...this._holds, hold];
-      entries.set(check, hold.decision);
+      check.decision = hold.decision;
     }
-    const decisions = Array.from(entries.values());
+    const decisions = this._holds.map((hold) => hold.decision);
     const decision = await checkTogether(called, rest, meta);
     if (decision !== undefined) {
       if (!decision.allowed) return this.#refused(decision);
       decisions.push(decision);
-      for (const [index, check] of rest.entries()) entries.set(check, decision.decisions[index] ?? decision);
+      for (const [index, check] of rest.entries()) check.decision = decision.decisions[index] ?? decision;
     }
+    for (const { decision, namesCost } of this._checks) if (decision !== undefined && namesCost) nameCost(decision);
     this._decisions = decisions;
-    this._entries = this._checks.map((check) => entries.get(check) as Decision);
-    for (const [check, entry] of entries) if (check.namesCost) nameCost(entry);
     this.decision = leading(decisions);
     return this;
   }
@@ -381,7 +368,7 @@ export class Admission<Request extends object, Response> {
   /** Charges what the request should have consumed, when an option says how much that is. */
   async #settle(response: Response): Promise<void> {
     const { limiter, options } = this.settings;
-    const entries = this._entries.length === 0 ? this._decisions : this._entries;
+    const entries = this._checks.flatMap((check) => check.decision ?? this._decisions);
     let actual: unknown;
     if (await this.#after(options.refundWhen, response)) actual = entries.map(() => 0);
     else actual = await this.#after(options.settle, response);
@@ -438,6 +425,8 @@ interface RequestCheck {
   readonly cost: number;
   /** Whether the options name its cost. */
   readonly namesCost: boolean;
+  /** What was decided about it with others. */
+  decision?: Decision;
 }
 
 /** Checks several policies as one Decision. */

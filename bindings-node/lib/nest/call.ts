@@ -47,12 +47,7 @@ export interface NestCall {
 
 const NAME = 'tidegate/nest';
 
-const http = nodeRequestAdapter<NestRequest>(NAME, {
-  trusts: {
-    setting: `${expressTrust.setting}, or ${fastifyTrust.setting},`,
-    of: (request) => ('server' in request ? fastifyTrust.of(request as { server: object }) : expressTrust.of(request)),
-  },
-});
+const http = nodeRequestAdapter<NestRequest>(NAME);
 
 export const nestAdapter: Adapter<NestRequest, NestCall> = {
   ...http,
@@ -63,6 +58,10 @@ export const nestAdapter: Adapter<NestRequest, NestCall> = {
       `${NAME}: a message of ${request.context.getType()} has no client's address here: give a key, such as ` +
         'key: (message) => message.data.tenant',
     );
+  },
+  trusts: {
+    setting: `${expressTrust.setting}, or ${fastifyTrust.setting},`,
+    of: (request) => ('server' in request ? fastifyTrust.of(request as { server: object }) : expressTrust.of(request)),
   },
   throwsRefusals: true,
   setField({ response }, name, value) {
