@@ -30,6 +30,11 @@ export function bindingOf(decision: Decision): number {
   return index;
 }
 
+/** The entries of a Decision of `checkAll`; another one itself. */
+export function partsOf(decision: Decision): readonly Decision[] {
+  return decision.decisions.length === 0 ? [decision] : decision.decisions;
+}
+
 export let numbersOf: (decision: Decision) => DecisionNumbers;
 export let policyRefOf: (decision: Decision) => PolicyRef;
 

@@ -44,11 +44,13 @@ const WHERE = 'tidegate/fastify-rate-limit';
 
 /** Counts the hits of clients. */
 class Store implements FastifyRateLimitStore {
-  readonly #limiter: Limiter;
-  readonly #prefix: string;
   readonly #continueExceeding: boolean;
 
-  constructor(limiter: Limiter, prefix: string, options: PluginOptions) {
+  constructor(
+    private readonly limiter: Limiter,
+    private readonly prefix: string,
+    options: PluginOptions,
+  ) {
     if (options.exponentialBackoff) {
       throw new ConfigError(`${WHERE} has no exponentialBackoff: use tidegate/fastify with a policy with blockFor`);
     }
@@ -58,8 +60,6 @@ class Store implements FastifyRateLimitStore {
         `${WHERE} does not count how often a client exceeds its limit: give continueExceeding or ban`,
       );
     }
-    this.#limiter = limiter;
-    this.#prefix = prefix;
   }
 
   /** Counts a hit. */
@@ -75,11 +75,11 @@ class Store implements FastifyRateLimitStore {
   /** The store of a route, which counts for itself. */
   child(routeOptions: PluginOptions & object): Store {
     const { method = '', url = '' } = routeOptions.routeInfo ?? {};
-    return new Store(this.#limiter, `${this.#prefix}${String(method)}${url}-`, routeOptions);
+    return new Store(this.limiter, `${this.prefix}${String(method)}${url}-`, routeOptions);
   }
 
   #answer(callback: Callback, isHit: boolean, key: string, timeWindow?: number, max?: number): void {
-    this.#hits(isHit, this.#prefix + key, Math.max(1, timeWindow ?? WINDOW_MS), max ?? MAX_HITS).then(
+    this.#hits(isHit, this.prefix + key, Math.max(1, timeWindow ?? WINDOW_MS), max ?? MAX_HITS).then(
       (hits) => callback(null, hits),
       (error) => callback(error as Error),
     );
@@ -87,13 +87,13 @@ class Store implements FastifyRateLimitStore {
 
   async #hits(isHit: boolean, name: string, ms: number, max: number): Promise<Hits> {
     const policy = windowOf(ms);
-    const asked = isHit ? this.#limiter.charge(policy, name, 1) : this.#limiter.peek(policy, name);
+    const asked = isHit ? this.limiter.charge(policy, name, 1) : this.limiter.peek(policy, name);
     const { limit, remaining, retryAfterMs, resetAfterMs } = answered(await asked);
     // A blocked key has nothing left, which says no count.
     const current = Math.min(limit - remaining, remaining === 0 ? max + 1 : MAX_HITS);
     if (isHit && this.#continueExceeding && current > max) {
       // A client that goes on stays out for another window.
-      await this.#limiter.block(policy, name, ms);
+      await this.limiter.block(policy, name, ms);
       return { current, ttl: ms };
     }
     return { current, ttl: current === 0 ? 0 : Math.ceil(remaining === 0 ? (retryAfterMs ?? 0) : resetAfterMs) };

@@ -98,7 +98,8 @@ function placeOf(context: Context, middleware: MiddlewareHandler): string | Unro
 export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
   const settings = middlewareLimits(adapter, options, (context) => placeOf(context, middleware));
   const middleware: MiddlewareHandler = async (context, next) => {
-    const outgoing = outgoingOf(context);
+    // Node's response, where there is one.
+    const { outgoing } = serverOf(context);
     const ending = outgoing ?? departureOf(context);
     const admission = await admit(settings, context);
     if (admission === undefined) return next();
@@ -127,12 +128,6 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
 
 /** The status that logs of servers have for a client that did not wait. Nothing is sent. */
 const CLIENT_GONE = 499;
-
-/** Node's response, where there is one. */
-function outgoingOf(context: Context): Ending | undefined {
-  const env = (context.env ?? {}) as Env;
-  return (env.server ?? env).outgoing;
-}
 
 /** Says whether the client has gone, where no response of Node does. */
 function departureOf(context: Context): Ending {

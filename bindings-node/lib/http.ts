@@ -7,7 +7,7 @@
 import { Decision } from './decision.js';
 import { ConfigError, describe, KeyInvalid } from './errors.js';
 import { type NodeRequest, nodeRequestAdapter, type RequestAdapter } from './http/adapter.js';
-import { checkHeaders, fields as fieldList, type HeaderChoice } from './http/fields.js';
+import { announce, checkHeaders, type HeaderChoice, setInRecord } from './http/fields.js';
 import { type ClientIpOptions, keysOf } from './http/keys.js';
 import { placedKey as placed } from './http/notation-place.js';
 import {
@@ -114,7 +114,9 @@ function leadOf(decisions: Decisions): Decision {
 export function fields(decisions: Decisions, headers: HeaderChoice = 'both'): Record<string, string> {
   checkHeaders(headers);
   const lead = leadOf(decisions);
-  return Object.fromEntries(fieldList(listed(decisions), headers, lead.allowed ? undefined : retryAfterOf(lead)));
+  const all: Record<string, string> = {};
+  announce(listed(decisions), headers, lead.allowed ? undefined : retryAfterOf(lead), setInRecord, all);
+  return all;
 }
 
 /** The status of a refusal: 429, or 503 when the store is missing. */

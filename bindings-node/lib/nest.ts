@@ -177,11 +177,11 @@ function withoutPolicies(options: RateLimitGuardOptions, skipped: readonly strin
     );
   }
   const rest = <T>(option: T): T | undefined => {
-    if (option === undefined || typeof option === 'function') return option;
-    const kept = choicesOf(option as PolicyChoice<NestRequest>).filter(
-      (choice) => !skipped.includes(nameOf(choice) as string),
+    if (typeof option === 'function') return option;
+    const left = choicesOf(option as PolicyChoice<NestRequest>).filter(
+      (one) => !skipped.includes(nameOf(one) as string),
     );
-    return kept.length === 0 ? undefined : (kept as T);
+    return left.length === 0 ? undefined : (left as T);
   };
   return { ...options, policy: rest(policy), default: rest(each), application: rest(application) };
 }
@@ -205,10 +205,13 @@ function isSingle(value: unknown): boolean {
   return !Array.isArray(value) || value.length < 2;
 }
 
+function joined(...parts: readonly string[]): string {
+  return parts.filter((part) => part !== '').join(' ');
+}
+
 /** A controller: its class and what its decorator says. */
 function controllerPlace(controller: Type): string {
-  const parts = [metadata(VERSION, controller), metadata(HOST, controller), metadata(PATH, controller)];
-  return [...parts.map(text), controller.name].filter((part) => part !== '').join(' ');
+  return joined(...[VERSION, HOST, PATH].map((name) => text(metadata(name, controller))), controller.name);
 }
 
 /** A handler: the pattern of its route, or its message, and its name. */
@@ -218,12 +221,8 @@ function handlerPlace(controller: Type, handler: Handler): Place<NestRequest> {
   if (message !== undefined) return `${controller.name}.${handler.name} ${text(message)}`;
   if (inner === undefined) return `${controller.name}.${handler.name}`;
   const version = metadata(VERSION, handler) ?? metadata(VERSION, controller);
-  const declared = [
-    text(version),
-    text(metadata(HOST, controller)),
-    `/${text(outer)}/${text(inner)}`.replaceAll(/\/+/g, '/'),
-  ];
-  const place = `${declared.filter((part) => part !== '').join(' ')}.${handler.name}`;
+  const path = `/${text(outer)}/${text(inner)}`.replaceAll(/\/+/g, '/');
+  const place = `${joined(text(version), text(metadata(HOST, controller)), path)}.${handler.name}`;
   // Of several routes of one handler no single one is its place.
   if (![outer, inner, version].every(isSingle)) return place;
   return (request) => {
@@ -260,11 +259,11 @@ function guardsOf(target: object): readonly unknown[] {
 }
 
 function hasGuard(target: object): boolean {
-  return guardsOf(target).some((guard) => guard instanceof RateLimitGuard || isGuardClass(guard));
-}
-
-function isGuardClass(guard: unknown): boolean {
-  return guard === RateLimitGuard || (typeof guard === 'function' && guard.prototype instanceof RateLimitGuard);
+  return guardsOf(target).some(
+    (guard) =>
+      guard === RateLimitGuard ||
+      [guard, (guard as Partial<Type>).prototype].some((one) => one instanceof RateLimitGuard),
+  );
 }
 
 /** A guard that checks at start what the decorators of the application say. */

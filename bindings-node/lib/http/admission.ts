@@ -13,7 +13,7 @@ import { RateLimited } from '../rate-limited.js';
 import { type ActualCost, nameCost } from '../settled.js';
 import { asked } from '../tracing.js';
 import { type Adapter, type Awaitable, type Ending, isOver } from './adapter.js';
-import { announce, leading, type SetField } from './fields.js';
+import { announce, leading, type SetField, setInRecord } from './fields.js';
 import { asError, problem, refusalError, retryAfter, status } from './refusal.js';
 import type { FixedCostEntry, LimitedEntry, Settings } from './settings.js';
 
@@ -281,9 +281,7 @@ export class Admission<Request extends object, Response> {
   /** The fields of the answer by name. */
   fields(): Record<string, string> {
     const fields: Record<string, string> = {};
-    this.announce(fields, (fields, name, value) => {
-      fields[name] = value;
-    });
+    this.announce(fields, setInRecord);
     return fields;
   }
 

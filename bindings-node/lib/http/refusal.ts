@@ -2,7 +2,7 @@
 // out here in the same way as in the core, which `tests/http` proves. For the error handling of a framework it is an error.
 
 import { DecisionField, Special } from '../../binding/index.js';
-import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
+import { bindingOf, type Decision, numbersOf, partsOf, policyRefOf } from '../decision.js';
 import { describe, StoreError } from '../errors.js';
 import { native } from '../native.js';
 import type { PolicyRef } from '../policy.js';
@@ -47,8 +47,7 @@ export function problem(decision: Decision | undefined, unasked: readonly Policy
  * store is missing, no limit could be asked.
  */
 function violated(decision: Decision): string[] {
-  const entries = decision.decisions.length === 0 ? [decision] : decision.decisions;
-  const names = entries
+  const names = partsOf(decision)
     .filter(({ allowed }) => !allowed)
     .flatMap((entry) => {
       const all = limitNames(policyRefOf(entry));

@@ -37,9 +37,7 @@ export interface LimitedEntry<Request> {
 }
 
 /** An entry whose cost does not depend on the request. */
-export interface FixedCostEntry<Request> extends LimitedEntry<Request> {
-  readonly cost: number;
-}
+export type FixedCostEntry<Request> = LimitedEntry<Request> & { readonly cost: number };
 
 /** The options of a place, with responses of any framework: those of a route over those of its layer. */
 export type AnyOptions<Request> = Partial<LayerOptions<Request, never>>;
@@ -82,7 +80,7 @@ export class Settings<Request extends object, Response> {
     this.#key = key === undefined ? keysOf(adapter).clientIp() : keyOf(key, where);
     this.#application = application === undefined ? [] : this.#entries(application, layerPlace, []);
     if (policy === undefined && application !== undefined) this.entries = this.#application;
-    else if (typeof policy !== 'function') this.entries = this.#chosen(policy as PolicyChoice<Request>);
+    else if (typeof policy !== 'function') this.entries = this.#entries(policy as PolicyChoice<Request>);
     // A policy that does not exist is an error when the service starts, and a reload does not drop one that does.
     const by = typeof place === 'string' && place !== '' ? `${where} at ${place}` : where;
     for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
@@ -98,28 +96,25 @@ export class Settings<Request extends object, Response> {
     const choice = await policy(request);
     // A list of nothing is nothing too: a function says which requests have no limit.
     const isNone = choice === undefined || choice === null || (Array.isArray(choice) && choice.length === 0);
-    return isNone ? this.#application : this.#chosen(choice);
-  }
-
-  #chosen(choice: PolicyChoice<Request>): readonly LimitedEntry<Request>[] {
-    return this.#entries(choice, this.place, this.#application);
+    return isNone ? this.#application : this.#entries(choice);
   }
 
   /** The entries of a choice, after those that are asked with them. */
   #entries(
     choice: PolicyChoice<Request>,
-    place: Place<Request>,
-    before: readonly LimitedEntry<Request>[],
+    place = this.place,
+    before = this.#application,
   ): readonly LimitedEntry<Request>[] {
     const where = this.adapter.name;
     const choices: readonly (PolicyLike | PolicyEntry<Request>)[] = Array.isArray(choice) ? choice : [choice];
+    const nameOf = ({ policy }: LimitedEntry<Request>): string => policyRefIn(this.limiter, policy).name;
     if (choices.length === 0) throw new ConfigError(`${where}: policy is an empty list: name at least one`);
     const entries = [...before];
     for (const one of choices) {
       const entry = this.#entry(one, place);
-      const isKnown = entries.some((known) => known.key === entry.key && this.#isSame(known, entry));
-      if (isKnown) {
-        const { name } = policyRefIn(this.limiter, entry.policy);
+      const name = nameOf(entry);
+      const isSame = (known: LimitedEntry<Request>): boolean => known.key === entry.key && known.place === entry.place;
+      if (entries.some((known) => isSame(known) && nameOf(known) === name)) {
         throw new ConfigError(
           `${where}: the policy ${JSON.stringify(name)} is there twice with one key, which would count twice`,
         );
@@ -127,10 +122,6 @@ export class Settings<Request extends object, Response> {
       entries.push(entry);
     }
     return entries;
-  }
-
-  #isSame(a: LimitedEntry<Request>, b: LimitedEntry<Request>): boolean {
-    return a.place === b.place && policyRefIn(this.limiter, a.policy).name === policyRefIn(this.limiter, b.policy).name;
   }
 
   #entry(given: PolicyLike | PolicyEntry<Request>, place: Place<Request>): LimitedEntry<Request> {
@@ -295,7 +286,7 @@ const ON = ['1', 'true', 'yes', 'on'];
 const OFF = ['0', 'false', 'no', 'off'];
 
 /** Whether limits are applied at all, which tests and a development machine turn off in one place: the option `enabled`; without it the environment variable `TIDEGATE_ENABLED`; without that, true. */
-export function isEnabled(option: unknown, where: string): boolean {
+function isEnabled(option: unknown, where: string): boolean {
   if (typeof option === 'boolean') return option;
   if (option !== undefined) {
     throw new ConfigError(`${where}: the option enabled is ${describe(option)}: it must be true or false`);
