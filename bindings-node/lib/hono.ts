@@ -100,7 +100,8 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
   const middleware: MiddlewareHandler = async (context, next) => {
     // Node's response, where there is one.
     const { outgoing } = serverOf(context);
-    const ending = outgoing ?? departureOf(context);
+    // The signal is asked for now: some servers make it when it is first read, and forget what was before.
+    const ending = outgoing ?? new Departure(context.req.raw.signal);
     const admission = await admit(settings, context);
     if (admission === undefined) return next();
     context.set('rateLimit', admission.decision);
@@ -130,15 +131,16 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
 const CLIENT_GONE = 499;
 
 /** Says whether the client has gone, where no response of Node does. */
-function departureOf(context: Context): Ending {
-  // Asked for now: some servers make it when it is first read, and forget what was before.
-  const { signal } = context.req.raw;
-  return {
-    get destroyed() {
-      return signal.aborted;
-    },
-    once: (event, listener) => event === 'close' && signal.addEventListener('abort', listener, { once: true }),
-  };
+class Departure implements Ending {
+  constructor(private readonly signal: AbortSignal) {}
+
+  get destroyed(): boolean {
+    return this.signal.aborted;
+  }
+
+  once(event: 'finish' | 'close', listener: () => void): void {
+    if (event === 'close') this.signal.addEventListener('abort', listener, { once: true });
+  }
 }
 
 /** Calls `end` when the body was read to its end or cancelled. */
@@ -146,9 +148,27 @@ function endWithBody(context: Context, end: () => void): void {
   const response = context.res;
   // The body of an answer to HEAD is not read.
   if (response.body === null || context.req.method === 'HEAD') end();
-  else {
-    const { readable, writable } = new TransformStream();
-    response.body.pipeTo(writable).then(end, end);
-    context.res = new Response(readable, response);
-  }
+  else context.res = new Response(withEnd(response.body, end), response);
+}
+
+/** The bytes of a body; `end` is called after the last one, or when the stream is cancelled. A TransformStream takes twice as long. */
+function withEnd(body: ReadableStream<Uint8Array>, end: () => void): ReadableStream<Uint8Array> {
+  const reader = body.getReader();
+  return new ReadableStream({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (!done) return controller.enqueue(value);
+        end();
+        controller.close();
+      } catch (error) {
+        end();
+        controller.error(error);
+      }
+    },
+    cancel(reason) {
+      end();
+      return reader.cancel(reason);
+    },
+  });
 }

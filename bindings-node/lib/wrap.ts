@@ -17,7 +17,7 @@ export interface WrapOptions<A extends readonly unknown[]> {
 
 /** The calls of a limiter, which may be another one when it is traced. */
 interface Called {
-  check(policy: PolicyLike, key: string, options: { readonly cost: number }): Promise<Decision>;
+  check(policy: PolicyLike, key: string, options: { readonly cost: number } | undefined): Promise<Decision>;
   /** Throws RateLimited when there is no room. */
   hold(policy: PolicyLike, key: string, options: { readonly cost: number }): Promise<Hold>;
 }
@@ -44,12 +44,12 @@ export function wrapped<This, A extends readonly unknown[], R>(
     if (isHeld && isGenerator) throw generatorHolds(fn.name);
     const hold = isHeld ? await asked(limiter).hold(policy, key, { cost }) : undefined;
     try {
-      const decision = hold?.decision ?? (await asked(limiter).check(policy, key, { cost }));
+      const decision = hold?.decision ?? (await asked(limiter).check(policy, key, cost === 1 ? undefined : { cost }));
       if (!decision.allowed) throw new RateLimited(decision);
       if (decision.delayMs > 0) await delay(decision.delayMs);
       return await fn.apply(this, args as never);
     } finally {
-      await hold?.release();
+      if (hold !== undefined) await hold.release();
     }
   };
   return Object.defineProperties(limited, {
