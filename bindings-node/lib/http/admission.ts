@@ -366,10 +366,11 @@ export class Admission<Request extends object, Response> {
   /** Charges what the request should have consumed, when an option says how much that is. */
   async #settle(response: Response): Promise<void> {
     const { limiter, options } = this.settings;
-    const entries = this._checks.flatMap((check) => check.decision ?? this._decisions);
-    let actual: unknown;
-    if (await this.#after(options.refundWhen, response)) actual = entries.map(() => 0);
-    else actual = await this.#after(options.settle, response);
+    const isRefunded = options.refundWhen !== undefined && (await this.#after(options.refundWhen, response));
+    if (!isRefunded && options.settle === undefined) return;
+    const entries =
+      this._checks.length < 2 ? this._decisions : this._checks.map(({ decision }) => decision as Decision);
+    const actual = isRefunded ? entries.map(() => 0) : await this.#after(options.settle, response);
     if (actual === undefined || actual === null) return;
     const [first] = entries;
     const whole = entries.length === 1 ? first : first?.withParts(entries);
