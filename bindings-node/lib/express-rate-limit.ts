@@ -25,6 +25,8 @@ export class TidegateStore implements Store {
   readonly localKeys: boolean;
   readonly #limiter: Limiter;
   #windowMs = WINDOW_MS;
+  #hits = windowOf(WINDOW_MS);
+  #resets = resetsOf(WINDOW_MS);
   /** Part of every key. Each `resetAll` changes it; this is the value that this process has last read. */
   #generation = '';
 
@@ -38,15 +40,8 @@ export class TidegateStore implements Store {
   /** Called by express-rate-limit, which does not await it. */
   init(options: Pick<Options, 'windowMs'>): void {
     this.#windowMs = options.windowMs;
-  }
-
-  get #hits(): Policy {
-    return windowOf(this.#windowMs);
-  }
-
-  /** Counts resets. Its period is longer than that of hits, so that no hit of before a reset outlives it. */
-  get #resets(): Policy {
-    return windowOf(Math.min(2 * this.#windowMs, MAX_PERIOD_MS));
+    this.#hits = windowOf(options.windowMs);
+    this.#resets = resetsOf(options.windowMs);
   }
 
   /** Counts a hit. */
@@ -107,6 +102,11 @@ export class TidegateStore implements Store {
     if (totalHits > 0) return { totalHits, resetTime: decision.resetAt };
     return { totalHits: 1, resetTime: new Date(Date.now() + this.#windowMs) };
   }
+}
+
+/** Counts resets. Its period is longer than that of hits, so that no hit of before a reset outlives it. */
+function resetsOf(windowMs: number): Policy {
+  return windowOf(Math.min(2 * windowMs, MAX_PERIOD_MS));
 }
 
 /** Differs after each reset: the end of the window of resets, and the count in it. Empty when no reset is remembered. */

@@ -197,15 +197,13 @@ class FastifyRegistration {
   #make(given: unknown, route: string | undefined, all: readonly FastifyRegistration[]): FastifySettings | undefined {
     const own = routeOptions<FastifyRequest>(given, adapter.name);
     if (own === false) return undefined;
-    const { policy, default: each, ...rest } = this.options;
-    let layer: LayerOptions<FastifyRequest, FastifyReply> = rest;
-    if (own !== undefined) layer = all[0] === this ? this.options : rest;
-    else {
-      // Every `policy` is asked, and the innermost `default`.
-      const innermost = all.find(({ options }) => (options.policy ?? options.default) !== undefined);
-      layer = innermost === this ? this.options : { ...rest, policy };
-    }
-    return routeLimits(adapter, layer, all[0] === this ? own : undefined, this.#prefix, route);
+    const isInnermost = all[0] === this;
+    let layer: LayerOptions<FastifyRequest, FastifyReply> = this.options;
+    if (own !== undefined && !isInnermost) layer = { ...layer, policy: undefined, default: undefined };
+    // Every `policy` is asked, and the innermost `default`.
+    const first = all.find(({ options }) => (options.policy ?? options.default) !== undefined);
+    if (own === undefined && first !== this) layer = { ...layer, default: undefined };
+    return routeLimits(adapter, layer, isInnermost ? own : undefined, this.#prefix, route);
   }
 }
 

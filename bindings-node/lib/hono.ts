@@ -41,6 +41,7 @@ function serverOf(context: Context): Env {
 
 const adapter: Adapter<Context, Context> = {
   name: 'tidegate/hono',
+  memory: (context) => context,
   seesHandlers: true,
   method: (context) => context.req.method,
   path: (context) => context.req.path,

@@ -23,6 +23,7 @@ function readsForwarded({ proxyIpHeader }: Context['app']): boolean {
 
 const adapter: Adapter<Context, Response> = {
   name: node.name,
+  memory: (context) => context,
   seesHandlers: true,
   method: (context) => context.method,
   path: (context) => context.path,

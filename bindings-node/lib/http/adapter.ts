@@ -18,8 +18,8 @@ export interface RequestAdapter<Request> {
   peer(request: Request): string | undefined;
   /** Whether the server says that it listens on a Unix domain socket. Only for a request without a peer. */
   overUnix(request: Request): boolean;
-  /** An object that lives as long as the request and remembers its admissions. Default: the request itself. */
-  memory?(request: Request): object;
+  /** An object that lives as long as the request and remembers its admissions. */
+  memory(request: Request): object;
   /** The framework's setting of trusted proxies, if it has one. */
   readonly trusts?: ProxyTrust<Request>;
   /** The user that the application's authentication put on the request. */
@@ -86,6 +86,7 @@ export function isOverUnix(socket: unknown): boolean {
 export function nodeRequestAdapter<Request extends NodeRequest>(name: string): RequestAdapter<Request> {
   return {
     name,
+    memory: (request) => request,
     method: (request) => request.method ?? '',
     path: (request) => (request.originalUrl ?? request.url ?? '').split('?', 1)[0] ?? '',
     header: (request, name) => {

@@ -25,19 +25,12 @@ interface Memory<Request extends object, Response> {
   [ADMISSION]?: Admission<Request, Response>;
 }
 
-function memoryOf<Request extends object, Response>(
-  adapter: Adapter<Request, Response>,
-  request: Request,
-): Memory<Request, Response> {
-  return adapter.memory === undefined ? request : adapter.memory(request);
-}
-
 /** The admission of the last middleware that a request has passed. */
 export function latestAdmission<Request extends object, Response>(
   adapter: Adapter<Request, Response>,
   request: Request,
 ): Admission<Request, Response> | undefined {
-  return memoryOf(adapter, request)[ADMISSION];
+  return (adapter.memory(request) as Memory<Request, Response>)[ADMISSION];
 }
 
 /**
@@ -105,7 +98,7 @@ export class Admission<Request extends object, Response> {
   constructor(
     settings: Settings<Request, Response>,
     request: Request,
-    memory: Memory<Request, Response> = memoryOf(settings.adapter, request),
+    memory: Memory<Request, Response> = settings.adapter.memory(request),
   ) {
     this.decision = undefined;
     this.error = undefined;
@@ -199,8 +192,9 @@ export class Admission<Request extends object, Response> {
   async #decide(): Promise<this> {
     const { limiter, options } = this.settings;
     const called = asked(limiter);
-    const held = this._checks.filter(({ policy }) => policyRefIn(limiter, policy).holds);
-    const rest = this._checks.filter((check) => !held.includes(check));
+    const held: RequestCheck[] = [];
+    const rest: RequestCheck[] = [];
+    for (const check of this._checks) (policyRefIn(limiter, check.policy).holds ? held : rest).push(check);
     const meta = options.meta === undefined ? undefined : await this.#meta();
     // Holds come first, because a hold that is given back leaves no trace.
     for (const check of held) {

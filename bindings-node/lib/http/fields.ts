@@ -79,9 +79,12 @@ function policyItems(policies: readonly PolicyRef[], decisions: readonly Decisio
   }
   const listed = new Map(policies.map((policy) => [policy.name, policy]));
   // What was asked says what a policy allows: a reload may have changed it.
-  for (const entry of decisions.flatMap(partsOf)) listed.set(entry.policy, policyRefOf(entry));
-  const items = Array.from(listed.values(), ({ announcement }) => announcement?.items);
-  return items.filter((item) => item !== undefined).join(', ');
+  for (const decision of decisions) {
+    for (const entry of partsOf(decision)) listed.set(entry.policy, policyRefOf(entry));
+  }
+  const items: string[] = [];
+  for (const { announcement } of listed.values()) if (announcement !== undefined) items.push(announcement.items);
+  return items.join(', ');
 }
 
 /** One Decision for each policy whose numbers are announced: of two keys of one policy the one that is nearer to a refusal. */
@@ -90,10 +93,13 @@ function announcedOf(decisions: readonly Decision[]): readonly Decision[] {
   if (only === undefined) return NONE;
   if (decisions.length === 1 && only.decisions.length === 0) return isAnnounced(only) ? decisions : NONE;
   const announced: Decision[] = [];
-  for (const entry of decisions.flatMap(partsOf).filter(isAnnounced)) {
-    const at = announced.findIndex((known) => known.policy === entry.policy);
-    if (at < 0) announced.push(entry);
-    else announced[at] = leading([announced[at] as Decision, entry]) ?? entry;
+  for (const decision of decisions) {
+    for (const entry of partsOf(decision)) {
+      if (!isAnnounced(entry)) continue;
+      const at = announced.findIndex((known) => known.policy === entry.policy);
+      if (at < 0) announced.push(entry);
+      else announced[at] = leading([announced[at] as Decision, entry]) ?? entry;
+    }
   }
   return announced;
 }
