@@ -32,7 +32,7 @@ export function retryAfter(decision: Decision | undefined): number | null {
 }
 
 /** A `Response` as a refusal: one that names no status is a 200. */
-export function asRefusal(response: Response, status: number): Response {
+export function asRefusal(response: WebResponse, status: number): WebResponse {
   return response.status === 200 ? new Response(response.body, { status, headers: response.headers }) : response;
 }
 
