@@ -329,6 +329,21 @@ export declare const enum DecisionFlag {
   Unavailable = 4096,
 }
 
+/** An option of a policy, a limiter, a call or a web layer. */
+export interface DeclaredOption {
+  /** Its name in JavaScript. */
+  name: string
+  /** What it takes: a name of the core's `ArgumentKind`. */
+  kind: string
+  /** What `typeof` says of its values, where that is all that is checked here. */
+  types: Array<string>
+  /** The words of a choice. */
+  words: Array<string>
+}
+
+/** Every option, by what has it. */
+export declare function declaredOptions(): Record<string, Array<DeclaredOption>>
+
 /** How many generations of denials there are. The current one of a denial is at its remainder by this. */
 export declare const DENIAL_GENERATIONS: number
 
@@ -452,17 +467,6 @@ export declare function named(name: string): string
 
 /** Makes a policy. */
 export declare function policy(limits: Array<string | Limit>, name: string | undefined | null, options: Record<string, boolean | number | string>): Policy | ErrorValue
-
-/** An option of policies. */
-export interface PolicyOption {
-  /** Its name in JavaScript. */
-  name: string
-  /** What `typeof` says of the values that it takes. */
-  types: Array<string>
-}
-
-/** Every option of policies. */
-export declare function policyOptions(): Array<PolicyOption>
 
 /** The body of a refusal. Without a wait, waiting does not help. */
 export declare function problem(unavailable: boolean, wait: number | undefined | null, policies: Array<string>): string

@@ -1,9 +1,8 @@
 import { DecisionField, DecisionFlag, Header, LimitField, LimitFlag } from '../binding/index.js';
 import { type DecisionNumbers, type MutableNumbers, wait } from './decision-numbers.js';
 import { shortened } from './errors.js';
-import { type LimitState, limitsOf } from './limit-state.js';
 import { native } from './native.js';
-import type { PolicyRef } from './policy.js';
+import type { Algorithm, PolicyRef } from './policy.js';
 
 /** What Node's `inspect.custom` is. Not imported: the types of the package need none of Node's. */
 const INSPECT: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
@@ -15,6 +14,27 @@ const INSPECT: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never
 export type Source = 'store' | 'deny-cache' | 'lease' | 'fallback';
 
 const SOURCES = native.sources() as readonly Source[];
+
+/** The state of one limit of the policy. */
+export interface LimitState {
+  readonly algorithm: Algorithm;
+  /** The most units it ever admits at once. */
+  readonly limit: number;
+  /** Its period; the ttl of the holds for `concurrency`. */
+  readonly periodMs: number;
+  /** Units it would admit now. */
+  readonly remaining: number;
+  /** Units that are used beyond it: by a charge, or because its numbers were lowered. */
+  readonly over: number;
+  /** When it would admit the cost: 0 when it does now, `null` when it never will. */
+  readonly retryAfterMs: number | null;
+  /** When it admits the same cost again, also in a Decision that is allowed. */
+  readonly nextAfterMs: number | null;
+  /** Until it is as if unused. */
+  readonly resetAfterMs: number;
+  /** Whether it refused. */
+  readonly exceeded: boolean;
+}
 
 /** The index of the limit that `limit` and `remaining` are of. */
 export function bindingOf(decision: Decision): number {
@@ -28,6 +48,11 @@ export function bindingOf(decision: Decision): number {
   )
     index--;
   return index;
+}
+
+/** The entries of a Decision of `checkAll`; another one itself. */
+export function partsOf(decision: Decision): readonly Decision[] {
+  return decision.decisions.length === 0 ? [decision] : decision.decisions;
 }
 
 export let numbersOf: (decision: Decision) => DecisionNumbers;
@@ -203,4 +228,48 @@ const NO_NUMBERS = Array.from({ length: DecisionField.Limits + 1 }, () => 0) as 
 /** The answer to a call that had nothing to do, as when a check is settled for what it consumed. No user sees it. */
 export function emptyDecision(policyRef: PolicyRef, key: string, cost: number): Decision {
   return new Decision(policyRef, key, cost, NO_NUMBERS);
+}
+
+const ALGORITHMS = native.algorithms() as readonly Algorithm[];
+const { ALGORITHM_COUNT } = native;
+
+/** The state of each limit. */
+function limitsOf(numbers: DecisionNumbers): readonly LimitState[] {
+  const header = numbers[DecisionField.Header];
+  if ((header & DecisionFlag.Simple) !== 0) {
+    const exceeded = (header & DecisionFlag.Exceeded) !== 0;
+    return [
+      {
+        ...limitKind(numbers[DecisionField.Limits]),
+        limit: numbers[DecisionField.Limit],
+        remaining: numbers[DecisionField.Remaining],
+        over: 0,
+        retryAfterMs: exceeded ? wait(numbers[DecisionField.RetryAfter]) : 0,
+        nextAfterMs: wait(numbers[DecisionField.NextAfter]),
+        resetAfterMs: numbers[DecisionField.ResetAfter] / 1000,
+        exceeded,
+      },
+    ];
+  }
+  return Array.from({ length: header >> Header.CountShift }, (_, index) => {
+    const start = DecisionField.Limits + index * LimitField.Length;
+    const at = (field: number): number => numbers[start + field] as number;
+    return {
+      ...limitKind(at(LimitField.Kind)),
+      limit: at(LimitField.Limit),
+      remaining: at(LimitField.Remaining),
+      over: at(LimitField.Over),
+      retryAfterMs: wait(at(LimitField.RetryAfter)),
+      nextAfterMs: wait(at(LimitField.NextAfter)),
+      resetAfterMs: at(LimitField.ResetAfter) / 1000,
+      exceeded: (at(LimitField.Flags) & LimitFlag.Exceeded) !== 0,
+    };
+  });
+}
+
+function limitKind(kind: number): { readonly algorithm: Algorithm; readonly periodMs: number } {
+  return {
+    algorithm: ALGORITHMS[kind % ALGORITHM_COUNT] as Algorithm,
+    periodMs: Math.floor(kind / ALGORITHM_COUNT) / 1000,
+  };
 }

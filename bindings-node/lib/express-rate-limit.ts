@@ -8,17 +8,13 @@
 import type { ClientRateLimitInfo, IncrementResponse, Options, Store } from 'express-rate-limit';
 import type { Decision } from './decision.js';
 import { isLocal, type Limiter } from './limiter.js';
-import { answered, type PeerStoreOptions, storeOptions } from './peer-stores.js';
-import { Limit, Policy } from './policy.js';
+import { answered, type PeerStoreOptions, storeOptions, WINDOW_MS, windowOf } from './peer-stores.js';
+import type { Policy } from './policy.js';
 import { unwrapped } from './tracing.js';
 
 /** The options of the store. The default prefix is `erl:`. */
 export interface TidegateStoreOptions extends PeerStoreOptions {}
 
-/** More hits than any window has. */
-const MAX_HITS = 1_000_000_000;
-/** express-rate-limit's own default. */
-const WINDOW_MS = 60_000;
 /** The longest period of a limit. */
 const MAX_PERIOD_MS = 10 * 360 * 86_400_000;
 
@@ -106,10 +102,6 @@ export class TidegateStore implements Store {
     if (totalHits > 0) return { totalHits, resetTime: decision.resetAt };
     return { totalHits: 1, resetTime: new Date(Date.now() + this.#windowMs) };
   }
-}
-
-function windowOf(ms: number): Policy {
-  return new Policy([new Limit('fixed-window', MAX_HITS, { period: ms })]);
 }
 
 /** Counts resets. Its period is longer than that of hits, so that no hit of before a reset outlives it. */

@@ -7,17 +7,14 @@ import { IncomingMessage } from 'node:http';
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import type { Decision } from './decision.js';
 import { delay } from './delay.js';
-import type { Admission } from './http/admission.js';
-import type { SetField } from './http/fields.js';
+import { type Adapter, isOver, nodeRequestAdapter } from './http/adapter.js';
+import { type Admission, admit, latestAdmission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { middlewareParts } from './http/layers.js';
-import { endWithResponse, isClosed } from './http/node-response.js';
 import { patternText, Unrouted } from './http/notation-place.js';
 import { expressTrust } from './http/proxy-trust.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
-import { nodeRequestAdapter } from './http/request-adapter.js';
-import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
+import { middlewareLimits } from './http/settings.js';
 
 declare global {
   namespace Express {
@@ -28,39 +25,39 @@ declare global {
   }
 }
 
-// Express 5 gives each request an object shape of its own, so that one more property costs it as much as everything else here.
-// So the admissions of a request are kept beside it, and found through the prototype that all requests have in common.
-const adapter = nodeRequestAdapter<Request>('tidegate/express', {
-  trusts: expressTrust,
+const adapter: Adapter<Request, Response> = {
+  // Express 5 gives each request an object shape of its own, so that one more property costs it as much as everything else here.
+  // So the admissions of a request are kept beside it, and found through the prototype that all requests have in common.
+  ...nodeRequestAdapter<Request>('tidegate/express'),
   memory: (request) => request.rawHeaders ?? request,
-});
-
-/** Applications whose requests have a `rateLimit`. */
-const prepared = new WeakSet<object>();
+  trusts: expressTrust,
+  setField: (response, name, value) => response.setHeader(name, value),
+  setStatus: (response, status) => response.status(status),
+  refuse(response, body, refused) {
+    if (response.headersSent) return;
+    // Not through `send`, which would add a charset: JSON has none.
+    if (body === undefined) response.setHeader('Content-Type', MEDIA_TYPE).end(refused.problem());
+    else response.send(body);
+  },
+};
 
 /** Makes `request.rateLimit` return the Decision. */
 function exposeDecision(request: Request, decision: Decision | undefined): void {
-  const { app } = request;
-  if (app !== undefined && prepared.has(app)) return;
-  const prototype = commonPrototypeOf(request);
-  if (app === undefined || prototype === undefined) {
+  const prototype = request.app === undefined ? undefined : commonPrototypeOf(request);
+  if (prototype === undefined) {
     if (decision !== undefined) request.rateLimit = decision;
-    return;
+  } else if (!Object.hasOwn(prototype, 'rateLimit')) {
+    Object.defineProperty(prototype, 'rateLimit', {
+      configurable: true,
+      get(this: Request): Decision | undefined {
+        return latestAdmission(adapter, this)?.passed.find((admission) => admission.decision !== undefined)?.decision;
+      },
+      // A value that the application assigns stays.
+      set(this: Request, value: unknown) {
+        Object.defineProperty(this, 'rateLimit', { value, configurable: true, enumerable: true, writable: true });
+      },
+    });
   }
-  prepared.add(app);
-  if (Object.hasOwn(prototype, 'rateLimit')) return;
-  Object.defineProperty(prototype, 'rateLimit', {
-    configurable: true,
-    get(this: Request): Decision | undefined {
-      let admission = latestAdmission<Request, Response>(adapter, this);
-      while (admission !== undefined && admission.decision === undefined) admission = admission.before;
-      return admission?.decision;
-    },
-    // A value that the application assigns stays.
-    set(this: Request, value: unknown) {
-      Object.defineProperty(this, 'rateLimit', { value, configurable: true, enumerable: true, writable: true });
-    },
-  });
 }
 
 /** The prototype that the requests of all applications share, directly above Node's; undefined for other requests. */
@@ -82,12 +79,15 @@ type ExpressAdmission = Admission<Request, Response> | undefined;
 
 /** A middleware that limits requests. */
 export function rateLimit(options: RateLimitOptions): RequestHandler {
-  const place = placeFinder(() => middleware);
-  const limiter = new RequestLimiter<Request, Response>(adapter, middlewareParts(options, adapter.name, place));
+  const settings = middlewareLimits(
+    adapter,
+    options,
+    placeFinder(() => middleware),
+  );
   const middleware: RequestHandler = (request, response, next) => {
     let admission: ExpressAdmission | Promise<ExpressAdmission>;
     try {
-      admission = limiter.admit(request);
+      admission = admit(settings, request);
     } catch (error) {
       next(error);
       return;
@@ -104,13 +104,13 @@ function respond(admission: ExpressAdmission, request: Request, response: Respon
   try {
     if (admission !== undefined) {
       exposeDecision(request, admission.decision);
-      admission.announce(setHeader, response);
+      admission.announce(response);
       if (!admission.admitted) {
-        refuse(admission, response).catch(next);
+        admission.refuse(response).catch(next);
         return;
       }
-      endWithResponse(admission, response, response);
-      if (isClosed(response)) return;
+      admission.endWith(response, response);
+      if (isOver(response)) return;
       delayMs = admission.delayMs;
     }
   } catch (error) {
@@ -121,20 +121,9 @@ function respond(admission: ExpressAdmission, request: Request, response: Respon
   if (delayMs === 0) next();
   else {
     delay(delayMs).then(() => {
-      if (!isClosed(response)) next();
+      if (!isOver(response)) next();
     });
   }
-}
-
-const setHeader: SetField<Response> = (response, name, value) => response.setHeader(name, value);
-
-async function refuse(admission: Admission<Request, Response>, response: Response): Promise<void> {
-  if (admission.settings.throwsRefusals) throw admission.refusal();
-  const body = await admission.denied(response, (status) => response.status(status));
-  if (response.headersSent) return;
-  // Not through `send`, which would add a charset: JSON has none.
-  if (body === undefined) response.setHeader('Content-Type', MEDIA_TYPE).end(admission.problem());
-  else response.send(body);
 }
 
 // Where a middleware is registered. Express tells a middleware the path of a request, which a client chooses, and not the pattern
@@ -159,32 +148,26 @@ interface Layer {
   readonly path?: string;
 }
 
+interface Router {
+  readonly stack?: readonly Layer[];
+}
+
 interface Application {
   readonly parent?: Application;
   /** Express 5. */
-  readonly router?: { readonly stack?: readonly Layer[] };
+  readonly router?: Router;
   /** Express 4, where reading `router` throws. */
-  readonly _router?: { readonly stack?: readonly Layer[] };
+  readonly _router?: Router;
 }
 
-/** The layers of `use` that lead to a place, from the outermost application on, and their patterns. */
-interface Mount {
-  /** Undefined when Express keeps no pattern. */
-  readonly pattern: string | undefined;
-  readonly layers: readonly Layer[];
-}
-
+/** A middleware in a router, or a route that it is found at. */
 interface Registration {
-  /** Undefined when Express keeps no pattern. */
-  readonly pattern: string | undefined;
   readonly route: Route | undefined;
-  readonly mount: Mount;
-}
-
-/** Says what is looked for: a middleware, or a route. */
-interface Sought {
-  readonly middleware?: unknown;
-  readonly route?: Route;
+  /** The layers of `use` that lead to it, from the outermost application on. */
+  readonly layers: readonly Layer[];
+  /** Their pattern, and with that of the route. Undefined when Express keeps no pattern. */
+  readonly base: string | undefined;
+  readonly pattern: string | undefined;
 }
 
 /** The pattern of a layer of `use`. */
@@ -197,69 +180,49 @@ function patternOf(layer: Layer): string | undefined {
   return plain?.[1] === undefined ? layer.regexp.source : plain[1].replaceAll('\\/', '/');
 }
 
-function stackOf(handle: unknown): readonly Layer[] | undefined {
-  if (typeof handle !== 'function') return undefined;
+function layersOf(app: Application): readonly Layer[] {
+  return ('_router' in app ? app._router : app.router)?.stack ?? [];
+}
+
+/** The layers of a router, or of an application that was given to a router. */
+function layersIn(handle: unknown): readonly Layer[] {
+  if (typeof handle !== 'function') return [];
   const { stack, set, handle: handles } = handle as { stack?: unknown; set?: unknown; handle?: unknown };
-  if (Array.isArray(stack)) return stack as readonly Layer[];
-  // An application that was given to a router.
-  return typeof set === 'function' && typeof handles === 'function'
-    ? routerOf(handle as Application)?.stack
-    : undefined;
+  if (Array.isArray(stack)) return stack;
+  return typeof set === 'function' && typeof handles === 'function' ? layersOf(handle as Application) : [];
 }
 
-function routerOf(app: Application): { readonly stack?: readonly Layer[] } | undefined {
-  return '_router' in app ? app._router : app.router;
-}
-
-/** Collects every registration of what is sought in a router and the routers in it. */
-function collect(stack: readonly Layer[], sought: Sought, before: Mount, found: Registration[]): void {
+/** Every registration of a middleware, or of a route, behind these layers of `use`. */
+function* registrations(stack: readonly Layer[], sought: unknown, before: readonly Layer[]): Generator<Registration> {
   for (const layer of stack) {
     const { route, handle } = layer;
-    if (route !== undefined) {
-      const { middleware } = sought;
-      const isHere = route === sought.route || route.stack.some((inner) => inner.handle === middleware);
-      if (isHere) found.push({ pattern: joined(before.pattern, patternText(route.path)), route, mount: before });
-      continue;
-    }
-    const mount = { pattern: joined(before.pattern, patternOf(layer)), layers: [...before.layers, layer] };
-    const inner = handle === sought.middleware ? undefined : stackOf(handle);
-    if (inner !== undefined) collect(inner, sought, mount, found);
-    else if (handle === sought.middleware) found.push({ pattern: mount.pattern, route: undefined, mount });
+    const layers = route === undefined ? [...before, layer] : before;
+    const isHere = handle === sought || route === sought || route?.stack.some((inner) => inner.handle === sought);
+    if (isHere) {
+      const patterns = layers.map(patternOf);
+      const base = patterns.includes(undefined) ? undefined : patterns.join('');
+      const pattern = base === undefined ? undefined : base + patternText(route?.path);
+      yield { route, layers, base, pattern };
+    } else if (route === undefined) yield* registrations(layersIn(handle), sought, layers);
   }
 }
 
-function joined(before: string | undefined, pattern: string | undefined): string | undefined {
-  return before === undefined || pattern === undefined ? undefined : before + pattern;
-}
-
-/** Whether a handle is that of an application in an application. */
-function isMountedApp(handle: unknown): boolean {
-  return typeof handle === 'function' && handle.name === 'mounted_app';
-}
-
 /** Where an application may be mounted in others. Express hides which one a layer mounts, so some of these are others' mounts. */
-function mountsOf(app: Application): readonly Mount[] {
-  const { parent } = app;
-  if (parent === undefined) return [{ pattern: '', layers: [] }];
-  const layers = (routerOf(parent)?.stack ?? []).filter(({ handle }) => isMountedApp(handle));
-  return mountsOf(parent).flatMap((outer) =>
-    layers.map((layer) => ({
-      pattern: joined(outer.pattern, patternOf(layer)),
-      layers: [...outer.layers, layer],
-    })),
-  );
+function mountsOf({ parent }: Application): readonly (readonly Layer[])[] {
+  if (parent === undefined) return [[]];
+  const mounts = layersOf(parent).filter(({ handle }) => typeof handle === 'function' && handle.name === 'mounted_app');
+  return mountsOf(parent).flatMap((outer) => mounts.map((layer) => [...outer, layer]));
 }
 
-function registrationsOf(app: Application, sought: Sought): readonly Registration[] {
-  const found: Registration[] = [];
-  for (const mount of mountsOf(app)) collect(routerOf(app)?.stack ?? [], sought, mount, found);
-  return found;
+function registrationsOf(app: Application, sought: unknown): readonly Registration[] {
+  if (sought === undefined) return [];
+  return mountsOf(app).flatMap((mount) => Array.from(registrations(layersOf(app), sought, mount)));
 }
 
-/** Whether a request that has passed a mount has this as its `baseUrl`. */
-function leadsTo({ pattern, layers }: Mount, base: string): boolean {
-  if (pattern?.toLowerCase() === base.toLowerCase()) return true;
-  let rest = base;
+/** Whether a request that has passed the layers of a registration has this as its `baseUrl`. */
+function leadsTo({ base, layers }: Registration, baseUrl: string): boolean {
+  if (base?.toLowerCase() === baseUrl.toLowerCase()) return true;
+  let rest = baseUrl;
   for (const layer of layers) {
     // In older versions a layer remembers what it matched, for its router.
     const copy: Layer = Object.create(layer);
@@ -271,31 +234,24 @@ function leadsTo({ pattern, layers }: Mount, base: string): boolean {
 }
 
 /** The registration that a request has come through. */
-function passedBy(request: Request, all: readonly Registration[]): Registration | undefined {
-  const base = request.baseUrl ?? '';
-  const passed = (registration: Registration): boolean => leadsTo(registration.mount, base);
-  return (
-    all.find((one) => one.route !== undefined && one.route === request.route && passed(one)) ??
-    all.find((one) => one.route === undefined && passed(one))
-  );
+function passedBy({ baseUrl = '', route }: Request, all: readonly Registration[]): Registration | undefined {
+  const passed = all.filter((one) => (one.route ?? route) === route && leadsTo(one, baseUrl));
+  return passed.find((one) => one.route !== undefined) ?? passed[0];
 }
 
 /** Finds the place of one middleware. Its registrations are collected again for a request that came through none of them. */
 function placeFinder(middleware: () => unknown): (request: Request) => string | Unrouted {
   const known = new WeakMap<object, readonly Registration[]>();
-
-  function find(app: Application & object, request: Request): Registration | undefined {
-    const before = passedBy(request, known.get(app) ?? []);
-    if (before !== undefined) return before;
-    const all = registrationsOf(app, { middleware: middleware() });
-    known.set(app, all);
-    // Another function may call it, at a route.
-    return passedBy(request, all) ?? passedBy(request, registrationsOf(app, { route: request.route }));
-  }
-
   return (request) => {
     const app = request.app as (Application & object) | undefined;
-    const pattern = app === undefined ? undefined : find(app, request)?.pattern;
-    return pattern ?? new Unrouted('', app);
+    if (app === undefined) return new Unrouted('');
+    let passed = passedBy(request, known.get(app) ?? []);
+    if (passed === undefined) {
+      const all = registrationsOf(app, middleware());
+      known.set(app, all);
+      // Another function may call it, at a route.
+      passed = passedBy(request, all) ?? passedBy(request, registrationsOf(app, request.route));
+    }
+    return passed?.pattern ?? new Unrouted('', app);
   };
 }

@@ -5,11 +5,9 @@
 // The plugin compares the count with its maximum itself, so the store only counts, with charges, which are admitted whatever the
 // count. It makes the store from a class, and asks it for a child for each route with limits of its own.
 
-import type { Decision } from './decision.js';
 import { ConfigError } from './errors.js';
 import type { Limiter } from './limiter.js';
-import { answered, kept, type PeerStoreOptions, storeOptions } from './peer-stores.js';
-import { Limit, Policy } from './policy.js';
+import { answered, MAX_HITS, type PeerStoreOptions, storeOptions, WINDOW_MS, windowOf } from './peer-stores.js';
 
 /** The options of the store. The default prefix is `frl:`. */
 export interface TidegateStoreOptions extends PeerStoreOptions {}
@@ -43,24 +41,16 @@ export interface FastifyRateLimitStore {
 export type FastifyRateLimitStoreClass = new (options: object) => FastifyRateLimitStore;
 
 const WHERE = 'tidegate/fastify-rate-limit';
-/** More hits than any window has. */
-const MAX_HITS = 1_000_000_000;
-/** The plugin's own default. */
-const WINDOW_MS = 60_000;
-
-const windows = new Map<number, Policy>();
-
-function windowOf(ms: number): Policy {
-  return kept(windows, ms, () => new Policy([new Limit('fixed-window', MAX_HITS, { period: ms })]));
-}
 
 /** Counts the hits of clients. */
 class Store implements FastifyRateLimitStore {
-  readonly #limiter: Limiter;
-  readonly #prefix: string;
   readonly #continueExceeding: boolean;
 
-  constructor(limiter: Limiter, prefix: string, options: PluginOptions) {
+  constructor(
+    private readonly limiter: Limiter,
+    private readonly prefix: string,
+    options: PluginOptions,
+  ) {
     if (options.exponentialBackoff) {
       throw new ConfigError(`${WHERE} has no exponentialBackoff: use tidegate/fastify with a policy with blockFor`);
     }
@@ -70,56 +60,44 @@ class Store implements FastifyRateLimitStore {
         `${WHERE} does not count how often a client exceeds its limit: give continueExceeding or ban`,
       );
     }
-    this.#limiter = limiter;
-    this.#prefix = prefix;
   }
 
   /** Counts a hit. */
-  incr(key: string, callback: Callback, timeWindow = WINDOW_MS, max = MAX_HITS): void {
-    settle(this.#hit(key, timeWindow, max), callback);
+  incr(key: string, callback: Callback, timeWindow?: number, max?: number): void {
+    this.#answer(callback, true, key, timeWindow, max);
   }
 
   /** The count, without a hit. */
-  read(key: string, callback: Callback, timeWindow = WINDOW_MS, max = MAX_HITS): void {
-    const asked = this.#limiter.peek(windowOf(period(timeWindow)), this.#prefix + key);
-    settle(
-      asked.then((decision) => hitsOf(decision, max)),
-      callback,
-    );
+  read(key: string, callback: Callback, timeWindow?: number, max?: number): void {
+    this.#answer(callback, false, key, timeWindow, max);
   }
 
   /** The store of a route, which counts for itself. */
   child(routeOptions: PluginOptions & object): Store {
     const { method = '', url = '' } = routeOptions.routeInfo ?? {};
-    return new Store(this.#limiter, `${this.#prefix}${String(method)}${url}-`, routeOptions);
+    return new Store(this.limiter, `${this.prefix}${String(method)}${url}-`, routeOptions);
   }
 
-  async #hit(key: string, timeWindow: number, max: number): Promise<Hits> {
-    const [policy, name, ms] = [windowOf(period(timeWindow)), this.#prefix + key, period(timeWindow)];
-    const hits = hitsOf(await this.#limiter.charge(policy, name, 1), max);
-    if (!this.#continueExceeding || hits.current <= max) return hits;
-    // A client that goes on stays out for another window.
-    await this.#limiter.block(policy, name, ms);
-    return { current: hits.current, ttl: ms };
+  #answer(callback: Callback, isHit: boolean, key: string, timeWindow?: number, max?: number): void {
+    this.#hits(isHit, this.prefix + key, Math.max(1, timeWindow ?? WINDOW_MS), max ?? MAX_HITS).then(
+      (hits) => callback(null, hits),
+      (error) => callback(error as Error),
+    );
   }
-}
 
-function period(timeWindow: number): number {
-  return Math.max(1, timeWindow);
-}
-
-function hitsOf(decision: Decision, max: number): Hits {
-  const { limit, remaining, retryAfterMs, resetAfterMs } = answered(decision);
-  // A blocked key has nothing left, which says no count.
-  const current = Math.min(limit - remaining, remaining === 0 ? max + 1 : MAX_HITS);
-  return { current, ttl: current === 0 ? 0 : Math.ceil(remaining === 0 ? (retryAfterMs ?? 0) : resetAfterMs) };
-}
-
-function settle(hits: Promise<Hits>, callback: Callback): void {
-  hits.then(
-    (result) => callback(null, result),
-    (error) => callback(error as Error),
-  );
+  async #hits(isHit: boolean, name: string, ms: number, max: number): Promise<Hits> {
+    const policy = windowOf(ms);
+    const asked = isHit ? this.limiter.charge(policy, name, 1) : this.limiter.peek(policy, name);
+    const { limit, remaining, retryAfterMs, resetAfterMs } = answered(await asked);
+    // A blocked key has nothing left, which says no count.
+    const current = Math.min(limit - remaining, remaining === 0 ? max + 1 : MAX_HITS);
+    if (isHit && this.#continueExceeding && current > max) {
+      // A client that goes on stays out for another window.
+      await this.limiter.block(policy, name, ms);
+      return { current, ttl: ms };
+    }
+    return { current, ttl: current === 0 ? 0 : Math.ceil(remaining === 0 ? (retryAfterMs ?? 0) : resetAfterMs) };
+  }
 }
 
 /** The class that the plugin is given: `store: TidegateStore({ limiter })`. */

@@ -12,20 +12,32 @@ import type {
 } from 'fastify';
 import type { Decision } from './decision.js';
 import { ConfigError, describe } from './errors.js';
-import { knownNames } from './given-options.js';
-import type { Admission } from './http/admission.js';
-import type { SetField } from './http/fields.js';
+import { type Adapter, nodeRequestAdapter } from './http/adapter.js';
+import { admit, latestAdmission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { checkLayer, hasLimit, isEnabled, routeOptions, routeParts, warnOfIdleLayer } from './http/layers.js';
-import { isAwaited } from './http/node-response.js';
+import { knownNames } from './given-options.js';
 import { fastifyTrust } from './http/proxy-trust.js';
 import type { LayerOptions, PolicyOption, RouteOptions } from './http/rate-limit-options.js';
-import type { RefusalError } from './http/refusal.js';
-import { asRefusal, MEDIA_TYPE } from './http/refusal.js';
-import { nodeRequestAdapter } from './http/request-adapter.js';
-import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
+import { asRefusal, MEDIA_TYPE, type RefusalError, refusalError } from './http/refusal.js';
+import { checkLayer, routeLimits, routeOptions, type Settings, warnIfIdle } from './http/settings.js';
+import { kept } from './kept.js';
 
-const adapter = nodeRequestAdapter<FastifyRequest>('tidegate/fastify', { trusts: fastifyTrust, seesHandlers: true });
+const adapter: Adapter<FastifyRequest, FastifyReply> = {
+  ...nodeRequestAdapter<FastifyRequest>('tidegate/fastify'),
+  trusts: fastifyTrust,
+  seesHandlers: true,
+  throwsRefusals: true,
+  setField: (reply, name, value) => reply.header(name, value),
+  setStatus: (reply, status) => reply.code(status),
+  refuse(reply, body, refused) {
+    if (reply.sent) return reply;
+    if (body !== undefined) return reply.send(body);
+    // The application's error handler may answer. Where it does not, the problem is sent.
+    const refusal = refusalError(refused);
+    refusals.set(reply.request, refusal);
+    throw refusal;
+  },
+};
 
 /**
  * The limits of a route: a policy, or options that override those of the plugin. A `skip` of the plugin stays. False: the route is
@@ -57,7 +69,7 @@ const HOOKS = ['onRequest', 'preParsing', 'preValidation', 'preHandler'] as cons
 
 export const { clientIp, header, user, claim, fixed }: Keys<FastifyRequest> = keysOf(adapter);
 
-type FastifyLimiter = RequestLimiter<FastifyRequest, FastifyReply>;
+type FastifySettings = Settings<FastifyRequest, FastifyReply>;
 
 /** Refusals that were given to the application's error handler. */
 const refusals = new WeakMap<FastifyRequest, RefusalError>();
@@ -78,8 +90,8 @@ const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, given) =
     registration.declare(this, route);
   });
   app.addHook(hook, async (request: FastifyRequest, reply: FastifyReply) => {
-    const limiter = registration.limiterOf(request);
-    return limiter && respond(limiter, request, reply);
+    const settings = registration.settingsOf(request);
+    return settings && respond(settings, request, reply);
   });
   app.addHook('onSend', (request, reply, payload, done) => {
     const status = payload instanceof Response ? answered.get(request) : undefined;
@@ -93,22 +105,14 @@ const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, given) =
   });
 };
 
-async function respond(limiter: FastifyLimiter, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
-  const admission = await limiter.admit(request);
+async function respond(settings: FastifySettings, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  const admission = await admit(settings, request);
   if (admission === undefined) return undefined;
   request.rateLimit = admission.decision ?? null;
-  admission.announce(setHeader, reply);
-  if (admission.admitted) {
-    return (await isAwaited(admission, reply.raw, reply)) ? undefined : reply.hijack();
-  }
+  admission.announce(reply);
+  if (admission.admitted) return (await admission.mayBegin(reply.raw, reply)) ? undefined : reply.hijack();
   answered.set(request, admission.status);
-  const body = await admission.denied(reply, (status) => reply.code(status));
-  if (reply.sent) return reply;
-  if (body !== undefined) return reply.send(body);
-  // The application's error handler may answer. Where it does not, the problem is sent.
-  const refusal = admission.refusal();
-  refusals.set(request, refusal);
-  throw refusal;
+  return admission.refuse(reply);
 }
 
 /** Whether an answer to a refusal is the one that Fastify itself makes of an error. */
@@ -122,8 +126,6 @@ function isFrameworkAnswer(payload: unknown, { code, message }: RefusalError): b
     return false;
   }
 }
-
-const setHeader: SetField<FastifyReply> = (reply, name, value) => reply.header(name, value);
 
 const registrations = new WeakMap<object, FastifyRegistration[]>();
 
@@ -142,94 +144,73 @@ function registrationsOf(server: FastifyInstance): FastifyRegistration[] {
  * registrations, and the last one in the innermost context asks it.
  */
 class FastifyRegistration {
-  readonly #options: LayerOptions<FastifyRequest, FastifyReply>;
   readonly #prefix: string;
   /** Whether a route was declared that it limits. */
   #limitsRoutes = false;
   /** By the configuration of a route, which Fastify makes for each. */
-  readonly #limits = new Map<unknown, FastifyLimiter | undefined>();
+  readonly #settings = new Map<unknown, FastifySettings | undefined>();
 
-  constructor(app: FastifyInstance, options: LayerOptions<FastifyRequest, FastifyReply>) {
-    this.#options = options;
+  constructor(
+    app: FastifyInstance,
+    readonly options: LayerOptions<FastifyRequest, FastifyReply>,
+  ) {
     this.#prefix = app.prefix;
-    const before = registrations.get(app);
-    if (before === undefined) registrations.set(app, [this]);
-    else before.push(this);
+    kept(registrations, app, () => []).push(this);
     // Wrong options of the plugin are an error when it is registered.
-    this.#limitsOf(undefined, undefined, [this]);
-    if (options.default !== undefined) this.#limitsOf(undefined, this.#prefix, [this]);
+    this.#make(undefined, undefined, [this]);
+    if (options.default !== undefined) this.#make(undefined, this.#prefix, [this]);
     if (options.key === undefined) checkTrust(app);
     // Routes that were declared before it are limited too, and not announced.
-    const seesAllRoutes = app.printRoutes().startsWith('(empty tree)');
-    if (seesAllRoutes && !hasLimit(options) && isEnabled(options.enabled, adapter.name)) {
-      app.addHook('onReady', async () => {
-        const example = "{ config: { rateLimit: '5/minute' } }";
-        if (!this.#limitsRoutes) warnOfIdleLayer('the plugin of tidegate/fastify', 'no route', example);
-      });
-    }
-  }
-
-  /** Whether it says what routes have that say nothing themselves. */
-  get #hasLimit(): boolean {
-    return this.#options.policy !== undefined || this.#options.default !== undefined;
+    if (!app.printRoutes().startsWith('(empty tree)')) return;
+    app.addHook('onReady', async () => {
+      if (this.#limitsRoutes) return;
+      warnIfIdle(options, adapter.name, ['plugin', 'route', "{ config: { rateLimit: '5/minute' } }"]);
+    });
   }
 
   /** Checks what a route says when it is declared. */
   declare(app: FastifyInstance, route: FastifyRoute): void {
     const { config, url } = route;
-    for (const name of Object.keys(config ?? {})) {
-      if (name !== 'rateLimit' && /^rate[-_]?limits?$/i.test(name)) {
-        throw new ConfigError(
-          `tidegate/fastify: the config of ${url} has ${name}, which is not read: ${knownNames(name, ['rateLimit'])}`,
-        );
-      }
+    const wrong = Object.keys(config ?? {}).find((name) => name !== 'rateLimit' && /^rate[-_]?limits?$/i.test(name));
+    if (wrong !== undefined) {
+      throw new ConfigError(
+        `tidegate/fastify: the config of ${url} has ${wrong}, which is not read: ${knownNames(wrong, ['rateLimit'])}`,
+      );
     }
-    const limits = this.#limitsOf(config?.rateLimit, url, registrationsOf(app));
-    if (limits !== undefined) this.#limitsRoutes = true;
-    if (limits?.settings.holdUntil === 'handler') route.handler = observed(route.handler);
+    const settings = this.#make(config?.rateLimit, url, registrationsOf(app));
+    if (settings !== undefined) this.#limitsRoutes = true;
+    if (settings?.options.holdUntil === 'handler') route.handler = observed(route.handler);
   }
 
   /** The limits of a request's route. */
-  limiterOf(request: FastifyRequest): FastifyLimiter | undefined {
+  settingsOf(request: FastifyRequest): FastifySettings | undefined {
     const config = request.routeOptions?.config ?? (request as { routeConfig?: unknown }).routeConfig;
-    const known = this.#limits.get(config);
-    if (known !== undefined || this.#limits.has(config)) return known;
-    const { rateLimit, url } = (config ?? {}) as { rateLimit?: unknown; url?: string };
-    const { prefix } = request.server;
-    // One route `/` below a prefix answers both, and Fastify 4 gives each a configuration.
-    const place = prefix !== '' && url === `${prefix}/` ? prefix : url;
-    const limits = this.#limitsOf(rateLimit, place, registrationsOf(request.server));
-    this.#limits.set(config, limits);
-    return limits;
+    return kept(this.#settings, config, () => {
+      const { rateLimit, url } = (config ?? {}) as { rateLimit?: unknown; url?: string };
+      const { prefix } = request.server;
+      // One route `/` below a prefix answers both, and Fastify 4 gives each a configuration.
+      const place = prefix !== '' && url === `${prefix}/` ? prefix : url;
+      return this.#make(rateLimit, place, registrationsOf(request.server));
+    });
   }
 
-  #limitsOf(
-    given: unknown,
-    route: string | undefined,
-    all: readonly FastifyRegistration[],
-  ): FastifyLimiter | undefined {
-    const { name } = adapter;
-    const own = routeOptions<FastifyRequest, FastifyReply>(given, name);
-    const { policy, default: each, ...rest } = this.#options;
-    const asksOwn = own !== undefined && own !== false && all[0] === this;
-    let layer: LayerOptions<FastifyRequest, FastifyReply> = rest;
-    if (asksOwn) layer = this.#options;
-    else if (own === undefined) {
-      // Every `policy` is asked, and the innermost `default`.
-      const isDefault = all.find((registration) => registration.#hasLimit) === this;
-      layer = isDefault ? { ...rest, policy, default: each } : { ...rest, policy };
-    }
-    const parts = routeParts(layer, asksOwn || own === false ? own : undefined, { layer: this.#prefix, route }, name);
-    return parts && new RequestLimiter<FastifyRequest, FastifyReply>(adapter, parts);
+  #make(given: unknown, route: string | undefined, all: readonly FastifyRegistration[]): FastifySettings | undefined {
+    const own = routeOptions<FastifyRequest>(given, adapter.name);
+    if (own === false) return undefined;
+    const isInnermost = all[0] === this;
+    let layer: LayerOptions<FastifyRequest, FastifyReply> = this.options;
+    if (own !== undefined && !isInnermost) layer = { ...layer, policy: undefined, default: undefined };
+    // Every `policy` is asked, and the innermost `default`.
+    const first = all.find(({ options }) => (options.policy ?? options.default) !== undefined);
+    if (own === undefined && first !== this) layer = { ...layer, default: undefined };
+    return routeLimits(adapter, layer, isInnermost ? own : undefined, this.#prefix, route);
   }
 }
 
 /** A handler whose beginning and end the admissions of its requests are told. */
 function observed(handler: FastifyRoute['handler']): FastifyRoute['handler'] {
   return function (request, reply) {
-    const admissions: Admission<FastifyRequest, FastifyReply>[] = [];
-    let admission = latestAdmission<FastifyRequest, FastifyReply>(adapter, request);
-    for (; admission !== undefined; admission = admission.before) admissions.push(admission);
+    const admissions = latestAdmission(adapter, request)?.passed ?? [];
     const ended = (): void => {
       for (const admission of admissions) admission.handlerEnds(reply);
     };

@@ -60,24 +60,22 @@ export class Hold implements AsyncDisposable {
 
 /** The holds of a limiter that were not given back. */
 export class Holds {
-  readonly #nativeLimiter: native.NativeLimiter;
-  readonly #tasks: Tasks;
   readonly #open = new Set<Hold>();
 
-  constructor(nativeLimiter: native.NativeLimiter, tasks: Tasks) {
-    this.#nativeLimiter = nativeLimiter;
-    this.#tasks = tasks;
-  }
+  constructor(
+    private readonly nativeLimiter: native.NativeLimiter,
+    private readonly tasks: Tasks,
+  ) {}
 
   /** Takes units, or throws RateLimited when there is no room. */
   async take(target: CallTarget, signal: CancelSignal | undefined): Promise<Hold> {
-    const { decision, hold: number } = await this.#tasks.about(TaskKind.Hold, target, signal);
+    const { decision, hold: number } = await this.tasks.about(TaskKind.Hold, target, signal);
     if (number === undefined) throw new RateLimited(decision as Decision);
     const giveBack = async (): Promise<void> => {
       this.#open.delete(hold);
-      await this.#tasks.begin([], (ticket) => this.#nativeLimiter.release(ticket, number));
+      await this.tasks.begin([], (ticket) => this.nativeLimiter.release(ticket, number));
     };
-    const hold = new Hold(decision as Decision, giveBack, () => this.#nativeLimiter.isLost(number));
+    const hold = new Hold(decision as Decision, giveBack, () => this.nativeLimiter.isLost(number));
     this.#open.add(hold);
     return hold;
   }

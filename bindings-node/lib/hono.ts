@@ -4,18 +4,14 @@
 
 import type { Context, MiddlewareHandler } from 'hono';
 import type { Decision } from './decision.js';
-import { delay } from './delay.js';
 import { KeyInvalid } from './errors.js';
-import type { Admission } from './http/admission.js';
-import type { SetField } from './http/fields.js';
+import { type Adapter, type Ending, isOverUnix } from './http/adapter.js';
+import { admit, latestAdmission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { middlewareParts } from './http/layers.js';
-import { isClosed } from './http/node-response.js';
 import { patternText, Unrouted } from './http/notation-place.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { asRefusal, MEDIA_TYPE } from './http/refusal.js';
-import { isOverUnix, type RequestAdapter } from './http/request-adapter.js';
-import { latestAdmission, RequestLimiter } from './http/request-limiter.js';
+import { middlewareLimits } from './http/settings.js';
 
 declare module 'hono' {
   interface ContextVariableMap {
@@ -30,7 +26,7 @@ export type RateLimitOptions = CommonOptions<Context, Response>;
 /** What servers give to Hono as `env`: Node its two streams, Bun the server, Deno the connection. */
 interface Env {
   readonly incoming?: { readonly socket?: { readonly remoteAddress?: string | undefined } };
-  readonly outgoing?: NodeOutgoing;
+  readonly outgoing?: Ending;
   readonly server?: Env;
   readonly requestIP?: (request: globalThis.Request) => { readonly address: string } | null;
   readonly url?: URL;
@@ -38,19 +34,14 @@ interface Env {
   readonly info?: Env;
 }
 
-interface NodeOutgoing {
-  readonly destroyed: boolean;
-  readonly writableFinished: boolean;
-  once(event: 'finish' | 'close', listener: () => void): unknown;
-}
-
 function serverOf(context: Context): Env {
   const env = (context.env ?? {}) as Env;
   return env.server ?? env.info ?? env;
 }
 
-const adapter: RequestAdapter<Context> = {
+const adapter: Adapter<Context, Context> = {
   name: 'tidegate/hono',
+  memory: (context) => context,
   seesHandlers: true,
   method: (context) => context.req.method,
   path: (context) => context.req.path,
@@ -74,6 +65,15 @@ const adapter: RequestAdapter<Context> = {
   },
   user: (context) => context.get('user' as never),
   claims: (context) => context.get('jwtPayload' as never) ?? context.get('user' as never),
+  setField: (context, name, value) => context.header(name, value),
+  setStatus: (context, status) => context.status(status as 429),
+  refuse(context, body, refused) {
+    if (body instanceof Response) return asRefusal(body, refused.status);
+    if (typeof body === 'string') return context.text(body);
+    if (body !== undefined) return context.json(body as object);
+    return context.body(refused.problem(), { headers: { 'Content-Type': MEDIA_TYPE } });
+  },
+  given: (context) => context.res,
 };
 
 export const { clientIp, header, user, claim, fixed }: Keys<Context> = keysOf(adapter);
@@ -97,79 +97,51 @@ function placeOf(context: Context, middleware: MiddlewareHandler): string | Unro
 
 /** A middleware that limits requests. The Decision is `context.get('rateLimit')`. */
 export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
-  const place = (context: Context): string | Unrouted => placeOf(context, middleware);
-  const limiter = new RequestLimiter<Context, Response>(adapter, middlewareParts(options, adapter.name, place));
+  const settings = middlewareLimits(adapter, options, (context) => placeOf(context, middleware));
   const middleware: MiddlewareHandler = async (context, next) => {
-    const isGone = departureOf(context);
-    const admission = await limiter.admit(context);
+    // Node's response, where there is one.
+    const { outgoing } = serverOf(context);
+    // The signal is asked for now: some servers make it when it is first read, and forget what was before.
+    const ending = outgoing ?? new Departure(context.req.raw.signal);
+    const admission = await admit(settings, context);
     if (admission === undefined) return next();
     context.set('rateLimit', admission.decision);
-    if (!admission.admitted) return refuse(admission, context);
-    const end = (): void => admission.end(context.res);
-    const endsByItself = !admission.needsEnd || endWithOutgoing(context, end);
-    await delay(admission.delayMs);
-    if (isGone()) {
-      end();
-      return new Response(null, { status: CLIENT_GONE });
+    if (!admission.admitted) {
+      if (options.onDenied !== 'throw') admission.announce(context);
+      return admission.refuse(context) as Promise<Response>;
     }
+    if (!(await admission.mayBegin(ending, context))) return new Response(null, { status: CLIENT_GONE });
     admission.handlerBegins();
     try {
       await next();
     } catch (error) {
-      end();
+      admission.end(context);
       throw error;
     } finally {
-      admission.handlerEnds(context.res);
+      admission.handlerEnds(context);
     }
     // After the handler: one that throws, or makes its own response, would lose fields that were set before.
-    latestAdmission<Context, Response>(adapter, context)?.announce(setHeader, context);
-    if (!endsByItself) endWithBody(context, end);
+    latestAdmission(adapter, context)?.announce(context);
+    if (outgoing === undefined && admission.needsEnd) endWithBody(context, () => admission.end(context));
     return undefined;
   };
   return middleware;
 }
 
-const setHeader: SetField<Context> = (context, name, value) => context.header(name, value);
-
-async function refuse(admission: Admission<Context, Response>, context: Context): Promise<Response> {
-  if (admission.settings.throwsRefusals) throw admission.refusal();
-  admission.announce(setHeader, context);
-  const body = await admission.denied(context.res, (status) => context.status(status as 429));
-  if (body instanceof Response) return asRefusal(body, admission.status);
-  if (typeof body === 'string') return context.text(body);
-  if (body !== undefined) return context.json(body as object);
-  return context.body(admission.problem(), { headers: { 'Content-Type': MEDIA_TYPE } });
-}
-
 /** The status that logs of servers have for a client that did not wait. Nothing is sent. */
 const CLIENT_GONE = 499;
 
-/** Node's response, where there is one. */
-function outgoingOf(context: Context): NodeOutgoing | undefined {
-  const env = (context.env ?? {}) as Env;
-  return (env.server ?? env).outgoing;
-}
+/** Says whether the client has gone, where no response of Node does. */
+class Departure implements Ending {
+  constructor(private readonly signal: AbortSignal) {}
 
-/** Says later whether the client has gone. */
-function departureOf(context: Context): () => boolean {
-  const outgoing = outgoingOf(context);
-  if (outgoing !== undefined) return () => isClosed(outgoing);
-  // Asked for now: some servers make it when it is first read, and forget what was before.
-  const { signal } = context.req.raw;
-  return () => signal.aborted;
-}
-
-/** Calls `end` when Node's response ends. Other runtimes have no such event: then it returns false. */
-function endWithOutgoing(context: Context, end: () => void): boolean {
-  const outgoing = outgoingOf(context);
-  if (outgoing === undefined) {
-    context.req.raw.signal.addEventListener('abort', end, { once: true });
-    return false;
+  get destroyed(): boolean {
+    return this.signal.aborted;
   }
-  if (isClosed(outgoing)) end();
-  outgoing.once('finish', end);
-  outgoing.once('close', end);
-  return true;
+
+  once(event: 'finish' | 'close', listener: () => void): void {
+    if (event === 'close') this.signal.addEventListener('abort', listener, { once: true });
+  }
 }
 
 /** Calls `end` when the body was read to its end or cancelled. */
@@ -180,7 +152,7 @@ function endWithBody(context: Context, end: () => void): void {
   else context.res = new Response(withEnd(response.body, end), response);
 }
 
-/** The bytes of a body; `end` is called after the last one, or when the stream is cancelled. */
+/** The bytes of a body; `end` is called after the last one, or when the stream is cancelled. A TransformStream takes twice as long. */
 function withEnd(body: ReadableStream<Uint8Array>, end: () => void): ReadableStream<Uint8Array> {
   const reader = body.getReader();
   return new ReadableStream({

@@ -6,12 +6,12 @@
 
 import { Decision } from './decision.js';
 import { ConfigError, describe, KeyInvalid } from './errors.js';
-import { checkHeaders, fields as fieldList, type HeaderChoice } from './http/fields.js';
+import { type NodeRequest, nodeRequestAdapter, type RequestAdapter } from './http/adapter.js';
+import { announce, checkHeaders, type HeaderChoice, setInRecord } from './http/fields.js';
 import { type ClientIpOptions, keysOf } from './http/keys.js';
 import { placedKey as placed } from './http/notation-place.js';
-import { problem as problemOf, retryAfter as retryAfterOf, status as statusOf } from './http/refusal.js';
-import { type NodeRequest, nodeRequestAdapter, type RequestAdapter, type WebResponse } from './http/request-adapter.js';
-import { native } from './native.js';
+import type { WebResponse } from './http/refusal.js';
+import * as refusals from './http/refusal.js';
 
 export type { HeaderChoice } from './http/fields.js';
 export { MEDIA_TYPE } from './http/refusal.js';
@@ -85,8 +85,8 @@ export interface NodeResponse {
   end(body: string): unknown;
 }
 
-/** A cache that kept a refusal would answer with it when the wait is over. */
-const UNCACHED = { 'Cache-Control': 'no-store' };
+/** The fields of every refusal. A cache that kept one would answer with it when the wait is over. */
+const REFUSED = { 'Cache-Control': 'no-store', 'Content-Type': refusals.MEDIA_TYPE };
 
 /** A Decision, or several that one answer announces. */
 type Decisions = Decision | readonly Decision[];
@@ -109,22 +109,24 @@ function leadOf(decisions: Decisions): Decision {
 export function fields(decisions: Decisions, headers: HeaderChoice = 'both'): Record<string, string> {
   checkHeaders(headers);
   const lead = leadOf(decisions);
-  return Object.fromEntries(fieldList(listed(decisions), headers, lead.allowed ? undefined : retryAfterOf(lead)));
+  const all: Record<string, string> = {};
+  announce(listed(decisions), headers, lead.allowed ? undefined : refusals.retryAfter(lead), setInRecord, all);
+  return all;
 }
 
 /** The status of a refusal: 429, or 503 when the store is missing. */
 export function status(decisions: Decisions): 429 | 503 {
-  return statusOf(leadOf(decisions));
+  return refusals.status(leadOf(decisions));
 }
 
 /** The body of a refusal, as `application/problem+json`. */
 export function problem(decisions: Decisions): string {
-  return problemOf(leadOf(decisions));
+  return refusals.problem(leadOf(decisions));
 }
 
 /** A refusal as a `Response`. */
 export function refusal(decisions: Decisions, headers: HeaderChoice = 'both'): WebResponse {
-  const all = { ...fields(decisions, headers), ...UNCACHED, 'Content-Type': native.problemMediaType() };
+  const all = { ...fields(decisions, headers), ...REFUSED };
   return new Response(problem(decisions), { status: status(decisions), headers: all });
 }
 
@@ -148,7 +150,6 @@ export function setFields(response: NodeResponse, decisions: Decisions, headers:
 export function refuse(response: NodeResponse, decisions: Decisions, headers: HeaderChoice = 'both'): void {
   setFields(response, decisions, headers);
   response.statusCode = status(decisions);
-  for (const [name, value] of Object.entries(UNCACHED)) response.setHeader(name, value);
-  response.setHeader('Content-Type', native.problemMediaType());
+  for (const [name, value] of Object.entries(REFUSED)) response.setHeader(name, value);
   response.end(problem(decisions));
 }

@@ -9,7 +9,7 @@ export type {
 } from './call-options.js';
 export type { CancelSignal } from './cancel-signal.js';
 export { ManualClock } from './clock.js';
-export { Decision, type DecisionFields, type Source } from './decision.js';
+export { Decision, type DecisionFields, type LimitState, type Source } from './decision.js';
 export {
   ClosedError,
   ConfigError,
@@ -23,7 +23,6 @@ export {
   TidegateError,
 } from './errors.js';
 export { Hold } from './hold.js';
-export type { LimitState } from './limit-state.js';
 export { Limiter } from './limiter.js';
 export type { LimiterOptions, PolicyDescription } from './limiter-options.js';
 export { type LintSource, lint } from './lint.js';

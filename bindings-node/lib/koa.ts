@@ -3,14 +3,13 @@
 //     app.use(rateLimit({ limiter, policy: 'api' }));
 
 import type { Context, Middleware, Response } from 'koa';
+import { type Adapter, nodeRequestAdapter } from './http/adapter.js';
+import { admit } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { middlewareParts } from './http/layers.js';
-import { isAwaited } from './http/node-response.js';
 import { patternText, Unrouted } from './http/notation-place.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { MEDIA_TYPE } from './http/refusal.js';
-import { nodeRequestAdapter, type RequestAdapter } from './http/request-adapter.js';
-import { RequestLimiter } from './http/request-limiter.js';
+import { middlewareLimits } from './http/settings.js';
 
 /** The options of `rateLimit`. */
 export type RateLimitOptions = CommonOptions<Context, Response>;
@@ -22,8 +21,9 @@ function readsForwarded({ proxyIpHeader }: Context['app']): boolean {
   return proxyIpHeader.toLowerCase() === 'x-forwarded-for';
 }
 
-const adapter: RequestAdapter<Context> = {
+const adapter: Adapter<Context, Response> = {
   name: node.name,
+  memory: (context) => context,
   seesHandlers: true,
   method: (context) => context.method,
   path: (context) => context.path,
@@ -37,6 +37,20 @@ const adapter: RequestAdapter<Context> = {
   },
   user: (context) => context.state['user'],
   claims: (context) => context.state['auth'] ?? context.state['user'],
+  setField: (response, name, value) => response.set(name, value),
+  setStatus(response, status) {
+    response.status = status;
+  },
+  refuse(response, body, refused) {
+    if (response.headerSent) return;
+    // `onDenied` may have set the body.
+    if (body === undefined && (response.body === undefined || response.body === null)) {
+      response.type = MEDIA_TYPE;
+      response.body = refused.problem();
+    } else if (body !== undefined) response.body = body;
+    // A `Response` as the body brings its status, which is 200 when it names none.
+    if (response.status === 200) response.status = refused.status;
+  },
 };
 
 export const { clientIp, header, user, claim, fixed }: Keys<Context> = keysOf(adapter);
@@ -67,38 +81,27 @@ type Answer = Error & { readonly headers?: Readonly<Record<string, string>> };
 
 /** A middleware that limits requests. The Decision is in `context.state.rateLimit`. */
 export function rateLimit(options: RateLimitOptions): Middleware {
-  const place = (context: Context): string | Unrouted => placeOf(context, middleware);
-  const limiter = new RequestLimiter<Context, Response>(adapter, middlewareParts(options, adapter.name, place));
+  const settings = middlewareLimits(adapter, options, (context) => placeOf(context, middleware));
   const middleware: Middleware = async (context, next) => {
-    const admission = await limiter.admit(context);
+    const admission = await admit(settings, context);
     if (admission === undefined) return next();
+    const { response } = context;
     context.state['rateLimit'] = admission.decision;
-    const fields = admission.fields();
-    context.set(fields);
-    if (admission.admitted) {
-      if (!(await isAwaited(admission, context.res, context.response))) return undefined;
-      admission.handlerBegins();
-      try {
-        return await next();
-      } catch (error) {
-        // Koa answers an error with the headers of the error, and no others.
-        if (error instanceof Error) Object.assign(error, { headers: { ...fields, ...(error as Answer).headers } });
-        throw error;
-      } finally {
-        admission.handlerEnds(context.response);
+    admission.announce(response);
+    if (!admission.admitted) return admission.refuse(response);
+    if (!(await admission.mayBegin(context.res, response))) return undefined;
+    admission.handlerBegins();
+    try {
+      return await next();
+    } catch (error) {
+      // Koa answers an error with the headers of the error, and no others.
+      if (error instanceof Error) {
+        Object.assign(error, { headers: { ...admission.fields(), ...(error as Answer).headers } });
       }
+      throw error;
+    } finally {
+      admission.handlerEnds(response);
     }
-    if (admission.settings.throwsRefusals) throw admission.refusal(fields);
-    const body = await admission.denied(context.response, (status) => {
-      context.status = status;
-    });
-    if (context.headerSent) return undefined;
-    const hasAnswered = body === undefined && context.body !== undefined && context.body !== null;
-    if (body === undefined && !hasAnswered) context.type = MEDIA_TYPE;
-    if (!hasAnswered) context.body = body ?? admission.problem();
-    // A `Response` as the body brings its status, which is 200 when it names none.
-    if (context.status === 200) context.status = admission.status;
-    return undefined;
   };
   return middleware;
 }

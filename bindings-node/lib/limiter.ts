@@ -320,8 +320,7 @@ export class Limiter {
     options: WrapOptions<A>,
   ): (this: This, ...args: A) => Promise<Awaited<R>> {
     const holds = (): boolean => this.#policyRefs.of(policy).holds;
-    const check = (key: string, cost: number): Promise<Decision> => this.#call(CallKind.Check, policy, key, cost);
-    const limited = wrapped({ given: policy, limiter: this, holds, check }, fn, options);
+    const limited = wrapped(this, policy, holds, fn, options);
     // A policy that is wrong throws here, and not at the first call.
     usePolicyIn(this, policy, `limiter.wrap of ${fn.name || 'a function'}`, limited);
     return limited;

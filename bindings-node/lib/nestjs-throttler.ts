@@ -7,7 +7,7 @@
 import type { ThrottlerStorage } from '@nestjs/throttler';
 import type { Decision } from './decision.js';
 import type { Limiter } from './limiter.js';
-import { answered, kept, type PeerStoreOptions, storeOptions } from './peer-stores.js';
+import { answered, keptPolicy, type PeerStoreOptions, storeOptions } from './peer-stores.js';
 import { Limit, Policy } from './policy.js';
 
 /** The options of the storage. The default prefix is `throttler:`. */
@@ -22,7 +22,6 @@ const MAX_EXACT = 1000;
 export class TidegateStorage implements ThrottlerStorage {
   readonly #limiter: Limiter;
   readonly #prefix: string;
-  readonly #policies = new Map<string, Policy>();
 
   constructor(options: TidegateStorageOptions) {
     const { limiter, prefix } = storeOptions(options, 'tidegate/nestjs-throttler', 'throttler:');
@@ -38,7 +37,7 @@ export class TidegateStorage implements ThrottlerStorage {
     blockDuration: number,
     throttlerName: string,
   ): Promise<ThrottlerRecord> {
-    const policy = this.#policyOf(ttl, limit, blockDuration);
+    const policy = policyOf(ttl, limit, blockDuration);
     const name = `${this.#prefix}${throttlerName}:${key}`;
     const decision = answered(await this.#limiter.check(policy, name));
     const timeToExpire = seconds(decision.limits[0]?.resetAfterMs ?? 0);
@@ -53,14 +52,14 @@ export class TidegateStorage implements ThrottlerStorage {
     const timeToBlockExpire = seconds(decision.retryAfterMs ?? (blockDuration > 0 ? blockDuration : ttl));
     return { totalHits: limit + 1, timeToExpire, isBlocked: true, timeToBlockExpire };
   }
+}
 
-  #policyOf(ttl: number, limit: number, blockDuration: number): Policy {
-    return kept(this.#policies, `${ttl}/${limit}/${blockDuration}`, () => {
-      const algorithm = limit > MAX_EXACT ? 'sliding-window' : 'sliding-log';
-      const limits = [new Limit(algorithm, Math.max(0, Math.floor(limit)), { period: Math.max(1, ttl) })];
-      return new Policy(limits, blockDuration > 0 ? { blockFor: blockDuration } : {});
-    });
-  }
+function policyOf(ttl: number, limit: number, blockDuration: number): Policy {
+  return keptPolicy(`${ttl}/${limit}/${blockDuration}`, () => {
+    const algorithm = limit > MAX_EXACT ? 'sliding-window' : 'sliding-log';
+    const limits = [new Limit(algorithm, Math.max(0, Math.floor(limit)), { period: Math.max(1, ttl) })];
+    return new Policy(limits, blockDuration > 0 ? { blockFor: blockDuration } : {});
+  });
 }
 
 /** Whether a denial is by the limit: one by a block that runs exceeds no limit. */

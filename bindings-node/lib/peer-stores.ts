@@ -3,8 +3,9 @@
 import type { Decision } from './decision.js';
 import { ConfigError, describe, StoreError } from './errors.js';
 import { checkOptions } from './given-options.js';
+import { kept } from './kept.js';
 import { Limiter } from './limiter.js';
-import type { Policy } from './policy.js';
+import { Limit, Policy } from './policy.js';
 
 /** The options of a store. */
 export interface PeerStoreOptions {
@@ -39,13 +40,20 @@ export function answered(decision: Decision): Decision {
 /** The most policies that are kept: windows and limits may depend on the request. */
 const MAX_POLICIES = 1000;
 
+const policies = new Map<string | number, Policy>();
+
 /** The policy of an id, made once. */
-export function kept<Id>(policies: Map<Id, Policy>, id: Id, make: () => Policy): Policy {
-  let policy = policies.get(id);
-  if (policy === undefined) {
-    policy = make();
-    if (policies.size >= MAX_POLICIES) policies.clear();
-    policies.set(id, policy);
-  }
-  return policy;
+export function keptPolicy(id: string | number, make: () => Policy): Policy {
+  if (policies.size >= MAX_POLICIES && !policies.has(id)) policies.clear();
+  return kept(policies, id, make);
+}
+
+/** More hits than any window has. */
+export const MAX_HITS = 1_000_000_000;
+/** The default of the packages. */
+export const WINDOW_MS = 60_000;
+
+/** Counts hits in windows of this length, and refuses none. */
+export function windowOf(ms: number): Policy {
+  return keptPolicy(ms, () => new Policy([new Limit('fixed-window', MAX_HITS, { period: ms })]));
 }

@@ -3,7 +3,7 @@
 import { types } from 'node:util';
 
 import type { NamedCheckEntry } from './call-options.js';
-import { Decision, policyRefOf } from './decision.js';
+import { Decision, partsOf, policyRefOf } from './decision.js';
 import { ConfigError, CostError, describe, didNotRun, StoreError, shortened } from './errors.js';
 import { isRecord } from './given-options.js';
 
@@ -37,7 +37,7 @@ export function claimed(decision: Decision, actual: ActualCost, limiter: string)
   if (!(decision instanceof Decision)) {
     throw new ConfigError(`settle cannot take ${describe(decision)}: give it a Decision of this limiter`);
   }
-  const entries = decision.decisions.length === 0 ? [decision] : decision.decisions;
+  const entries = partsOf(decision);
   for (const entry of entries) {
     if (policyRefOf(entry).limiter !== limiter) {
       throw new ConfigError(

@@ -46,26 +46,24 @@ export interface AnswerReader {
 
 /** The tasks of a limiter that are not done. */
 export class Tasks {
-  readonly #nativeLimiter: native.NativeLimiter;
-  readonly #reader: AnswerReader;
   readonly #pending = new Map<number, PendingTask>();
   /** No ticket is used twice: a task that was cancelled may still be answered. */
   #nextTicket = native.FIRST_TASK_TICKET;
 
-  constructor(nativeLimiter: native.NativeLimiter, reader: AnswerReader) {
-    this.#nativeLimiter = nativeLimiter;
-    this.#reader = reader;
-  }
+  constructor(
+    private readonly nativeLimiter: native.NativeLimiter,
+    private readonly reader: AnswerReader,
+  ) {}
 
   /** Begins a task. `start` is given its ticket, and returns how many numbers of answers are there at once. */
   begin(targets: readonly CallTarget[], start: (ticket: number) => number, signal?: CancelSignal): Promise<TaskResult> {
     if (signal?.aborted) return Promise.reject(signal.reason);
-    this.#reader.flush();
+    this.reader.flush();
     const ticket = this.#nextTicket++;
     return new Promise((resolve, reject) => {
       const abort = (): void => {
         // A task that is answered by now is not cancelled.
-        this.#reader.collect();
+        this.reader.collect();
         if (this.#remove(ticket) !== undefined) reject(signal?.reason);
       };
       const stopListening = (): void => signal?.removeEventListener('abort', abort);
@@ -73,7 +71,7 @@ export class Tasks {
       if (this.#pending.size === 0) retain(this);
       this.#pending.set(ticket, { resolve, reject, targets, stopListening });
       const answers = start(ticket);
-      if (answers !== 0) this.#reader.read(answers);
+      if (answers !== 0) this.reader.read(answers);
     });
   }
 
@@ -84,7 +82,7 @@ export class Tasks {
     const costs = targets.map(({ cost }) => cost);
     const metas = targets.map(({ meta }) => meta);
     const { decision } = await this.begin(targets, (ticket) =>
-      this.#nativeLimiter.checkAll(ticket, ids, keys, costs, metas),
+      this.nativeLimiter.checkAll(ticket, ids, keys, costs, metas),
     );
     return decision as Decision;
   }
@@ -93,7 +91,7 @@ export class Tasks {
   about(kind: TaskKind, target: CallTarget, signal?: CancelSignal, lengthMs?: number): Promise<TaskResult> {
     const { policyRef, key, cost, meta } = target;
     const start = (ticket: number): number =>
-      this.#nativeLimiter.beginTask(ticket, kind, policyRef.id, key, cost, lengthMs, meta);
+      this.nativeLimiter.beginTask(ticket, kind, policyRef.id, key, cost, lengthMs, meta);
     return this.begin([target], start, signal);
   }
 
@@ -108,7 +106,7 @@ export class Tasks {
     if (task === undefined) return undefined;
     this.#pending.delete(ticket);
     if (this.#pending.size === 0) release(this);
-    this.#nativeLimiter.cancel(ticket);
+    this.nativeLimiter.cancel(ticket);
     task.stopListening();
     return task;
   }
@@ -134,9 +132,9 @@ export class Tasks {
         const decisionHeader = answers[decisionAt] as number;
         if (target === undefined) {
           // The caller cancelled. The hold is given back.
-          this.#nativeLimiter.discard(value);
+          this.nativeLimiter.discard(value);
         } else {
-          this.#nativeLimiter.keep(value);
+          this.nativeLimiter.keep(value);
           const numbers = numbersAt(answers, decisionAt, decisionHeader);
           resolve({ decision: decisionOf(target, numbers), hold: value });
         }
@@ -144,10 +142,10 @@ export class Tasks {
       }
       case AnswerKind.Error:
         // It is taken out of the native side also when its caller has cancelled.
-        reject(takeError(this.#nativeLimiter, value));
+        reject(takeError(this.nativeLimiter, value));
         return at + AnswerField.Value + 1;
       case AnswerKind.Attempts:
-        resolve({ attempts: this.#nativeLimiter.attempts(value) });
+        resolve({ attempts: this.nativeLimiter.attempts(value) });
         return at + AnswerField.Value + 1;
       default:
         resolve({});

@@ -2,7 +2,7 @@
 // limiters. This file needs no OpenTelemetry.
 
 /** Whether any limiter was ever traced: each request tests it. */
-export let isTracing = false;
+let isTracing = false;
 
 /** By a limiter: the same with spans. */
 const TRACED = new WeakMap<object, object>();
@@ -16,9 +16,9 @@ export function traceCalls<Limiter extends object>(limiter: Limiter, traced: Lim
   isTracing = true;
 }
 
-/** What is asked in the place of a limiter: with spans where it is traced. Its callers test `isTracing` before. */
+/** What is asked in the place of a limiter: with spans where it is traced. */
 export function asked<Limiter extends object>(limiter: Limiter): Limiter {
-  return (TRACED.get(limiter) as Limiter | undefined) ?? limiter;
+  return isTracing ? ((TRACED.get(limiter) as Limiter | undefined) ?? limiter) : limiter;
 }
 
 /** The limiter itself, from what `traced` has returned; any other as it is. */

@@ -5,7 +5,7 @@ import { checkOptions } from './given-options.js';
 import type { Hold } from './hold.js';
 import type { PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
-import { asked, isTracing } from './tracing.js';
+import { asked } from './tracing.js';
 
 /** The options of `wrap`. */
 export interface WrapOptions<A extends readonly unknown[]> {
@@ -15,52 +15,41 @@ export interface WrapOptions<A extends readonly unknown[]> {
   cost?: number | ((...args: A) => number) | undefined;
 }
 
-/** A policy as a wrapped function asks it. */
-export interface WrappedPolicy {
-  readonly given: PolicyLike;
-  /** What is asked in its place, when it is traced. */
-  readonly limiter: {
-    check(policy: PolicyLike, key: string, options: { readonly cost: number }): Promise<Decision>;
-    /** Throws RateLimited when there is no room. */
-    hold(policy: PolicyLike, key: string, options: { readonly cost: number }): Promise<Hold>;
-  };
-  /** Whether it has units to hold now: a reload may change that. */
-  holds(): boolean;
-  check(key: string, cost: number): Promise<Decision>;
+/** The calls of a limiter, which may be another one when it is traced. */
+interface Called {
+  check(policy: PolicyLike, key: string, options: { readonly cost: number } | undefined): Promise<Decision>;
+  /** Throws RateLimited when there is no room. */
+  hold(policy: PolicyLike, key: string, options: { readonly cost: number }): Promise<Hold>;
 }
 
 const GENERATORS = ['GeneratorFunction', 'AsyncGeneratorFunction'];
 
-/** The function, limited: each call is checked first. */
+/** The function, limited: each call is checked first. `holds` says whether the policy has units to hold now: a reload may change that. */
 export function wrapped<This, A extends readonly unknown[], R>(
-  policy: WrappedPolicy,
+  limiter: Called,
+  policy: PolicyLike,
+  holds: () => boolean,
   fn: (this: This, ...args: A) => R,
   options: WrapOptions<A>,
 ): (this: This, ...args: A) => Promise<Awaited<R>> {
   checkFunction(fn);
   checkWrapOptions(options);
   const isGenerator = GENERATORS.includes(Object.prototype.toString.call(fn).slice(8, -1));
-  if (isGenerator && policy.holds()) throw generatorHolds(fn.name);
-  const { key, cost = 1 } = options;
+  if (isGenerator && holds()) throw generatorHolds(fn.name);
+  const { key: keyOption, cost: costOption = 1 } = options;
   const limited = async function (this: This, ...args: A): Promise<Awaited<R>> {
-    const keyOfCall = typeof key === 'function' ? madeKey(fn.name, key(...args)) : key;
-    const costOfCall = typeof cost === 'function' ? madeCost(fn.name, cost(...args)) : cost;
-    if (!policy.holds()) {
-      const decision = await (isTracing
-        ? asked(policy.limiter).check(policy.given, keyOfCall, { cost: costOfCall })
-        : policy.check(keyOfCall, costOfCall));
+    const key = typeof keyOption === 'function' ? madeKey(fn.name, keyOption(...args)) : keyOption;
+    const cost = typeof costOption === 'function' ? madeCost(fn.name, costOption(...args)) : costOption;
+    const isHeld = holds();
+    if (isHeld && isGenerator) throw generatorHolds(fn.name);
+    const hold = isHeld ? await asked(limiter).hold(policy, key, { cost }) : undefined;
+    try {
+      const decision = hold?.decision ?? (await asked(limiter).check(policy, key, cost === 1 ? undefined : { cost }));
       if (!decision.allowed) throw new RateLimited(decision);
       if (decision.delayMs > 0) await delay(decision.delayMs);
       return await fn.apply(this, args as never);
-    }
-    if (isGenerator) throw generatorHolds(fn.name);
-    const limiter = isTracing ? asked(policy.limiter) : policy.limiter;
-    const hold = await limiter.hold(policy.given, keyOfCall, { cost: costOfCall });
-    try {
-      if (hold.decision.delayMs > 0) await delay(hold.decision.delayMs);
-      return await fn.apply(this, args as never);
     } finally {
-      await hold.release();
+      if (hold !== undefined) await hold.release();
     }
   };
   return Object.defineProperties(limited, {

@@ -2,18 +2,78 @@
 
 import process from 'node:process';
 
+import type { CheckOptions } from '../call-options.js';
 import { Decision } from '../decision.js';
+import { delay } from '../delay.js';
 import { asWarning, ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
 import { Hold } from '../hold.js';
 import { checkIn, type Limiter, policyRefIn } from '../limiter.js';
 import type { PolicyLike, PolicyRef } from '../policy.js';
 import { RateLimited } from '../rate-limited.js';
 import { type ActualCost, nameCost } from '../settled.js';
-import { asked, isTracing } from '../tracing.js';
-import { announce, leading, type SetField } from './fields.js';
-import { asError, problem, type RefusalError, refusalError, retryAfter, status } from './refusal.js';
-import type { Awaitable } from './request-adapter.js';
-import type { AfterResponse, FixedCostEntry, LimitedEntry, Settings } from './settings.js';
+import { asked } from '../tracing.js';
+import { type Adapter, type Awaitable, type Ending, isOver } from './adapter.js';
+import { announce, leading, type SetField, setInRecord } from './fields.js';
+import { asError, problem, refusalError, retryAfter, status } from './refusal.js';
+import type { FixedCostEntry, LimitedEntry, Settings } from './settings.js';
+
+/** Where a request remembers its admissions. The same symbol for all copies of this module. */
+const ADMISSION = Symbol.for('tidegate.admission');
+
+/** What remembers the admissions of a request. */
+interface Memory<Request extends object, Response> {
+  [ADMISSION]?: Admission<Request, Response>;
+}
+
+/** The admission of the last middleware that a request has passed. */
+export function latestAdmission<Request extends object, Response>(
+  adapter: Adapter<Request, Response>,
+  request: Request,
+): Admission<Request, Response> | undefined {
+  return (adapter.memory(request) as Memory<Request, Response>)[ADMISSION];
+}
+
+/**
+ * Checks a request before its handler runs; undefined when it is not limited. An admission that is there at once is returned without
+ * a promise, and an error that is found at once is thrown. `memory` is what remembers the admission, where it is not the request.
+ */
+export function admit<Request extends object, Response>(
+  settings: Settings<Request, Response>,
+  request: Request,
+  memory?: Memory<Request, Response>,
+): Awaitable<Admission<Request, Response> | undefined> {
+  const { adapter, enabled, methods, only } = settings;
+  if (!enabled || (methods !== undefined && !methods.has(adapter.method(request)))) return undefined;
+  if (only === undefined) return admitLater(settings, request, memory);
+  try {
+    const key = only.key(request);
+    if (typeof key !== 'string') return admitLater(settings, request, memory, key);
+    const counted = settings.counted(only, request, key);
+    return new Admission(settings, request, memory).checkOne(only, counted);
+  } catch (reason) {
+    throw asError(reason, adapter.name);
+  }
+}
+
+async function admitLater<Request extends object, Response>(
+  settings: Settings<Request, Response>,
+  request: Request,
+  memory?: Memory<Request, Response>,
+  key?: Promise<string>,
+): Promise<Admission<Request, Response> | undefined> {
+  const { adapter, options, only } = settings;
+  try {
+    if (only !== undefined && key !== undefined) {
+      const counted = settings.counted(only, request, await key);
+      return await new Admission(settings, request, memory).checkOne(only, counted);
+    }
+    if (await options.skip?.(request)) return undefined;
+    const entries = settings.entries ?? (await settings.entriesOf(request));
+    return entries.length === 0 ? undefined : await new Admission(settings, request, memory).check(entries);
+  } catch (reason) {
+    throw asError(reason, adapter.name);
+  }
+}
 
 /** One empty list for all requests. */
 const NONE: readonly never[] = Object.freeze([]);
@@ -31,8 +91,6 @@ export class Admission<Request extends object, Response> {
   // Not `#private`: one admission is made for every request, and private fields would cost more than everything else in it.
   private _checks: readonly RequestCheck[] = NONE;
   private _decisions: readonly Decision[] = NONE;
-  /** The Decisions about its checks, in their order. */
-  private _entries: readonly Decision[] = NONE;
   private _holds: readonly Hold[] = NONE;
   private _responseEnded = false;
   private _handling = false;
@@ -40,16 +98,20 @@ export class Admission<Request extends object, Response> {
   constructor(
     settings: Settings<Request, Response>,
     request: Request,
-    before: Admission<Request, Response> | undefined,
+    memory: Memory<Request, Response> = settings.adapter.memory(request),
   ) {
     this.decision = undefined;
     this.error = undefined;
     this.settings = settings;
     this.request = request;
-    this.before = before;
-    for (let earlier = before; earlier !== undefined; earlier = earlier.before) {
-      if (earlier.settings === settings) throw this.#twice('this middleware');
-    }
+    this.before = memory[ADMISSION];
+    if (this.before?.passed.some((earlier) => earlier.settings === settings)) throw this.#twice('this middleware');
+    memory[ADMISSION] = this;
+  }
+
+  /** It and the admissions before it, the newest first. */
+  get passed(): readonly Admission<Request, Response>[] {
+    return this.before === undefined ? [this] : [this, ...this.before.passed];
   }
 
   /** The common case: checks one policy, of which nothing is held. */
@@ -59,7 +121,7 @@ export class Admission<Request extends object, Response> {
     if (this.before !== undefined) this.#refuseRepetition(this.before);
     const policyRef = policyRefIn(limiter, policy);
     if (policyRef.holds) return this.#decideAll();
-    const called = isTracing ? asked(limiter) : limiter;
+    const called = asked(limiter);
     try {
       const decision =
         called === limiter ? checkIn(limiter, policyRef, key, cost) : called.check(policy, key, { cost });
@@ -87,16 +149,15 @@ export class Admission<Request extends object, Response> {
   }
 
   /** Checks several policies: all are charged, or none is. */
-  async check(entries: readonly LimitedEntry<Request>[]): Promise<void> {
+  async check(entries: readonly LimitedEntry<Request>[]): Promise<this> {
     this._checks = await this.#checksOf(entries);
     if (this.before !== undefined) this.#refuseRepetition(this.before);
-    await this.#decideAll();
+    return this.#decideAll();
   }
 
   async #decideAll(): Promise<this> {
     try {
-      await this.#decide();
-      return this;
+      return await this.#decide();
     } catch (error) {
       // The store is lost, or an option is wrong: what was held ends.
       this.#release();
@@ -116,66 +177,60 @@ export class Admission<Request extends object, Response> {
         key = typeof named === 'string' ? named : await named;
         keyFunction = entry.key;
       }
+      const { policy, namesCost } = entry;
       const cost = typeof entry.cost === 'number' ? entry.cost : await entry.cost(request);
       if (typeof cost !== 'number') {
         throw new CostError(
           `${settings.adapter.name}: the function given as cost returned ${describe(cost)}: it must be a whole number`,
         );
       }
-      const { policy, namesCost } = entry;
       checks.push({ policy, key: settings.counted(entry, request, key), cost, namesCost });
     }
     return checks;
   }
 
-  async #decide(): Promise<void> {
-    const { limiter } = this.settings;
-    const called = isTracing ? asked(limiter) : limiter;
+  async #decide(): Promise<this> {
+    const { limiter, options } = this.settings;
+    const called = asked(limiter);
     const held: RequestCheck[] = [];
     const rest: RequestCheck[] = [];
     for (const check of this._checks) (policyRefIn(limiter, check.policy).holds ? held : rest).push(check);
-    const decisions: Decision[] = [];
-    const entries = new Map<RequestCheck, Decision>();
-    const meta = this.settings.meta === undefined ? undefined : await this.#meta();
+    const meta = options.meta === undefined ? undefined : await this.#meta();
     // Holds come first, because a hold that is given back leaves no trace.
     for (const check of held) {
       const hold = await takeHold(called, check, meta);
       if (!(hold instanceof Hold)) return this.#refused(hold);
       this._holds = [...this._holds, hold];
-      decisions.push(hold.decision);
-      entries.set(check, hold.decision);
+      check.decision = hold.decision;
     }
+    const decisions = this._holds.map((hold) => hold.decision);
     const decision = await checkTogether(called, rest, meta);
     if (decision !== undefined) {
       if (!decision.allowed) return this.#refused(decision);
       decisions.push(decision);
-      for (const [index, check] of rest.entries()) entries.set(check, decision.decisions[index] ?? decision);
+      for (const [index, check] of rest.entries()) check.decision = decision.decisions[index] ?? decision;
     }
+    for (const { decision, namesCost } of this._checks) if (decision !== undefined && namesCost) nameCost(decision);
     this._decisions = decisions;
-    this._entries = this._checks.map((check) => {
-      const entry = entries.get(check) as Decision;
-      if (check.namesCost) nameCost(entry);
-      return entry;
-    });
     this.decision = leading(decisions);
+    return this;
   }
 
   async #meta(): Promise<Meta> {
-    const { adapter, meta } = this.settings;
-    if (typeof meta !== 'function') return meta;
-    const value = (await meta(this.request)) ?? undefined;
+    const { adapter, options } = this.settings;
+    if (typeof options.meta !== 'function') return options.meta;
+    const value = (await options.meta(this.request)) ?? undefined;
     if (value === undefined || typeof value === 'string' || (value as unknown) instanceof Uint8Array) return value;
     throw new ConfigError(
       `${adapter.name}: the function given as meta returned ${describe(value)}: return a text, bytes, or nothing`,
     );
   }
 
-  #refused(decision: Decision): void {
-    this.#decided(decision);
-    const { limiter } = this.settings;
+  #refused(decision: Decision): this {
     // What a hold charged to other limits of its policy is given back too: a refused request has consumed nothing.
-    for (const hold of this._holds) limiter.settle(hold.decision, 0).catch(warn);
+    for (const hold of this._holds) this.settings.limiter.settle(hold.decision, 0).catch(warn);
     this.#release();
+    return this.#decided(decision);
   }
 
   /** Whether the handler may run. */
@@ -194,7 +249,10 @@ export class Admission<Request extends object, Response> {
   }
 
   /** Sets the fields that announce the limits: those of all middleware that the request has passed. */
-  announce<Target>(setField: SetField<Target>, target: Target): void {
+  announce<Target = Response>(
+    target: Target,
+    setField = this.settings.adapter.setField as unknown as SetField<Target>,
+  ): void {
     let decisions = this._decisions;
     // Of one policy that was asked its Decision says everything.
     let policies = this._checks.length === 1 && this.decision !== undefined ? NONE : this.#policies();
@@ -214,48 +272,70 @@ export class Admission<Request extends object, Response> {
     return this._checks.map(({ policy }) => policyRefIn(this.settings.limiter, policy));
   }
 
+  /** The fields of the answer by name. */
+  fields(): Record<string, string> {
+    const fields: Record<string, string> = {};
+    this.announce(fields, setInRecord);
+    return fields;
+  }
+
   /** How long an admitted request waits before its handler runs: the queue of a leaky bucket. */
   get delayMs(): number {
     return this.decision?.delayMs ?? 0;
   }
 
   /**
-   * Sets the status of the refusal and calls `onDenied`, which may answer it. What that returns is the body. Where it throws, the
-   * error is no refusal.
+   * Answers a refused request. `onDenied` may answer it, with the status of the refusal; what that returns is the body. Where it
+   * throws, the error is no refusal.
    */
-  async denied(response: Response, setStatus: (status: number) => unknown): Promise<unknown> {
-    setStatus(this.status);
-    const { onDenied } = this.settings;
-    if (onDenied === undefined || this.decision === undefined) return undefined;
+  async refuse(response: Response): Promise<unknown> {
+    const { adapter, options } = this.settings;
+    const { onDenied } = options;
+    if (onDenied === 'throw' && adapter.throwsRefusals !== true) throw refusalError(this);
+    adapter.setStatus(response, this.status);
+    let body: unknown;
     try {
-      return await onDenied(this.request, this.decision, response);
+      const { decision } = this;
+      if (typeof onDenied === 'function' && decision !== undefined) {
+        body = await onDenied(this.request, decision, this.#given(response));
+      }
     } catch (reason) {
-      setStatus(500);
-      throw asError(reason, this.settings.adapter.name);
+      adapter.setStatus(response, 500);
+      throw asError(reason, adapter.name);
     }
+    return adapter.refuse(response, body, this);
   }
 
-  /** The refusal as an error, for the framework's error handling. */
-  refusal(headers: Readonly<Record<string, string>> = this.fields()): RefusalError {
-    return refusalError(this, headers);
-  }
-
-  /** The fields of the answer by name. */
-  fields(): Record<string, string> {
-    const fields: Record<string, string> = {};
-    this.announce(setField, fields);
-    return fields;
+  /** What functions given as options get of a response. */
+  #given(response: Response): never {
+    const { given } = this.settings.adapter;
+    return (given === undefined ? response : given(response)) as never;
   }
 
   /** Whether anything is due when the response ends. */
   get needsEnd(): boolean {
-    const { refundWhen, settle } = this.settings;
-    return this._holds.length > 0 || refundWhen !== undefined || settle !== undefined;
+    return this.settings.observesEnd || this._holds.length > 0;
+  }
+
+  /** Ends with a response: its last byte was handed over, or its client has gone. */
+  endWith(ending: Ending, response: Response): void {
+    if (!this.needsEnd) return;
+    const end = (): void => this.end(response);
+    if (isOver(ending)) end();
+    ending.once('finish', end);
+    ending.once('close', end);
+  }
+
+  /** Ends with a response, and waits for its delay. False when no handler should start any more. */
+  async mayBegin(ending: Ending, response: Response): Promise<boolean> {
+    this.endWith(ending, response);
+    await delay(this.delayMs);
+    return !isOver(ending);
   }
 
   /** The handler begins. With `holdUntil: 'handler'` the response alone is not the end from now on. */
   handlerBegins(): void {
-    this._handling = this.settings.holdUntil === 'handler';
+    this._handling = this.settings.options.holdUntil === 'handler';
   }
 
   /** The handler has ended. */
@@ -279,19 +359,22 @@ export class Admission<Request extends object, Response> {
 
   /** Charges what the request should have consumed, when an option says how much that is. */
   async #settle(response: Response): Promise<void> {
-    const { limiter, refundWhen, settle } = this.settings;
-    const entries = this._entries.length === 0 ? this._decisions : this._entries;
-    let actual: unknown;
-    if (refundWhen !== undefined && (await this.#after(refundWhen, response))) actual = entries.map(() => 0);
-    else if (settle !== undefined) actual = await this.#after(settle, response);
+    const { limiter, options } = this.settings;
+    const isRefunded = options.refundWhen !== undefined && (await this.#after(options.refundWhen, response));
+    if (!isRefunded && options.settle === undefined) return;
+    const entries =
+      this._checks.length < 2 ? this._decisions : this._checks.map(({ decision }) => decision as Decision);
+    const actual = isRefunded ? entries.map(() => 0) : await this.#after(options.settle, response);
     if (actual === undefined || actual === null) return;
     const [first] = entries;
     const whole = entries.length === 1 ? first : first?.withParts(entries);
     if (whole !== undefined) await limiter.settle(whole, actual as ActualCost);
   }
 
-  #after(option: AfterResponse, response: Response): unknown {
-    return option.length === 1 ? option(response) : option(this.request, response);
+  #after(option: unknown, response: Response): unknown {
+    if (typeof option !== 'function') return undefined;
+    const given = this.#given(response);
+    return option.length === 1 ? option(given) : option(this.request, given);
   }
 
   #release(): void {
@@ -302,14 +385,13 @@ export class Admission<Request extends object, Response> {
 
   /** Throws when two middleware check the same policy and key, which would count the request twice. */
   #refuseRepetition(before: Admission<Request, Response>): void {
-    for (let earlier: Admission<Request, Response> | undefined = before; earlier; earlier = earlier.before) {
-      if (earlier.settings.limiter !== this.settings.limiter) continue;
-      for (const check of earlier._checks) {
-        const again = this._checks.find(({ policy, key }) => policy === check.policy && key === check.key);
-        if (again !== undefined)
-          throw this.#twice(`a middleware with the policy ${JSON.stringify(shortened(String(again.policy)))}`);
-      }
-    }
+    const earlier = before.passed.filter(({ settings }) => settings.limiter === this.settings.limiter);
+    const checks = earlier.flatMap(({ _checks }) => _checks);
+    const again = this._checks.find((check) =>
+      checks.some(({ policy, key }) => policy === check.policy && key === check.key),
+    );
+    if (again === undefined) return;
+    throw this.#twice(`a middleware with the policy ${JSON.stringify(shortened(String(again.policy)))}`);
   }
 
   #twice(what: string): ConfigError {
@@ -319,10 +401,6 @@ export class Admission<Request extends object, Response> {
         'count the request twice: use it once on the way of a request, or give each its own policy',
     );
   }
-}
-
-function setField(fields: Record<string, string>, name: string, value: string): void {
-  fields[name] = value;
 }
 
 /** Reports an error after the response: no caller is left to throw it to. */
@@ -340,6 +418,8 @@ interface RequestCheck {
   readonly cost: number;
   /** Whether the options name its cost. */
   readonly namesCost: boolean;
+  /** What was decided about it with others. */
+  decision?: Decision;
 }
 
 /** Checks several policies as one Decision. */
@@ -355,16 +435,17 @@ async function checkTogether(
       checks.map(({ policy, key, cost, namesCost }) => ({ policy, key, cost: namesCost ? cost : undefined, meta })),
     );
   }
-  const { policy, key, cost } = only;
-  if (meta !== undefined) return limiter.check(policy, key, { cost, meta });
-  return cost === 1 ? limiter.check(policy, key) : limiter.check(policy, key, { cost });
+  return limiter.check(only.policy, only.key, withMeta(only, meta));
+}
+
+function withMeta({ cost }: RequestCheck, meta: Meta): CheckOptions {
+  return meta === undefined ? { cost } : { cost, meta };
 }
 
 /** Takes a hold; the denied Decision when there is no room. */
 async function takeHold(limiter: Limiter, check: RequestCheck, meta: Meta): Promise<Hold | Decision> {
-  const { policy, key, cost } = check;
   try {
-    return await limiter.hold(policy, key, meta === undefined ? { cost } : { cost, meta });
+    return await limiter.hold(check.policy, check.key, withMeta(check, meta));
   } catch (error) {
     if (error instanceof RateLimited) return error.decision;
     throw error;

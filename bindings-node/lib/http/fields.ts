@@ -3,7 +3,7 @@
 // proves that the result is the core's.
 
 import { DecisionField, Special } from '../../binding/index.js';
-import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
+import { bindingOf, type Decision, numbersOf, partsOf, policyRefOf } from '../decision.js';
 import { ConfigError, describe } from '../errors.js';
 import { native, throwIfFailed } from '../native.js';
 import type { PolicyRef } from '../policy.js';
@@ -22,9 +22,6 @@ export function checkHeaders(headers: unknown): void {
   }
   throwIfFailed(native.headerChoice(headers));
 }
-
-/** Names and values. */
-export type Fields = readonly (readonly [name: string, value: string])[];
 
 /** The largest whole number of a structured field has 15 digits. */
 const LARGEST = 999_999_999_999_999;
@@ -51,7 +48,10 @@ export function announce<Target>(
     if (which !== 'legacy') {
       const items = policyItems(policies, decisions);
       if (items !== '') setField(target, 'RateLimit-Policy', items);
-      if (announced.length > 0) setField(target, 'RateLimit', list(announced, limitItem));
+      const [only, second] = announced;
+      if (only !== undefined) {
+        setField(target, 'RateLimit', second === undefined ? limitItem(only) : announced.map(limitItem).join(', '));
+      }
     }
     const lead = which === 'both' || which === 'legacy' ? leading(announced) : undefined;
     if (lead !== undefined) {
@@ -63,20 +63,9 @@ export function announce<Target>(
   if (wait !== undefined && wait !== null) setField(target, 'Retry-After', String(wait));
 }
 
-/** The fields of an answer as a list. */
-export function fields(
-  decisions: readonly Decision[],
-  which: HeaderChoice,
-  wait: number | null | undefined,
-  policies?: readonly PolicyRef[],
-): Fields {
-  const fields: [string, string][] = [];
-  announce(decisions, which, wait, collect, fields, policies);
-  return fields;
-}
-
-function collect(fields: [string, string][], name: string, value: string): void {
-  fields.push([name, value]);
+/** Sets a field of a record. */
+export function setInRecord(fields: Record<string, string>, name: string, value: string): void {
+  fields[name] = value;
 }
 
 const NONE: readonly Decision[] = [];
@@ -89,11 +78,9 @@ function policyItems(policies: readonly PolicyRef[], decisions: readonly Decisio
     return policyRefOf(only).announcement?.items ?? '';
   }
   const listed = new Map(policies.map((policy) => [policy.name, policy]));
+  // What was asked says what a policy allows: a reload may have changed it.
   for (const decision of decisions) {
-    // What was asked says what a policy allows: a reload may have changed it.
-    for (const entry of decision.decisions.length === 0 ? [decision] : decision.decisions) {
-      listed.set(entry.policy, policyRefOf(entry));
-    }
+    for (const entry of partsOf(decision)) listed.set(entry.policy, policyRefOf(entry));
   }
   const items: string[] = [];
   for (const { announcement } of listed.values()) if (announcement !== undefined) items.push(announcement.items);
@@ -107,7 +94,7 @@ function announcedOf(decisions: readonly Decision[]): readonly Decision[] {
   if (decisions.length === 1 && only.decisions.length === 0) return isAnnounced(only) ? decisions : NONE;
   const announced: Decision[] = [];
   for (const decision of decisions) {
-    for (const entry of decision.decisions.length === 0 ? [decision] : decision.decisions) {
+    for (const entry of partsOf(decision)) {
       if (!isAnnounced(entry)) continue;
       const at = announced.findIndex((known) => known.policy === entry.policy);
       if (at < 0) announced.push(entry);
@@ -132,11 +119,6 @@ function hasLess(a: Decision, b: Decision): boolean {
   const [left, right] = [a.remaining * Math.max(b.limit, 1), b.remaining * Math.max(a.limit, 1)];
   if (left <= Number.MAX_SAFE_INTEGER && right <= Number.MAX_SAFE_INTEGER) return left < right;
   return BigInt(a.remaining) * BigInt(Math.max(b.limit, 1)) < BigInt(b.remaining) * BigInt(Math.max(a.limit, 1));
-}
-
-function list(decisions: readonly Decision[], item: (decision: Decision) => string): string {
-  const [only] = decisions;
-  return decisions.length === 1 && only !== undefined ? item(only) : decisions.map(item).join(', ');
 }
 
 /** The units that are left of the limit that binds and, when waiting helps, the seconds until there are more. */

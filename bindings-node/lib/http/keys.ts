@@ -1,11 +1,11 @@
 // The keys of requests: the helpers that derive one, and the checks of what a key function returns.
 
 import { ConfigError, checkConstant, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
-import { checkOptions } from '../given-options.js';
 import { native, unwrap } from '../native.js';
 import { emitWarning } from '../store-changes.js';
+import type { Awaitable, RequestAdapter } from './adapter.js';
+import { checkOptions } from '../given-options.js';
 import { type TrustFunction, trustsStrangers, untrustedSender } from './proxy-trust.js';
-import type { Awaitable, RequestAdapter } from './request-adapter.js';
 
 /** A function that derives a key from a request. */
 export type KeyFunction<Request> = (request: Request) => Awaitable<string | number | bigint>;
@@ -55,18 +55,17 @@ const USER_FIELDS = ['id', 'sub', 'username'] as const;
 /** The helpers for the requests of a framework. */
 export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request> {
   function clientIp(options: ClientIpOptions = {}): (request: Request) => string {
-    const { trustedProxies, ipv6Prefix } = checkedOptions(options, adapter.name);
+    checkClientIp(options, adapter.name);
+    const { trustedProxies, ipv6Prefix } = options;
     const trusts = trustedProxies === undefined ? adapter.trusts : undefined;
     let address = addressOf(adapter, trustedProxies ?? [], ipv6Prefix);
     // The framework's setting that `address` was made from.
     let applied: unknown;
     return named('clientIp', (request) => {
-      if (trusts !== undefined) {
-        const value = trusts.of(request);
-        if (value !== applied) {
-          address = addressOf(adapter, proxies(value, trusts.setting, adapter.name), ipv6Prefix);
-          applied = value;
-        }
+      const value = trusts?.of(request);
+      if (trusts !== undefined && value !== applied) {
+        address = addressOf(adapter, proxies(value, trusts.setting, adapter.name), ipv6Prefix);
+        applied = value;
       }
       return address(request);
     });
@@ -131,19 +130,16 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
   return keys;
 }
 
-const CLIENT_IP_NAMES = ['trustedProxies', 'ipv6Prefix'];
-
 /** The helpers themselves, which are no key functions: what they return is one. */
 const helpers = new WeakSet<object>();
 
-function checkedOptions(options: ClientIpOptions, adapter: string): ClientIpOptions {
-  checkOptions(options, CLIENT_IP_NAMES, `${adapter}: clientIp`);
+function checkClientIp(options: ClientIpOptions, adapter: string): void {
+  checkOptions(options, ['trustedProxies', 'ipv6Prefix'], `${adapter}: clientIp`);
   const { trustedProxies } = options;
   const named = Array.isArray(trustedProxies) && trustedProxies.every((proxy) => typeof proxy === 'string');
   if (trustedProxies !== undefined && typeof trustedProxies !== 'number' && !named) {
     throw trustsAnyClient(`trustedProxies: ${describe(trustedProxies)}`, adapter);
   }
-  return options;
 }
 
 /** Derives the address of a client. It is remembered when it depends on the peer alone. */
@@ -153,8 +149,9 @@ function addressOf<Request>(
   ipv6Prefix: number | undefined,
 ): (request: Request) => string {
   const trust = typeof trusted === 'function' ? trusted : undefined;
-  const named = typeof trusted === 'number' ? trusted : trust === undefined ? [...(trusted as readonly string[])] : [];
-  const client = unwrap(native.clientIp(named, ipv6Prefix));
+  const client = unwrap(
+    native.clientIp(typeof trusted === 'function' ? [] : (trusted as string[] | number), ipv6Prefix),
+  );
   const readsForwarded = trust !== undefined || client.readsForwarded();
   const known = new Map<string, string>();
   return (request) => {

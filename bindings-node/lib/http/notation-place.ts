@@ -2,6 +2,7 @@
 // a key that begins with the name of the place: the pattern of a route, never an order of creation.
 
 import { ConfigError, shortened } from '../errors.js';
+import { kept } from '../kept.js';
 import { type Limiter, policyRefIn } from '../limiter.js';
 import type { PolicyLike, PolicyRef } from '../policy.js';
 
@@ -20,14 +21,10 @@ const unnamed = new WeakMap<PolicyRef, boolean>();
 
 /** Whether a policy has no name but was written where it is used. */
 export function isUnnamed(limiter: Limiter, policy: PolicyLike): boolean {
-  const ref = policyRefIn(limiter, policy);
-  let known = unnamed.get(ref);
-  if (known === undefined) {
+  return kept(unnamed, policyRefIn(limiter, policy), () => {
     const resolved = limiter.policy(policy);
-    known = resolved.name === String(resolved);
-    unnamed.set(ref, known);
-  }
-  return known;
+    return resolved.name === String(resolved);
+  });
 }
 
 /**
@@ -57,10 +54,8 @@ const claims = new WeakMap<object, WeakMap<object, Map<string, WeakRef<object>>>
 
 /** Claims a notation for a user of it. A second one that lives at the same time would share its budget in silence. */
 export function claim(limiter: Limiter, { name, application = limiter }: Unrouted, policy: string, user: object): void {
-  const byApplication = claims.get(limiter) ?? new WeakMap<object, Map<string, WeakRef<object>>>();
-  claims.set(limiter, byApplication);
-  const users = byApplication.get(application) ?? new Map<string, WeakRef<object>>();
-  byApplication.set(application, users);
+  const byApplication = kept(claims, limiter, () => new WeakMap<object, Map<string, WeakRef<object>>>());
+  const users = kept(byApplication, application, () => new Map<string, WeakRef<object>>());
   const claimed = placedKey(name, policy);
   const known = users.get(claimed)?.deref();
   if (known === undefined) users.set(claimed, new WeakRef(user));

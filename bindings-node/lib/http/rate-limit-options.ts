@@ -9,9 +9,9 @@ import { Limiter } from '../limiter.js';
 import { native } from '../native.js';
 import type { PolicyLike } from '../policy.js';
 import type { ActualCost } from '../settled.js';
+import type { Awaitable } from './adapter.js';
 import { checkHeaders, type HeaderChoice } from './fields.js';
 import type { KeyFunction } from './keys.js';
-import type { Awaitable } from './request-adapter.js';
 
 /** Units a request consumes: a whole number, or a function of the request. */
 export type CostOption<Request> = number | ((request: Request) => Awaitable<number>);

@@ -2,12 +2,14 @@
 // out here in the same way as in the core, which `tests/http` proves. For the error handling of a framework it is an error.
 
 import { DecisionField, Special } from '../../binding/index.js';
-import { bindingOf, type Decision, numbersOf, policyRefOf } from '../decision.js';
+import { bindingOf, type Decision, numbersOf, partsOf, policyRefOf } from '../decision.js';
 import { describe, StoreError } from '../errors.js';
 import { native } from '../native.js';
 import type { PolicyRef } from '../policy.js';
 import { RateLimited } from '../rate-limited.js';
-import type { WebResponse } from './request-adapter.js';
+
+/** The platform's `Response`, where the program that is compiled knows one. */
+export type WebResponse = typeof globalThis extends { Response: { prototype: infer R } } ? R : unknown;
 
 /** The media type of a problem. */
 export const MEDIA_TYPE: string = native.problemMediaType();
@@ -30,7 +32,7 @@ export function retryAfter(decision: Decision | undefined): number | null {
 }
 
 /** A `Response` as a refusal: one that names no status is a 200. */
-export function asRefusal(response: Response, status: number): Response {
+export function asRefusal(response: WebResponse, status: number): WebResponse {
   return response.status === 200 ? new Response(response.body, { status, headers: response.headers }) : response;
 }
 
@@ -45,8 +47,7 @@ export function problem(decision: Decision | undefined, unasked: readonly Policy
  * store is missing, no limit could be asked.
  */
 function violated(decision: Decision): string[] {
-  const entries = decision.decisions.length === 0 ? [decision] : decision.decisions;
-  const names = entries
+  const names = partsOf(decision)
     .filter(({ allowed }) => !allowed)
     .flatMap((entry) => {
       const all = limitNames(policyRefOf(entry));
@@ -81,19 +82,25 @@ export interface RefusalError extends Error {
   getResponse(): WebResponse;
 }
 
-/** What an error of a refusal is made from. */
+/** A request that was refused. */
 export interface Refused {
+  /** The denial; undefined when the store could not be asked. */
   readonly decision: Decision | undefined;
-  readonly status: 429 | 503;
+  /** Why the store could not be asked. */
   readonly error: StoreError | undefined;
+  readonly status: 429 | 503;
+  /** The body, as `application/problem+json`. */
   problem(): string;
+  /** The fields of the answer by name. */
+  fields(): Readonly<Record<string, string>>;
 }
 
-/** The error of a refusal: RateLimited, or the store's own where it could not be asked. */
-export function refusalError(refused: Refused, headers: Readonly<Record<string, string>>): RefusalError {
+/** A refusal as an error, for the framework's error handling: RateLimited, or the store's own where it could not be asked. */
+export function refusalError(refused: Refused): RefusalError {
   const { decision, status, error } = refused;
   const made =
     decision === undefined ? (error ?? new StoreError('the store could not be asked')) : new RateLimited(decision);
+  const headers = refused.fields();
   const problem = (): string => refused.problem();
   const properties = {
     status,

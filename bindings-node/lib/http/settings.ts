@@ -1,32 +1,34 @@
-// Options that were found valid, as requests need them.
+// How options become the limits of a place, as requests need them: those of a middleware, and those of a route over its layer.
 
 import { METHODS } from 'node:http';
-import type { Decision } from '../decision.js';
-import { ConfigError } from '../errors.js';
-import { checkOptions } from '../given-options.js';
+import process from 'node:process';
+import { ConfigError, describe } from '../errors.js';
 import { type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
-import type { PolicyLike } from '../policy.js';
+import { Policy, type PolicyLike } from '../policy.js';
+import { emitWarning } from '../store-changes.js';
 import { unwrapped } from '../tracing.js';
+import type { Adapter, Awaitable, RequestAdapter } from './adapter.js';
 import type { HeaderChoice } from './fields.js';
-import { keyOf } from './keys.js';
+import { keyOf, keysOf } from './keys.js';
 import { claim, isUnnamed, type Place, placedKey, Unrouted } from './notation-place.js';
+import { checkOptions, knownNames } from '../given-options.js';
 import {
   type CostOption,
   checkCost,
+  checkValues,
   type LayerOptions,
-  type MetaOption,
+  LIMIT_NAMES,
   type PolicyChoice,
   type PolicyEntry,
-  type PolicyFunction,
+  type PolicyOption,
+  type RateLimitOptions,
+  ROUTE_NAMES,
 } from './rate-limit-options.js';
-import type { Awaitable, RequestAdapter } from './request-adapter.js';
-
-type KeyReader<Request> = (request: Request) => Awaitable<string>;
 
 /** A policy with its key and its cost. */
 export interface LimitedEntry<Request> {
   readonly policy: PolicyLike;
-  readonly key: KeyReader<Request>;
+  readonly key: (request: Request) => Awaitable<string>;
   readonly cost: CostOption<Request>;
   /** Whether the options name its cost: one number of `settle` is for those entries that do. */
   readonly namesCost: boolean;
@@ -35,120 +37,84 @@ export interface LimitedEntry<Request> {
 }
 
 /** An entry whose cost does not depend on the request. */
-export interface FixedCostEntry<Request> extends LimitedEntry<Request> {
-  readonly cost: number;
-}
+export type FixedCostEntry<Request> = LimitedEntry<Request> & { readonly cost: number };
 
-function hasFixedCost<Request>(entry: LimitedEntry<Request>): entry is FixedCostEntry<Request> {
-  return typeof entry.cost === 'number';
-}
+/** The options of a place, with responses of any framework: those of a route over those of its layer. */
+export type AnyOptions<Request> = Partial<LayerOptions<Request, never>>;
 
-/** What options and their layer say together of the requests of one place. */
-export interface LimitParts<Request, Response> {
-  /** The options; those of a route over those of its layer. Their names and values were checked. */
-  readonly options: Partial<LayerOptions<Request, Response>>;
-  /** Where the notation of `policy` is written. */
-  readonly place: Place<Request>;
-  /** Where `application` is written. */
-  readonly applicationPlace: string;
-  /** A request that one of them names is not limited. */
-  readonly skips: readonly ((request: Request) => Awaitable<boolean>)[];
-  readonly enabled: boolean;
-}
-
-/** What is called when a response has ended. */
-export type AfterResponse = (...args: unknown[]) => unknown;
-
-export class Settings<Request, Response> {
+/** The limits of a place. */
+export class Settings<Request extends object, Response> {
   readonly limiter: Limiter;
+  readonly headers: HeaderChoice;
+  readonly enabled: boolean;
+  readonly methods: ReadonlySet<string> | undefined;
+  /** Whether an option is called when a response has ended. */
+  readonly observesEnd: boolean;
   /** The policies, unless they depend on the request. */
   readonly entries: readonly LimitedEntry<Request>[] | undefined;
   /** The only policy, when nothing but the key depends on the request. */
   readonly only: FixedCostEntry<Request> | undefined;
-  readonly headers: HeaderChoice;
-  readonly methods: ReadonlySet<string> | undefined;
-  readonly enabled: boolean;
-  readonly skips: LimitParts<Request, Response>['skips'];
-  readonly holdUntil: 'response' | 'handler';
-  readonly meta: MetaOption<Request> | undefined;
-  readonly onDenied: ((request: Request, decision: Decision, response: Response) => unknown) | undefined;
-  /** Whether refusals go to the framework's error handling. */
-  readonly throwsRefusals: boolean;
-  readonly refundWhen: AfterResponse | undefined;
-  readonly settle: AfterResponse | undefined;
   readonly #application: readonly LimitedEntry<Request>[];
-  readonly #policy: PolicyFunction<Request> | undefined;
-  readonly #key: KeyReader<Request>;
-  readonly #cost: CostOption<Request> | undefined;
-  readonly #place: Place<Request>;
-  readonly #perMethod: boolean;
+  readonly #key: LimitedEntry<Request>['key'];
 
+  /** Of options whose names and values were checked. `place` is where `policy` is written, `layerPlace` where `application` is. */
   constructor(
-    parts: LimitParts<Request, Response>,
-    readonly adapter: RequestAdapter<Request>,
-    clientIp: () => KeyReader<Request>,
+    readonly adapter: Adapter<Request, Response>,
+    readonly options: AnyOptions<Request>,
+    readonly place: Place<Request>,
+    layerPlace = '',
   ) {
     const where = adapter.name;
-    const { limiter, policy, application, key, cost, headers, methods, onDenied, meta, perMethod } = parts.options;
-    this.limiter = unwrapped(limiter as Limiter);
-    this.headers = headers ?? 'both';
+    const { policy, application, key, methods, meta, refundWhen, settle } = options;
+    this.enabled = isEnabled(options.enabled, where);
+    this.limiter = unwrapped(options.limiter as Limiter);
+    this.headers = options.headers ?? 'both';
     this.methods = methods && methodSet(methods);
-    this.enabled = parts.enabled;
-    this.skips = parts.skips;
-    this.meta = meta;
-    this.holdUntil = parts.options.holdUntil ?? 'response';
-    if (this.holdUntil === 'handler' && adapter.seesHandlers !== true) {
+    this.observesEnd = refundWhen !== undefined || settle !== undefined;
+    if (options.holdUntil === 'handler' && adapter.seesHandlers !== true) {
       throw new ConfigError(
         `${where}: holdUntil cannot be 'handler', because the framework does not say here when a handler has ended: hold in the ` +
           'handler, with limiter.hold(policy, key, async () => …)',
       );
     }
-    this.onDenied = typeof onDenied === 'function' ? onDenied : undefined;
-    this.throwsRefusals = onDenied === 'throw';
-    this.refundWhen = parts.options.refundWhen as AfterResponse | undefined;
-    this.settle = parts.options.settle as AfterResponse | undefined;
-    this.#key = key === undefined ? clientIp() : keyOf(key, where);
-    this.#cost = cost;
-    this.#place = parts.place;
-    this.#perMethod = perMethod === true;
-    this.#application = application === undefined ? [] : this.#entries(application, parts.applicationPlace, []);
-    if (typeof policy === 'function') this.#policy = policy;
-    else if (policy === undefined && application !== undefined) this.entries = this.#application;
-    else this.entries = this.#entries(policy as PolicyChoice<Request>, this.#place, this.#application);
+    this.#key = key === undefined ? keysOf(adapter).clientIp() : keyOf(key, where);
+    this.#application = application === undefined ? [] : this.#entries(application, layerPlace, []);
+    if (policy === undefined && application !== undefined) this.entries = this.#application;
+    else if (typeof policy !== 'function') this.entries = this.#entries(policy as PolicyChoice<Request>);
     // A policy that does not exist is an error when the service starts, and a reload does not drop one that does.
-    const by = typeof this.#place === 'string' && this.#place !== '' ? `${where} at ${this.#place}` : where;
+    const by = typeof place === 'string' && place !== '' ? `${where} at ${place}` : where;
     for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
     const [first, second] = this.entries ?? [];
-    const isOnly = first !== undefined && second === undefined && hasFixedCost(first) && meta === undefined;
-    this.only = isOnly && this.skips.length === 0 ? first : undefined;
+    const isOnly = second === undefined && typeof first?.cost === 'number' && meta === undefined;
+    this.only = isOnly && options.skip === undefined ? (first as FixedCostEntry<Request>) : undefined;
   }
 
   /** The policies of a request. */
   async entriesOf(request: Request): Promise<readonly LimitedEntry<Request>[]> {
-    if (this.entries !== undefined) return this.entries;
-    const choice = await this.#policy?.(request);
+    const { policy } = this.options;
+    if (this.entries !== undefined || typeof policy !== 'function') return this.entries ?? [];
+    const choice = await policy(request);
     // A list of nothing is nothing too: a function says which requests have no limit.
-    if (choice === undefined || choice === null || (Array.isArray(choice) && choice.length === 0)) {
-      return this.#application;
-    }
-    return this.#entries(choice, this.#place, this.#application);
+    const isNone = choice === undefined || choice === null || (Array.isArray(choice) && choice.length === 0);
+    return isNone ? this.#application : this.#entries(choice);
   }
 
   /** The entries of a choice, after those that are asked with them. */
   #entries(
     choice: PolicyChoice<Request>,
-    place: Place<Request>,
-    before: readonly LimitedEntry<Request>[],
+    place = this.place,
+    before = this.#application,
   ): readonly LimitedEntry<Request>[] {
     const where = this.adapter.name;
     const choices: readonly (PolicyLike | PolicyEntry<Request>)[] = Array.isArray(choice) ? choice : [choice];
+    const nameOf = ({ policy }: LimitedEntry<Request>): string => policyRefIn(this.limiter, policy).name;
     if (choices.length === 0) throw new ConfigError(`${where}: policy is an empty list: name at least one`);
     const entries = [...before];
     for (const one of choices) {
       const entry = this.#entry(one, place);
-      const isKnown = entries.some((known) => known.key === entry.key && this.#isSame(known, entry));
-      if (isKnown) {
-        const { name } = policyRefIn(this.limiter, entry.policy);
+      const name = nameOf(entry);
+      const isSame = (known: LimitedEntry<Request>): boolean => known.key === entry.key && known.place === entry.place;
+      if (entries.some((known) => isSame(known) && nameOf(known) === name)) {
         throw new ConfigError(
           `${where}: the policy ${JSON.stringify(name)} is there twice with one key, which would count twice`,
         );
@@ -158,10 +124,6 @@ export class Settings<Request, Response> {
     return entries;
   }
 
-  #isSame(a: LimitedEntry<Request>, b: LimitedEntry<Request>): boolean {
-    return a.place === b.place && policyRefIn(this.limiter, a.policy).name === policyRefIn(this.limiter, b.policy).name;
-  }
-
   #entry(given: PolicyLike | PolicyEntry<Request>, place: Place<Request>): LimitedEntry<Request> {
     const where = this.adapter.name;
     if (given === undefined || given === null || given === '') {
@@ -169,24 +131,19 @@ export class Settings<Request, Response> {
         `${where}: policy is ${given === '' ? '""' : String(given)}: name a policy or write a notation; skip leaves out requests`,
       );
     }
-    if (typeof given === 'string' || (typeof given === 'object' && !isPlain(given))) {
-      return this.#keyed(given as PolicyLike, this.#key, this.#cost, place);
-    }
-    checkOptions(given, ['policy', 'key', 'cost'], `${where}: an entry of policy`);
-    const { policy, key, cost } = given as PolicyEntry<Request>;
-    if (policy === undefined) throw new ConfigError(`${where}: an entry of policy is without its policy`);
-    checkCost(cost, where);
-    return this.#keyed(policy, key === undefined ? this.#key : keyOf(key, where), cost ?? this.#cost, place);
-  }
-
-  #keyed(
-    policy: PolicyLike,
-    key: KeyReader<Request>,
-    cost: CostOption<Request> | undefined,
-    place: Place<Request>,
-  ): LimitedEntry<Request> {
-    const where = isUnnamed(this.limiter, policy) ? place : undefined;
-    return { policy, key, cost: cost ?? 1, namesCost: cost !== undefined, place: where };
+    const isPolicy = typeof given === 'string' || (typeof given === 'object' && !isPlain(given));
+    const own = (isPolicy ? { policy: given } : given) as PolicyEntry<Request>;
+    if (!isPolicy) checkOptions(own, ['policy', 'key', 'cost'], `${where}: an entry of policy`);
+    if (own.policy === undefined) throw new ConfigError(`${where}: an entry of policy is without its policy`);
+    checkCost(own.cost, where);
+    const { policy, cost = this.options.cost } = own;
+    return {
+      policy,
+      key: own.key === undefined ? this.#key : keyOf(own.key, where),
+      cost: cost ?? 1,
+      namesCost: cost !== undefined,
+      place: isUnnamed(this.limiter, policy) ? place : undefined,
+    };
   }
 
   /** The key under which an entry counts a request. */
@@ -196,14 +153,14 @@ export class Settings<Request, Response> {
       claim(this.limiter, name, policyRefIn(this.limiter, policy).name, this);
       name = name.name;
     }
-    return placedKey(name, key, this.#perMethod ? methodOf(this.adapter, request) : undefined);
+    return placedKey(name, key, this.options.perMethod ? methodOf(this.adapter, request) : undefined);
   }
 }
 
-/** The handler of GET answers HEAD. */
+/** The handler of GET answers HEAD. A message that is no request of HTTP has no method. */
 function methodSet(methods: readonly string[]): ReadonlySet<string> {
   const names = methods.map((method) => method.toUpperCase());
-  return new Set(names.includes('GET') ? [...names, 'HEAD'] : names);
+  return new Set(['', ...names, ...(names.includes('GET') ? ['HEAD'] : [])]);
 }
 
 /** The method whose budget a request counts for; undefined for a message, which has none. */
@@ -218,4 +175,126 @@ function methodOf<Request>(adapter: RequestAdapter<Request>, request: Request): 
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === Object.prototype || prototype === null;
+}
+
+/** The limits of a middleware. */
+export function middlewareLimits<Request extends object, Response>(
+  adapter: Adapter<Request, Response>,
+  options: RateLimitOptions<Request, never>,
+  place: Place<Request>,
+): Settings<Request, Response> {
+  const where = adapter.name;
+  checkNamed(options, LIMIT_NAMES, where);
+  if (options.policy === undefined) {
+    throw new ConfigError(
+      `${where}: the option policy is missing: name a policy or write a notation, such as '100/minute'`,
+    );
+  }
+  return new Settings(adapter, options, place);
+}
+
+function checkNamed<Request>(options: AnyOptions<Request>, names: readonly string[], where: string): void {
+  checkOptions(options, names, where);
+  checkValues(options as AnyOptions<never>, where);
+  if (options.limiter === undefined) {
+    throw new ConfigError(`${where}: the option limiter is missing: give a Limiter of tidegate`);
+  }
+}
+
+/** Checks the options of a layer over routes. */
+export function checkLayer<Request>(options: AnyOptions<Request>, where: string, more: readonly string[] = []): void {
+  checkNamed(options, [...LIMIT_NAMES, 'default', ...more], where);
+  if (options.policy !== undefined && options.default !== undefined) {
+    throw new ConfigError(
+      `${where}: policy is one limit for all routes together, default one for each of them: give one of the two`,
+    );
+  }
+}
+
+/** Warns of a layer that limits nothing where no route names a limit: it was registered for some reason. */
+export function warnIfIdle<Request>(
+  { policy, default: each, application, enabled }: AnyOptions<Request>,
+  where: string,
+  [layer, routes, example]: readonly [layer: string, routes: string, example: string],
+): void {
+  if ((policy ?? each ?? application) !== undefined || !isEnabled(enabled, where)) return;
+  emitWarning(
+    `the ${layer} of ${where} limits nothing: it has no policy, no default and no application, and no ${routes} names one. Give it ` +
+      `a policy, or a limit to a route, as in ${example}`,
+  );
+}
+
+/** What a route says of its limits, as options; false: it is not limited. Undefined: it says nothing. */
+export function routeOptions<Request>(given: unknown, where: string): AnyOptions<Request> | false | undefined {
+  if (given === undefined || given === false) return given;
+  const isChoice = given instanceof Policy || Array.isArray(given) || ['string', 'function'].includes(typeof given);
+  const options: unknown = isChoice ? { policy: given } : given;
+  if (typeof options !== 'object' || options === null) {
+    throw new ConfigError(
+      `${where}: the limits of a route cannot be ${describe(given)}: give a policy, options, or false`,
+    );
+  }
+  const ofLayer = Object.keys(options).find((name) => name === 'application' || name === 'default');
+  if (ofLayer !== undefined) {
+    throw new ConfigError(
+      `${where}: ${ofLayer} is an option of the layer, not of a route: ${knownNames('policy', ROUTE_NAMES)}`,
+    );
+  }
+  checkOptions(options, ROUTE_NAMES, `${where}: the limits of a route`);
+  checkValues(options, where);
+  return options;
+}
+
+/**
+ * The limits of a route under a layer; undefined when it has none. The place of the layer is empty when it covers the whole
+ * application, that of the route undefined for a request that no route answers.
+ */
+export function routeLimits<Request extends object, Response>(
+  adapter: Adapter<Request, Response>,
+  layer: AnyOptions<Request>,
+  own: AnyOptions<Request> | false | undefined,
+  layerPlace: string,
+  route: Place<Request> | undefined,
+): Settings<Request, Response> | undefined {
+  if (own === false) return undefined;
+  const { default: each, ...common } = layer;
+  let policy: PolicyOption<Request> | undefined = own?.policy;
+  let place: Place<Request> = route ?? layerPlace;
+  if (policy === undefined && common.policy !== undefined) [policy, place] = [common.policy, layerPlace];
+  // A default is a budget of each route: a request that no route answers has none.
+  if (policy === undefined && route !== undefined) policy = each;
+  if (policy === undefined && own !== undefined) {
+    throw new ConfigError(
+      `${adapter.name}: the limits of ${typeof route === 'string' ? route : 'a route'} name no policy, and neither does their layer`,
+    );
+  }
+  if (policy === undefined && common.application === undefined) return undefined;
+  const given = Object.fromEntries(Object.entries(own ?? {}).filter(([, value]) => value !== undefined));
+  const skip = eitherOf(common.skip, own?.skip);
+  const enabled = own?.enabled === false ? false : (common.enabled ?? own?.enabled);
+  return new Settings<Request, Response>(adapter, { ...common, ...given, policy, skip, enabled }, place, layerPlace);
+}
+
+type Skip<Request> = AnyOptions<Request>['skip'];
+
+function eitherOf<Request>(first: Skip<Request>, second: Skip<Request>): Skip<Request> {
+  if (first === undefined || second === undefined) return first ?? second;
+  return async (request) => (await first(request)) || (await second(request));
+}
+
+const ON = ['1', 'true', 'yes', 'on'];
+const OFF = ['0', 'false', 'no', 'off'];
+
+/** Whether limits are applied at all, which tests and a development machine turn off in one place: the option `enabled`; without it the environment variable `TIDEGATE_ENABLED`; without that, true. */
+function isEnabled(option: unknown, where: string): boolean {
+  if (typeof option === 'boolean') return option;
+  if (option !== undefined) {
+    throw new ConfigError(`${where}: the option enabled is ${describe(option)}: it must be true or false`);
+  }
+  const value = process.env['TIDEGATE_ENABLED']?.trim().toLowerCase() ?? '';
+  if (value === '' || ON.includes(value)) return true;
+  if (OFF.includes(value)) return false;
+  throw new ConfigError(
+    `${where}: the environment variable TIDEGATE_ENABLED is ${describe(value)}: it must be one of ${[...ON, ...OFF].join(', ')}`,
+  );
 }

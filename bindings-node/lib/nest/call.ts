@@ -7,10 +7,9 @@ import type { Socket } from 'node:net';
 import { type ExecutionContext, HttpException, StreamableFile } from '@nestjs/common';
 import type { Decision } from '../decision.js';
 import { ConfigError, KeyInvalid } from '../errors.js';
-import type { Admission } from '../http/admission.js';
+import { type Adapter, type NodeRequest, nodeRequestAdapter } from '../http/adapter.js';
 import { expressTrust, fastifyTrust } from '../http/proxy-trust.js';
-import { MEDIA_TYPE } from '../http/refusal.js';
-import { type NodeRequest, nodeRequestAdapter, type RequestAdapter } from '../http/request-adapter.js';
+import { MEDIA_TYPE, type Refused, refusalError } from '../http/refusal.js';
 
 /** A request of Express or of Fastify; of a microservice or a websocket a message, as `NestMessage` says. */
 export interface NestRequest extends NodeRequest {
@@ -36,27 +35,21 @@ export interface NestResponse {
   status?(code: number): unknown;
 }
 
-/** A call as the guard limits it. */
+/** A call as the guard limits it, and as it is answered. */
 export interface NestCall {
+  readonly type: string;
   readonly request: NestRequest;
   /** Undefined for messages, which have no fields and no end. */
-  readonly response: NestResponse | undefined;
-  /** What `onDenied` gets. */
-  readonly answer: NestResponse;
+  readonly response?: NestResponse;
   /** What remembers the admissions of this call; undefined: the request. */
-  readonly memory: object | undefined;
+  readonly memory?: object;
 }
 
 const NAME = 'tidegate/nest';
 
-const http = nodeRequestAdapter<NestRequest>(NAME, {
-  trusts: {
-    setting: `${expressTrust.setting}, or ${fastifyTrust.setting},`,
-    of: (request) => ('server' in request ? fastifyTrust.of(request as { server: object }) : expressTrust.of(request)),
-  },
-});
+const http = nodeRequestAdapter<NestRequest>(NAME);
 
-export const nestAdapter: RequestAdapter<NestRequest> = {
+export const nestAdapter: Adapter<NestRequest, NestCall> = {
   ...http,
   peer(request) {
     const peer = http.peer(request);
@@ -66,6 +59,20 @@ export const nestAdapter: RequestAdapter<NestRequest> = {
         'key: (message) => message.data.tenant',
     );
   },
+  trusts: {
+    setting: `${expressTrust.setting}, or ${fastifyTrust.setting},`,
+    of: (request) => ('server' in request ? fastifyTrust.of(request as { server: object }) : expressTrust.of(request)),
+  },
+  throwsRefusals: true,
+  setField({ response }, name, value) {
+    if (typeof response?.header === 'function') response.header(name, value);
+    else (response as ServerResponse | undefined)?.setHeader(name, value);
+  },
+  setStatus: ({ type, response }, status) => type === 'http' && response?.status?.(status),
+  refuse({ type }, body, refused) {
+    throw exceptionOf(type, refused, body);
+  },
+  given: ({ request, response }) => response ?? request.client,
 };
 
 /** What the contexts of GraphQL servers hold. */
@@ -94,8 +101,7 @@ interface TransportContext {
 export function callOf(context: ExecutionContext): NestCall {
   const type: string = context.getType();
   if (type === 'http') {
-    const [request, response] = [context.switchToHttp().getRequest(), context.switchToHttp().getResponse()];
-    return { request, response, answer: response, memory: undefined };
+    return { type, request: context.switchToHttp().getRequest(), response: context.switchToHttp().getResponse() };
   }
   // One request may hold several fields of GraphQL, and one connection many messages: each is a call.
   const memory = context.getArgs();
@@ -108,10 +114,9 @@ export function callOf(context: ExecutionContext): NestCall {
         `${NAME}: the context of GraphQL has no request and response: put them there, as in context: ({ req, res }) => ({ req, res })`,
       );
     }
-    return { request: found, response, answer: response, memory };
+    return { type, request: found, response, memory };
   }
-  const message = type === 'ws' ? websocketMessage(context) : rpcMessage(context);
-  return { request: message, response: undefined, answer: message.client as NestResponse, memory };
+  return { type, request: type === 'ws' ? websocketMessage(context) : rpcMessage(context), memory };
 }
 
 function websocketMessage(context: ExecutionContext): NestRequest {
@@ -147,16 +152,14 @@ function rpcMessage(context: ExecutionContext): NestRequest {
   };
 }
 
-type NestAdmission = Admission<NestRequest, NestResponse>;
-
 /** Thrown when a request is refused. A filter may answer in its own way; `getResponse` returns the problem. */
 export class RateLimitException extends HttpException {
   /** The denial; undefined when the store could not be asked. */
   readonly decision: Decision | undefined;
 
-  constructor(admission: NestAdmission, body: unknown) {
-    super((body ?? new Problem(admission.problem())) as object, admission.status, { cause: admission.error });
-    this.decision = admission.decision;
+  constructor(refused: Refused, body: unknown) {
+    super((body ?? new Problem(refused.problem())) as object, refused.status, { cause: refused.error });
+    this.decision = refused.decision;
   }
 }
 
@@ -181,15 +184,15 @@ type ErrorOf = new (error: object | string) => Error;
 const load = createRequire(__filename);
 
 /** The exception of a refused call. */
-export function exceptionOf(type: string, admission: NestAdmission, body: unknown): Error {
+function exceptionOf(type: string, refused: Refused, body: unknown): Error {
   if (body instanceof Error) return body;
-  if (type === 'http') return new RateLimitException(admission, body);
-  if (type === 'graphql') return new RateLimitException(admission, body ?? details(admission));
+  if (type === 'http') return new RateLimitException(refused, body);
+  if (type === 'graphql') return new RateLimitException(refused, body ?? details(refused));
   const Exception = (
     type === 'ws' ? load('@nestjs/websockets').WsException : load('@nestjs/microservices').RpcException
   ) as ErrorOf;
-  const error = new Exception((body ?? details(admission)) as object);
-  return Object.defineProperty(error, 'decision', { value: admission.decision });
+  const error = new Exception((body ?? details(refused)) as object);
+  return Object.defineProperty(error, 'decision', { value: refused.decision });
 }
 
 /** Ends a call whose client did not wait for its admission, so that no handler starts. Its answer reaches no client. */
@@ -198,12 +201,8 @@ export function clientGone(): HttpException {
 }
 
 /** The problem, with what the fields of an answer say elsewhere. */
-function details(admission: NestAdmission): object {
-  const { message } = admission.refusal({});
-  const { decision } = admission;
-  return {
-    ...(JSON.parse(admission.problem()) as object),
-    message,
-    ...(decision === undefined ? {} : { retryAfterMs: decision.retryAfterMs }),
-  };
+function details(refused: Refused): object {
+  const { message, decision } = refusalError(refused);
+  const wait = decision === undefined ? {} : { retryAfterMs: decision.retryAfterMs };
+  return { ...(JSON.parse(refused.problem()) as object), message, ...wait };
 }

@@ -13,7 +13,7 @@ import { clientIp, rateLimit, user } from 'tidegate/express';
 const require = createRequire(import.meta.url);
 const dist = new URL('../../../bindings-node/dist/', import.meta.url);
 const load = (name) => require(new URL(name, dist).pathname);
-const { fields } = load('http/fields.js');
+const { announce } = load('http/fields.js');
 const { problem, retryAfter, status } = load('http/refusal.js');
 const { placedKey } = load('http/notation-place.js');
 const { native } = load('native.js');
@@ -58,7 +58,9 @@ async function answers(t, { policies, policy, start = START, steps }) {
     if (expect.status !== undefined) assert.equal(decision.allowed ? 200 : status(decision), expect.status, text);
     for (const [choice, wanted] of Object.entries(expect.headers ?? {})) {
       const wait = decision.allowed ? undefined : retryAfter(decision);
-      assert.deepEqual(fields([decision], choice, wait), wanted, `${choice} of ${text}`);
+      const fields = [];
+      announce([decision], choice, wait, (_, name, value) => fields.push([name, value]), undefined);
+      assert.deepEqual(fields, wanted, `${choice} of ${text}`);
     }
     if (expect.problem !== undefined) assert.deepEqual(JSON.parse(problem(decision)), expect.problem, text);
   }
