@@ -12,10 +12,10 @@ import type {
 } from 'fastify';
 import type { Decision } from './decision.js';
 import { ConfigError, describe } from './errors.js';
+import { knownNames } from './given-options.js';
 import { type Adapter, nodeRequestAdapter } from './http/adapter.js';
 import { admit, latestAdmission } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
-import { knownNames } from './given-options.js';
 import { fastifyTrust } from './http/proxy-trust.js';
 import type { LayerOptions, PolicyOption, RouteOptions } from './http/rate-limit-options.js';
 import { asRefusal, MEDIA_TYPE, type RefusalError, refusalError } from './http/refusal.js';

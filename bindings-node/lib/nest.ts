@@ -24,10 +24,10 @@ import {
 import { APP_GUARD, ModulesContainer, Reflector } from '@nestjs/core';
 import { delay } from './delay.js';
 import { ConfigError, describe, shortened } from './errors.js';
+import { checkOptions, knownNames } from './given-options.js';
 import { admit } from './http/admission.js';
 import { type Keys, keysOf } from './http/keys.js';
 import type { Place } from './http/notation-place.js';
-import { checkOptions, knownNames } from './given-options.js';
 import type { LayerOptions, PolicyChoice, PolicyOption, RouteOptions } from './http/rate-limit-options.js';
 import { checkLayer, routeLimits, routeOptions, type Settings, warnIfIdle } from './http/settings.js';
 import { kept } from './kept.js';

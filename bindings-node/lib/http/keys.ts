@@ -1,10 +1,10 @@
 // The keys of requests: the helpers that derive one, and the checks of what a key function returns.
 
 import { ConfigError, checkConstant, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
+import { checkOptions } from '../given-options.js';
 import { native, unwrap } from '../native.js';
 import { emitWarning } from '../store-changes.js';
 import type { Awaitable, RequestAdapter } from './adapter.js';
-import { checkOptions } from '../given-options.js';
 import { type TrustFunction, trustsStrangers, untrustedSender } from './proxy-trust.js';
 
 /** A function that derives a key from a request. */

@@ -3,6 +3,7 @@
 import { METHODS } from 'node:http';
 import process from 'node:process';
 import { ConfigError, describe } from '../errors.js';
+import { checkOptions, knownNames } from '../given-options.js';
 import { type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
 import { Policy, type PolicyLike } from '../policy.js';
 import { emitWarning } from '../store-changes.js';
@@ -11,7 +12,6 @@ import type { Adapter, Awaitable, RequestAdapter } from './adapter.js';
 import type { HeaderChoice } from './fields.js';
 import { keyOf, keysOf } from './keys.js';
 import { claim, isUnnamed, type Place, placedKey, Unrouted } from './notation-place.js';
-import { checkOptions, knownNames } from '../given-options.js';
 import {
   type CostOption,
   checkCost,

@@ -24,6 +24,9 @@ pub(crate) enum MetricValue<'a> {
     Histogram(&'a Histogram),
 }
 
+/// Is called with the values of a metric's labels and with its value.
+pub(crate) type Sample<'a, 's> = &'s mut dyn FnMut(&[&str], MetricValue<'a>);
+
 /// A metric, and how its values are read.
 #[derive(Debug)]
 pub(crate) struct Metric {
@@ -36,7 +39,7 @@ pub(crate) struct Metric {
     /// What it counts. Names of options are in backticks, because each host spells them in its own way.
     help: &'static str,
     /// Calls a function with the values of its labels and with its value, for each of them.
-    pub(crate) samples: for<'a> fn(&'a Stats, &mut dyn FnMut(&[&str], MetricValue<'a>)),
+    pub(crate) samples: for<'a> fn(&'a Stats, Sample<'a, '_>),
 }
 
 impl Metric {
