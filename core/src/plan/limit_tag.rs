@@ -4,6 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
+use crate::algorithm::{DEFAULT_TTL, Rule};
 #[cfg(feature = "redis")]
 use crate::algorithm::{FIELDS, FULL_WIDTH};
 use crate::policy::{Algorithm, Limit, Period, Unit};
@@ -63,17 +64,31 @@ impl LimitTag {
         Some(Self { algorithm, period, bucket_count, has_fraction: head >> 3 & 1 == 1 })
     }
 
-    /// Its algorithm, and its period in microseconds; `None` where the period is no part of the identity.
-    pub(crate) fn algorithm_and_period(&self) -> (Algorithm, Option<u64>) {
-        let algorithm = Algorithm::ALL[usize::from(self.algorithm.max(1) - 1).min(Algorithm::ALL.len() - 1)];
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        Algorithm::ALL[usize::from(self.algorithm.max(1) - 1).min(Algorithm::ALL.len() - 1)]
+    }
+
+    /// Its period; `None` where that is no part of the identity.
+    pub(crate) fn period(&self) -> Option<Period> {
         let period = self.period.strip_prefix(&[NAMED_UNIT]).and_then(|rest| rest.get(4..)).unwrap_or(&self.period);
-        let micros = match *period {
-            [ANY_PERIOD] => None,
-            [code] => Unit::ALL.get(usize::from(code / 31)).map(|unit| unit.micros() * u64::from(code % 31 + 1)),
-            [LONG_PERIOD, a, b, c, d, e, f, g] => Some(u64::from_le_bytes([a, b, c, d, e, f, g & 15, 0])),
+        match *period {
+            [code] => Period::new(u64::from(code % 31 + 1), *Unit::ALL.get(usize::from(code / 31))?).ok(),
+            [LONG_PERIOD, a, b, c, d, e, f, g] => {
+                let micros = u64::from_le_bytes([a, b, c, d, e, f, g & 15, 0]);
+                match Unit::ALL.get(usize::from(g >> 4)).filter(|_| g >> 4 > 0) {
+                    Some(unit) => Period::new(micros / unit.micros(), *unit).ok(),
+                    None => Period::from_micros(micros).ok(),
+                }
+            }
             _ => None,
-        };
-        (algorithm, micros)
+        }
+    }
+
+    /// A rule of its algorithm and period, under which a state of no bucket ends as late as under any.
+    pub(super) fn longest_rule(&self) -> Option<Rule> {
+        let limit = Limit::new(self.algorithm(), 1, self.period().unwrap_or(DEFAULT_TTL)).ok()?;
+        let is_divided = self.algorithm() == Algorithm::SlidingWindow;
+        Some(Rule::of(&if is_divided { limit.with_precision(1).ok()? } else { limit }))
     }
 
     /// Whether both are of the same algorithm and period.
@@ -84,9 +99,8 @@ impl LimitTag {
 
 impl fmt::Display for LimitTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (algorithm, period) = self.algorithm_and_period();
-        f.write_str(algorithm.name())?;
-        match period.and_then(|micros| Period::from_micros(micros).ok()) {
+        f.write_str(self.algorithm().name())?;
+        match self.period() {
             Some(period) => write!(f, " per {period}"),
             None => Ok(()),
         }
