@@ -101,22 +101,31 @@ class Admission:
     holds: Holds = ()
     # Whether `refund` and `settle` have something to do.
     refunds = settles = False
+    # What the header fields announce besides the Decision. Of several policies, first the policies themselves, since a
+    # refusal leaves some unasked.
+    _announced: Sequence[Policy | Decision] = ()
 
-    def __init__(
-        self, decision: Decision, bound: BoundLimit, charges: Any = None, holds: Holds = (), fields: Any = ()
-    ) -> None:
+    def __init__(self, decision: Decision, bound: BoundLimit, fields: Sequence[tuple[str, str]] = ()) -> None:
+        # One is made for each request: what few have is a default of the class.
         self.decision = decision
         # The limit that decided.
         self.bound = bound
         # The header fields, for frameworks that run on threads.
-        self.fields: Sequence[tuple[str, str]] = fields
-        # What the header fields announce: these Decisions. Of several policies, first the policies themselves, since a
-        # refusal leaves some unasked.
-        self.announced: Sequence[Policy | Decision] = (decision,)
-        if charges is not None:
-            self._charges, self.holds = charges, holds
-            self.refunds = any(charge.bound.refund_when is not None for charge in charges)
-            self.settles = any(charge.bound.settle is not None for charge in charges)
+        self.fields = fields
+
+    @classmethod
+    def of(cls, decision: Decision, bound: BoundLimit, charges: Sequence[Charge], holds: Holds = ()) -> Admission:
+        """That of limits after which something may be left to do."""
+        admission = cls(decision, bound)
+        admission._charges, admission.holds = charges, holds
+        admission.refunds = any(charge.bound.refund_when is not None for charge in charges)
+        admission.settles = any(charge.bound.settle is not None for charge in charges)
+        return admission
+
+    @property
+    def announced(self) -> Sequence[Policy | Decision]:
+        """What the header fields announce."""
+        return self._announced or (self.decision,)
 
     @property
     def charges(self) -> Sequence[Charge]:
@@ -202,7 +211,7 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
     except (StoreError, KeyInvalid) as error:
         raise failed(error, charges[0].bound, [charge.entry for charge in charges]) from error.__cause__
     if len(charges) > 1:
-        admission.announced = [*(charge.entry.resolved.announced for charge in charges), *admission.announced]
+        admission._announced = [*(charge.entry.resolved.announced for charge in charges), *admission.announced]
     return admission
 
 
@@ -256,8 +265,8 @@ def _check(charges: list[Charge]) -> Steps[Admission]:
     except BaseException:
         _release(holds)
         raise
-    admission = Admission(_combined(checked, charges), charges[0].bound, charges, holds)
-    admission.announced = decisions
+    admission = Admission.of(_combined(checked, charges), charges[0].bound, charges, holds)
+    admission._announced = decisions
     return admission
 
 
@@ -265,7 +274,7 @@ def _refuse(decision: Decision, bound: BoundLimit, holds: Holds) -> Steps[Admiss
     """Takes back what was held before the denial."""
     _release(holds)
     yield from _give_back(charge for charge, _ in holds)
-    return Admission(decision, bound, ())
+    return Admission.of(decision, bound, ())
 
 
 def _combined(checked: Decision | None, charges: Sequence[Charge]) -> Decision:
@@ -361,4 +370,4 @@ def admit_on_thread(
         decision, fields = bound.prepared.check(limiter, identity)
     except (StoreError, KeyInvalid) as error:
         raise failed(error, bound, bound.entries) from error.__cause__
-    return Admission(decision, bound, fields=fields)
+    return Admission(decision, bound, fields)

@@ -24,31 +24,41 @@ Steps: TypeAlias = Generator[Step, Any, T]
 
 def run_steps(steps: Steps[T], limiter: Limiter, wait: Callable[[Any], Any] | None = None) -> T:
     """Runs the steps on the calling thread. `wait` waits for an awaitable there; without it there may be none."""
-    try:
-        # Nothing is awaited, so the first step of this coroutine is its last.
-        _run(steps, limiter, {"sleep": time.sleep, "wait": wait or _refuse_awaitable}, awaits=False).send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    raise AssertionError("a step on a thread was awaited")
-
-
-async def run_steps_async(steps: Steps[T], limiter: AsyncLimiter) -> T:
-    """Runs the steps on an event loop."""
-    return await _run(steps, limiter, _ON_LOOP, awaits=True)
-
-
-_ON_LOOP: dict[str, Callable[[Any], Any]] = {"sleep": asyncio.sleep, "wait": lambda given: given}
-
-
-async def _run(steps: Steps[T], limiter: Any, ways: dict[str, Callable[[Any], Any]], awaits: bool) -> T:
+    # Not one loop with that below: a coroutine for each run costs a request of Django 5 %.
     called = asked(limiter) if TRACED else limiter
     try:
         name, given = next(steps)
         while True:
             try:
-                result = ways[name](given) if name in ways else getattr(called, name)(*given)
-                if awaits:
-                    result = await result
+                result: Any = None
+                if name == "sleep":
+                    time.sleep(given)
+                elif name == "wait":
+                    result = (wait or _refuse_awaitable)(given)
+                else:
+                    result = getattr(called, name)(*given)
+            except BaseException as error:
+                name, given = steps.throw(error)
+            else:
+                name, given = steps.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def run_steps_async(steps: Steps[T], limiter: AsyncLimiter) -> T:
+    """Runs the steps on an event loop."""
+    called = asked(limiter) if TRACED else limiter
+    try:
+        name, given = next(steps)
+        while True:
+            try:
+                result: Any = None
+                if name == "sleep":
+                    await asyncio.sleep(given)
+                elif name == "wait":
+                    result = await given
+                else:
+                    result = await getattr(called, name)(*given)
             except BaseException as error:
                 name, given = steps.throw(error)
             else:
