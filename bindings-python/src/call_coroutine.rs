@@ -63,7 +63,9 @@ impl CallCoroutine {
     ) -> PyResult<Self> {
         // A wrong argument raises here, where it is written, not where the call is awaited.
         PolicyArgument::of(policy)?;
-        let (limiter, policy, key) = (Arc::clone(limiter), policy.clone().unbind(), key.unbind());
+        let limiter = Arc::clone(limiter);
+        let policy = policy.clone().unbind();
+        let key = key.unbind();
         Ok(Self { state: State::Call { limiter, policy, key, call, convert } })
     }
 

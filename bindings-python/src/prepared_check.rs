@@ -75,7 +75,8 @@ impl PreparedCheck {
         limiter: &Bound<'py, AsyncLimiter>,
         identity: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (py, key) = (limiter.py(), self.key(identity)?);
+        let py = limiter.py();
+        let key = self.key(identity)?;
         let (reader, policy) = (&limiter.get().reader, self.policy.bind(py));
         // Where no call ever waits, awaiting would cost more than the check.
         let blocking = reader.limiter.to_blocking();

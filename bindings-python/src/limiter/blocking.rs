@@ -79,12 +79,16 @@ impl Limiter {
         options: CheckOptions,
         timeout: Option<Duration>,
     ) -> PyResult<Decision> {
-        let (py, policy, key) = (policy.py(), PolicyArgument::of(policy)?, utf8(&key.0)?);
+        let py = policy.py();
+        let policy = PolicyArgument::of(policy)?;
+        let key = utf8(&key.0)?;
         interruptible::acquire(py, &self.inner, policy, key, options, timeout).map(Decision::from)
     }
 
     pub(super) fn take_hold(&self, policy: &Bound<'_, PyAny>, key: Key<'_>, options: CheckOptions) -> PyResult<Hold> {
-        let (py, policy, key) = (policy.py(), PolicyArgument::of(policy)?, utf8(&key.0)?);
+        let py = policy.py();
+        let policy = PolicyArgument::of(policy)?;
+        let key = utf8(&key.0)?;
         match interruptible::hold(py, &self.inner, policy, key, options)? {
             HoldAnswer::Held(hold) => Hold::new(py, hold),
             denied => Err(RateLimited::new_err((Py::new(py, Decision::from(denied.decision().clone()))?,))),
@@ -92,7 +96,9 @@ impl Limiter {
     }
 
     pub(super) fn read_journal(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<Vec<Attempt>> {
-        let (py, policy, key) = (policy.py(), PolicyArgument::of(policy)?, utf8(&key.0)?);
+        let py = policy.py();
+        let policy = PolicyArgument::of(policy)?;
+        let key = utf8(&key.0)?;
         let attempts = self.detached(py, |limiter| limiter.journal(policy, key));
         attempts.map(Attempt::list).map_err(|error| raise_about(error, policy.text()))
     }

@@ -202,7 +202,11 @@ impl Figures {
 
     /// `None` without calls.
     pub(super) fn fairness(&self) -> Option<Fairness> {
-        let (mut count, mut sum, mut squares, mut least, mut most) = (0.0, 0.0, 0.0, f64::INFINITY, 0.0_f64);
+        let mut count = 0.0;
+        let mut sum = 0.0;
+        let mut squares = 0.0;
+        let mut least = f64::INFINITY;
+        let mut most = 0.0_f64;
         for key in self.keys.iter().filter(|key| key.asked > 0) {
             let share = key.admitted as f64 / key.asked as f64;
             count += 1.0;

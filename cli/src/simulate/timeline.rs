@@ -82,7 +82,8 @@ impl Timeline {
         let last = (end.saturating_sub(self.start) / self.width) as usize + 1;
         let unit = |index: usize| self.buckets.get(index).map_or(0, &of);
         let per_column = last.div_ceil(columns.max(1));
-        let (mut curve, mut sum) = (Curve::default(), 0_u64);
+        let mut curve = Curve::default();
+        let mut sum = 0_u64;
         for column in (0..last).step_by(per_column) {
             let mut most = 0;
             for index in column..(column + per_column).min(last) {

@@ -122,12 +122,15 @@ impl Bench {
         let (ends, counted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let threads: Vec<_> = (0..self.concurrency as u64)
             .map(|thread| {
-                let (limiter, policy, keys) = (limiter.clone(), policy.clone(), Arc::clone(keys));
+                let limiter = limiter.clone();
+                let policy = policy.clone();
+                let keys = Arc::clone(keys);
                 let (ends, counted) = (Arc::clone(&ends), Arc::clone(&counted));
                 thread::spawn(move || checks(&limiter, &policy, &keys, thread, &ends, &counted))
             })
             .collect();
-        let (begun, whole) = (Instant::now(), Duration::from_secs_f64(self.seconds));
+        let begun = Instant::now();
+        let whole = Duration::from_secs_f64(self.seconds);
         while begun.elapsed() < whole && !threads.iter().all(thread::JoinHandle::is_finished) {
             thread::sleep((whole.saturating_sub(begun.elapsed())).min(Duration::from_millis(100)));
             let rate = counted.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64();

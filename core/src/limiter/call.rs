@@ -137,7 +137,8 @@ impl LimiterCore {
                 // A limiter closes when it is dropped. Units that go back keep it until they have.
                 let core = entry.operation.frees().then(|| Arc::clone(self));
                 let answer = submit(&self.store, &entry, CallContext { batch, ..context }, || {
-                    let (answers, done) = (Arc::clone(&self.answers), make());
+                    let answers = Arc::clone(&self.answers);
+                    let done = make();
                     move |OwnedEntry { plan, key, operation }, answer| {
                         let _core = core;
                         done(answers.decided(plan, &key, &operation, answer))

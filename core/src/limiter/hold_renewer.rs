@@ -74,7 +74,8 @@ impl HoldRenewer {
         let lifetime = Arc::new(HoldLifetime::new(decision, began));
         // A policy without such a limit has nothing to renew.
         if let Some(ttl) = ttl(decision.plan()) {
-            let (plan, key) = (Arc::clone(decision.plan()), decision.key().into());
+            let plan = Arc::clone(decision.plan());
+            let key = decision.key().into();
             let interval = ttl / RENEWALS_PER_TTL;
             let due = self.time(core) + interval;
             self.schedule(core, id, Renewal { plan, key, interval, lifetime: Arc::clone(&lifetime), due });
@@ -88,7 +89,8 @@ impl HoldRenewer {
         let mut schedule = schedule.lock();
         schedule.holds.insert(id, renewal);
         if !schedule.running && !schedule.stopped && core.clock.is_none() {
-            let (core, shared) = (Arc::downgrade(core), Arc::clone(&shared));
+            let core = Arc::downgrade(core);
+            let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("tidegate-holds".to_owned());
             // Without the thread the holds end with their ttl, as they would if the process died.
             schedule.running = thread.spawn(move || run(&core, &shared)).is_ok();

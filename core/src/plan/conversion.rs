@@ -19,7 +19,9 @@ impl StoredLimit {
     pub(crate) fn new(tag: &LimitTag, state: &State) -> Self {
         let until = match state {
             State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state) => {
-                let drains = u128::from(state.units) * u128::from(tag.period().map_or(0, Period::micros)) / u128::from(tag.bucket_count.max(1)) + 1;
+                let drains = u128::from(state.units) * u128::from(tag.period().map_or(0, Period::micros))
+                    / u128::from(tag.bucket_count.max(1))
+                    + 1;
                 state.since.saturating_add(u64::try_from(drains).unwrap_or(u64::MAX)).min(MAX_SAFE_INTEGER)
             }
             state => tag.longest_rule().map_or(0, |rule| rule.ends(state)),

@@ -159,7 +159,9 @@ where
 {
     let (make, now) = (Cell::new(Some(make)), context.now);
     let complete = |mut states| -> Completion<Answer> {
-        let (layers, owned, callback) = (Arc::clone(store), OwnedEntry::from(entry), make.take().map(|make| make()));
+        let layers = Arc::clone(store);
+        let owned = OwnedEntry::from(entry);
+        let callback = make.take().map(|make| make());
         Box::new(move |result| {
             let result = layers.finish(&owned.entry(), now, &mut states, result);
             callback.and_then(|callback| callback(owned, result))
@@ -192,7 +194,9 @@ pub(crate) fn submit_all(
 ) -> Option<Result<Vec<Answer>>> {
     let (callback, now) = (Cell::new(Some(callback)), context.now);
     let complete = |mut states| -> Completion<Vec<Answer>> {
-        let (layers, kept, callback) = (Arc::clone(store), owned(entries), callback.take());
+        let layers = Arc::clone(store);
+        let kept = owned(entries);
+        let callback = callback.take();
         Box::new(move |result| {
             let result = layers.finish_all(&borrowed(&kept), now, &mut states, result);
             callback.and_then(|callback| callback(result))

@@ -208,7 +208,9 @@ fn split(line: &str) -> Vec<Cow<'_, str>> {
     if !line.contains('"') {
         return line.split(',').map(|field| Cow::Borrowed(field.trim())).collect();
     }
-    let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
+    let mut fields = Vec::new();
+    let mut field = String::new();
+    let mut quoted = false;
     let mut characters = line.chars().peekable();
     while let Some(letter) = characters.next() {
         match letter {

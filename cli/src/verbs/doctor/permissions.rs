@@ -39,7 +39,8 @@ impl Needs<'_> {
 
     /// The commands without which calls fail, and those that only some policies or calls need.
     fn commands(&self) -> (Vec<&'static str>, Vec<&'static str>) {
-        let (mut needed, mut useful) = (ALWAYS.to_vec(), Vec::new());
+        let mut needed = ALWAYS.to_vec();
+        let mut useful = Vec::new();
         for (used, commands) in [(self.uses_log(), LOG), (self.uses_journal(), JOURNAL)] {
             (if used { &mut needed } else { &mut useful }).extend(commands);
         }

@@ -13,7 +13,8 @@ const SAMPLE: usize = 500;
 
 /// Looks at the values of some keys.
 pub(super) fn examine(connection: &mut ServerConnection, prefix: &str) -> Result<Option<Finding>, Error> {
-    let (mut cursor, mut sampled) = (b"0".to_vec(), 0);
+    let mut cursor = b"0".to_vec();
+    let mut sampled = 0;
     let (mut found, mut counts) = (BTreeMap::<String, usize>::new(), 0);
     loop {
         let pattern = host::pattern_of_keys(prefix);

@@ -88,7 +88,8 @@ impl<'a> Search<'a> {
     /// The units of a caller that begins so long before the edge.
     fn units(&mut self, prelude: &Prelude, before: u64, window: u64, steps: &mut usize) -> Result<u64, Failure> {
         self.runs += 1;
-        let (key, begin) = (format!("run {}", self.runs), prelude.edge - before);
+        let key = format!("run {}", self.runs);
+        let begin = prelude.edge - before;
         for opening in prelude.openings.iter().filter(|opening| **opening < begin) {
             self.caller.take_one(&key, *opening)?;
         }

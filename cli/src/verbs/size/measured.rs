@@ -118,7 +118,8 @@ fn per_check(
     background: f64,
     run: impl FnOnce() -> Result<u64, Failure>,
 ) -> Result<f64, Failure> {
-    let (begun, before) = (Instant::now(), primaries.cpu()?.unwrap_or(0.0));
+    let begun = Instant::now();
+    let before = primaries.cpu()?.unwrap_or(0.0);
     let checks = run()?;
     let spent = primaries.cpu()?.unwrap_or(0.0) - before - background * begun.elapsed().as_secs_f64();
     Ok((spent.max(0.0) * 1e6 / checks.max(1) as f64).max(0.1))
@@ -159,7 +160,9 @@ fn folded(limiter: &AsyncLimiter, policies: &[Policy]) -> Result<u64, Failure> {
     runtime.block_on(async {
         let tasks: Vec<_> = (0..TASKS)
             .map(|task| {
-                let (limiter, policies, ended) = (limiter.clone(), Arc::clone(&policies), Arc::clone(&ended));
+                let limiter = limiter.clone();
+                let policies = Arc::clone(&policies);
+                let ended = Arc::clone(&ended);
                 tokio::spawn(async move {
                     let mut rounds = 0;
                     while !ended.load(Ordering::Relaxed) {

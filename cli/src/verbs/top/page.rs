@@ -218,7 +218,9 @@ fn since_1970(at: SystemTime) -> Duration {
 
 /// A line of at most so many columns; codes of colours take none.
 fn cut_line(line: &str, columns: usize) -> String {
-    let (mut kept, mut shown, mut in_code) = (String::new(), 0, false);
+    let mut kept = String::new();
+    let mut shown = 0;
+    let mut in_code = false;
     for c in line.chars() {
         in_code |= c == '\x1b';
         if in_code || shown < columns {

@@ -119,7 +119,8 @@ impl Server {
         for keys in std::mem::take(&mut self.tracked).chunks(STEP) {
             limited.extend(reading.values(keys, false)?);
         }
-        let (pattern, mut scanned) = (host::pattern_of_keys(prefix), 0);
+        let pattern = host::pattern_of_keys(prefix);
+        let mut scanned = 0;
         while scanned < budget {
             let step = STEP.min(budget - scanned);
             let count = step.to_string();

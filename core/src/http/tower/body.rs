@@ -151,7 +151,8 @@ impl SettledAtEnd {
 impl Drop for SettledAtEnd {
     fn drop(&mut self) {
         let Some(actual) = self.limits.settle_at_end.as_ref().and_then(|read| read(&self.response)) else { return };
-        let (limits, charged) = (Arc::clone(&self.limits), std::mem::take(&mut self.charged));
+        let limits = Arc::clone(&self.limits);
+        let charged = std::mem::take(&mut self.charged);
         let settle = async move {
             for decision in charged {
                 limits.settle_to(&decision, actual).await;

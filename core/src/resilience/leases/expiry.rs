@@ -66,7 +66,8 @@ impl Expiry {
         let number = schedule.added;
         schedule.ends.insert((until, number), end);
         if !schedule.running && !by_hand {
-            let (leases, shared) = (Weak::clone(leases), Arc::clone(&shared));
+            let leases = Weak::clone(leases);
+            let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("tidegate-leases".to_owned());
             // Without the thread what is left stays charged until it leaves the window.
             schedule.running = thread.spawn(move || run(&leases, &shared)).is_ok();

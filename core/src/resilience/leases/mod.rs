@@ -115,7 +115,9 @@ impl Leases {
             | (Operation::Peek { cost }, Use::Peek) => *cost,
             _ => return None,
         };
-        let (now, key, mut todo) = (self.time(), TableKeyRef::of(entry.key), Todo::default());
+        let now = self.time();
+        let key = TableKeyRef::of(entry.key);
+        let mut todo = Todo::default();
         let answer = self.with(|table| {
             let KeyPlace { mut shard, hash, index } = table.place(entry.plan, key);
             let index = match index {
@@ -158,7 +160,9 @@ impl Leases {
     /// Asks the store for units.
     #[cold]
     fn request(&self, entry: &Entry<'_>, number: u64, terms: LeaseTerms) {
-        let (this, plan, key) = (Weak::clone(&self.this), Arc::clone(entry.plan), CompactString::from(entry.key));
+        let this = Weak::clone(&self.this);
+        let plan = Arc::clone(entry.plan);
+        let key = CompactString::from(entry.key);
         let sent = self.time();
         self.post(&Entry { operation: Operation::Lease(terms), ..*entry }, move |result| {
             if let Some(this) = this.upgrade() {
@@ -170,7 +174,9 @@ impl Leases {
     }
 
     fn replied(&self, plan: &Arc<Plan>, key: &CompactString, number: u64, block: Option<Block>) {
-        let (now, key_ref, mut todo) = (self.time(), TableKeyRef::of(key), Todo::default());
+        let now = self.time();
+        let key_ref = TableKeyRef::of(key);
+        let mut todo = Todo::default();
         if let Some(block) = &block {
             self.note_clock(block.ahead(), plan, key_ref);
         }

@@ -114,7 +114,8 @@ impl PendingCheckAll {
             return Some(ask(&**store, &entry, context));
         }
         submit(store, &entry, context, || {
-            let (this, repair) = (Arc::clone(self), repair.clone());
+            let this = Arc::clone(self);
+            let repair = repair.clone();
             move |_, result| {
                 this.progress.lock().repaired(&repair, result);
                 this.completed()

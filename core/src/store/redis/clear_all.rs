@@ -50,7 +50,9 @@ struct ServerWalk<'a> {
 impl ServerWalk<'_> {
     /// Returns whether a key has moved to another node.
     fn run(mut self) -> Result<bool> {
-        let (pattern, mut cursor, mut moved) = (pattern_of_all(self.prefix), b"0".to_vec(), false);
+        let pattern = pattern_of_all(self.prefix);
+        let mut cursor = b"0".to_vec();
+        let mut moved = false;
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(KEYS_PER_STEP);
@@ -76,7 +78,8 @@ impl ServerWalk<'_> {
         for key in keys {
             redis::cmd(FORGETS[self.command]).arg(key).write_packed_command(&mut commands);
         }
-        let (mut moved, mut refusal) = (false, None);
+        let mut moved = false;
+        let mut refusal = None;
         for reply in self.ask(&commands, keys.len())? {
             if let Value::ServerError(error) = reply {
                 match error.code() {

@@ -76,7 +76,8 @@ pub(super) fn discover(connector: &Arc<Connector>, mut discovery: Discovery) -> 
     let (sender, replies) = channel();
     loop {
         while let Some(probe) = discovery.poll_probe() {
-            let (connector, sender) = (Arc::clone(connector), sender.clone());
+            let connector = Arc::clone(connector);
+            let sender = sender.clone();
             let (number, server) = (probe.number, probe.server.clone());
             // The first reply may have been enough: then the receiver is gone.
             let run = move || drop(sender.send((number, send(&connector, probe))));

@@ -124,7 +124,9 @@ impl Connector {
             (Some(config), Address::Tcp(host, _)) => Some(config.session(host)?),
             _ => None,
         };
-        let (buffer, used, read_timeout) = (ReplyBuffer::new(), Instant::now(), Duration::ZERO);
+        let buffer = ReplyBuffer::new();
+        let used = Instant::now();
+        let read_timeout = Duration::ZERO;
         let mut connection = BlockingConnection { socket, tls, buffer, used, read_timeout };
         connection.encrypt(deadline)?;
         Ok(connection)

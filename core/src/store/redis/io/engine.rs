@@ -312,7 +312,8 @@ impl Driver {
 
     /// Reads the connections that an event loop watches, on its thread. Says whether nothing is left for the engine's thread.
     fn read_polled(&mut self, completed: &mut Vec<Completed<EngineCallers>>) -> bool {
-        let (now, mut cx) = (Instant::now(), Context::from_waker(Waker::noop()));
+        let now = Instant::now();
+        let mut cx = Context::from_waker(Waker::noop());
         for (id, stream) in &mut self.connections {
             if stream.is_polled() {
                 stream.mark_readable();

@@ -107,7 +107,8 @@ impl Discovery {
             if self.directory.has_sentinels() { 2 } else { self.candidates.len().div_ceil(self.at_once) as u32 };
         self.round_ends = now + self.deadline.saturating_duration_since(now) / rounds;
         for server in self.candidates.drain(..self.at_once.min(self.candidates.len())) {
-            let (number, commands) = (self.asked.len(), Arc::clone(&self.commands));
+            let number = self.asked.len();
+            let commands = Arc::clone(&self.commands);
             self.asked.push(Some(server.clone()));
             let (replies, deadline) = (self.replies, self.round_ends);
             self.probes.push_back(Probe { number, server, commands, replies, deadline });

@@ -117,7 +117,8 @@ impl<C: Callers> ScriptCall<C> {
         next_moment: &mut NextMoment,
         late: &mut Vec<PendingCall<C>>,
     ) -> bool {
-        let (mut first, before) = (0, late.len());
+        let mut first = 0;
+        let before = late.len();
         for member in &mut self.members {
             let own = first..first + member.requests;
             first = own.end;

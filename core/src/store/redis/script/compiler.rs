@@ -142,7 +142,8 @@ impl<'a> RuleForm<'a> {
 
     /// A section of `lua/check.lua` with the text of this rule.
     fn placed(&self, part: &str, names: &Names) -> String {
-        let (mut fields, list) = (self.words("fields"), self.list());
+        let mut fields = self.words("fields");
+        let list = self.list();
         let small: Vec<_> = fields.iter().skip(1).map(|name| format!("{name} <= 255")).collect();
         let mut words = Names::from_iter([
             ("USED".to_owned(), self.section("used").text.trim_end().to_owned()),
