@@ -264,8 +264,7 @@ impl<C: Callers> ServerPipeline<C> {
 
     /// The oldest calls of a queue that may travel together, if a batch may be sent now.
     fn form_batch(&mut self, queue: u16, now: Instant) -> Option<ScriptCall<C>> {
-        let mut members = Vec::new();
-        let mut requests = Requests::new();
+        let (mut members, mut requests) = (Vec::new(), Requests::new());
         let mut first = None;
         let mut over_slots = false;
         let take = |call: PendingCall<C>| {
