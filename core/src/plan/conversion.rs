@@ -24,7 +24,9 @@ impl StoredLimit {
                     + 1;
                 state.since.saturating_add(u64::try_from(drains).unwrap_or(u64::MAX)).min(MAX_SAFE_INTEGER)
             }
-            state => tag.longest_rule().map_or(0, |rule| rule.ends(state)),
+            // Its granules are not known.
+            State::SlidingWindow(state) => state.touched + 2 * tag.period().map_or(0, Period::micros),
+            state => tag.any_rule().map_or(0, |rule| rule.ends(state)),
         };
         Self { tag: tag.clone(), state: state.clone(), until }
     }

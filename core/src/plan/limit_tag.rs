@@ -84,11 +84,9 @@ impl LimitTag {
         }
     }
 
-    /// A rule of its algorithm and period, under which a state of no bucket ends as late as under any.
-    pub(super) fn longest_rule(&self) -> Option<Rule> {
-        let limit = Limit::new(self.algorithm(), 1, self.period().unwrap_or(DEFAULT_TTL)).ok()?;
-        let is_divided = self.algorithm() == Algorithm::SlidingWindow;
-        Some(Rule::of(&if is_divided { limit.with_precision(1).ok()? } else { limit }))
+    /// A rule of its algorithm and period. Its count is not known.
+    pub(super) fn any_rule(&self) -> Option<Rule> {
+        Limit::new(self.algorithm(), 1, self.period().unwrap_or(DEFAULT_TTL)).ok().map(|limit| Rule::of(&limit))
     }
 
     /// Whether both are of the same algorithm and period.

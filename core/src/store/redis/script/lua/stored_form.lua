@@ -159,9 +159,10 @@ end
 -- Until when a state is kept of a limit that this version does not have: not before it ends.
 local function kept_until(tag)
   if tag.count then return min(tag.values[1] + ceil(tag.values[2] * (tag.micros / tag.count)), MAX) end
-  -- Without the numbers of its limit: with the longest granule, and the longest windows of the calendar.
+  -- Its granules are not known.
+  if tag.algorithm == SLIDING_WINDOW then return tag.values[1] + 2 * tag.micros end
   local months = tag.algorithm == CALENDAR_WINDOW and tag.unit > 5 and tag.micros / UNITS[7] or 0
-  tag.period, tag.x, tag.y = months == 0 and tag.micros or 0, tag.algorithm == SLIDING_WINDOW and tag.micros or months, 0
+  tag.period, tag.x, tag.y = months == 0 and tag.micros or 0, months, 0
   return tag:ends(tag.values)
 end
 
