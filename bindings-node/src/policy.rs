@@ -51,9 +51,8 @@ fn value(option: &host::PolicyOption, given: GivenValue) -> Result<OptionValue> 
     })
 }
 
-fn options(given: HashMap<String, GivenValue>) -> Result<Options> {
+fn options(mut given: HashMap<String, GivenValue>) -> Result<Options> {
     let mut options = Options::default();
-    let mut given = given;
     for option in POLICY_OPTIONS {
         if let Some(given) = given.remove(&node_name(option.name)) {
             option.set(&mut options, value(option, given)?);

@@ -145,6 +145,11 @@ pub(crate) fn seconds(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
     seconds_of(given).and_then(micros).map(Duration::from_micros).ok_or_else(wrong)
 }
 
+/// A whole number from 0 on; nothing where it is none. `True` is no number.
+pub(crate) fn whole(given: &Bound<'_, PyAny>) -> Option<u64> {
+    if given.is_instance_of::<PyBool>() { None } else { given.extract().ok() }
+}
+
 /// A number that an option or an argument with this name was given. `True` is no number.
 pub(crate) fn number(name: &str, given: &Bound<'_, PyAny>) -> PyResult<f64> {
     let number = if given.is_instance_of::<PyBool>() { None } else { given.extract().ok() };

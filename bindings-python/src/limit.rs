@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use tidegate::{Algorithm, ErrorKind, Period, Unit, host};
 
-use crate::convert::{owned_text, period as to_period};
+use crate::convert::{owned_text, period as to_period, shown, whole};
 use crate::error::{policy, raise};
 
 /// A limit: `count` units per `period`, counted by an algorithm.
@@ -25,11 +25,7 @@ fn to_algorithm(given: &Bound<'_, PyAny>) -> PyResult<Algorithm> {
 }
 
 fn to_number(given: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let wrong = || policy(format!("{} is not a whole number from 0 on", crate::convert::shown(given)));
-    if given.is_instance_of::<pyo3::types::PyBool>() {
-        return Err(wrong());
-    }
-    given.extract().map_err(|_| wrong())
+    whole(given).ok_or_else(|| policy(format!("{} is not a whole number from 0 on", shown(given))))
 }
 
 fn to_optional_number(given: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {

@@ -3,12 +3,12 @@
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 use tidegate::policy::{Format, PolicyFile};
 use tidegate::{ErrorKind, Lease, OnStoreError, Options};
 
-use crate::convert::{argument, owned_text, period, shown, text, unexpected};
+use crate::convert::{argument, owned_text, period, shown, text, unexpected, whole};
 use crate::error::{PolicyError, policy, raise, raise_about};
 use crate::limit::Limit;
 use crate::warning::{Warning, listed};
@@ -73,8 +73,8 @@ fn option_value(option: &PolicyOption, given: &Bound<'_, PyAny>) -> PyResult<Opt
         OptionKind::Duration => OptionValue::Duration(period(given)?),
         OptionKind::Count { of, .. } => {
             let wrong = || policy(format!("{} is a whole number of {of}, not {}", option.name, shown(given)));
-            let number = if given.is_instance_of::<PyBool>() { None } else { given.extract::<u64>().ok() };
-            OptionValue::Count(number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)).ok_or_else(wrong)?)
+            let number = whole(given).ok_or_else(wrong)?;
+            OptionValue::Count(u32::try_from(number).unwrap_or(u32::MAX))
         }
         OptionKind::Lease => OptionValue::Lease(lease(given)?),
     }))
@@ -107,9 +107,8 @@ fn lease(given: &Bound<'_, PyAny>) -> PyResult<Lease> {
     if let Ok(text) = given.cast::<PyString>() {
         return Lease::parse(self::text(text, ErrorKind::PolicyInvalid, "lease")?).map_err(raise);
     }
-    let units = if given.is_instance_of::<PyBool>() { None } else { given.extract::<u64>().ok() };
     let wrong = || policy(format!("lease is a part such as \"5%\" or a whole number of units, not {}", shown(given)));
-    Lease::units(units.ok_or_else(wrong)?).map_err(raise)
+    Lease::units(whole(given).ok_or_else(wrong)?).map_err(raise)
 }
 
 /// A policy as `policies={…}` takes it: a Policy, the limits of one, or a dict as in a policy file.

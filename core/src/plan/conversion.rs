@@ -17,15 +17,14 @@ pub(crate) struct StoredLimit {
 impl StoredLimit {
     /// Kept where this version has no such limit: not less long than its state means anything.
     pub(crate) fn new(tag: &LimitTag, state: &State) -> Self {
+        let period = tag.period().map_or(0, Period::micros);
         let until = match state {
             State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state) => {
-                let drains = u128::from(state.units) * u128::from(tag.period().map_or(0, Period::micros))
-                    / u128::from(tag.bucket_count.max(1))
-                    + 1;
+                let drains = u128::from(state.units) * u128::from(period) / u128::from(tag.bucket_count.max(1)) + 1;
                 state.since.saturating_add(u64::try_from(drains).unwrap_or(u64::MAX)).min(MAX_SAFE_INTEGER)
             }
             // Its granules are not known.
-            State::SlidingWindow(state) => state.touched + 2 * tag.period().map_or(0, Period::micros),
+            State::SlidingWindow(state) => state.touched + 2 * period,
             state => tag.any_rule().map_or(0, |rule| rule.ends(state)),
         };
         Self { tag: tag.clone(), state: state.clone(), until }
