@@ -108,7 +108,7 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         (DecisionFlag::Shadow, decision.shadow()),
         (DecisionFlag::Simple, simple.is_some()),
         (DecisionFlag::Unavailable, decision.unavailable()),
-        (DecisionFlag::Exceeded, simple.is_some_and(|limit| limit.exceeded)),
+        (DecisionFlag::Exceeded, simple.as_ref().is_some_and(|limit| limit.exceeded)),
     ] {
         header |= if set { flag as u64 } else { 0 };
     }
@@ -129,8 +129,8 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     record[HEADER + DecisionField::Charge as usize] = charge_mark(decision);
     record[HEADER + DecisionField::MoreAfter as usize] = more_after(decision).map_or(NEVER, |seconds| seconds as f64);
     out.extend_from_slice(&record);
-    match simple {
-        Some(limit) => out.push(limit_kind(&limit)),
+    match &simple {
+        Some(limit) => out.push(limit_kind(limit)),
         None => {
             let binds = decision.binding_index();
             decision.limits().enumerate().for_each(|(index, limit)| write_limit(out, &limit, index == binds));

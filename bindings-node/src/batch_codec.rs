@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use tidegate::host::{BatchGuard, Call, CompletionQueue, Outcome, cohort_size};
-use tidegate::{AsPolicy, AsyncLimiter, CheckOptions, Error, ErrorKind, Policy, PolicyRef, Result};
+use tidegate::{AsPolicy, AsyncLimiter, CheckOptions, Cost, Error, ErrorKind, Policy, PolicyRef, Result};
 
 use crate::array_layout::{CallField, CallKind, Special};
 use crate::node_completions::{NodeCompletions, is_call};
@@ -142,13 +142,13 @@ impl BatchCodec {
         meta: Option<Vec<u8>>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Outcome>> {
-        let parts = self.policy_ref(call.policy).and_then(|policy_ref| Ok((policy_ref, number::cost(call.cost)?)));
+        let parts = self.policy_ref(call.policy).and_then(|policy_ref| Ok((policy_ref, Cost::from(number::cost(call.cost)?))));
         let (policy_ref, cost) = match parts {
             Ok(parts) => parts,
             Err(error) => return Some(Err(error)),
         };
         let operation = match call.kind {
-            CHECK | TAKE => Call::Check(CheckOptions { cost, meta, partial: call.kind == TAKE }),
+            CHECK | TAKE => Call::Check(CheckOptions { meta, partial: call.kind == TAKE, ..cost.into() }),
             PEEK => Call::Peek(cost),
             CHARGE => Call::Charge(cost),
             _ => Call::Refund(cost),

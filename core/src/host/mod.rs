@@ -10,7 +10,7 @@ mod tasks;
 
 pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
 pub use crate::counting::{COUNTERS, CounterDeclaration};
-pub use crate::limiter::{Call, ChargedUnits, CompletionQueue, Outcome, charge_mark, check_percent};
+pub use crate::limiter::{Call, ChargedLimit, ChargedUnits, CompletionQueue, Outcome, charge_mark, check_percent};
 pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 pub use crate::policy::suggestion::nearest;
 pub use crate::process::fork::generation as process_generation;

@@ -12,7 +12,8 @@ use super::hold::HoldAnswer;
 use super::operations::CheckOptions;
 use super::policy_ref::AsPolicy;
 use super::policy_uses::PolicyUse;
-use super::settle::ActualCosts;
+use super::cost::Cost;
+use super::settle::{ActualCosts, actual_costs};
 use crate::counting::Counters;
 use crate::counting::Stats;
 use crate::decision::Decision;
@@ -84,8 +85,8 @@ impl AsyncLimiter {
     ///
     /// # Cancel safety
     /// The future can be dropped at any time: a peek changes nothing.
-    pub async fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(&policy, key, &Call::Peek(cost)).await
+    pub async fn peek(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
+        self.call(&policy, key, &Call::Peek(cost.into())).await
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.
@@ -95,8 +96,8 @@ impl AsyncLimiter {
     ///
     /// # Cancel safety
     /// As [`AsyncLimiter::check`].
-    pub async fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(&policy, key, &Call::Charge(cost)).await
+    pub async fn charge(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
+        self.call(&policy, key, &Call::Charge(cost.into())).await
     }
 
     /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
@@ -107,8 +108,8 @@ impl AsyncLimiter {
     ///
     /// # Cancel safety
     /// The units go back once it was polled, also when the future is dropped before the answer.
-    pub async fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(&policy, key, &Call::Refund(cost)).await
+    pub async fn refund(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
+        self.call(&policy, key, &Call::Refund(cost.into())).await
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
@@ -126,8 +127,8 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// Once it was polled the Decision is settled, also when the future is dropped before the answer. Of a Decision of `check_all`,
     /// the entries that it had not come to are not settled: each of [`Decision::decisions`] can be settled by itself.
-    pub async fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
-        self.core.settle(decision, ActualCosts::One(actual), User::Task).await
+    pub async fn settle(&self, decision: &Decision, actual: impl Into<Cost>) -> Result<()> {
+        self.core.settle(decision, ActualCosts::One(&actual.into()), User::Task).await
     }
 
     /// Settles each entry of a [`AsyncLimiter::check_all`] with a number of its own; `None` leaves an entry as it is.
@@ -137,8 +138,8 @@ impl AsyncLimiter {
     ///
     /// # Cancel safety
     /// As [`AsyncLimiter::settle`].
-    pub async fn settle_each(&self, decision: &Decision, actual: &[Option<u64>]) -> Result<()> {
-        self.core.settle(decision, ActualCosts::Each(actual), User::Task).await
+    pub async fn settle_each(&self, decision: &Decision, actual: &[Option<impl Into<Cost> + Clone>]) -> Result<()> {
+        self.core.settle(decision, ActualCosts::Each(&actual_costs(actual)), User::Task).await
     }
 
     /// Checks several policies and keys, each with a cost or with [`CheckOptions`]: all are charged, or none is.
@@ -166,10 +167,10 @@ impl AsyncLimiter {
         &self,
         policy: impl AsPolicy,
         key: &str,
-        cost: u64,
+        cost: impl Into<Cost>,
         timeout: Option<Duration>,
     ) -> Result<Decision> {
-        self.acquire_with(policy, key, &CheckOptions::of_cost(cost), timeout).await
+        self.acquire_with(policy, key, &cost.into().into(), timeout).await
     }
 
     /// As [`AsyncLimiter::acquire`], with metadata for the journal.
@@ -203,8 +204,8 @@ impl AsyncLimiter {
     /// # Cancel safety
     /// Units that the store grants after the future was dropped are given back at once; when the store cannot be reached, by their
     /// ttl. What other limits of the policy charged stays charged.
-    pub async fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
-        self.hold_with(policy, key, &CheckOptions::of_cost(cost)).await
+    pub async fn hold(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<HoldAnswer> {
+        self.hold_with(policy, key, &cost.into().into()).await
     }
 
     /// As [`AsyncLimiter::hold`], with metadata for the journal.

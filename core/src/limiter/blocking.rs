@@ -9,10 +9,12 @@ use super::call::{Call, gone, on_this_thread};
 use super::caller::User;
 use super::check_all::CheckEntry;
 use super::hold::HoldAnswer;
-use super::operations::{CheckOptions, valid_cost};
+use super::cost::valid_cost;
+use super::operations::CheckOptions;
 use super::policy_ref::AsPolicy;
 use super::policy_uses::PolicyUse;
-use super::settle::ActualCosts;
+use super::cost::Cost;
+use super::settle::{ActualCosts, actual_costs};
 use crate::counting::Counters;
 use crate::counting::Stats;
 use crate::decision::Decision;
@@ -81,16 +83,16 @@ impl Limiter {
     ///
     /// # Errors
     /// As [`Limiter::check_n`].
-    pub fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(policy, key, &Call::Peek(cost))
+    pub fn peek(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
+        self.call(policy, key, &Call::Peek(cost.into()))
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.
     ///
     /// # Errors
     /// As [`Limiter::check_n`].
-    pub fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(policy, key, &Call::Charge(cost))
+    pub fn charge(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
+        self.call(policy, key, &Call::Charge(cost.into()))
     }
 
     /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
@@ -98,8 +100,8 @@ impl Limiter {
     ///
     /// # Errors
     /// As [`Limiter::check_n`].
-    pub fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(policy, key, &Call::Refund(cost))
+    pub fn refund(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
+        self.call(policy, key, &Call::Refund(cost.into()))
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
@@ -113,16 +115,16 @@ impl Limiter {
     ///
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for a Decision that was settled or is another limiter's.
-    pub fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
-        on_this_thread(self.core.settle(decision, ActualCosts::One(actual), User::Thread))
+    pub fn settle(&self, decision: &Decision, actual: impl Into<Cost>) -> Result<()> {
+        on_this_thread(self.core.settle(decision, ActualCosts::One(&actual.into()), User::Thread))
     }
 
     /// Settles each entry of a [`Limiter::check_all`] with a number of its own; `None` leaves an entry as it is.
     ///
     /// # Errors
     /// As [`Limiter::settle`], and `cost_invalid` for another number of numbers than of entries.
-    pub fn settle_each(&self, decision: &Decision, actual: &[Option<u64>]) -> Result<()> {
-        on_this_thread(self.core.settle(decision, ActualCosts::Each(actual), User::Thread))
+    pub fn settle_each(&self, decision: &Decision, actual: &[Option<impl Into<Cost> + Clone>]) -> Result<()> {
+        on_this_thread(self.core.settle(decision, ActualCosts::Each(&actual_costs(actual)), User::Thread))
     }
 
     /// Checks several policies and keys, each with a cost or with [`CheckOptions`]: all are charged, or none is.
@@ -139,8 +141,8 @@ impl Limiter {
     ///
     /// # Errors
     /// As [`Limiter::check_n`].
-    pub fn acquire(&self, policy: impl AsPolicy, key: &str, cost: u64, timeout: Option<Duration>) -> Result<Decision> {
-        self.acquire_with(policy, key, &CheckOptions::of_cost(cost), timeout)
+    pub fn acquire(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>, timeout: Option<Duration>) -> Result<Decision> {
+        self.acquire_with(policy, key, &cost.into().into(), timeout)
     }
 
     /// As [`Limiter::acquire`], with metadata for the journal.
@@ -167,8 +169,8 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check_n`], and `config_invalid` for a policy without a `concurrency` limit. A policy that is full is no
     /// error: the answer has the denied Decision.
-    pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
-        self.hold_with(policy, key, &CheckOptions::of_cost(cost))
+    pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<HoldAnswer> {
+        self.hold_with(policy, key, &cost.into().into())
     }
 
     /// As [`Limiter::hold`], with metadata for the journal.

@@ -2,6 +2,7 @@
 
 use super::{LimitTag, MAX_LIMITS, Plan};
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule, State};
+use crate::policy::Period;
 use crate::tables::allocation::allocated;
 
 /// What is stored of a limit, of whatever version of a policy.
@@ -15,15 +16,13 @@ pub(crate) struct StoredLimit {
 
 impl StoredLimit {
     /// Kept where this version has no such limit: not less long than its state means anything.
-    pub(crate) fn new(tag: &LimitTag, state: &State, now: u64) -> Self {
-        let period = tag.algorithm_and_period().1.unwrap_or(0);
+    pub(crate) fn new(tag: &LimitTag, state: &State) -> Self {
         let until = match state {
             State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state) => {
-                let drains = u128::from(state.units) * u128::from(period) / u128::from(tag.bucket_count.max(1)) + 1;
+                let drains = u128::from(state.units) * u128::from(tag.period().map_or(0, Period::micros)) / u128::from(tag.bucket_count.max(1)) + 1;
                 state.since.saturating_add(u64::try_from(drains).unwrap_or(u64::MAX)).min(MAX_SAFE_INTEGER)
             }
-            State::Concurrency(state) => state.holds.last().map_or(0, |hold| hold.expires),
-            _ => now + 2 * period,
+            state => tag.longest_rule().map_or(0, |rule| rule.ends(state)),
         };
         Self { tag: tag.clone(), state: state.clone(), until }
     }

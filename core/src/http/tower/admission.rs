@@ -60,7 +60,7 @@ impl RequestLimits {
                 }
             }
         }
-        let charged = match self.check(plain, CheckOptions { cost, meta, partial: false }).await {
+        let charged = match self.check(plain, CheckOptions { cost, meta, ..CheckOptions::default() }).await {
             Ok(charged) => charged,
             Err(error) => {
                 self.give_back(&holds).await;

@@ -71,8 +71,6 @@ impl DenyCache {
     /// Looks for a denial. `renews` says that this check may go through to renew it.
     #[inline]
     fn lookup(&self, entry: &Entry<'_>, given: Option<u64>, renews: bool) -> Lookup {
-        // A partial check is denied exactly when a check of one unit is.
-        let cost = entry.operation.cost();
         if !entry.operation.is_check() || is_in_line(&entry.operation) || !entry.plan.repeats_denials() {
             return Lookup::Uncached;
         }
@@ -80,7 +78,8 @@ impl DenyCache {
         self.with(|table| {
             let hash = table.hash(entry.plan, key);
             let mut shard = table.shard(hash);
-            let found = shard.find(hash, |denial| denial.cost == cost && denial.is_of(entry.plan, key));
+            // A partial check is denied exactly when a check of one unit is.
+            let found = shard.find(hash, |denial| denial.asked.is_of(&entry.operation) && denial.is_of(entry.plan, key));
             let repeated = |denial: &mut Denial| denial.repeated(entry.plan, now, renews);
             if let Some(answer) = found.and_then(|index| shard.change(index, repeated)) {
                 shard.answers += 1;
@@ -145,7 +144,7 @@ fn keep(
         return false;
     }
     let of_key = shard.all(sent_check.hash, is_of);
-    let same = of_key.iter().find(|index| shard.get(**index).cost == denial.cost).copied();
+    let same = of_key.iter().find(|index| shard.get(**index).asked == denial.asked).copied();
     let soonest = || of_key.iter().min_by_key(|index| shard.get(**index).until).copied();
     match same.or_else(|| if of_key.len() >= MAX_COSTS { soonest() } else { None }) {
         Some(index) => shard.change(index, |known| *known = denial),

@@ -88,7 +88,7 @@ impl Snapshot {
         };
         let converted = || -> States {
             let stored = self.known.plan.format.tags.iter().zip(&self.states);
-            let mut stored = stored.map(|(tag, state)| StoredLimit::new(tag, state, answer.now)).collect();
+            let mut stored = stored.map(|(tag, state)| StoredLimit::new(tag, state)).collect();
             entry.plan.converted(&mut stored, answer.now)
         };
         !wrote && self.outage == outage && converted() == *states

@@ -20,7 +20,7 @@ impl Usage {
     fn convert(&mut self, plan: &Plan, now: u64) {
         if self.format.tags != plan.format.tags {
             let own = self.format.tags.iter().zip(&self.states);
-            let own = own.map(|(tag, state)| StoredLimit::new(tag, state, now));
+            let own = own.map(|(tag, state)| StoredLimit::new(tag, state));
             let others = self.annex().map(|annex| annex.others.clone()).unwrap_or_default();
             let mut stored: Vec<StoredLimit> = own.chain(others).collect();
             self.states = plan.converted(&mut stored, now);

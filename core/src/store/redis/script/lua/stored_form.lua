@@ -6,31 +6,31 @@ local ITEM, FIELDS = ITEMS_OF_ALGORITHMS, FIELDS_OF_ALGORITHMS
 -- The µs of the units of periods, by their numbers.
 local UNITS = { 1000, 1000000, 60000000, 3600000000, 86400000000, 604800000000, 2592000000000, 31104000000000 }
 
--- The bytes of a period, and its µs; of a concurrency limit there are none.
+-- The bytes of a period, its µs, of which a concurrency limit has none, and the number of its unit.
 local function read_period(s, position)
   local code = byte(s, position)
   if code == 253 then
-    local length, micros = read_period(s, position + 5)
-    return length + 5, micros
+    local length, micros, unit = read_period(s, position + 5)
+    return length + 5, micros, unit
   elseif code == 255 then
     local low, high = unpack_('<I6B', s, position + 1)
-    return 8, low + high % 16 * 2 ^ 48
+    return 8, low + high % 16 * 2 ^ 48, floor(high / 16)
   end
-  local unit = UNITS[floor(code / 31) + 1]
-  return 1, unit and unit * (code % 31 + 1)
+  local unit = floor(code / 31)
+  return 1, UNITS[unit + 1] and UNITS[unit + 1] * (code % 31 + 1), unit
 end
 
 -- A tag, the format of the fields that follow it where a count has 7 bytes, and the position behind it.
 local function read_tag(s, position)
   local tag_byte = byte(s, position)
   local algorithm, width = floor(tag_byte / 16), tag_byte % 8
-  local length, micros = read_period(s, position + 1)
+  local length, micros, unit = read_period(s, position + 1)
   if width < 1 or not micros and algorithm ~= CONCURRENCY then error('tag') end
   local fields = FIELDS[algorithm]
   if floor(tag_byte / 8) % 2 == 1 then fields = fields .. 'C' end
   local tag = {
     algorithm = algorithm, id = algorithm .. sub(s, position + 1, position + length), fields = fields, micros = micros,
-    first = 1, list = #fields + 1,
+    unit = unit, first = 1, list = #fields + 1,
   }
   local after = position + 1 + length
   if algorithm == TOKEN_BUCKET or algorithm == GCRA or algorithm == LEAKY_BUCKET then
@@ -159,8 +159,10 @@ end
 -- Until when a state is kept of a limit that this version does not have: not before it ends.
 local function kept_until(tag)
   if tag.count then return min(tag.values[1] + ceil(tag.values[2] * (tag.micros / tag.count)), MAX) end
-  local list = tag.values[tag.list]
-  return tag.algorithm == CONCURRENCY and unpack_('<I7', list, #list - 20) or now + 2 * tag.micros
+  -- Without the numbers of its limit: with the longest granule, and the longest windows of the calendar.
+  local months = tag.algorithm == CALENDAR_WINDOW and tag.unit > 5 and tag.micros / UNITS[7] or 0
+  tag.period, tag.x, tag.y = months == 0 and tag.micros or 0, tag.algorithm == SLIDING_WINDOW and tag.micros or months, 0
+  return tag:ends(tag.values)
 end
 
 -- The states of limits that this version does not have, those that are kept longest, at most as many as a policy may have.
