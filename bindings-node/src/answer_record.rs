@@ -4,7 +4,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use napi_derive::napi;
-use tidegate::host::{ChargedUnits, charge_mark, denial_generation};
+use tidegate::host::{ChargedLimit, ChargedUnits, charge_mark, denial_generation};
 use tidegate::http::more_after;
 use tidegate::{Algorithm, Decision, LimitState, Source};
 
@@ -36,9 +36,11 @@ pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool) -> ChargedUni
     let number = |field: DecisionField| numbers.get(field as usize).copied().unwrap_or_default();
     let (header, at) = (number(DecisionField::Header) as u64, number(DecisionField::At) as u64);
     let limits = numbers.get(DecisionField::Limits as usize..).unwrap_or_default();
+    let granted = number(DecisionField::Granted) as u64;
     let charged = |kind: f64, reset_after: f64| {
         let (period, algorithm) = (kind as u64 / u64::from(ALGORITHM_COUNT), kind as u64 % u64::from(ALGORITHM_COUNT));
-        Some((*Algorithm::ALL.get(algorithm as usize)?, period, at + reset_after as u64))
+        let algorithm = *Algorithm::ALL.get(algorithm as usize)?;
+        Some(ChargedLimit { algorithm, period, empty_at: at + reset_after as u64, unit: None, units: granted })
     };
     let limits = if header & DecisionFlag::Simple as u64 == 0 {
         let limits = limits.chunks_exact(LimitField::Length as usize);
@@ -49,7 +51,7 @@ pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool) -> ChargedUni
         limits.first().and_then(|kind| charged(*kind, number(DecisionField::ResetAfter))).into_iter().collect()
     };
     ChargedUnits {
-        units: number(DecisionField::Granted) as u64,
+        units: granted,
         source: SOURCES
             .get((header >> Header::SourceShift as u64 & Header::KindMask as u64) as usize)
             .copied()
@@ -108,7 +110,7 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         (DecisionFlag::Shadow, decision.shadow()),
         (DecisionFlag::Simple, simple.is_some()),
         (DecisionFlag::Unavailable, decision.unavailable()),
-        (DecisionFlag::Exceeded, simple.is_some_and(|limit| limit.exceeded)),
+        (DecisionFlag::Exceeded, simple.as_ref().is_some_and(|limit| limit.exceeded)),
     ] {
         header |= if set { flag as u64 } else { 0 };
     }
@@ -130,8 +132,8 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     record[HEADER + DecisionField::DenialGeneration as usize] = denial_generation(decision).into();
     record[HEADER + DecisionField::MoreAfter as usize] = more_after(decision).map_or(NEVER, |seconds| seconds as f64);
     out.extend_from_slice(&record);
-    match simple {
-        Some(limit) => out.push(limit_kind(&limit)),
+    match &simple {
+        Some(limit) => out.push(limit_kind(limit)),
         None => {
             let binds = decision.binding_index();
             decision.limits().enumerate().for_each(|(index, limit)| write_limit(out, &limit, index == binds));

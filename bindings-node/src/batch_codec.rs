@@ -9,7 +9,7 @@ use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use parking_lot::Mutex;
 use tidegate::host::{BatchGuard, Call, CompletionQueue, DENIAL_GENERATIONS, Outcome, Wake, cohort_size};
-use tidegate::{AsPolicy, AsyncLimiter, Attempt, CheckOptions, Error, ErrorKind, Hold, Policy, PolicyRef, Result};
+use tidegate::{AsPolicy, AsyncLimiter, Attempt, CheckOptions, Cost, Error, ErrorKind, Hold, Policy, PolicyRef, Result};
 
 use crate::answer_record::{write_attachment, write_decision, write_nothing};
 use crate::array_layout::{AnswerKind, CallField, CallKind, FIRST_TASK_TICKET, Special};
@@ -152,13 +152,13 @@ impl BatchCodec {
         meta: Option<Vec<u8>>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Outcome>> {
-        let parts = self.policy_ref(call.policy).and_then(|policy_ref| Ok((policy_ref, number::cost(call.cost)?)));
+        let parts = self.policy_ref(call.policy).and_then(|policy_ref| Ok((policy_ref, Cost::from(number::cost(call.cost)?))));
         let (policy_ref, cost) = match parts {
             Ok(parts) => parts,
             Err(error) => return Some(Err(error)),
         };
         let operation = match call.kind {
-            CHECK | TAKE => Call::Check(CheckOptions { cost, meta, partial: call.kind == TAKE }),
+            CHECK | TAKE => Call::Check(CheckOptions { meta, partial: call.kind == TAKE, ..cost.into() }),
             PEEK => Call::Peek(cost),
             CHARGE => Call::Charge(cost),
             _ => Call::Refund(cost),

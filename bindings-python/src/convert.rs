@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt, PyMapping, PyString};
 use tidegate::host::Outcome;
-use tidegate::{Error, ErrorKind, Period};
+use tidegate::{Cost, Error, ErrorKind, Period, Units};
 
 use crate::error::{config, raise};
 
@@ -73,7 +73,7 @@ fn not_a_cost(given: &Bound<'_, PyAny>) -> PyErr {
 
 /// A whole number; the core checks its range. `True` is not taken for 1.
 #[inline]
-pub(crate) fn cost(given: &Bound<'_, PyAny>) -> PyResult<u64> {
+pub(crate) fn whole_number(given: &Bound<'_, PyAny>) -> PyResult<u64> {
     if let Ok(number) = given.cast_exact::<PyInt>() {
         return number.extract().map_err(|_| not_a_cost(given));
     }
@@ -83,6 +83,27 @@ pub(crate) fn cost(given: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
     let index = given.call_method0(pyo3::intern!(given.py(), "__index__")).map_err(|_| not_a_cost(given))?;
     index.extract().map_err(|_| not_a_cost(given))
+}
+
+/// The cost of a call: a whole number, or numbers by the names of units.
+#[inline]
+pub(crate) fn cost(given: &Bound<'_, PyAny>) -> PyResult<Cost> {
+    if let Ok(number) = given.cast_exact::<PyInt>() {
+        return number.extract::<u64>().map(Cost::from).map_err(|_| not_a_cost(given));
+    }
+    match given.cast::<PyMapping>() {
+        Ok(units) => self::units(units).map(Cost::from),
+        Err(_) => whole_number(given).map(Cost::from),
+    }
+}
+
+/// Numbers by the names of units.
+fn units(given: &Bound<'_, PyMapping>) -> PyResult<Units> {
+    let of_item = |item: Bound<'_, PyAny>| {
+        let (name, number): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
+        Ok((owned_text(&name, ErrorKind::CostInvalid, "the name of a unit")?, whole_number(&number)?))
+    };
+    given.items()?.iter().map(of_item).collect()
 }
 
 /// A key, which is text.

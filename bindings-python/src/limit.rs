@@ -1,7 +1,7 @@
 //! `Limit`.
 
 use pyo3::prelude::*;
-use tidegate::{Algorithm, ErrorKind, Period, Unit, host};
+use tidegate::{Algorithm, ErrorKind, Period, TimeUnit, host};
 
 use crate::convert::{owned_text, period as to_period, shown, whole};
 use crate::error::{policy, raise};
@@ -10,6 +10,7 @@ use crate::error::{policy, raise};
 ///
 /// `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
 /// left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
+/// With a `unit` it counts what it names, such as "tokens", and a call says how many.
 #[pyclass(module = "tidegate", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct Limit {
@@ -32,6 +33,10 @@ fn to_optional_number(given: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     if given.is_none() { Ok(None) } else { to_number(given).map(Some) }
 }
 
+fn to_optional_unit(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if given.is_none() { Ok(None) } else { owned_text(given, ErrorKind::PolicyInvalid, "the unit").map(Some) }
+}
+
 fn to_optional_period(given: &Bound<'_, PyAny>) -> PyResult<Option<Period>> {
     if given.is_none() { Ok(None) } else { to_period(given).map(Some) }
 }
@@ -41,7 +46,7 @@ impl Limit {
     #[new]
     #[pyo3(signature = (
         algorithm: "str", count: "int", period: "float | str | timedelta | None" = None, *, burst: "int | None" = None,
-        initial: "int | None" = None, precision: "int | None" = None
+        initial: "int | None" = None, precision: "int | None" = None, unit: "str | None" = None
     ))]
     fn new(
         #[pyo3(from_py_with = to_algorithm)] algorithm: Algorithm,
@@ -50,6 +55,7 @@ impl Limit {
         #[pyo3(from_py_with = to_optional_number)] burst: Option<u64>,
         #[pyo3(from_py_with = to_optional_number)] initial: Option<u64>,
         #[pyo3(from_py_with = to_optional_number)] precision: Option<u64>,
+        #[pyo3(from_py_with = to_optional_unit)] unit: Option<String>,
     ) -> PyResult<Self> {
         let period = match period {
             Some(period) => period,
@@ -65,6 +71,9 @@ impl Limit {
         }
         if let Some(precision) = precision {
             limit = limit.with_precision(u32::try_from(precision).unwrap_or(u32::MAX)).map_err(raise)?;
+        }
+        if let Some(unit) = unit {
+            limit = limit.with_unit(&unit).map_err(raise)?;
         }
         Ok(Self { inner: limit })
     }
@@ -105,6 +114,12 @@ impl Limit {
         (self.inner.algorithm() == Algorithm::SlidingWindow).then(|| self.inner.precision())
     }
 
+    /// What it counts, where it names it: a call says how many of these it takes.
+    #[getter]
+    fn unit(&self) -> Option<&str> {
+        self.inner.unit().map(tidegate::Unit::name)
+    }
+
     /// The most units that it ever admits at once.
     #[getter]
     fn capacity(&self) -> u64 {
@@ -128,6 +143,9 @@ impl Limit {
         if self.precision().is_some_and(|precision| precision != tidegate::policy::DEFAULT_PRECISION) {
             text += &format!(", precision={}", limit.precision());
         }
+        if let Some(unit) = self.unit() {
+            text += &format!(", unit='{unit}'");
+        }
         text + ")"
     }
 
@@ -138,10 +156,11 @@ impl Limit {
         options.set_item("burst", limit.burst())?;
         options.set_item("initial", limit.initial())?;
         options.set_item("precision", self.precision())?;
+        options.set_item("unit", self.unit())?;
         // A plain tuple of arguments has no keyword options.
         let make = py.import("functools")?.getattr("partial")?.call((py.get_type::<Self>(),), Some(&options))?;
         let period = match limit.period().unit() {
-            Unit::Week | Unit::Month | Unit::Year => limit.period().to_string().into_pyobject(py)?.into_any(),
+            TimeUnit::Week | TimeUnit::Month | TimeUnit::Year => limit.period().to_string().into_pyobject(py)?.into_any(),
             _ => self.period().into_pyobject(py)?.into_any(),
         };
         Ok((make, (self.algorithm(), limit.count(), period)).into_pyobject(py)?.into_any())
@@ -153,7 +172,7 @@ impl Limit {
     fn written_period(&self) -> String {
         let period = self.inner.period();
         match period.unit() {
-            Unit::Week | Unit::Month | Unit::Year => format!("'{period}'"),
+            TimeUnit::Week | TimeUnit::Month | TimeUnit::Year => format!("'{period}'"),
             _ => format!("{:?}", self.period()),
         }
     }

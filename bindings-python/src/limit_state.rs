@@ -28,6 +28,18 @@ impl LimitState {
         self.inner.algorithm.name()
     }
 
+    /// What it counts, where it names it.
+    #[getter]
+    fn unit(&self) -> Option<&str> {
+        self.inner.unit.as_ref().map(tidegate::Unit::name)
+    }
+
+    /// The units of it that were asked for.
+    #[getter]
+    fn cost(&self) -> u64 {
+        self.inner.cost
+    }
+
     /// The most units that it ever admits at once.
     #[getter]
     fn limit(&self) -> u64 {
@@ -80,15 +92,17 @@ impl LimitState {
     #[pyo3(signature = () -> "dict[str, Any]")]
     pub(crate) fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         Ok(dict_of!(
-            py, self, algorithm limit period remaining over retry_after next_after reset_after exceeded
+            py, self, algorithm unit cost limit period remaining over retry_after next_after reset_after exceeded
         ))
     }
 
     fn __repr__(&self) -> String {
         format!(
-            "LimitState(algorithm='{}', limit={}, period={:?}, remaining={}, over={}, retry_after={}, \
+            "LimitState(algorithm='{}', unit={}, cost={}, limit={}, period={:?}, remaining={}, over={}, retry_after={}, \
              next_after={}, reset_after={:?}, exceeded={})",
             self.algorithm(),
+            self.unit().map_or_else(|| "None".to_owned(), |unit| format!("'{unit}'")),
+            self.cost(),
             self.limit(),
             self.period(),
             self.remaining(),

@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use tidegate::{AsPolicy, CheckOptions, ErrorKind, PolicyRef};
+use tidegate::{AsPolicy, CheckOptions, Cost, ErrorKind, PolicyRef};
 
 use crate::convert::{cost, key, meta, shown, text, utf8};
 use crate::error::config;
@@ -103,12 +103,12 @@ pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<OwnedEntries> {
             entry.try_iter().map_err(|_| wrong(&entry))?.collect::<PyResult<_>>()?
         };
         let (policy, given_key, cost, meta) = match &parts[..] {
-            [policy, key] => (policy, key, 1, None),
+            [policy, key] => (policy, key, Cost::from(1), None),
             [policy, key, units] => (policy, key, cost(units)?, None),
             [policy, key, units, data] => (policy, key, cost(units)?, meta(data)?),
             _ => return Err(wrong(&entry)),
         };
-        let options = CheckOptions { cost, meta, ..CheckOptions::default() };
+        let options = CheckOptions { meta, ..cost.into() };
         Ok((PolicyArgument::of(policy)?.into(), utf8(&key(given_key)?)?.to_owned(), options))
     };
     let list = given.try_iter().map_err(|_| {

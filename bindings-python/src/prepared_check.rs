@@ -1,7 +1,7 @@
 //! A check of one policy, prepared where a web layer declares it: with a request comes only the key.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyList, PyString};
+use pyo3::types::{PyList, PyString};
 use tidegate::CheckOptions;
 use tidegate::host::Call;
 use tidegate::http::placed_key;
@@ -40,17 +40,17 @@ impl PreparedCheck {
     /// With an `ip` the identity of a request is the address of its peer, without one it is the key.
     #[new]
     #[pyo3(signature = (
-        policy: "str | Policy", place: "str | None", cost: "int", headers: "Headers", ip: "ClientIp | None" = None
+        policy: "str | Policy", place: "str | None", cost: "int | Mapping[str, int]", headers: "Headers", ip: "ClientIp | None" = None
     ))]
     fn new(
         policy: &Bound<'_, PyAny>,
         place: Option<String>,
-        cost: &Bound<'_, PyInt>,
+        cost: &Bound<'_, PyAny>,
         headers: Py<Headers>,
         ip: Option<Py<ClientIp>>,
     ) -> PyResult<Self> {
         PolicyArgument::of(policy)?;
-        let call = Call::Check(CheckOptions { cost: self::cost(cost)?, ..CheckOptions::default() });
+        let call = Call::Check(CheckOptions::from(self::cost(cost)?));
         Ok(Self { policy: policy.clone().unbind(), place, call, headers, ip })
     }
 

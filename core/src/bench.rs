@@ -22,7 +22,7 @@ use crate::store::url::MemoryBounds;
 pub use replies::BenchReplies;
 pub use stored_reply::{BenchCheck, BenchForm, BenchStoredReply, answer_of_reply, stored_header};
 
-const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
+const CHECK: Operation = Operation::check(1);
 
 fn memory(max_keys: usize) -> Memory {
     Memory::new(MemoryBounds { max_keys, max_bytes: 1_000_000_000 }, Arc::default())

@@ -12,7 +12,7 @@ use compact_str::CompactString;
 use crate::algorithm::View;
 use crate::plan::Plan;
 use crate::plan::plan_cache::PlanHandle;
-use crate::policy::{Algorithm, Limit, Period, Policy};
+use crate::policy::{Algorithm, Limit, Period, Policy, Unit};
 use crate::store::request::{Answer, Charge, Source};
 pub(crate) use settlement::{LimiterId, Settlement};
 
@@ -30,13 +30,17 @@ pub struct Decision {
 }
 
 /// The state of one limit of the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitState {
     /// How it counts.
     pub algorithm: Algorithm,
     /// The most units it ever admits at once.
     pub limit: u64,
+    /// What it counts, where it names it.
+    pub unit: Option<Unit>,
+    /// The units of it that were asked for.
+    pub cost: u64,
     /// Its period; the ttl of the holds for `concurrency`.
     pub period: Period,
     /// Units it would admit now.
@@ -96,6 +100,20 @@ impl Decision {
     pub(crate) fn with_decisions(mut self, decisions: Vec<Self>) -> Self {
         self.decisions = (!decisions.is_empty()).then(|| decisions.into());
         self
+    }
+
+    /// What it has consumed of each limit of `plan`, which may be another version of its policy.
+    pub(crate) fn charged_amounts(&self, plan: &Plan) -> impl Iterator<Item = u64> {
+        let own = &self.plan.format.tags;
+        plan.format.tags.iter().zip(plan.policy.limits()).map(move |(tag, limit)| {
+            if !self.answer.applied {
+                return 0;
+            }
+            let index = own.iter().position(|own| own.is_same_limit(tag));
+            let amount = index.and_then(|index| self.answer.amounts().get(index));
+            let unknown = if limit.unit().is_none() { self.granted() } else { 0 };
+            amount.map_or(unknown, |amount| amount.units)
+        })
     }
 
     /// What it has consumed, as the limits of `plan` have to know it to give it back: that may be another version of its policy.
@@ -291,6 +309,8 @@ impl Decision {
             LimitState {
                 algorithm: limit.algorithm(),
                 limit: self.plan.rules[index].capacity(),
+                unit: limit.unit().cloned(),
+                cost: self.answer.amounts().get(index).map_or(self.cost, |amount| amount.units),
                 period: limit.period(),
                 remaining: view.remaining(),
                 over: view.over(),

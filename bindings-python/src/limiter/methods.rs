@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
-use tidegate::CheckOptions;
+use tidegate::{CheckOptions, Cost};
 use tidegate::host::Call;
 
 use super::{AsyncLimiter, Limiter};
@@ -71,49 +71,49 @@ macro_rules! limiter_methods {
             /// The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
             /// many units as there are, up to `cost`; `granted` says how many.
             #[pyo3(signature = (
-                policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None,
+                policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), meta: "str | bytes | None" = None,
                 partial: "bool" = false
             ) -> $decision)]
             fn check(
                 &self,
                 policy: &Bound<'_, PyAny>,
                 key: Key<'_>,
-                #[pyo3(from_py_with = cost)] cost: u64,
+                #[pyo3(from_py_with = cost)] cost: Cost,
                 #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
                 partial: bool,
             ) -> PyResult<$Decision> {
-                self.decide(policy, key, Call::Check(CheckOptions { cost, meta, partial }))
+                self.decide(policy, key, Call::Check(CheckOptions { meta, partial, ..cost.into() }))
             }
 
             /// Answers as a check would, and consumes nothing.
-            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1) -> $decision)]
+            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1)) -> $decision)]
             fn peek(
                 &self,
                 policy: &Bound<'_, PyAny>,
                 key: Key<'_>,
-                #[pyo3(from_py_with = cost)] cost: u64,
+                #[pyo3(from_py_with = cost)] cost: Cost,
             ) -> PyResult<$Decision> {
                 self.decide(policy, key, Call::Peek(cost))
             }
 
             /// Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
-            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int") -> $decision)]
+            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]") -> $decision)]
             fn charge(
                 &self,
                 policy: &Bound<'_, PyAny>,
                 key: Key<'_>,
-                #[pyo3(from_py_with = cost)] cost: u64,
+                #[pyo3(from_py_with = cost)] cost: Cost,
             ) -> PyResult<$Decision> {
                 self.decide(policy, key, Call::Charge(cost))
             }
 
             /// Gives units back, at most what is used.
-            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int" = 1) -> $nothing)]
+            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1)) -> $nothing)]
             fn refund(
                 &self,
                 policy: &Bound<'_, PyAny>,
                 key: Key<'_>,
-                #[pyo3(from_py_with = cost)] cost: u64,
+                #[pyo3(from_py_with = cost)] cost: Cost,
             ) -> PyResult<$Nothing> {
                 self.carry_out(policy, key, Call::Refund(cost))
             }
@@ -122,9 +122,11 @@ macro_rules! limiter_methods {
             /// A peek has consumed nothing: a settle of its Decision charges the actual cost.
             ///
             /// After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
-            /// for the policies that it names; None leaves an entry as it is.
+            /// for the policies that it names; None leaves an entry as it is. For a policy that counts units a dict names these; those that
+            /// it does not name stay as they are.
             #[pyo3(signature = (
-                decision: "Decision", actual_cost: "int | Sequence[int | None] | Mapping[str, int | None]"
+                decision: "Decision",
+                actual_cost: "int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None]"
             ) -> $nothing)]
             fn settle(
                 &self,
@@ -141,7 +143,7 @@ macro_rules! limiter_methods {
             /// The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
             /// `partial` is refused: all or nothing is no part.
             #[pyo3(signature = (
-                entries: "Iterable[tuple[str | Policy | int | bytes | None, ...]]", *, partial: "bool" = false
+                entries: "Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]]", *, partial: "bool" = false
             ) -> $decision)]
             fn check_all(&self, py: Python<'_>, entries: &Bound<'_, PyAny>, partial: bool) -> PyResult<$Decision> {
                 refuse_partial(partial)?;
@@ -153,33 +155,33 @@ macro_rules! limiter_methods {
             /// Calls that wait for the same key are admitted in their order.
             $(#[$($doc_acquire)*])*
             #[pyo3(signature = (
-                policy: "str | Policy", key: "str", cost: "int" = 1, timeout: "float | timedelta | None" = None,
+                policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), timeout: "float | timedelta | None" = None,
                 meta: "str | bytes | None" = None
             ) -> $decision)]
             fn acquire(
                 &self,
                 policy: &Bound<'_, PyAny>,
                 key: Key<'_>,
-                #[pyo3(from_py_with = cost)] cost: u64,
+                #[pyo3(from_py_with = cost)] cost: Cost,
                 #[pyo3(from_py_with = optional_seconds)] timeout: Option<Duration>,
                 #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
             ) -> PyResult<$Decision> {
-                let options = CheckOptions { cost, meta, ..CheckOptions::default() };
+                let options = CheckOptions { meta, ..cost.into() };
                 self.acquire_within(policy, key, options, timeout)
             }
 
             $(#[$($doc_hold)*])*
             #[pyo3(signature = (
-                policy: "str | Policy", key: "str", cost: "int" = 1, meta: "str | bytes | None" = None
+                policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), meta: "str | bytes | None" = None
             ) -> $hold)]
             fn hold(
                 &self,
                 policy: &Bound<'_, PyAny>,
                 key: Key<'_>,
-                #[pyo3(from_py_with = cost)] cost: u64,
+                #[pyo3(from_py_with = cost)] cost: Cost,
                 #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
             ) -> PyResult<$Hold> {
-                let options = CheckOptions { cost, meta, ..CheckOptions::default() };
+                let options = CheckOptions { meta, ..cost.into() };
                 self.take_hold(policy, key, options)
             }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use tidegate::host::Call;
-use tidegate::{Limiter, ManualClock, OnStoreError, Policy};
+use tidegate::{Cost, Limiter, ManualClock, OnStoreError, Policy};
 
 use super::figures::{Answer, Figures};
 use super::traffic::pattern::Random;
@@ -146,7 +146,7 @@ impl Replay {
     fn ask(&mut self, event: &Event, attempts: u32, keys: &Keys) -> Result<(), Failure> {
         let key = keys.name(event.key);
         self.clock.set(Duration::from_micros(event.at));
-        let decision = self.limiter.call(&self.policy, key, &Call::Unheld(event.cost))?;
+        let decision = self.limiter.call(&self.policy, key, &Call::Unheld(Cost::of_each(&self.policy, event.cost)))?;
         if let Some(pace) = &mut self.on_redis {
             pace.note(event.at);
         }

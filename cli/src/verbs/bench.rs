@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use tidegate::{Limiter, Policy};
+use tidegate::{CheckOptions, Cost, Limiter, Policy};
 
 use crate::number_text::{counted, number};
 use crate::store_options::StoreOptions;
@@ -161,10 +161,16 @@ fn checks(
     counted: &AtomicU64,
 ) -> Result<Measured, tidegate::Error> {
     let mut measured = Measured::default();
+    let has_units = policy.limits().iter().any(|limit| limit.unit().is_some());
+    let options = has_units.then(|| CheckOptions::from(Cost::one_of_each(policy)));
     let mut at = (thread as usize).wrapping_mul(7_919);
     while !ends.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        let allowed = limiter.check(policy, &keys[at % keys.len()])?.allowed();
+        let allowed = match &options {
+            None => limiter.check(policy, &keys[at % keys.len()]),
+            Some(options) => limiter.check_with(policy, &keys[at % keys.len()], options),
+        }?
+        .allowed();
         let nanos = begun.elapsed().as_nanos() as u64;
         at = at.wrapping_add(1);
         measured.allowed += u64::from(allowed);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use tidegate::{Attempt, Decision, LimitState, Policy, host};
+use tidegate::{Attempt, Cost, Decision, LimitState, Policy, host};
 
 use super::journal;
 use crate::decision_text::{as_json, blocked, when};
@@ -64,7 +64,7 @@ impl Inspect {
         }
         let (policy, key) = (self.policy.as_deref().unwrap_or_default(), self.named.as_deref().unwrap_or_default());
         let OpenStore { limiter, policy } = self.store.open(policy, OnMemory::Refuses, output)?;
-        let decision = limiter.peek(&policy, key, 1)?;
+        let decision = limiter.peek(&policy, key, Cost::one_of_each(&policy))?;
         let attempts = limiter.journal(&policy, key)?;
         let callers = callers(&attempts);
         if output.is_json() {
@@ -92,7 +92,7 @@ impl Inspect {
         let mut found = Vec::new();
         for policy in file.policies() {
             let OpenStore { limiter, policy } = self.store.open(policy.name(), OnMemory::Refuses, output)?;
-            found.push((limiter.peek(&policy, key, 1)?, policy));
+            found.push((limiter.peek(&policy, key, Cost::one_of_each(&policy))?, policy));
         }
         let wait = |decision: &Decision| decision.next_after().unwrap_or(Duration::MAX);
         found.sort_by_key(|(decision, _)| Reverse((wait(decision), decision.reset_after())));

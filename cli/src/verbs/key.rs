@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use serde_json::json;
-use tidegate::{CheckOptions, Decision, Policy};
+use tidegate::{CheckOptions, Cost, Decision, Policy};
 
 use crate::decision_text::{as_json, details, headline, table};
 use crate::number_text::number;
@@ -67,8 +67,8 @@ pub(crate) struct Check {
     #[command(flatten)]
     key: Key,
     /// Units that it consumes
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    cost: u64,
+    #[arg(long, value_name = COST, default_value = "1", value_parser = cost)]
+    cost: Cost,
     /// What the journal of the policy keeps of it
     #[arg(long, value_name = "TEXT")]
     meta: Option<String>,
@@ -81,7 +81,7 @@ impl Check {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
         let OpenStore { limiter, policy } = self.key.open(OnMemory::Works, output)?;
         let meta = self.meta.as_ref().map(|meta| meta.clone().into_bytes());
-        let options = CheckOptions { cost: self.cost, meta, partial: self.partial };
+        let options = CheckOptions { meta, partial: self.partial, ..self.cost.clone().into() };
         let decision = limiter.check_with(&policy, &self.key.key, &options)?;
         Ok(answered(&decision, &policy, output))
     }
@@ -108,16 +108,32 @@ pub(crate) struct Peek {
     #[command(flatten)]
     key: Key,
     /// Units that are asked about
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    cost: u64,
+    #[arg(long, value_name = COST, default_value = "1", value_parser = cost)]
+    cost: Cost,
 }
 
 impl Peek {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
         let OpenStore { limiter, policy } = self.key.open(OnMemory::Works, output)?;
-        let decision = limiter.peek(&policy, &self.key.key, self.cost)?;
+        let decision = limiter.peek(&policy, &self.key.key, self.cost.clone())?;
         Ok(answered(&decision, &policy, output))
     }
+}
+
+/// How the value of an option of units is shown.
+const COST: &str = "N|UNIT=N,…";
+
+/// A number of units, or numbers by the names of units: `5`, `tokens=1200,cost=2`.
+fn cost(text: &str) -> Result<Cost, String> {
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("{text:?} is no whole number"));
+    if !text.contains('=') {
+        return number(text).map(Cost::from);
+    }
+    let named = |part: &str| {
+        let (name, units) = part.split_once('=').ok_or_else(|| format!("{part:?} is no unit and number, as in tokens=1200"))?;
+        Ok((name.trim().to_owned(), number(units)?))
+    };
+    text.split(',').map(named).collect::<Result<tidegate::Units, String>>().map(Cost::from)
 }
 
 /// Shows what a charge or a refund has left.
@@ -130,7 +146,7 @@ fn changed(what: &str, decision: &Decision, store: &OpenStore, output: &mut Outp
     let what = format!("{what} {}", number(decision.cost()));
     output.line(format!("{}  {}  {:?}", paint(BOLD, &what), paint(NAME, decision.policy()), decision.key()));
     // The waits of a charge are those of its cost; those of one unit say more.
-    let now = limiter.peek(policy, decision.key(), 1)?;
+    let now = limiter.peek(policy, decision.key(), Cost::one_of_each(policy))?;
     table(&now, policy).iter().for_each(|line| output.line(line));
     Ok(Outcome::Done)
 }
@@ -141,16 +157,16 @@ pub(crate) struct KeyAndUnits {
     #[command(flatten)]
     key: Key,
     /// Units; 1 when none are named
-    #[arg(value_name = "COST")]
-    units: Option<u64>,
+    #[arg(value_name = "COST", value_parser = cost)]
+    units: Option<Cost>,
     /// The same as an option
-    #[arg(long, value_name = "N", conflicts_with = "units")]
-    cost: Option<u64>,
+    #[arg(long, value_name = COST, conflicts_with = "units", value_parser = cost)]
+    cost: Option<Cost>,
 }
 
 impl KeyAndUnits {
-    fn count(&self) -> u64 {
-        self.units.or(self.cost).unwrap_or(1)
+    fn count(&self) -> Cost {
+        self.units.clone().or_else(|| self.cost.clone()).unwrap_or_else(|| Cost::from(1))
     }
 
     pub(crate) fn charge(&self, output: &mut Output) -> Result<Outcome, Failure> {

@@ -6,7 +6,7 @@
 //!
 //! **Example,** 2 per day: two checks on 31 December at 23:00 are admitted, a third is refused until midnight.
 
-use super::period::{DAY, Period, Unit};
+use super::period::{DAY, Period, TimeUnit};
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits};
 use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, left};
@@ -31,10 +31,10 @@ impl Grid {
     fn of(period: Period) -> Self {
         let length = period.micros();
         match period.unit() {
-            Unit::Year => Self::Months(12 * period.multiple()),
-            Unit::Month => Self::Months(period.multiple()),
+            TimeUnit::Year => Self::Months(12 * period.multiple()),
+            TimeUnit::Month => Self::Months(period.multiple()),
             // Weeks begin on Mondays. The shift of whole windows keeps numbers from going below zero.
-            Unit::Week => Self::Uniform { length, shift: length - FIRST_MONDAY },
+            TimeUnit::Week => Self::Uniform { length, shift: length - FIRST_MONDAY },
             _ => Self::Uniform { length, shift: 0 },
         }
     }
@@ -144,14 +144,14 @@ impl Meaning for Rule {
         let period = limit.period();
         let days = |days: u64| period.multiple() * days * DAY;
         match period.unit() {
-            Unit::Month => (days(28), days(31)),
-            Unit::Year => (days(365), days(366)),
+            TimeUnit::Month => (days(28), days(31)),
+            TimeUnit::Year => (days(365), days(366)),
             _ => (period.micros(), period.micros()),
         }
     }
 
     fn most_in(limit: &Limit, window: u64) -> u64 {
-        if limit.period().unit() < Unit::Month {
+        if limit.period().unit() < TimeUnit::Month {
             return limit.count().saturating_mul((window - 2) / limit.period().micros() + 2);
         }
         let edges = edges(limit);
@@ -166,11 +166,11 @@ impl Meaning for Rule {
         let period = limit.period();
         let multiple = period.multiple();
         let (fits, advice) = match period.unit() {
-            Unit::Year => (multiple == 1, "1 year"),
-            Unit::Month => (12_u64.is_multiple_of(multiple), "1, 2, 3, 4, 6 or 12 months"),
-            Unit::Week => (multiple == 1, "1 week"),
-            Unit::Day => (multiple == 1, "1 day, `week` for weeks from Monday, or `month` for real months"),
-            Unit::Hour | Unit::Minute | Unit::Second | Unit::Millisecond => (
+            TimeUnit::Year => (multiple == 1, "1 year"),
+            TimeUnit::Month => (12_u64.is_multiple_of(multiple), "1, 2, 3, 4, 6 or 12 months"),
+            TimeUnit::Week => (multiple == 1, "1 week"),
+            TimeUnit::Day => (multiple == 1, "1 day, `week` for weeks from Monday, or `month` for real months"),
+            TimeUnit::Hour | TimeUnit::Minute | TimeUnit::Second | TimeUnit::Millisecond => (
                 DAY.is_multiple_of(period.micros()),
                 "a period that divides a day, such as 1, 2, 3, 4, 6, 8 or 12 hours",
             ),

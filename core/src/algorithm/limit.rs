@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::Algorithm;
 use super::period::Period;
+use super::unit::Unit;
 use crate::error::{Error, Result};
 
 /// The largest count and the largest burst.
@@ -62,6 +63,7 @@ pub struct Limit {
     burst: Option<u64>,
     initial: Option<u64>,
     precision: u32,
+    unit: Option<Unit>,
 }
 
 impl Limit {
@@ -71,7 +73,7 @@ impl Limit {
     /// `policy_invalid` when the count is too large.
     pub fn new(algorithm: Algorithm, count: u64, period: Period) -> Result<Self> {
         Self::bounded("count", count)?;
-        Ok(Self { algorithm, count, period, burst: None, initial: None, precision: DEFAULT_PRECISION })
+        Ok(Self { algorithm, count, period, burst: None, initial: None, precision: DEFAULT_PRECISION, unit: None })
     }
 
     /// Changes the limit so that it has room for `burst` units at once; only buckets have one.
@@ -137,6 +139,20 @@ impl Limit {
         Ok(self)
     }
 
+    /// Names what the limit counts: a call says how many of these it takes, beside its cost.
+    ///
+    /// # Errors
+    /// `policy_invalid` for a name that is none, and for `concurrency`.
+    pub fn with_unit(mut self, name: &str) -> Result<Self> {
+        if self.algorithm == Algorithm::Concurrency {
+            return Err(Error::policy(
+                "concurrency counts what is in progress, so it names no unit: a call holds as many as its cost",
+            ));
+        }
+        self.unit = Some(Unit::new(name)?);
+        Ok(self)
+    }
+
     fn bounded(what: &str, number: u64) -> Result<()> {
         if number > MAX_COUNT {
             return Err(Error::policy(format!("{what} {number} is too large: it must be at most 10^12")));
@@ -180,6 +196,12 @@ impl Limit {
         self.precision
     }
 
+    /// What it counts, where it names it. Otherwise it counts the cost of calls.
+    #[must_use]
+    pub const fn unit(&self) -> Option<&Unit> {
+        self.unit.as_ref()
+    }
+
     /// The most units that are ever admitted at once. A count of 0 always denies, whatever the burst.
     #[must_use]
     pub fn capacity(&self) -> u64 {
@@ -198,7 +220,10 @@ impl fmt::Display for Limit {
             Algorithm::SlidingWindow => {}
             algorithm => write!(f, "{algorithm} ")?,
         }
-        write!(f, "{}/{}", self.count, self.period)?;
+        match &self.unit {
+            Some(unit) => write!(f, "{} {unit}/{}", self.count, self.period)?,
+            None => write!(f, "{}/{}", self.count, self.period)?,
+        }
         match self.burst {
             Some(burst) => write!(f, " burst {burst}"),
             None => Ok(()),

@@ -2,7 +2,7 @@
 
 use super::lease::{ADDED_PART, LONGEST_LEASE};
 use super::limit::{AlgorithmKind, Limit};
-use super::period::Unit;
+use super::period::TimeUnit;
 
 /// What the numbers of a limit of one algorithm mean. A default is so for all algorithms of a kind, but for those that say
 /// something else.
@@ -68,10 +68,10 @@ pub(super) trait Meaning {
 pub(super) fn lint_nominal(limit: &Limit, warn: &mut dyn FnMut(String)) {
     let algorithm = limit.algorithm();
     match limit.period().unit() {
-        Unit::Month => {
+        TimeUnit::Month => {
             warn(format!("a month is 30 days in {algorithm}: use calendar-window for real months, or write it in days"))
         }
-        Unit::Year => {
+        TimeUnit::Year => {
             warn(format!("a year is 360 days in {algorithm}: use calendar-window for real years, or write 365 days"))
         }
         _ => {}

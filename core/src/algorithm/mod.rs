@@ -30,6 +30,7 @@ mod stored;
 #[cfg(all(test, feature = "redis"))]
 mod tests;
 mod token_bucket;
+mod unit;
 
 pub use calendar_window::edges as calendar_edges;
 pub(crate) use charge::{LimitCharge, Traces};
@@ -40,7 +41,9 @@ use meaning::Meaning;
 pub(crate) use meter::Meter;
 #[cfg(feature = "files")]
 pub(crate) use period::SECOND;
-pub use period::{Period, Unit};
+pub use period::{Period, TimeUnit};
+pub(crate) use period::SPELLINGS;
+pub use unit::Unit;
 #[cfg(feature = "redis")]
 use stored::StoredRule;
 #[cfg(feature = "redis")]

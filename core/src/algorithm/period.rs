@@ -19,7 +19,7 @@ const LONGEST: u64 = 3_660 * DAY;
 /// The units of the notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Unit {
+pub enum TimeUnit {
     /// A thousandth of a second.
     Millisecond,
     /// A second.
@@ -38,7 +38,7 @@ pub enum Unit {
     Year,
 }
 
-impl Unit {
+impl TimeUnit {
     /// Every unit, from short to long.
     pub const ALL: &[Self] =
         &[Self::Millisecond, Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
@@ -58,6 +58,12 @@ impl Unit {
         }
     }
 
+    /// The unit of that word, in any spelling.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        let lower = word.to_ascii_lowercase();
+        SPELLINGS.iter().find(|(name, _)| *name == lower).map(|(_, unit)| *unit)
+    }
+
     /// The unit's name in the canonical notation.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -74,24 +80,54 @@ impl Unit {
     }
 }
 
+/// Every spelling of a unit, the common ones first. One letter has no plural, because `ms` is a millisecond.
+pub(crate) const SPELLINGS: [(&str, TimeUnit); 26] = [
+    ("second", TimeUnit::Second),
+    ("minute", TimeUnit::Minute),
+    ("hour", TimeUnit::Hour),
+    ("day", TimeUnit::Day),
+    ("week", TimeUnit::Week),
+    ("month", TimeUnit::Month),
+    ("year", TimeUnit::Year),
+    ("seconds", TimeUnit::Second),
+    ("minutes", TimeUnit::Minute),
+    ("hours", TimeUnit::Hour),
+    ("days", TimeUnit::Day),
+    ("weeks", TimeUnit::Week),
+    ("months", TimeUnit::Month),
+    ("years", TimeUnit::Year),
+    ("ms", TimeUnit::Millisecond),
+    ("s", TimeUnit::Second),
+    ("sec", TimeUnit::Second),
+    ("secs", TimeUnit::Second),
+    ("m", TimeUnit::Minute),
+    ("min", TimeUnit::Minute),
+    ("mins", TimeUnit::Minute),
+    ("h", TimeUnit::Hour),
+    ("hr", TimeUnit::Hour),
+    ("hrs", TimeUnit::Hour),
+    ("d", TimeUnit::Day),
+    ("w", TimeUnit::Week),
+];
+
 /// A validated length of time, from 1 ms to 10 years.
 ///
 /// Two periods are equal when they mean the same: `60 s` is `1 minute`, but a month is not 30 days, because they differ in a
 /// `calendar-window`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Period {
-    unit: Unit,
+    unit: TimeUnit,
     micros: u64,
 }
 
 impl Period {
-    pub(super) const MINUTE: Self = Self { unit: Unit::Minute, micros: Unit::Minute.micros() };
+    pub(super) const MINUTE: Self = Self { unit: TimeUnit::Minute, micros: TimeUnit::Minute.micros() };
 
     /// `multiple` times `unit`.
     ///
     /// # Errors
     /// `policy_invalid` when it is shorter than 1 ms or longer than 10 years.
-    pub fn new(multiple: u64, unit: Unit) -> Result<Self> {
+    pub fn new(multiple: u64, unit: TimeUnit) -> Result<Self> {
         let micros = multiple
             .checked_mul(unit.micros())
             .filter(|micros| (SHORTEST..=LONGEST).contains(micros))
@@ -114,18 +150,18 @@ impl Period {
                 "a period of {micros} microseconds is out of range: it must be from 1 ms to 10 years"
             )));
         }
-        Ok(Self { unit: Self::canonical_unit(Unit::Millisecond, micros), micros })
+        Ok(Self { unit: Self::canonical_unit(TimeUnit::Millisecond, micros), micros })
     }
 
     /// The unit that stands for all units of a fixed length: the longest that divides the period.
-    fn canonical_unit(unit: Unit, micros: u64) -> Unit {
-        if unit >= Unit::Week {
+    fn canonical_unit(unit: TimeUnit, micros: u64) -> TimeUnit {
+        if unit >= TimeUnit::Week {
             return unit;
         }
-        [Unit::Day, Unit::Hour, Unit::Minute, Unit::Second]
+        [TimeUnit::Day, TimeUnit::Hour, TimeUnit::Minute, TimeUnit::Second]
             .into_iter()
             .find(|unit| micros.is_multiple_of(unit.micros()))
-            .unwrap_or(Unit::Millisecond)
+            .unwrap_or(TimeUnit::Millisecond)
     }
 
     /// The length in microseconds; nominal for months (30 days) and years (360 days).
@@ -136,7 +172,7 @@ impl Period {
 
     /// The unit in which it is counted.
     #[must_use]
-    pub const fn unit(self) -> Unit {
+    pub const fn unit(self) -> TimeUnit {
         self.unit
     }
 
@@ -155,7 +191,7 @@ impl fmt::Display for Period {
         }
         match (self.multiple(), unit) {
             (1, unit) => f.write_str(unit.name()),
-            (n, Unit::Millisecond | Unit::Second) => write!(f, "{n}{}", unit.name()),
+            (n, TimeUnit::Millisecond | TimeUnit::Second) => write!(f, "{n}{}", unit.name()),
             (n, unit) => write!(f, "{n} {}s", unit.name()),
         }
     }

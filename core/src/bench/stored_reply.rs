@@ -72,12 +72,12 @@ pub fn stored_header(policy: &Policy, form: BenchForm) -> Option<Vec<u8>> {
 
 fn operation(name: &str, cost: u64) -> Option<Operation> {
     Some(match name {
-        "check" => Operation::Check { cost, hold: 0, meta: None },
-        "hold" => Operation::Check { cost, hold: 7, meta: None },
-        "take" => Operation::Take { cost, meta: None },
-        "peek" => Operation::Peek { cost },
-        "charge" => Operation::Charge { cost },
-        "refund" => Operation::Refund { cost },
+        "check" => Operation::check(cost),
+        "hold" => Operation::Check { cost, hold: 7, details: None },
+        "take" => Operation::Take { cost, details: None },
+        "peek" => Operation::peek(cost),
+        "charge" => Operation::charge(cost),
+        "refund" => Operation::Refund { cost, details: None },
         "lease" => Operation::Lease(LeaseTerms { units: cost, life: 5_000 }),
         "renew" => Operation::Renew { hold: 7 },
         "clear" => Operation::Clear,

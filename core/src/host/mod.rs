@@ -12,7 +12,7 @@ mod tasks;
 pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
 pub use crate::http::options::{LAYER_OPTIONS, LIMIT_OPTIONS};
 pub use crate::limiter::{
-    CALL_OPTIONS, Call, ChargedUnits, CompletionQueue, DENIAL_GENERATIONS, LIMITER_OPTIONS, LimiterOption, Outcome,
+    CALL_OPTIONS, Call, ChargedLimit, ChargedUnits, CompletionQueue, DENIAL_GENERATIONS, LIMITER_OPTIONS, LimiterOption, Outcome,
     SettingValue, charge_mark, check_percent,
 };
 pub use crate::policy::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};

@@ -4,8 +4,9 @@ use crate::algorithm::View;
 use crate::decision::{Decision, LimiterId};
 use crate::error::{Error, Result};
 use crate::plan::plan_cache::plan_of;
+use crate::plan::{Amount, Amounts};
 use crate::policy::Policy;
-use crate::store::request::{Answer, Source};
+use crate::store::request::{Answer, RareAnswer, Source};
 
 /// The values of a Decision. Only the same version of the crate knows what the numbers mean.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +27,7 @@ pub struct Parts {
 
 const SOURCES: [Source; 4] = [Source::Store, Source::DenyCache, Source::Lease, Source::Fallback];
 /// How many numbers there are about each limit, after those about the whole answer.
-const NUMBERS_PER_LIMIT: usize = 5;
+const NUMBERS_PER_LIMIT: usize = 6;
 /// Stands for a number that is absent.
 const ABSENT: u64 = u64::MAX;
 
@@ -43,9 +44,10 @@ impl Parts {
             answer.blocked_until,
             answer.refused.map_or(ABSENT, u64::from),
         ];
-        for view in &answer.views {
+        for (index, view) in answer.views.iter().enumerate() {
             let View { left, admits_at, resets_at, delay, more_at } = *view;
-            numbers.extend([left as u64, admits_at.unwrap_or(ABSENT), resets_at, delay, more_at]);
+            let units = answer.amounts().get(index).map_or(ABSENT, |amount| amount.units);
+            numbers.extend([left as u64, admits_at.unwrap_or(ABSENT), resets_at, delay, more_at, units]);
         }
         Self {
             policy: decision.plan().policy.clone(),
@@ -71,7 +73,11 @@ impl Parts {
             return Err(wrong());
         }
         let some = |number: u64| (number != ABSENT).then_some(number);
+        let amounts: Amounts =
+            views.chunks_exact(NUMBERS_PER_LIMIT).filter_map(|view| Some(Amount::of(some(view[5])?))).collect();
+        let rare = RareAnswer { amounts, ..RareAnswer::default() };
         let answer = Answer {
+            rare: (!rare.amounts.is_empty()).then(|| Box::new(rare)),
             applied: flags & 1 == 1,
             unavailable: flags >> 1 & 1 == 1,
             source: usize::try_from(source).ok().and_then(|at| SOURCES.get(at)).copied().ok_or_else(wrong)?,

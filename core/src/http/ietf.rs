@@ -9,12 +9,13 @@
 //! The seconds until more units are available are the longest time of which both are true, so there is one form.
 
 use crate::decision::Decision;
-use crate::policy::{Algorithm, FieldTexts, Limit, Policy};
+use crate::policy::{Algorithm, FieldTexts, Limit, Policy, Unit};
 
 pub(super) const POLICY: &str = "RateLimit-Policy";
 pub(super) const LIMIT: &str = "RateLimit";
 const QUOTA: &str = ";q=";
-const UNIT_OF_HOLDS: &str = ";qu=\"concurrent-requests\"";
+const UNIT: &str = ";qu=\"";
+const UNIT_OF_HOLDS: &str = "concurrent-requests";
 const WINDOW: &str = ";w=";
 const LEFT: &str = ";r=";
 const MORE_AFTER: &str = ";t=";
@@ -75,8 +76,11 @@ fn item(out: &mut String, escaped_name: &str, policy: &Policy, index: usize) {
 /// `;q=20;w=60`: what a limit allows. The window of a bucket is the time in which all of `q` comes back.
 fn quota(out: &mut String, limit: &Limit) {
     parameter(out, QUOTA, limit.capacity());
+    let unit = if has_window(limit) { limit.unit().map(Unit::name) } else { Some(UNIT_OF_HOLDS) };
+    if let Some(unit) = unit {
+        out.extend([UNIT, unit, "\""]);
+    }
     if !has_window(limit) {
-        out.push_str(UNIT_OF_HOLDS);
         return;
     }
     let (period, count) = (u128::from(limit.period().micros()), u128::from(limit.count()));

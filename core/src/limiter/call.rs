@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 use super::acquire::WaitQueues;
 use super::caller::{DecisionWait, NoCompletion, User};
 use super::completion_queue::{CompletionQueue, Outcome};
-use super::operations::{CheckOptions, block_operation, check_operation, give_nothing_back, valid_cost};
+use super::cost::{Cost, valid_cost};
+use super::operations::{CheckOptions, block_operation, check_operation, of_cost};
 use super::policy_ref::AsPolicy;
 use super::settle::{ChargedUnits, difference, valid_actual};
 use super::{AsyncLimiter, Limiter, LimiterCore, LimiterId};
@@ -37,13 +38,13 @@ pub enum Call {
     Check(CheckOptions),
     /// As a check, of any policy: no call gives back what it takes of a `concurrency` limit, as if its caller had ended. For
     /// simulations, whose requests take no time.
-    Unheld(u64),
+    Unheld(Cost),
     /// Asks without consuming.
-    Peek(u64),
+    Peek(Cost),
     /// Consumes even past the limit.
-    Charge(u64),
+    Charge(Cost),
     /// Gives units back.
-    Refund(u64),
+    Refund(Cost),
     /// Denies the key for that long.
     Block(Duration),
     /// Ends a block.
@@ -56,10 +57,10 @@ impl Call {
     fn operation(&self, plan: &Plan) -> Result<Operation> {
         Ok(match self {
             Self::Check(options) => check_operation(options, plan)?,
-            Self::Unheld(cost) => Operation::Check { cost: valid_cost(*cost)?, hold: 0, meta: None },
-            Self::Peek(cost) => Operation::Peek { cost: valid_cost(*cost)? },
-            Self::Charge(cost) => Operation::Charge { cost: valid_cost(*cost)? },
-            Self::Refund(cost) => Operation::Refund { cost: valid_cost(*cost)? },
+            Self::Unheld(cost) => of_cost(cost, plan, |cost, details| Operation::Check { cost, hold: 0, details })?,
+            Self::Peek(cost) => of_cost(cost, plan, |cost, details| Operation::Peek { cost, details })?,
+            Self::Charge(cost) => of_cost(cost, plan, |cost, details| Operation::Charge { cost, details })?,
+            Self::Refund(cost) => of_cost(cost, plan, |cost, details| Operation::Refund { cost, details })?,
             Self::Block(length) => block_operation(*length)?,
             Self::Unblock => Operation::Block { micros: 0 },
             Self::Clear => Operation::Clear,
@@ -82,10 +83,11 @@ impl Answers {
         if operation.frees() {
             self.wait_queues.units_freed(&plan, key);
         }
-        let answer = answer?;
+        let mut answer = answer?;
         if !matches!(operation, Operation::Acquire { .. }) {
             self.decisions.count(&plan, key, operation, &answer);
         }
+        answer.keep_amounts(operation);
         Ok(Decision::new(self.limiter, plan, key, operation.named_cost(), answer))
     }
 }
@@ -158,25 +160,36 @@ impl LimiterCore {
     /// where it lies: to copy what was just written stalls the CPU.
     #[inline(always)]
     pub(crate) fn check(
-        &self,
+        self: &Arc<Self>,
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
         cost: u64,
         waits: Waits<'_, Answer>,
     ) -> Option<Result<Decision>> {
-        let plan = match self.plan(policy, key).and_then(|plan| give_nothing_back("check", &plan).map(|()| plan)) {
-            Ok(plan) => plan,
+        let plan = match self.plan(policy, key) {
+            Ok(plan) if plan.is_plain => plan,
+            Ok(plan) => return self.check_rare(plan, key, cost, waits.is_never()),
             Err(error) => return Some(Err(error)),
         };
         let decided_key = CompactString::from(key);
         let answer = {
-            let entry = Entry { plan: &plan, key, operation: Operation::Check { cost, hold: 0, meta: None } };
+            let entry = Entry { plan: &plan, key, operation: Operation::check(cost) };
             self.store.begin(&entry, self.context().waiting(waits), &mut LayerStates::default())?
         };
         if let Ok(answer) = &answer {
             self.answers.decisions.count_check(&plan, key, answer);
         }
         Some(answer.map(|answer| Decision::new(self.id, plan, decided_key, cost, answer)))
+    }
+
+    /// The same for a policy that is not checked as most are.
+    #[cold]
+    fn check_rare(self: &Arc<Self>, plan: Arc<Plan>, key: &str, cost: u64, never: bool) -> Option<Result<Decision>> {
+        let caller = if never { DecisionWait::<NoCompletion>::Never } else { DecisionWait::Here };
+        match check_operation(&CheckOptions::of_cost(cost), &plan) {
+            Ok(operation) => self.run(plan, key, operation, caller),
+            Err(error) => Some(Err(error)),
+        }
     }
 
     /// Makes a call for a user of one of the limiters.
@@ -274,7 +287,7 @@ impl Limiter {
     #[inline]
     pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
         match call {
-            Call::Check(CheckOptions { cost, meta: None, partial: false }) => match valid_cost(*cost) {
+            Call::Check(CheckOptions { cost, units, meta: None, partial: false }) if units.is_none() => match valid_cost(*cost) {
                 Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
                 Err(error) => Some(Err(error)),
             },

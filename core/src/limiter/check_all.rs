@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 use super::LimiterCore;
 use super::call::{gone, sent};
 use super::caller::User;
+use super::cost::Cost;
 use super::operations::{CheckOptions, whole_operation};
 use super::policy_ref::{AsPolicy, PolicyRef};
 use crate::decision::Decision;
@@ -14,7 +15,7 @@ use crate::store::MAX_ENTRIES;
 use crate::store::call_context::CallContext;
 use crate::store::request::{Answer, OwnedEntry, borrowed};
 
-/// What `check_all` takes as an entry: a policy, a key, and a cost or [`CheckOptions`].
+/// What `check_all` takes as an entry: a policy, a key, and a cost, a [`Cost`] or [`CheckOptions`].
 pub trait CheckEntry {
     /// Its policy.
     fn policy(&self) -> PolicyRef<'_>;
@@ -35,6 +36,20 @@ impl<P: AsPolicy, K: AsRef<str>> CheckEntry for (P, K, u64) {
 
     fn options(&self) -> CheckOptions {
         CheckOptions::of_cost(self.2)
+    }
+}
+
+impl<P: AsPolicy, K: AsRef<str>> CheckEntry for (P, K, Cost) {
+    fn policy(&self) -> PolicyRef<'_> {
+        self.0.as_policy()
+    }
+
+    fn key(&self) -> &str {
+        self.1.as_ref()
+    }
+
+    fn options(&self) -> CheckOptions {
+        self.2.clone().into()
     }
 }
 
@@ -102,7 +117,8 @@ impl LimiterCore {
     fn decided_all(&self, entries: CheckAllEntries, answers: Vec<Answer>) -> Result<Decision> {
         let admitted = |(entry, answer): (&OwnedEntry, &Answer)| answer.applied || entry.plan.policy.options().shadow;
         let all_admitted = entries.iter().zip(&answers).all(admitted);
-        let decisions = entries.into_iter().zip(answers).map(|(OwnedEntry { plan, key, operation }, answer)| {
+        let decisions = entries.into_iter().zip(answers).map(|(OwnedEntry { plan, key, operation }, mut answer)| {
+            answer.keep_amounts(&operation);
             let cost = operation.cost();
             let granted = if all_admitted && answer.applied { cost } else { 0 };
             self.answers.decisions.count_check(&plan, &key, &answer);

@@ -9,10 +9,11 @@ use super::call::{Call, gone, on_this_thread};
 use super::caller::User;
 use super::check_all::CheckEntry;
 use super::hold::HoldAnswer;
-use super::operations::{CheckOptions, valid_cost};
+use super::cost::{Cost, valid_cost};
+use super::operations::CheckOptions;
 use super::policy_ref::AsPolicy;
 use super::policy_uses::PolicyUse;
-use super::settle::ActualCosts;
+use super::settle::{ActualCosts, actual_costs};
 use super::{AsyncLimiter, Limiter};
 use crate::counting::{Counters, Stats};
 use crate::decision::Decision;
@@ -154,8 +155,8 @@ calls! {
     /// As [`Self::check_n`].
     dropped:
     /// The future can be dropped at any time: a peek changes nothing.
-    fn peek(limiter, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        limiter.call(policy, key, &Call::Peek(cost))
+    fn peek(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
+        limiter.call(policy, key, &Call::Peek(cost.into()))
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.
@@ -164,8 +165,8 @@ calls! {
     /// As [`Self::check_n`].
     dropped:
     /// As [`Self::check`].
-    fn charge(limiter, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        limiter.call(policy, key, &Call::Charge(cost))
+    fn charge(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
+        limiter.call(policy, key, &Call::Charge(cost.into()))
     }
 
     /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
@@ -175,8 +176,8 @@ calls! {
     /// As [`Self::check_n`].
     dropped:
     /// The units go back once it was polled, also when the future is dropped before the answer.
-    fn refund(limiter, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        limiter.call(policy, key, &Call::Refund(cost))
+    fn refund(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
+        limiter.call(policy, key, &Call::Refund(cost.into()))
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
@@ -193,8 +194,8 @@ calls! {
     dropped:
     /// Once it was polled the Decision is settled, also when the future is dropped before the answer. Of a Decision of `check_all`,
     /// the entries that it had not come to are not settled: each of [`Decision::decisions`] can be settled by itself.
-    fn settle(limiter, decision: &Decision, actual: u64) -> Result<()> {
-        limiter.wait_for(limiter.core.settle(decision, ActualCosts::One(actual), Self::USER))
+    fn settle(limiter, decision: &Decision, actual: impl Into<Cost>) -> Result<()> {
+        limiter.wait_for(limiter.core.settle(decision, ActualCosts::One(&actual.into()), Self::USER))
     }
 
     /// Settles each entry of a [`Self::check_all`] with a number of its own; `None` leaves an entry as it is.
@@ -203,8 +204,8 @@ calls! {
     /// As [`Self::settle`], and `cost_invalid` for another number of numbers than of entries.
     dropped:
     /// As [`Self::settle`].
-    fn settle_each(limiter, decision: &Decision, actual: &[Option<u64>]) -> Result<()> {
-        limiter.wait_for(limiter.core.settle(decision, ActualCosts::Each(actual), Self::USER))
+    fn settle_each(limiter, decision: &Decision, actual: &[Option<impl Into<Cost> + Clone>]) -> Result<()> {
+        limiter.wait_for(limiter.core.settle(decision, ActualCosts::Each(&actual_costs(actual)), Self::USER))
     }
 
     /// Checks several policies and keys, each with a cost or with [`CheckOptions`]: all are charged, or none is.
@@ -226,8 +227,8 @@ calls! {
     dropped:
     /// A caller whose future is dropped leaves the line, and asks no more. What it was asking the store for at that moment is charged
     /// if it is admitted. The store keeps its place in the line of all processes for a second.
-    fn acquire(limiter, policy: impl AsPolicy, key: &str, cost: u64, timeout: Option<Duration>) -> Result<Decision> {
-        limiter.acquire_with(policy, key, &CheckOptions::of_cost(cost), timeout)
+    fn acquire(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>, timeout: Option<Duration>) -> Result<Decision> {
+        limiter.acquire_with(policy, key, &cost.into().into(), timeout)
     }
 
     /// As [`Self::acquire`], with metadata for the journal.
@@ -248,8 +249,8 @@ calls! {
     dropped:
     /// Units that the store grants after the future was dropped are given back at once; when the store cannot be reached, by their
     /// ttl. What other limits of the policy charged stays charged.
-    fn hold(limiter, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
-        limiter.hold_with(policy, key, &CheckOptions::of_cost(cost))
+    fn hold(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<HoldAnswer> {
+        limiter.hold_with(policy, key, &cost.into().into())
     }
 
     /// As [`Self::hold`], with metadata for the journal.

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
-use crate::error::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+use super::cost::{Cost, Taken, Units};
+use crate::algorithm::HoldId;
+use crate::error::{Error, Result};
 use crate::plan::{MAX_METADATA, Plan};
 use crate::policy::declaration::{OptionDeclaration, OptionDefault, declared_options};
 use crate::policy::{Algorithm, Limit, Policy};
-use crate::store::request::Operation;
+use crate::store::request::{Details, Operation};
 
 /// The longest metadata of an attempt, in bytes.
 pub const MAX_META: usize = MAX_METADATA;
@@ -51,6 +54,8 @@ pub const CALL_OPTIONS: &[(&str, &[OptionDeclaration])] = &[
 pub struct CheckOptions {
     /// Units it consumes.
     pub cost: u64,
+    /// Units of limits that name what they count, beside the cost.
+    pub units: Units,
     /// What the journal keeps of it.
     pub meta: Option<Vec<u8>>,
     /// Takes what there is, up to the cost; `Decision::granted` says how much. It is denied where there is nothing.
@@ -58,8 +63,14 @@ pub struct CheckOptions {
 }
 
 impl CheckOptions {
-    pub(super) const fn of_cost(cost: u64) -> Self {
-        Self { cost, meta: None, partial: false }
+    pub(crate) const fn of_cost(cost: u64) -> Self {
+        Self { cost, units: Units::NONE, meta: None, partial: false }
+    }
+}
+
+impl From<Cost> for CheckOptions {
+    fn from(Cost { number: cost, units }: Cost) -> Self {
+        Self { units, ..Self::of_cost(cost) }
     }
 }
 
@@ -67,26 +78,6 @@ impl Default for CheckOptions {
     fn default() -> Self {
         Self::of_cost(1)
     }
-}
-
-/// # Errors
-/// `cost_invalid` for a cost that is out of range.
-#[inline]
-pub(crate) fn valid_cost(cost: u64) -> Result<u64> {
-    if cost == 0 || cost > MAX_SAFE_INTEGER {
-        return Err(Error::new(
-            ErrorKind::CostInvalid,
-            format!("a cost of {cost} is out of range: it must be a whole number from 1 to 2^53 - 1"),
-        ));
-    }
-    Ok(cost)
-}
-
-/// # Errors
-/// `config_invalid` for a policy whose units only a hold can give back.
-#[inline]
-pub(crate) fn give_nothing_back(call: &str, plan: &Plan) -> Result<()> {
-    if plan.is_held { Err(wrong_call(call, &plan.policy)) } else { Ok(()) }
 }
 
 /// The error of `hold` for a policy that has nothing to hold, and of every other call that consumes for one that has.
@@ -109,24 +100,37 @@ fn wrong_call(call: &str, policy: &Policy) -> Error {
 /// `cost_invalid`, and `config_invalid` for metadata that is too long, for a policy that cannot be checked partially, and for
 /// one that only a hold can take units of.
 pub(crate) fn check_operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
-    let operation = operation(options, &plan.policy)?;
-    give_nothing_back("check", plan)?;
-    Ok(operation)
+    let operation = operation(options, plan)?;
+    if plan.is_held { Err(wrong_call("check", &plan.policy)) } else { Ok(operation) }
 }
 
-fn operation(options: &CheckOptions, policy: &Policy) -> Result<Operation> {
-    let cost = valid_cost(options.cost)?;
+fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
+    let Taken { cost, mut amounts } = Taken::of(options.cost, &options.units, plan)?;
+    if options.partial {
+        can_be_partial(&plan.policy)?;
+        // It asks about one unit of each.
+        amounts.iter_mut().for_each(|amount| amount.units = 1);
+    }
     if let Some(meta) = options.meta.as_ref().filter(|meta| meta.len() > MAX_META) {
         return Err(Error::config(format!("meta has {} bytes: it may have at most {MAX_META}", meta.len())));
     }
     // The script of Redis does not tell empty metadata from none, so both are none everywhere.
-    let meta = options.meta.as_deref().filter(|meta| !meta.is_empty());
-    let meta = meta.map(Into::into);
+    let meta = options.meta.as_deref().filter(|meta| !meta.is_empty()).map(Into::into);
+    let details = Details { meta, amounts }.shared();
     if !options.partial {
-        return Ok(Operation::Check { cost, hold: 0, meta });
+        return Ok(Operation::Check { cost, hold: 0, details });
     }
-    can_be_partial(policy)?;
-    Ok(Operation::Take { cost, meta })
+    Ok(Operation::Take { cost, details })
+}
+
+/// An operation that has a cost and nothing else: `make` makes it of that.
+pub(super) fn of_cost(
+    cost: &Cost,
+    plan: &Plan,
+    make: impl FnOnce(u64, Option<Arc<Details>>) -> Operation,
+) -> Result<Operation> {
+    let Taken { cost, amounts } = Taken::of(cost.number, &cost.units, plan)?;
+    Ok(make(cost, Details { meta: None, amounts }.shared()))
 }
 
 /// A check that waits, holds units or is one of several: as a whole or not at all.
@@ -137,9 +141,9 @@ pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, h
     if options.partial {
         return Err(Error::config(format!("{call} takes its cost as a whole or not at all: partial is for check")));
     }
-    match operation(options, &plan.policy)? {
+    match operation(options, plan)? {
         _ if plan.is_held != (hold != 0) => Err(wrong_call(call, &plan.policy)),
-        Operation::Check { cost, meta, .. } => Ok(Operation::Check { cost, hold, meta }),
+        Operation::Check { cost, details, .. } => Ok(Operation::Check { cost, hold, details }),
         other => Ok(other),
     }
 }
@@ -147,7 +151,7 @@ pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, h
 /// One attempt of a caller that waits, whose number in the line over all processes is 0 before the first refusal.
 pub(super) fn attempt(operation: &Operation, waiter: HoldId) -> Operation {
     match operation {
-        Operation::Check { cost, meta, .. } => Operation::Acquire { cost: *cost, waiter, meta: meta.clone() },
+        Operation::Check { cost, details, .. } => Operation::Acquire { cost: *cost, waiter, details: details.clone() },
         other => other.clone(),
     }
 }
@@ -155,6 +159,13 @@ pub(super) fn attempt(operation: &Operation, waiter: HoldId) -> Operation {
 /// Part of a hold, or a delay for part of the work, is nothing that a caller could use.
 fn can_be_partial(policy: &Policy) -> Result<()> {
     let whole = |limit: &&Limit| matches!(limit.algorithm(), Algorithm::Concurrency | Algorithm::LeakyBucket);
+    if let Some(limit) = policy.limits().iter().find(|limit| limit.unit().is_some()) {
+        return Err(Error::config(format!(
+            "partial: {:?} has the limit \"{limit}\", which counts units of its own, and a part of a call is the same of each; check \
+             it without partial",
+            policy.name()
+        )));
+    }
     match policy.limits().iter().find(whole) {
         None => Ok(()),
         Some(limit) => Err(Error::config(format!(

@@ -2,31 +2,41 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::caller::User;
-use super::{LimiterCore, valid_cost};
+use super::cost::{Cost, valid_cost};
+use super::policy_ref::AsPolicy;
+use super::{AsyncLimiter, LimiterCore};
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule};
 use crate::decision::{Decision, LimiterId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::Plan;
-use crate::policy::Algorithm;
-use crate::store::request::{Charge, Operation, Source};
+use crate::plan::{Amount, Amounts, Plan};
+use crate::policy::{Algorithm, Limit, Unit};
+use crate::store::request::{Charge, ChargedAmount, Details, Operation, Source};
 
 /// What the entries of a Decision should have consumed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ActualCosts<'a> {
-    One(u64),
+    One(&'a Cost),
     /// `None` leaves an entry as it is.
-    Each(&'a [Option<u64>]),
+    Each(&'a [Option<Cost>]),
 }
 
-impl ActualCosts<'_> {
-    /// What an entry should have consumed. One number says what the work has cost: it is not for entries that count something
+/// What the entries should have consumed, of a caller that gives them as it likes.
+pub(super) fn actual_costs(costs: &[Option<impl Into<Cost> + Clone>]) -> Vec<Option<Cost>> {
+    costs.iter().map(|cost| cost.clone().map(Into::into)).collect()
+}
+
+impl<'a> ActualCosts<'a> {
+    /// What an entry should have consumed. One cost says what the work has cost: it is not for entries that count something
     /// else, such as the request itself.
-    fn of(self, entries: &[Decision], index: usize) -> Option<u64> {
+    fn of(self, entries: &[Decision], index: usize) -> Option<&'a Cost> {
+        let is_named = |entry: &Decision| entry.cost() != 1 || !entry.answer().amounts().is_empty();
         match self {
-            Self::Each(costs) => costs.get(index).copied().flatten(),
+            Self::Each(costs) => costs.get(index).and_then(Option::as_ref),
             Self::One(cost) => {
-                let is_meant = entries[index].cost() != 1 || entries.iter().all(|entry| entry.cost() == 1);
+                let is_meant = is_named(&entries[index]) || !entries.iter().any(is_named);
                 is_meant.then_some(cost)
             }
         }
@@ -35,20 +45,20 @@ impl ActualCosts<'_> {
     /// # Errors
     /// `cost_invalid`.
     fn check(self, entries: &[Decision]) -> Result<()> {
-        match self {
-            Self::One(cost) => valid_actual(cost),
-            Self::Each(costs) if costs.len() == entries.len() => {
-                costs.iter().flatten().try_for_each(|cost| valid_actual(*cost))
-            }
-            Self::Each(costs) => Err(Error::new(
+        if let Self::Each(costs) = self
+            && costs.len() != entries.len()
+        {
+            return Err(Error::new(
                 ErrorKind::CostInvalid,
                 format!(
                     "settle was given {} numbers for a Decision of {} entries: give one for each",
                     costs.len(),
                     entries.len()
                 ),
-            )),
+            ));
         }
+        let costs = entries.iter().enumerate().filter_map(|(index, entry)| Some((entry, self.of(entries, index)?)));
+        costs.into_iter().try_for_each(|(entry, cost)| cost.check_actual(entry.plan()))
     }
 }
 
@@ -57,6 +67,8 @@ struct Settling<'a> {
     entries: &'a [Decision],
     actual: ActualCosts<'a>,
     begun: usize,
+    /// What is left to do for the last entry that was begun.
+    rest: Operations,
 }
 
 impl<'a> Settling<'a> {
@@ -71,7 +83,7 @@ impl<'a> Settling<'a> {
             is_of(core, entry)?;
         }
         // Dropping it takes back what it has begun.
-        let mut settling = Self { entries: &[], actual, begun: 0 };
+        let mut settling = Self { entries: &[], actual, begun: 0, rest: Operations::new() };
         for (index, entry) in entries.iter().enumerate() {
             if !entry.settlement().begin() {
                 return Err(Error::config(format!(
@@ -84,9 +96,13 @@ impl<'a> Settling<'a> {
         Ok(settling)
     }
 
-    /// The next entry for which the store has something to do, and the policy that is in force for it.
+    /// The next thing that the store has to do, for which entry, and the policy that is in force for it.
     fn next(&mut self, core: &LimiterCore) -> Option<(&'a Decision, Arc<Plan>, Operation)> {
-        while let Some(entry) = self.entries.get(self.begun) {
+        loop {
+            if let Some((entry, operation)) = self.begun.checked_sub(1).map(|at| &self.entries[at]).zip(self.rest.pop()) {
+                return Some((entry, core.policies.current(entry.plan()), operation));
+            }
+            let entry = self.entries.get(self.begun)?;
             self.begun += 1;
             let Some(actual) = self.actual.of(self.entries, self.begun - 1) else { continue };
             let plan = core.policies.current(entry.plan());
@@ -94,16 +110,15 @@ impl<'a> Settling<'a> {
             if plan.rules.iter().all(|rule| matches!(rule, Rule::Concurrency(_))) {
                 continue;
             }
-            let charge = || Arc::new(entry.charge(&plan));
-            match difference(entry.granted(), actual, charge) {
-                Some(operation) if entry.source() == Source::Fallback => {
-                    core.settle_in_fallback(&plan, entry.key(), operation);
-                }
-                Some(operation) => return Some((entry, plan, operation)),
-                None => {}
+            let is_plain = entry.answer().amounts().is_empty() && !plan.has_units;
+            let amounts = (!is_plain).then(|| entry.charged_amounts(&plan).collect());
+            let operations = differences(entry.granted(), amounts, (&plan, actual), || entry.charge(&plan));
+            if entry.source() == Source::Fallback {
+                operations.into_iter().for_each(|operation| core.settle_in_fallback(&plan, entry.key(), operation));
+            } else {
+                self.rest = operations;
             }
         }
-        None
     }
 
     /// What the store made of the last entry. After an error it may be settled again where it certainly was not; otherwise the
@@ -111,6 +126,9 @@ impl<'a> Settling<'a> {
     fn settled(&mut self, answer: Result<Decision>) -> Result<()> {
         if answer.as_ref().is_err_and(Error::did_not_run) {
             self.begun = self.begun.saturating_sub(1);
+        }
+        if answer.is_err() {
+            self.rest.clear();
         }
         answer.map(drop)
     }
@@ -158,6 +176,41 @@ fn is_of(core: &LimiterCore, entry: &Decision) -> Result<()> {
     ))
 }
 
+/// What a settle comes to: at most a surcharge, and units that go back. The last is made first: where it fails for certain, nothing
+/// was done.
+type Operations = SmallVec<[Operation; 2]>;
+
+/// What there is to do so that a call has consumed its actual cost. `amounts` are what it has consumed of each limit, where that is
+/// not `granted` of all.
+fn differences(
+    granted: u64,
+    amounts: Option<SmallVec<[u64; 3]>>,
+    (plan, actual): (&Plan, &Cost),
+    charge: impl FnOnce() -> Charge,
+) -> Operations {
+    let Some(amounts) = amounts else {
+        let actual = actual.unnamed().unwrap_or(granted);
+        return difference(granted, actual, || Arc::new(charge())).into_iter().collect();
+    };
+    let limits = plan.policy.limits().iter().zip(amounts);
+    let each: SmallVec<[(u64, u64); 3]> =
+        limits.map(|(limit, charged)| (charged, actual.of_limit(limit).unwrap_or(charged))).collect();
+    let back: SmallVec<[ChargedAmount; 2]> = each
+        .iter()
+        .map(|&(charged, actual)| ChargedAmount { back: charged.saturating_sub(actual), charged })
+        .collect();
+    let more: Amounts = each.iter().map(|&(charged, actual)| Amount::of(actual.saturating_sub(charged))).collect();
+    let mut operations = Operations::new();
+    if let Some(units) = back.iter().map(|amount| amount.back).max().filter(|units| *units > 0) {
+        let charge = Arc::new(Charge { amounts: back, ..charge() });
+        operations.push(Operation::GiveBack { units, charge });
+    }
+    if let Some(cost) = more.iter().map(|amount| amount.units).max().filter(|units| *units > 0) {
+        operations.push(Operation::Surcharge { cost, details: Details { meta: None, amounts: more }.shared() });
+    }
+    operations
+}
+
 /// # Errors
 /// `cost_invalid` for a number that is out of range.
 pub(crate) fn valid_actual(actual: u64) -> Result<()> {
@@ -167,7 +220,7 @@ pub(crate) fn valid_actual(actual: u64) -> Result<()> {
 /// What there is to do where `granted` units were consumed: charge, give back, or nothing.
 pub(crate) fn difference(granted: u64, actual: u64, charge: impl FnOnce() -> Arc<Charge>) -> Option<Operation> {
     match actual {
-        _ if actual > granted => Some(Operation::Surcharge { cost: actual - granted }),
+        _ if actual > granted => Some(Operation::Surcharge { cost: actual - granted, details: None }),
         _ if actual < granted => Some(Operation::GiveBack { units: granted - actual, charge: charge() }),
         _ => None,
     }
@@ -184,10 +237,32 @@ pub struct ChargedUnits {
     pub at: u64,
     /// The number that [`charge_mark`] gave.
     pub mark: f64,
-    /// The algorithm of each limit, its period in microseconds, and when it is as if unused.
-    pub limits: Vec<(Algorithm, u64, u64)>,
+    /// Its limits, in order.
+    pub limits: Vec<ChargedLimit>,
     /// Whether the policy may have other numbers now.
     pub policy_changed: bool,
+}
+
+/// What a settle has to know of a limit.
+#[derive(Debug, Clone)]
+pub struct ChargedLimit {
+    /// How it counts.
+    pub algorithm: Algorithm,
+    /// Its period in microseconds.
+    pub period: u64,
+    /// When it is as if unused, in microseconds by the time of the store.
+    pub empty_at: u64,
+    /// What it counts, where it names it.
+    pub unit: Option<String>,
+    /// The units of it that were consumed.
+    pub units: u64,
+}
+
+impl ChargedLimit {
+    fn is_of(&self, limit: &Limit) -> bool {
+        (self.algorithm, self.period, self.unit.as_deref())
+            == (limit.algorithm(), limit.period().micros(), limit.unit().map(Unit::name))
+    }
 }
 
 /// A mark tells fewer clears than this that were made at the moment of the charge.
@@ -205,15 +280,41 @@ pub fn charge_mark(decision: &Decision) -> f64 {
     (refunded.min(MAX_SAFE_INTEGER / CLEARS) * CLEARS + clears) as f64
 }
 
+impl AsyncLimiter {
+    /// Settles a Decision of units that the host did not keep.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::settle`].
+    #[doc(hidden)]
+    pub async fn settle_charged(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        charged: &ChargedUnits,
+        actual: &Cost,
+    ) -> Result<()> {
+        let plan = self.core.plan(&policy, key)?;
+        actual.check_actual(&plan)?;
+        let of_limit = |limit: &Limit| charged.limits.iter().find(|known| known.is_of(limit)).map_or(0, |known| known.units);
+        let amounts = plan.policy.limits().iter().map(of_limit).collect();
+        for operation in differences(charged.units, Some(amounts), (&plan, actual), || charged.charge(&plan)).into_iter().rev() {
+            if charged.source == Source::Fallback {
+                self.core.settle_in_fallback(&plan, key, operation);
+            } else {
+                self.core.decision(Arc::clone(&plan), key, operation, User::Task).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl ChargedUnits {
     pub(crate) fn charge(&self, plan: &Plan) -> Charge {
         let limits = plan.policy.limits().iter().zip(&plan.rules).map(|(limit, rule)| {
-            let is_same =
-                |known: &&(Algorithm, u64, u64)| (known.0, known.1) == (limit.algorithm(), limit.period().micros());
-            let (.., empty_at) = self.limits.iter().find(is_same)?;
+            let known = self.limits.iter().find(|known| known.is_of(limit))?;
             match (rule.meter(), self.policy_changed) {
                 (None, _) => Some(0),
-                (Some(_), false) => Some(*empty_at),
+                (Some(_), false) => Some(known.empty_at),
                 // The bucket may have drained faster.
                 (Some(_), true) => None,
             }

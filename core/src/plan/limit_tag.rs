@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::algorithm::{DEFAULT_TTL, Rule};
 #[cfg(feature = "redis")]
 use crate::algorithm::{FIELDS, FULL_WIDTH};
-use crate::policy::{Algorithm, Limit, Period, Unit};
+use crate::policy::{Algorithm, Limit, Period, TimeUnit};
 
 /// Stands for a period that has no code of one byte.
 const LONG_PERIOD: u8 = 255;
@@ -15,7 +15,6 @@ const LONG_PERIOD: u8 = 255;
 const ANY_PERIOD: u8 = 254;
 /// Precedes the period of a limit that names its unit: four bytes of the name's digest follow.
 const NAMED_UNIT: u8 = 253;
-#[cfg(feature = "redis")]
 const NAMED_UNIT_BYTES: usize = 5;
 
 /// The identity of a stored limit. After a change of its policy, a limit of the same algorithm and period keeps what was
@@ -24,7 +23,7 @@ const NAMED_UNIT_BYTES: usize = 5;
 pub(crate) struct LimitTag {
     /// From 1 on, in the order of [`Algorithm::ALL`].
     pub(super) algorithm: u8,
-    /// One byte, or eight.
+    /// The name of its unit as a digest, where it has one, and one byte or eight of its period.
     pub(super) period: SmallVec<[u8; 8]>,
     /// The count of a bucket, at least 1; 0 for every other algorithm.
     pub(crate) bucket_count: u64,
@@ -36,7 +35,13 @@ impl LimitTag {
     pub(super) fn of(limit: &Limit) -> Self {
         let index = Algorithm::ALL.iter().position(|algorithm| *algorithm == limit.algorithm()).unwrap_or_default();
         let bucket_count = if limit.algorithm().has_burst() { limit.count().max(1) } else { 0 };
-        Self { algorithm: index as u8 + 1, period: period_code(limit), bucket_count, has_fraction: false }
+        let mut period = SmallVec::new();
+        if let Some(unit) = limit.unit() {
+            period.push(NAMED_UNIT);
+            period.extend_from_slice(&blake3::hash(unit.name().as_bytes()).as_bytes()[..NAMED_UNIT_BYTES - 1]);
+        }
+        period.extend_from_slice(&period_code(limit));
+        Self { algorithm: index as u8 + 1, period, bucket_count, has_fraction: false }
     }
 
     /// The bytes of its fields in the full form.
@@ -72,10 +77,10 @@ impl LimitTag {
     pub(crate) fn period(&self) -> Option<Period> {
         let period = self.period.strip_prefix(&[NAMED_UNIT]).and_then(|rest| rest.get(4..)).unwrap_or(&self.period);
         match *period {
-            [code] => Period::new(u64::from(code % 31 + 1), *Unit::ALL.get(usize::from(code / 31))?).ok(),
+            [code] => Period::new(u64::from(code % 31 + 1), *TimeUnit::ALL.get(usize::from(code / 31))?).ok(),
             [LONG_PERIOD, a, b, c, d, e, f, g] => {
                 let micros = u64::from_le_bytes([a, b, c, d, e, f, g & 15, 0]);
-                match Unit::ALL.get(usize::from(g >> 4)).filter(|_| g >> 4 > 0) {
+                match TimeUnit::ALL.get(usize::from(g >> 4)).filter(|_| g >> 4 > 0) {
                     Some(unit) => Period::new(micros / unit.micros(), *unit).ok(),
                     None => Period::from_micros(micros).ok(),
                 }
@@ -89,7 +94,7 @@ impl LimitTag {
         Limit::new(self.algorithm(), 1, self.period().unwrap_or(DEFAULT_TTL)).ok().map(|limit| Rule::of(&limit))
     }
 
-    /// Whether both are of the same algorithm and period.
+    /// Whether both are of the same algorithm, period and unit.
     pub(crate) fn is_same_limit(&self, other: &Self) -> bool {
         (self.algorithm, &self.period) == (other.algorithm, &other.period)
     }
@@ -115,14 +120,14 @@ fn period_code(limit: &Limit) -> SmallVec<[u8; 8]> {
         // Outside of the calendar, weeks, months and years are only lengths.
         period = Period::from_micros(period.micros()).unwrap_or(period);
     }
-    let unit = Unit::ALL.iter().position(|unit| *unit == period.unit()).unwrap_or_default() as u8;
+    let unit = TimeUnit::ALL.iter().position(|unit| *unit == period.unit()).unwrap_or_default() as u8;
     let (multiple, exact) = (period.multiple(), period.micros().is_multiple_of(period.unit().micros()));
     if exact && (1..=31).contains(&multiple) {
         return SmallVec::from_slice(&[unit * 31 + multiple as u8 - 1]);
     }
     let mut code = SmallVec::from_slice(&[LONG_PERIOD]);
     code.extend_from_slice(&period.micros().to_le_bytes()[..7]);
-    if limit.algorithm() == Algorithm::CalendarWindow && period.unit() >= Unit::Week {
+    if limit.algorithm() == Algorithm::CalendarWindow && period.unit() >= TimeUnit::Week {
         // Periods stay below 2^49 µs: the last byte is free to distinguish 60 weeks from 420 days.
         code[7] |= unit << 4;
     }

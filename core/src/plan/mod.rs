@@ -1,5 +1,6 @@
 //! A policy made ready to be applied: its rules, and the layout of its stored value.
 
+mod amount;
 mod conversion;
 mod limit_tag;
 pub(crate) mod plan_cache;
@@ -16,6 +17,7 @@ use crate::policy::{DerivedValue, Limit, MAX_LIMITS, Period, Policy, SHORTEST_LE
 use crate::tables::allocation::{allocated, spilled};
 use crate::tables::one_or_many::OneOrMany;
 
+pub(crate) use amount::{Amount, Amounts};
 pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;
 use stored::StoredForm;
@@ -53,6 +55,10 @@ pub(crate) struct Plan {
     pub(crate) denial_writes: bool,
     /// Whether a limit has units that are given back by name, so that only `hold` can take them.
     pub(crate) is_held: bool,
+    /// Whether a limit names what it counts.
+    pub(crate) has_units: bool,
+    /// Whether a check of it is nothing but a cost: neither of the two.
+    pub(crate) is_plain: bool,
     /// How long a key is kept after all its states have ended; only for buckets with `initial`.
     pub(crate) grace: u64,
     /// The most that a process takes in advance, of a policy that leases and whose units can be spent later.
@@ -97,8 +103,12 @@ impl Plan {
             + allocated(size_of::<StateFormat>() + 16)
             + allocated(size_of_val(&*format.tags));
         let bytes = allocated(size_of::<Self>() + 16) + heap_bytes;
+        let is_held = rules.iter().any(Rule::holds);
+        let has_units = policy.limits().iter().any(|limit| limit.unit().is_some());
         Self {
-            is_held: rules.iter().any(Rule::holds),
+            is_held,
+            has_units,
+            is_plain: !is_held && !has_units,
             lease: lease_of(&policy),
             near_limit: rules.first().map_or(0, |rule| (rule.capacity() / PARTS_OF_LIMIT) as i64),
             counts: OnceLock::new(),
@@ -125,9 +135,10 @@ impl Plan {
         plan.bytes() / (Arc::strong_count(plan) / FEW_HANDLES).max(1)
     }
 
-    /// What the limits say at `now` of a check of `cost` on an unused key.
-    pub(crate) fn unused_views(&self, now: u64, cost: u64) -> OneOrMany<View> {
-        self.rules.iter().map(|rule| rule.view(&rule.fresh(), now, cost, 0)).collect()
+    /// What the limits say at `now` of a call on an unused key.
+    pub(crate) fn unused_views(&self, now: u64, amount: impl Fn(usize) -> Amount) -> OneOrMany<View> {
+        let view = |(index, rule): (usize, &Rule)| amount(index).view(rule, &rule.fresh(), now, 0);
+        self.rules.iter().enumerate().map(view).collect()
     }
 
     /// Whether at least 80 % of a limit is used: then it is so of the binding one, which has least left in proportion.

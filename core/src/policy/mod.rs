@@ -12,7 +12,7 @@ mod notation;
 pub(crate) mod options;
 pub(crate) mod suggestion;
 
-pub use crate::algorithm::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION, Period, Unit};
+pub use crate::algorithm::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION, Period, TimeUnit, Unit};
 pub use file::PolicyFile;
 pub use format::Format;
 pub use lease::Lease;

@@ -238,6 +238,8 @@ impl Options {
             format!("{} charges each denied check, so the store has to see every check", named("count_denied"))
         } else if self.journal > 0 {
             "a journal remembers every check, so the store has to see each".to_owned()
+        } else if let Some(limit) = limits.iter().find(|limit| limit.unit().is_some()) {
+            format!("a block has the same number of units of each limit, and \"{limit}\" names its own")
         } else if let Some(limit) = of(AlgorithmKind::Held) {
             format!("a unit of \"{limit}\" is held and given back, not spent")
         } else if let Some(limit) = of(AlgorithmKind::Queue) {

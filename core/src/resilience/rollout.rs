@@ -98,7 +98,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::<Rollout>::clone(&rollout);
         let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
         for _ in 0..3 {
-            let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
+            let entry = Entry { plan: &plan, key: "k", operation: Operation::peek(1) };
             assert!(submit_then(&store, &entry, CallContext::at(None), |_| None).is_none());
         }
         // The key moves while its calls are in flight.

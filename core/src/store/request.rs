@@ -6,7 +6,7 @@ use compact_str::CompactString;
 use smallvec::SmallVec;
 
 use crate::algorithm::{HoldId, LeaseTerms, LimitCharge, Rule, State, Traces, View};
-use crate::plan::{LimitTag, Plan};
+use crate::plan::{Amount, Amounts, LimitTag, Plan};
 use crate::tables::one_or_many::OneOrMany;
 
 /// What the limits of a policy say, in order.
@@ -19,20 +19,20 @@ pub(crate) type States = SmallVec<[State; 1]>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Ask and consume; with `hold` the units of a `concurrency` limit are held under that name.
-    Check { cost: u64, hold: HoldId, meta: Option<Arc<[u8]>> },
+    Check { cost: u64, hold: HoldId, details: Option<Arc<Details>> },
     /// A check of a caller that waits. It yields to callers that wait for longer and were overtaken often; those of other
     /// processes know it by its number, which is 0 before it has waited.
-    Acquire { cost: u64, waiter: HoldId, meta: Option<Arc<[u8]>> },
+    Acquire { cost: u64, waiter: HoldId, details: Option<Arc<Details>> },
     /// A partial check: consume as many units as there are, at most `cost`. Where there are none it is a denied check.
-    Take { cost: u64, meta: Option<Arc<[u8]>> },
+    Take { cost: u64, details: Option<Arc<Details>> },
     /// Ask.
-    Peek { cost: u64 },
+    Peek { cost: u64, details: Option<Arc<Details>> },
     /// Consume, admitted or not.
-    Charge { cost: u64 },
+    Charge { cost: u64, details: Option<Arc<Details>> },
     /// Consume what work has cost beyond its check. Its units are not held: a `concurrency` limit beside others stays as it is.
-    Surcharge { cost: u64 },
+    Surcharge { cost: u64, details: Option<Arc<Details>> },
     /// Give back, whichever call has charged the units.
-    Refund { cost: u64 },
+    Refund { cost: u64, details: Option<Arc<Details>> },
     /// Take units in advance, to spend them later. Where hardly any are left it takes none.
     Lease(LeaseTerms),
     /// Give back units of one charge, as far as they are still counted.
@@ -50,15 +50,36 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// The cost a limit is asked about. A partial check asks about one unit: where that is admitted, it is granted something.
+    /// A check of so many units of each limit.
+    pub(crate) const fn check(cost: u64) -> Self {
+        Self::Check { cost, hold: 0, details: None }
+    }
+
+    /// A peek of so many units of each limit.
+    pub(crate) const fn peek(cost: u64) -> Self {
+        Self::Peek { cost, details: None }
+    }
+
+    /// A charge of so many units of each limit.
+    pub(crate) const fn charge(cost: u64) -> Self {
+        Self::Charge { cost, details: None }
+    }
+
+    /// It asks as this check does, and consumes nothing.
+    pub(crate) fn as_peek(&self) -> Self {
+        Self::Peek { cost: self.cost(), details: self.details().cloned() }
+    }
+
+    /// The cost a limit is asked about, where the call does not say an amount of each. A partial check asks about one unit: where
+    /// that is admitted, it is granted something.
     pub(crate) const fn cost(&self) -> u64 {
         match self {
             Self::Check { cost, .. }
             | Self::Acquire { cost, .. }
-            | Self::Peek { cost }
-            | Self::Charge { cost }
-            | Self::Surcharge { cost }
-            | Self::Refund { cost } => *cost,
+            | Self::Peek { cost, .. }
+            | Self::Charge { cost, .. }
+            | Self::Surcharge { cost, .. }
+            | Self::Refund { cost, .. } => *cost,
             _ => 1,
         }
     }
@@ -79,21 +100,58 @@ impl Operation {
             Self::Check { cost, .. }
             | Self::Acquire { cost, .. }
             | Self::Take { cost, .. }
-            | Self::Charge { cost }
-            | Self::Surcharge { cost } => *cost,
+            | Self::Charge { cost, .. }
+            | Self::Surcharge { cost, .. } => *cost,
             _ => 0,
         }
     }
 
-    /// What the journal is to say of it.
-    #[cfg(feature = "redis")]
-    pub(crate) fn metadata(&self) -> &[u8] {
+    /// What it has beside its cost.
+    #[inline]
+    pub(crate) const fn details(&self) -> Option<&Arc<Details>> {
         match self {
-            Self::Check { meta: Some(meta), .. }
-            | Self::Acquire { meta: Some(meta), .. }
-            | Self::Take { meta: Some(meta), .. } => meta,
-            _ => &[],
+            Self::Check { details, .. }
+            | Self::Acquire { details, .. }
+            | Self::Take { details, .. }
+            | Self::Peek { details, .. }
+            | Self::Charge { details, .. }
+            | Self::Surcharge { details, .. }
+            | Self::Refund { details, .. } => details.as_ref(),
+            _ => None,
         }
+    }
+
+    /// What it takes of each limit, where that is not the cost of all.
+    #[inline]
+    pub(crate) fn amounts(&self) -> Option<&[Amount]> {
+        self.details().map(|details| &*details.amounts).filter(|amounts| !amounts.is_empty())
+    }
+
+    /// What it asks of a limit.
+    #[inline]
+    pub(crate) fn amount(&self, index: usize) -> Amount {
+        let own = self.amounts().and_then(|amounts| amounts.get(index));
+        own.copied().unwrap_or(Amount::of(self.cost()))
+    }
+
+    /// The units that it has charged of a limit: what it takes of that, of a partial check what was
+    /// granted. Nothing was charged where nothing was granted.
+    pub(crate) const fn charged(&self, amount: Amount, granted: Option<u64>) -> u64 {
+        match (self, granted) {
+            (Self::Take { .. }, Some(granted)) => granted,
+            (_, Some(_)) if self.charges() => amount.units,
+            _ => 0,
+        }
+    }
+
+    /// Whether it consumes where nothing refuses it.
+    const fn charges(&self) -> bool {
+        self.is_check() || matches!(self, Self::Charge { .. } | Self::Surcharge { .. })
+    }
+
+    /// What the journal is to say of it.
+    pub(crate) fn metadata(&self) -> Option<&[u8]> {
+        self.details()?.meta.as_deref()
     }
 
     /// Whether units may go back by it, for which others wait.
@@ -107,6 +165,23 @@ impl Operation {
     /// Whether it asks and consumes.
     pub(crate) const fn is_check(&self) -> bool {
         matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Take { .. })
+    }
+}
+
+/// What only few operations have beside their cost.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Details {
+    /// What the journal keeps of it.
+    pub(crate) meta: Option<Box<[u8]>>,
+    /// What it takes of each limit; empty where that is the cost of all.
+    pub(crate) amounts: Amounts,
+}
+
+impl Details {
+    /// `None` where there is nothing.
+    #[inline]
+    pub(crate) fn shared(self) -> Option<Arc<Self>> {
+        (self.meta.is_some() || !self.amounts.is_empty()).then(|| Arc::new(self))
     }
 }
 
@@ -130,8 +205,17 @@ pub(crate) struct Charge {
     pub(crate) cleared_at: u64,
     /// Whether it is the undo of a check: no call used its units.
     pub(crate) is_undone: bool,
+    /// What goes back to each limit, and what was charged of it, where that is not the same of all.
+    pub(crate) amounts: SmallVec<[ChargedAmount; 2]>,
     /// For each limit of the policy that was charged: when its bucket would have been empty again, 0 when that is not known.
     pub(crate) limits: SmallVec<[Option<u64>; 2]>,
+}
+
+/// What goes back to a limit, and what a call has charged of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChargedAmount {
+    pub(crate) back: u64,
+    pub(crate) charged: u64,
 }
 
 impl Charge {
@@ -140,12 +224,17 @@ impl Charge {
         Self { at, limits: plan.rules.iter().map(|_| Some(0)).collect(), ..Self::default() }
     }
 
-    /// What a limit has to know to give units back; `None` for a limit that was not charged.
+    /// What a limit has to know to give units back; `None` for a limit that was not charged, and for one that gets none.
     pub(crate) fn of_limit(&self, index: usize, units: u64, traces: &Traces) -> Option<LimitCharge> {
         let empty_at = self.limits.get(index).copied().flatten()?;
+        let ChargedAmount { back: units, charged } =
+            self.amounts.get(index).copied().unwrap_or(ChargedAmount { back: units, charged: self.units });
+        if units == 0 {
+            return None;
+        }
         Some(LimitCharge {
             units,
-            charged: self.units,
+            charged,
             at: self.at,
             life: self.life,
             empty_at,
@@ -285,6 +374,8 @@ pub(crate) struct RareAnswer {
     pub(crate) connection: u64,
     /// The limits of another release that count this key too.
     pub(crate) others: Vec<LimitTag>,
+    /// What the call took of each limit, where that is not its cost of all.
+    pub(crate) amounts: Amounts,
 }
 
 impl Answer {
@@ -298,9 +389,11 @@ impl Answer {
     }
 
     /// What undoes the check that it admitted.
-    pub(crate) fn undo(&self, plan: &Plan, cost: u64) -> Operation {
-        let charge = Arc::new(Charge { limits: self.charged_limits(plan), is_undone: true, ..self.charge() });
-        Operation::GiveBack { units: cost, charge }
+    pub(crate) fn undo(&self, plan: &Plan, check: &Operation) -> Operation {
+        let amounts = check.amounts().unwrap_or_default().iter().map(|amount| amount.units);
+        let amounts = amounts.map(|units| ChargedAmount { back: units, charged: units }).collect();
+        let charge = Charge { limits: self.charged_limits(plan), amounts, is_undone: true, ..self.charge() };
+        Operation::GiveBack { units: check.cost(), charge: Arc::new(charge) }
     }
 
     /// What it says of its charge, but for the limits.
@@ -313,6 +406,22 @@ impl Answer {
     fn charged_limits(&self, plan: &Plan) -> SmallVec<[Option<u64>; 2]> {
         let empty_at = |(rule, view): (&Rule, &View)| Some(if rule.meter().is_some() { view.resets_at } else { 0 });
         plan.rules.iter().zip(&self.views).map(empty_at).collect()
+    }
+
+    /// Keeps what the call took of each limit, for its Decision.
+    #[inline]
+    pub(crate) fn keep_amounts(&mut self, operation: &Operation) {
+        match operation.amounts() {
+            Some(amounts) if !matches!(operation, Operation::Take { .. }) => {
+                self.rare.get_or_insert_default().amounts = amounts.into();
+            }
+            _ => {}
+        }
+    }
+
+    /// What the call took of each limit; empty where that is its cost of all.
+    pub(crate) fn amounts(&self) -> &[Amount] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.amounts)
     }
 
     pub(crate) fn traces(&self) -> Traces {

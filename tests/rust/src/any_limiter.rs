@@ -48,12 +48,12 @@ impl AnyLimiter {
     }
 
     pub fn check(&self, policy: impl AsPolicy, key: &str, cost: u64, meta: Option<Vec<u8>>) -> Result<Decision> {
-        let options = CheckOptions { cost, meta, partial: false };
+        let options = CheckOptions { cost, meta, ..CheckOptions::default() };
         call!(self, limiter => limiter.check_with(policy, key, &options))
     }
 
     pub fn take(&self, policy: impl AsPolicy, key: &str, cost: u64, meta: Option<Vec<u8>>) -> Result<Decision> {
-        let options = CheckOptions { cost, meta, partial: true };
+        let options = CheckOptions { cost, meta, partial: true, ..CheckOptions::default() };
         call!(self, limiter => limiter.check_with(policy, key, &options))
     }
 

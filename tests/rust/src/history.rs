@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate::{
-    Algorithm, CheckOptions, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy,
+    Algorithm, CheckOptions, Cost, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy, Units,
 };
 
 use crate::random::Random;
@@ -49,12 +49,12 @@ fn limit(random: &mut Random) -> Limit {
     };
     let period = match random.below(10) {
         0 => Period::from_micros(1_000),
-        1 => Period::new(1, tidegate::Unit::Year),
-        2 => Period::new(random.below(3) + 1, tidegate::Unit::Month),
-        3 => Period::new(random.below(3) + 1, tidegate::Unit::Week),
+        1 => Period::new(1, tidegate::TimeUnit::Year),
+        2 => Period::new(random.below(3) + 1, tidegate::TimeUnit::Month),
+        3 => Period::new(random.below(3) + 1, tidegate::TimeUnit::Week),
         4 => Period::from_micros(1_000 + random.below(100 * SECOND)),
-        5 => Period::new(random.below(40) + 1, tidegate::Unit::Minute),
-        _ => Period::new(random.below(90) + 1, tidegate::Unit::Second),
+        5 => Period::new(random.below(40) + 1, tidegate::TimeUnit::Minute),
+        _ => Period::new(random.below(90) + 1, tidegate::TimeUnit::Second),
     };
     let mut limit = Limit::new(algorithm, count, period.expect("in range")).expect("in range");
     if algorithm.has_burst() && random.one_in(2) {
@@ -67,7 +67,32 @@ fn limit(random: &mut Random) -> Limit {
     if algorithm == Algorithm::SlidingWindow && random.one_in(2) {
         limit = limit.with_precision(random.below(40) as u32 + 1).expect("in range");
     }
+    if algorithm != Algorithm::Concurrency && random.one_in(8) {
+        limit = limit.with_unit(random.pick(&["tokens", "requests", "bytes"])).expect("a name");
+    }
     limit
+}
+
+/// A cost for a policy: a number, or numbers by name where the policy counts something with a name.
+fn cost_for(random: &mut Random, policy: &Policy, cost: u64) -> Cost {
+    let units = policy.limits().iter().filter_map(Limit::unit);
+    let mut names: Vec<&str> = units.map(tidegate::Unit::name).collect();
+    if names.is_empty() {
+        return cost.into();
+    }
+    if policy.limits().iter().any(|limit| limit.unit().is_none()) {
+        names.push("cost");
+    }
+    let most = policy.limits().iter().map(Limit::capacity).max().unwrap_or(0).min(1 << 50);
+    let number = |random: &mut Random| match random.below(5) {
+        0 => 0,
+        1 => cost,
+        2 => random.below(most / 3 + 2),
+        _ => random.below(4),
+    };
+    let units: Vec<(&str, u64)> = names.into_iter().map(|name| (name, number(random))).collect();
+    let omits = random.one_in(4);
+    units.into_iter().filter(|(name, _)| !(omits && matches!(*name, "requests" | "cost"))).collect::<Units>().into()
 }
 
 /// A random policy of one to five limits under a name.
@@ -78,7 +103,7 @@ pub fn policy(random: &mut Random, name: &str) -> Policy {
         count_denied: random.one_in(8),
         block_for: random
             .one_in(8)
-            .then(|| Period::new(random.below(20) + 1, tidegate::Unit::Second).expect("in range")),
+            .then(|| Period::new(random.below(20) + 1, tidegate::TimeUnit::Second).expect("in range")),
         journal: if random.one_in(8) { 5 } else { 0 },
         on_store_error: None,
         lease: None,
@@ -96,6 +121,10 @@ pub fn changed(random: &mut Random, policy: &Policy) -> Policy {
             let fresh = Limit::new(old.algorithm(), count, old.period()).expect("in range");
             let burst = old.burst().and_then(|burst| fresh.clone().with_burst(burst).ok());
             let limit = burst.unwrap_or(fresh);
+            let limit = match old.unit() {
+                Some(unit) => limit.with_unit(unit.name()).expect("a name"),
+                None => limit,
+            };
             if limit.algorithm() == Algorithm::SlidingWindow {
                 return limit.with_precision(random.below(30) as u32 + 1).expect("in range");
             }
@@ -173,8 +202,9 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             4 => (1 << 53) - 1,
             _ => 1,
         };
+        let asked = cost_for(&mut random, &policy, cost);
         let line = match random.below(24) {
-            0..=10 if is_held(&policy) => match limiter.hold(&policy, key, cost.min(1 << 50)).expect("a hold") {
+            0..=10 if is_held(&policy) => match limiter.hold(&policy, key, asked).expect("a hold") {
                 HoldAnswer::Held(hold) => {
                     let line = text_of(hold.decision());
                     holds.push(hold);
@@ -185,7 +215,7 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             0..=10 => {
                 let meta = (policy.options().journal > 0).then(|| format!("meta {step}").into_bytes());
                 // A policy that cannot grant part of a cost refuses, with the same words in both stores.
-                let options = CheckOptions { cost, meta, partial: random.one_in(4) };
+                let options = CheckOptions { meta, partial: random.one_in(4), ..asked.into() };
                 match limiter.check_with(&policy, key, &options) {
                     Ok(decision) => {
                         let line = text_of(&decision);
@@ -196,11 +226,16 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
                     Err(error) => panic!("a check: {error}"),
                 }
             }
-            11 | 12 => text_of(&limiter.peek(&policy, key, cost).expect("a peek")),
-            13 => text_of(&limiter.charge(&policy, key, cost).expect("a charge")),
-            14 => text_of(&limiter.refund(&policy, key, cost).expect("a refund")),
+            11 | 12 => text_of(&limiter.peek(&policy, key, asked).expect("a peek")),
+            13 => text_of(&limiter.charge(&policy, key, asked).expect("a charge")),
+            14 => text_of(&limiter.refund(&policy, key, asked).expect("a refund")),
             15 => match &last {
-                Some(decision) => format!("{:?}", limiter.settle(decision, random.below(cost.min(1 << 50)) + 1)),
+                Some(decision) => {
+                    let known = policies.iter().find(|policy| policy.name() == decision.policy()).unwrap_or(&policy);
+                    let actual = random.below(cost.min(1 << 50)) + 1;
+                    let actual = cost_for(&mut random, known, actual);
+                    format!("{:?}", limiter.settle(decision, actual))
+                }
                 None => String::new(),
             },
             16 => format!("{:?}", limiter.block(&policy, key, Duration::from_micros(random.below(9 * SECOND) + 1))),
@@ -209,16 +244,26 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             19 => {
                 let other = policies[1 - which].clone();
                 let cost = cost.min(1 << 50);
-                let entries = [(&policy, key, 1), (&other, keys[0], cost), (&policy, key, cost), (&policy, keys[1], 1)];
+                let mut entry = |policy, key, cost| (policy, key, cost_for(&mut random, policy, cost));
+                let entries = [
+                    entry(&policy, key, 1),
+                    entry(&other, keys[0], cost),
+                    entry(&policy, key, cost),
+                    entry(&policy, keys[1], 1),
+                ];
                 let entries = &entries[..random.below(4) as usize + 1];
-                match limiter.check_all(entries.iter().copied()) {
+                match limiter.check_all(entries.iter().cloned()) {
                     Ok(decision) => text_of(&decision),
                     Err(refused) if entries.iter().any(|(policy, ..)| is_held(policy)) => format!("refused {refused}"),
                     Err(error) => panic!("a check_all: {error}"),
                 }
             }
             // Units of a `concurrency` limit that no hold renews.
-            20 if is_held(&policy) => text_of(&limiter.charge(&policy, key, random.below(3) + 1).expect("a charge")),
+            20 if is_held(&policy) => text_of(&{
+                let units = random.below(3) + 1;
+                let units = cost_for(&mut random, &policy, units);
+                limiter.charge(&policy, key, units).expect("a charge")
+            }),
             21 if !holds.is_empty() => {
                 drop(holds.remove(random.below(holds.len() as u64) as usize));
                 "dropped".to_owned()
@@ -235,7 +280,10 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
     // Dropped here, so that they are released at the same place of the history in both stores.
     holds.clear();
     for (policy, key) in [(&policies[0], keys[0]), (&policies[0], keys[1]), (&policies[1], keys[0])] {
-        lines.push(text_of(&limiter.peek(policy, key, 1).expect("a last peek")));
+        lines.push(text_of(&{
+            let asked = cost_for(&mut random, policy, 1);
+            limiter.peek(policy, key, asked).expect("a last peek")
+        }));
     }
     lines
 }

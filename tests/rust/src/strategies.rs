@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tidegate::{Algorithm, Limit, Options, Period, Policy, Unit};
+use tidegate::{Algorithm, Limit, Options, Period, Policy, TimeUnit};
 
 /// A call, or a change of the policy. Times are microseconds.
 #[derive(Clone, Debug)]
@@ -41,11 +41,11 @@ fn period() -> impl Strategy<Value = Period> {
     prop_oneof![
         2 => Just(Period::from_micros(1_000)),
         4 => (1_000u64..20_000).prop_map(Period::from_micros),
-        2 => (1u64..90).prop_map(|n| Period::new(n, Unit::Second)),
-        1 => Just(Period::new(1, Unit::Day)),
-        1 => (1u64..3).prop_map(|n| Period::new(n, Unit::Week)),
-        1 => (1u64..14).prop_map(|n| Period::new(n, Unit::Month)),
-        1 => Just(Period::new(1, Unit::Year)),
+        2 => (1u64..90).prop_map(|n| Period::new(n, TimeUnit::Second)),
+        1 => Just(Period::new(1, TimeUnit::Day)),
+        1 => (1u64..3).prop_map(|n| Period::new(n, TimeUnit::Week)),
+        1 => (1u64..14).prop_map(|n| Period::new(n, TimeUnit::Month)),
+        1 => Just(Period::new(1, TimeUnit::Year)),
     ]
     .prop_map(|period| period.expect("in range"))
 }

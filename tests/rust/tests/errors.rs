@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate::policy::Unit;
+use tidegate::policy::TimeUnit;
 use tidegate::{Algorithm, Error, ErrorKind, Limit, Limiter, OnStoreError, Options, Period, Policy};
 use tidegate_tests::any_limiter::AnyLimiter;
 
@@ -156,13 +156,13 @@ fn the_source_of_an_error_is_the_one_of_the_system_below_it() {
 #[test]
 fn what_may_grow_breaks_no_program_then() {
     // An array would have its length in its type.
-    let (_, _): (&[ErrorKind], &[Unit]) = (ErrorKind::ALL, Unit::ALL);
+    let (_, _): (&[ErrorKind], &[TimeUnit]) = (ErrorKind::ALL, TimeUnit::ALL);
     for (source, item) in [
         (include_str!("../../../core/src/error/mod.rs"), "enum ErrorKind"),
         (include_str!("../../../core/src/error/mod.rs"), "struct SourceLocation"),
         (include_str!("../../../core/src/http/problem.rs"), "struct Refusal"),
         (include_str!("../../../core/src/limiter/hold.rs"), "enum HoldAnswer"),
-        (include_str!("../../../core/src/algorithm/period.rs"), "enum Unit"),
+        (include_str!("../../../core/src/algorithm/period.rs"), "enum TimeUnit"),
     ] {
         assert!(source.contains(&format!("#[non_exhaustive]\npub {item} {{")), "{item}");
     }

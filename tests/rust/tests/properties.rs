@@ -41,7 +41,7 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
             other if !other.fits(&policy) => {}
             Action::Check(cost) => {
                 let meta = Some(vec![index as u8]);
-                let options = CheckOptions { cost: *cost, meta: meta.clone(), partial: false };
+                let options = CheckOptions { cost: *cost, meta: meta.clone(), ..CheckOptions::default() };
                 let decision = limiter.check_with(&policy, "key", &options).expect("a check");
                 let answer = model.check(&policy, "key", *cost, meta.as_deref());
                 prop_assert_eq!(DecisionValues::of(&decision), answer.clone(), "{}: {:?}", index, action);
@@ -49,7 +49,7 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
             }
             Action::Take(cost) => {
                 let meta = Some(vec![index as u8]);
-                let options = CheckOptions { cost: *cost, meta: meta.clone(), partial: true };
+                let options = CheckOptions { cost: *cost, meta: meta.clone(), partial: true, ..CheckOptions::default() };
                 let found = limiter.check_with(&policy, "key", &options);
                 if policy.limits().iter().any(|limit| !strategies::takes_part(limit.algorithm())) {
                     let refused = found.expect_err("part of a hold or of a place in a queue is nothing");

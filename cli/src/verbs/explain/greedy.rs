@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Algorithm, Limit, Limiter, ManualClock, Options, Policy};
+use tidegate::{Algorithm, Cost, Limit, Limiter, ManualClock, Options, Policy};
 
 use crate::Failure;
 use crate::store_options::limiter_builder;
@@ -67,7 +67,7 @@ impl GreedyCaller {
     /// One unit at a moment since [`START`], if it is admitted.
     pub(super) fn take_one(&self, key: &str, at: u64) -> Result<bool, Failure> {
         self.clock.set(Duration::from_micros(START + at));
-        Ok(self.limiter.check(&self.policy, key)?.allowed())
+        Ok(self.limiter.check_with(&self.policy, key, &Cost::one_of_each(&self.policy).into())?.allowed())
     }
 
     /// All that is admitted from a moment since [`START`] on, for so long, in so many steps at most.
@@ -81,12 +81,12 @@ impl GreedyCaller {
             }
             run.steps += 1;
             self.clock.set(Duration::from_micros(START + from + now));
-            let room = self.limiter.peek(&self.policy, key, 1)?;
+            let room = self.limiter.peek(&self.policy, key, Cost::one_of_each(&self.policy))?;
             let units = room.limits().map(|limit| limit.remaining).min().unwrap_or(0);
-            if units > 0 && self.limiter.check_n(&self.policy, key, units)?.allowed() {
+            if units > 0 && self.limiter.check_with(&self.policy, key, &Cost::of_each(&self.policy, units).into())?.allowed() {
                 run.admissions.push(Admission { at: now, units });
             }
-            let next = self.limiter.peek(&self.policy, key, 1)?;
+            let next = self.limiter.peek(&self.policy, key, Cost::one_of_each(&self.policy))?;
             let Some(wait) = next.next_after() else { break };
             let wait = (wait.as_micros() as u64).max(self.least_step(time, max_steps));
             let limit = self.indexes[next.binding_index()];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption, algorithm_words};
-use tidegate::{Limit, Period, Policy, Unit};
+use tidegate::{Limit, Period, Policy, TimeUnit};
 
 use crate::number_text::number;
 use crate::time_text::length;
@@ -11,7 +11,7 @@ use crate::time_text::length;
 /// `minute`, `second`, `10s`: what follows "any" and "per".
 pub(super) fn name(period: Period) -> String {
     match (period.multiple(), period.unit()) {
-        (1, Unit::Second) => "second".to_owned(),
+        (1, TimeUnit::Second) => "second".to_owned(),
         _ => period.to_string(),
     }
 }
@@ -20,7 +20,7 @@ pub(super) fn name(period: Period) -> String {
 fn span(period: Period) -> String {
     match (period.multiple(), name(period)) {
         (1, name) if name == "hour" => "an hour".to_owned(),
-        (1, name) if period.micros() == period.unit().micros() && period.unit() > Unit::Millisecond => {
+        (1, name) if period.micros() == period.unit().micros() && period.unit() > TimeUnit::Millisecond => {
             format!("a {name}")
         }
         (_, name) => name,
@@ -42,7 +42,7 @@ pub(super) fn limit(limit: &Limit) -> String {
         ("{each}", micros(period.micros().div_ceil(limit.count()))),
         ("{granule}", micros(period.micros() / u64::from(limit.precision()))),
         ("{initial}", limit.initial().map_or("full".to_owned(), |units| format!("with {}", number(units)))),
-        ("{utc}", if period.unit() == Unit::Week { "UTC, from Monday" } else { "UTC" }.to_owned()),
+        ("{utc}", if period.unit() == TimeUnit::Week { "UTC, from Monday" } else { "UTC" }.to_owned()),
     ];
     let words = algorithm_words(limit.algorithm()).to_owned();
     values.iter().fold(words, |words, (name, value)| words.replace(name, value))

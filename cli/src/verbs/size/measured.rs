@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 use tidegate::host::{ServerConnection, redis_key};
-use tidegate::{Algorithm, AsyncLimiter, Decision, Error, Limiter, Policy};
+use tidegate::{Algorithm, AsyncLimiter, Cost, Decision, Error, Limiter, Policy};
 
 use super::costs::{Costs, with_tables};
 use crate::redis_cost::{RedisCost, name_bytes};
@@ -135,7 +135,8 @@ fn is_held(policy: &Policy) -> bool {
 
 /// A check; or where a unit must be held, a charge, which costs as much and needs no end.
 fn spend(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Decision, Error> {
-    if is_held(policy) { limiter.charge(policy, key, 1) } else { limiter.check(policy, key) }
+    let cost = Cost::one_of_each(policy);
+    if is_held(policy) { limiter.charge(policy, key, cost) } else { limiter.check_with(policy, key, &cost.into()) }
 }
 
 /// Checks one after the other, on as many threads as keep the server busy.
@@ -170,8 +171,8 @@ fn folded(limiter: &AsyncLimiter, policies: &[Policy]) -> Result<u64, Failure> {
                         for policy in &*policies {
                             // As in `spend`.
                             match is_held(policy) {
-                                true => limiter.charge(policy, &key, 1).await?,
-                                false => limiter.check(policy, &key).await?,
+                                true => limiter.charge(policy, &key, Cost::one_of_each(policy)).await?,
+                                false => limiter.check_with(policy, &key, &Cost::one_of_each(policy).into()).await?,
                             };
                         }
                         rounds += 1;
@@ -200,7 +201,7 @@ fn key_bytes(
     let mut keys = Vec::new();
     for policy in policies {
         spend(limiter, policy, "once")?;
-        let room = limiter.peek(policy, "full", 1)?.limits().map(|limit| limit.remaining).min().unwrap_or(0);
+        let room = limiter.peek(policy, "full", Cost::one_of_each(policy))?.limits().map(|limit| limit.remaining).min().unwrap_or(0);
         if room > 0 {
             limiter.charge(policy, "full", room)?;
         }

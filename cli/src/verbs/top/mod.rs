@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use tidegate::host::{self, KeyNames};
-use tidegate::{Decision, Policy, PolicyFile};
+use tidegate::{Cost, Decision, Policy, PolicyFile};
 
 use crate::store_options::{ChosenStore, StoreOptions};
 use crate::terminal::is_interactive;
@@ -116,7 +116,10 @@ impl Top {
             for sampler in &mut samplers {
                 sampler.read(self.sample as usize, &policies, &mut sample);
             }
-            let peek = |named: &NamedKey| limiter.as_ref()?.peek(&policy_of(named, &policies)?, &named.key, 1).ok();
+            let peek = |named: &NamedKey| {
+                let policy = policy_of(named, &policies)?;
+                limiter.as_ref()?.peek(&policy, &named.key, Cost::one_of_each(&policy)).ok()
+            };
             let (keys, left_out) =
                 self.keys(&mut sample, &policies, published.as_ref(), (&store.shown(), &names), peek);
             let reading = Observation { at: SystemTime::now(), sample, keys, left_out };

@@ -56,7 +56,7 @@ impl RequestLimits {
                 }
             }
         }
-        let charged = self.check(plain, CheckOptions { cost, meta, partial: false }).await;
+        let charged = self.check(plain, CheckOptions { cost, meta, ..CheckOptions::default() }).await;
         if !charged.as_ref().is_ok_and(|charged| charged.as_ref().is_none_or(Decision::allowed)) {
             self.give_back(&holds).await;
         }

@@ -69,7 +69,7 @@ impl<'a> Acquire<'a> {
                 deadline.listen(position.signal());
                 CallerState::Queued(position)
             }
-            Joined::Full(ahead) => CallerState::GivesUp(QueueEstimate::new(cost, ahead)),
+            Joined::Full(ahead) => CallerState::GivesUp(QueueEstimate::new(operation, ahead)),
         };
         Ok(Self { core, plan, key, operation, deadline, state, waiter: 0, count: 0, pause: None })
     }
@@ -90,7 +90,7 @@ impl<'a> Acquire<'a> {
         match position.units_ahead() {
             None => Ok(AcquireStep::Ask(attempt(self.operation, self.waiter))),
             Some(ahead) if self.deadline.is_over() => {
-                let estimate = QueueEstimate::new(self.operation.cost(), ahead);
+                let estimate = QueueEstimate::new(self.operation, ahead);
                 let asked = estimate.operation(self.plan);
                 self.state = CallerState::GivesUp(estimate);
                 Ok(AcquireStep::Ask(asked))

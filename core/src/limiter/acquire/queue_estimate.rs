@@ -5,32 +5,38 @@ use std::sync::Arc;
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule, View};
 use crate::decision::{Decision, LimiterId};
 use crate::plan::Plan;
-use crate::store::request::{Answer, Operation};
+use crate::store::request::{Answer, Details, Operation};
 
 /// What a caller wants, and what the callers ahead of it want.
 pub(super) struct QueueEstimate {
     cost: u64,
     /// The units of all callers ahead, and its own.
     wanted: u64,
+    /// What it asks of each limit, where that is not the cost of all: then it does not know what the callers ahead take.
+    details: Option<Arc<Details>>,
 }
 
 impl QueueEstimate {
-    pub(super) const fn new(cost: u64, ahead: u64) -> Self {
-        Self { cost, wanted: cost.saturating_add(ahead) }
+    pub(super) fn new(operation: &Operation, ahead: u64) -> Self {
+        let cost = operation.cost();
+        Self { cost, wanted: cost.saturating_add(ahead), details: operation.details().cloned() }
     }
 
     /// What to ask the store: as many of the units wanted as can ever be admitted at once.
     pub(super) fn operation(&self, plan: &Plan) -> Operation {
+        if self.details.as_ref().is_some_and(|details| !details.amounts.is_empty()) {
+            return Operation::Peek { cost: self.cost, details: self.details.clone() };
+        }
         let capacity = plan.rules.iter().map(Rule::capacity).min().unwrap_or(0);
         // A cost that never fits is not admitted after the callers ahead either.
         let cost = if self.cost > capacity { self.cost } else { self.wanted.min(capacity) };
-        Operation::Peek { cost }
+        Operation::peek(cost)
     }
 
     /// The denial of a caller whose time is over. The wait for each limit is computed as if all units wanted were charged
     /// as soon as they fit; for windows that cannot take all at once this is an estimate.
     pub(super) fn denied(&self, limiter: LimiterId, plan: Arc<Plan>, key: &str, mut answer: Answer) -> Decision {
-        if let Operation::Peek { cost: asked } = self.operation(&plan) {
+        if let Operation::Peek { cost: asked, details: None } = self.operation(&plan) {
             for (index, view) in answer.views.iter_mut().enumerate() {
                 view.admits_at = view.admits_at.map(|at| self.admits_at(&plan, index, view, (asked, at)));
             }
@@ -81,7 +87,7 @@ mod tests {
             View { left: *left, admits_at: Some(at), resets_at: at, ..View::default() }
         });
         let answer = Answer { applied: true, now: NOW, views: views.collect::<Views>(), ..Answer::default() };
-        let denied = QueueEstimate::new(1, ahead).denied(LimiterId::ELSEWHERE, plan, "k", answer);
+        let denied = QueueEstimate::new(&Operation::check(1), ahead).denied(LimiterId::ELSEWHERE, plan, "k", answer);
         assert!(!denied.allowed());
         (denied.retry_after(), denied.limits().map(|limit| limit.exceeded).collect())
     }

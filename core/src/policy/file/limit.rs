@@ -7,8 +7,8 @@ use crate::algorithm::{Algorithm, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION, 
 use crate::error::Error;
 
 /// The names in a limit that is a map.
-pub(super) const LIMIT_NAMES: [&str; 8] =
-    ["algorithm", "count", "period", "burst", "initial", "precision", "ttl", "limit"];
+pub(super) const LIMIT_NAMES: [&str; 9] =
+    ["algorithm", "count", "unit", "period", "burst", "initial", "precision", "ttl", "limit"];
 
 /// A limit and its position.
 pub(super) struct LocatedLimit {
@@ -34,6 +34,7 @@ pub(super) fn limits(node: &Node) -> Result<Vec<LocatedLimit>, FileError> {
 struct Fields<'a> {
     algorithm: Option<Algorithm>,
     count: Option<(&'a Key, u64)>,
+    unit: Option<(&'a Node, &'a str)>,
     period: Option<(&'a Key, Period)>,
     ttl: Option<(&'a Key, Period)>,
     burst: Option<(&'a Node, u64)>,
@@ -56,6 +57,15 @@ fn limit(entries: &[(Key, Node)], position: Position) -> Result<Limit, FileError
                     return Err(FileError::new(key.position, "`count` and `limit` mean the same: remove one"));
                 }
             }
+            "unit" => match &node.value {
+                Value::Text(text) => fields.unit = Some((node, &text.text)),
+                _ => {
+                    return Err(FileError::new(
+                        node.position,
+                        format!("`unit` must be a name, as in `unit: tokens`, not {}", node.describe()),
+                    ));
+                }
+            },
             "period" => fields.period = Some((key, duration(key, node)?)),
             "ttl" => fields.ttl = Some((key, duration(key, node)?)),
             "burst" => fields.burst = Some((node, whole_number(key, node, MAX_COUNT)?)),
@@ -86,6 +96,9 @@ fn build(fields: &Fields<'_>, position: Position) -> Result<Limit, FileError> {
         (_, None, None) => return Err(FileError::new(position, "the limit has no `period`")),
     };
     let mut limit = Limit::new(algorithm, count, period).map_err(|error| error_at(position, &error))?;
+    if let Some((node, unit)) = fields.unit {
+        limit = limit.with_unit(unit).map_err(|error| error_at(node.position, &error))?;
+    }
     if let Some((node, burst)) = fields.burst {
         limit = limit.with_burst(burst).map_err(|error| error_at(node.position, &error))?;
     }

@@ -3,7 +3,7 @@
 //! A limit is redundant when it admits everything that another limit admits. The sums below are upper bounds, so that a
 //! warning is never wrong about the nominal numbers of the limits.
 
-use crate::algorithm::Unit;
+use crate::algorithm::TimeUnit;
 use crate::algorithm::{Algorithm, AlgorithmKind, Limit};
 
 /// Warns of every limit that never decides, once.
@@ -27,8 +27,8 @@ pub(super) fn redundant_limits(limits: &[Limit], mut warn: impl FnMut(usize, Str
 /// Whether everything that `strict` admits, `loose` admits too.
 fn covers(strict: &Limit, loose: &Limit) -> bool {
     use AlgorithmKind::Held;
-    // Limits that always deny have a warning of their own.
-    if strict.capacity() == 0 || loose.capacity() == 0 {
+    // Limits that always deny have a warning of their own, and other units are other numbers.
+    if strict.capacity() == 0 || loose.capacity() == 0 || strict.unit() != loose.unit() {
         return false;
     }
     if strict == loose {
@@ -72,11 +72,11 @@ fn nested(strict: &Limit, loose: &Limit) -> bool {
     let (short, long) = (strict.period(), loose.period());
     // A week may overlap two months or two years.
     let overlaps =
-        strict.algorithm() == Algorithm::CalendarWindow && short.unit() == Unit::Week && long.unit() > Unit::Week;
+        strict.algorithm() == Algorithm::CalendarWindow && short.unit() == TimeUnit::Week && long.unit() > TimeUnit::Week;
     if !alike || overlaps {
         return false;
     }
-    let windows = if short.unit() >= Unit::Month && long.unit() >= Unit::Month {
+    let windows = if short.unit() >= TimeUnit::Month && long.unit() >= TimeUnit::Month {
         long.micros().div_ceil(short.micros())
     } else {
         loose.lengths().1.div_ceil(short.micros())

@@ -4,37 +4,8 @@ use super::super::MAX_LIMITS;
 use super::super::suggestion::did_you_mean;
 use super::syntax_error::{SyntaxError, clip, is_blank, printable};
 use crate::algorithm::{Algorithm, DEFAULT_TTL, Limit, MAX_COUNT};
-use crate::algorithm::{Period, Unit};
+use crate::algorithm::{Period, SPELLINGS, TimeUnit, Unit};
 
-/// Every spelling of a unit, the common ones first. One letter has no plural, because `ms` is a millisecond.
-const UNITS: [(&str, Unit); 26] = [
-    ("second", Unit::Second),
-    ("minute", Unit::Minute),
-    ("hour", Unit::Hour),
-    ("day", Unit::Day),
-    ("week", Unit::Week),
-    ("month", Unit::Month),
-    ("year", Unit::Year),
-    ("seconds", Unit::Second),
-    ("minutes", Unit::Minute),
-    ("hours", Unit::Hour),
-    ("days", Unit::Day),
-    ("weeks", Unit::Week),
-    ("months", Unit::Month),
-    ("years", Unit::Year),
-    ("ms", Unit::Millisecond),
-    ("s", Unit::Second),
-    ("sec", Unit::Second),
-    ("secs", Unit::Second),
-    ("m", Unit::Minute),
-    ("min", Unit::Minute),
-    ("mins", Unit::Minute),
-    ("h", Unit::Hour),
-    ("hr", Unit::Hour),
-    ("hrs", Unit::Hour),
-    ("d", Unit::Day),
-    ("w", Unit::Week),
-];
 const UNIT_WORDS: &str = "a unit: ms, s, minute, hour, day, week, month or year";
 const PER_WORDS: &str = "`/` or `per` and a period, as in `20/minute` or `20 per 2 hours`";
 const END_WORDS: &str = "`;` and another limit, or the end";
@@ -88,10 +59,14 @@ impl<'a> Parser<'a> {
         if algorithm == Algorithm::Concurrency {
             return self.concurrency(count);
         }
+        let unit = self.counted();
         self.per()?;
         let period = self.period(UNIT_WORDS)?;
-        let limit =
+        let mut limit =
             Limit::new(algorithm, count, period).map_err(|error| SyntaxError::new(start, error.message(), ""))?;
+        if let Some((offset, unit)) = unit {
+            limit = limit.with_unit(unit).map_err(|error| SyntaxError::new(offset, error.message(), ""))?;
+        }
         self.skip_blanks();
         let word_offset = self.offset;
         if !self.keyword("burst") {
@@ -108,6 +83,21 @@ impl<'a> Parser<'a> {
         let burst_offset = self.offset;
         let burst = self.count("a count, as in `burst 200`")?;
         limit.with_burst(burst).map_err(|error| SyntaxError::new(burst_offset, error.message(), ""))
+    }
+
+    /// The name of what is counted, and where it stands. A word of the notation is none.
+    fn counted(&mut self) -> Option<(usize, &'a str)> {
+        let start = self.offset;
+        let word = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+        let per = word.get(..3).filter(|start| start.eq_ignore_ascii_case("per")).map(|_| &word[3..]);
+        let after_per = per.map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+        let is_per = after_per.is_some_and(|rest| rest.is_empty() || TimeUnit::of_word(rest).is_some());
+        if is_per || !word.starts_with(|c: char| c.is_ascii_alphabetic()) || Unit::is_reserved(word) {
+            self.offset = start;
+            return None;
+        }
+        self.skip_blanks();
+        Some((start, word))
     }
 
     fn algorithm(&mut self) -> Result<Algorithm, SyntaxError> {
@@ -188,15 +178,14 @@ impl<'a> Parser<'a> {
             }
             return Err(self.unexpected(if multiple.is_some() { UNIT_WORDS } else { expected }));
         }
-        let lower = word.to_ascii_lowercase();
-        let Some(&(name, unit)) = UNITS.iter().find(|(name, _)| *name == lower) else {
-            let near = did_you_mean(word, UNITS.iter().map(|(name, _)| *name));
+        let Some(unit) = TimeUnit::of_word(word) else {
+            let near = did_you_mean(word, SPELLINGS.iter().map(|(name, _)| *name));
             return Err(SyntaxError::new(unit_offset, format!("unknown unit `{}`{near}", clip(word)), UNIT_WORDS));
         };
         let multiple = match multiple {
             None => 1,
             // The `limits` package reads a multiple of 0 as 1, in the units that it knows.
-            Some(Some(0)) if is_in_limits_package(name) => 1,
+            Some(Some(0)) if is_in_limits_package(word) => 1,
             Some(number) => number.unwrap_or(u64::MAX),
         };
         Period::new(multiple, unit).map_err(|error| {
@@ -310,6 +299,7 @@ const fn is_separator(c: char) -> bool {
 
 /// Whether the `limits` package knows this spelling of a unit.
 fn is_in_limits_package(unit: &str) -> bool {
-    let singular = unit.strip_suffix('s').unwrap_or(unit);
+    let lower = unit.to_ascii_lowercase();
+    let singular = lower.strip_suffix('s').unwrap_or(&lower);
     matches!(singular, "second" | "minute" | "hour" | "day" | "month" | "year")
 }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::{Algorithm, MAX_COUNT, MAX_LIMITS, Policy, Unit};
+use super::super::{Algorithm, MAX_COUNT, MAX_LIMITS, Policy, TimeUnit};
 use super::*;
 use crate::algorithm::Algorithm::*;
 use crate::error::ErrorKind;
@@ -11,7 +11,7 @@ fn one(text: &str) -> Limit {
     limits[0].clone()
 }
 
-fn limit(algorithm: Algorithm, count: u64, multiple: u64, unit: Unit) -> Limit {
+fn limit(algorithm: Algorithm, count: u64, multiple: u64, unit: TimeUnit) -> Limit {
     Limit::new(algorithm, count, Period::new(multiple, unit).unwrap()).unwrap()
 }
 
@@ -25,30 +25,30 @@ fn fails(text: &str) -> (usize, String) {
 
 #[test]
 fn reads_every_form() {
-    let per_minute = limit(SlidingWindow, 20, 1, Unit::Minute);
+    let per_minute = limit(SlidingWindow, 20, 1, TimeUnit::Minute);
     for text in
         ["20/minute", "20 per minute", "20/m", " 20 / 1 Minutes ", "20perMIN", "20\tper\n60 s", "020/mins", "20/60sec"]
     {
         assert_eq!(one(text), per_minute, "{text}");
     }
-    assert_eq!(one("10 per 2 hours"), limit(SlidingWindow, 10, 2, Unit::Hour));
-    assert_eq!(one("10 per2hrs"), limit(SlidingWindow, 10, 2, Unit::Hour));
-    assert_eq!(one("1/500ms"), limit(SlidingWindow, 1, 500, Unit::Millisecond));
-    assert_eq!(one("1/w"), limit(SlidingWindow, 1, 1, Unit::Week));
-    assert_eq!(one("1/3 months"), limit(SlidingWindow, 1, 3, Unit::Month));
+    assert_eq!(one("10 per 2 hours"), limit(SlidingWindow, 10, 2, TimeUnit::Hour));
+    assert_eq!(one("10 per2hrs"), limit(SlidingWindow, 10, 2, TimeUnit::Hour));
+    assert_eq!(one("1/500ms"), limit(SlidingWindow, 1, 500, TimeUnit::Millisecond));
+    assert_eq!(one("1/w"), limit(SlidingWindow, 1, 1, TimeUnit::Week));
+    assert_eq!(one("1/3 months"), limit(SlidingWindow, 1, 3, TimeUnit::Month));
     assert_eq!(one("1/year").period().micros(), 360 * 86_400 * 1_000_000);
     assert_eq!(one("0/s").count(), 0);
     assert_eq!(one("1000000000000/day").count(), MAX_COUNT);
-    assert_eq!(one("Fixed_Window 5/s"), limit(FixedWindow, 5, 1, Unit::Second));
-    assert_eq!(one("gcra 100/s burst 200"), limit(Gcra, 100, 1, Unit::Second).with_burst(200).unwrap());
-    assert_eq!(one("gcra100/sec BURST200"), limit(Gcra, 100, 1, Unit::Second).with_burst(200).unwrap());
-    assert_eq!(one("concurrency 8"), limit(Concurrency, 8, 60, Unit::Second));
-    assert_eq!(one("concurrency 8 TTL 30s"), limit(Concurrency, 8, 30, Unit::Second));
+    assert_eq!(one("Fixed_Window 5/s"), limit(FixedWindow, 5, 1, TimeUnit::Second));
+    assert_eq!(one("gcra 100/s burst 200"), limit(Gcra, 100, 1, TimeUnit::Second).with_burst(200).unwrap());
+    assert_eq!(one("gcra100/sec BURST200"), limit(Gcra, 100, 1, TimeUnit::Second).with_burst(200).unwrap());
+    assert_eq!(one("concurrency 8"), limit(Concurrency, 8, 60, TimeUnit::Second));
+    assert_eq!(one("concurrency 8 TTL 30s"), limit(Concurrency, 8, 30, TimeUnit::Second));
     for algorithm in Algorithm::ALL.into_iter().filter(|algorithm| *algorithm != Concurrency) {
-        assert_eq!(one(&format!("{algorithm} 7/day")), limit(algorithm, 7, 1, Unit::Day));
+        assert_eq!(one(&format!("{algorithm} 7/day")), limit(algorithm, 7, 1, TimeUnit::Day));
     }
     for text in ["20/minute; 5/3s", "20/minute,5/3s", "20/minute | 5 per 3 s", "20/minute:;5/3s"] {
-        assert_eq!(parse(text).unwrap(), [per_minute.clone(), limit(SlidingWindow, 5, 3, Unit::Second)], "{text}");
+        assert_eq!(parse(text).unwrap(), [per_minute.clone(), limit(SlidingWindow, 5, 3, TimeUnit::Second)], "{text}");
     }
     assert_eq!(parse("calendar-window 1000/day | concurrency 8 ttl 30s").unwrap().len(), 2);
 }
@@ -149,8 +149,8 @@ fn a_url_in_place_of_a_policy_is_not_repeated() {
 
 #[test]
 fn durations() {
-    assert_eq!(parse_duration(" 10m ").unwrap(), Period::new(10, Unit::Minute).unwrap());
-    assert_eq!(parse_duration("day").unwrap(), Period::new(1, Unit::Day).unwrap());
+    assert_eq!(parse_duration(" 10m ").unwrap(), Period::new(10, TimeUnit::Minute).unwrap());
+    assert_eq!(parse_duration("day").unwrap(), Period::new(1, TimeUnit::Day).unwrap());
     for text in ["", "10", "m10", "10m 3s", "-1s", "11 years", "0s", "10 fortnights"] {
         assert!(parse_duration(text).is_err(), "{text}");
     }
@@ -159,7 +159,7 @@ fn durations() {
 fn any_limit() -> impl Strategy<Value = Limit> {
     (0_usize..9, 0_u64..=MAX_COUNT, 1_u64..=9, 0_usize..8, proptest::option::of(0_u64..1_000)).prop_map(
         |(algorithm, count, multiple, unit, burst)| {
-            let limit = limit(Algorithm::ALL[algorithm], count, multiple, Unit::ALL[unit]);
+            let limit = limit(Algorithm::ALL[algorithm], count, multiple, TimeUnit::ALL[unit]);
             match burst {
                 Some(burst) if limit.algorithm().has_burst() => limit.clone().with_burst(burst).unwrap_or(limit),
                 _ => limit,

@@ -106,7 +106,7 @@ mod tests {
         let breaker =
             Breaker::around(Arc::clone(&stub) as Arc<dyn Store>, "redis://h", SHORT_PROBE, Arc::clone(&telemetry));
         let plan = plan_of(&Policy::parse("1/hour").expect("a policy"));
-        let entry = Entry { plan: &plan, key: "k", operation: Operation::Peek { cost: 1 } };
+        let entry = Entry { plan: &plan, key: "k", operation: Operation::peek(1) };
         for _ in 0..20 {
             assert!(submit_then(&breaker, &entry, CallContext::at(None), |_| None).is_none());
         }

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use crate::algorithm::{Rule, State, View};
-use crate::plan::Plan;
+use crate::plan::{Amount, Plan};
 use crate::resilience::key_table::{KeyEntry, KnownKey};
-use crate::store::request::{Answer, Entry, Source, States};
-use crate::tables::allocation::spilled;
+use crate::store::request::{Answer, Entry, Operation, Source, States};
+use crate::tables::allocation::{allocated, spilled};
 use crate::tables::table_key::TableKeyRef;
 
 /// In the last tenth of its time one check goes through to the store and renews a denial, while all others are still
@@ -20,7 +20,7 @@ const RENEWAL_PART: u64 = 10;
 /// A denial, and until when it may be repeated.
 pub(super) struct Denial {
     known: KnownKey,
-    pub(super) cost: u64,
+    pub(super) asked: Asked,
     answer: Answer,
     /// The states that the answer was read from.
     states: States,
@@ -29,6 +29,29 @@ pub(super) struct Denial {
     /// From when on one check may go through to renew it.
     renew_at: u64,
     pub(super) until: u64,
+}
+
+/// What a denied check asked of each limit.
+#[derive(PartialEq)]
+pub(super) struct Asked {
+    cost: u64,
+    amounts: Box<[Amount]>,
+}
+
+impl Asked {
+    fn of(operation: &Operation) -> Self {
+        Self { cost: operation.cost(), amounts: operation.amounts().unwrap_or_default().into() }
+    }
+
+    /// Whether a check asks the same.
+    #[inline]
+    pub(super) fn is_of(&self, operation: &Operation) -> bool {
+        self.cost == operation.cost() && *self.amounts == *operation.amounts().unwrap_or_default()
+    }
+
+    fn amount(&self, index: usize) -> Amount {
+        self.amounts.get(index).copied().unwrap_or(Amount::of(self.cost))
+    }
 }
 
 /// When the call of a denial was sent and answered, and the longest time that the denial may be repeated.
@@ -68,7 +91,7 @@ impl Denial {
         let kept = |(rule, state): (&Rule, _)| rule.compacted(state, answer.now + (until - received));
         let mut denial = Self {
             known: KnownKey::new(entry.plan, key, hash),
-            cost: entry.operation.cost(),
+            asked: Asked::of(&entry.operation),
             answer: answer.clone(),
             states: entry.plan.rules.iter().zip(states).map(kept).collect(),
             received,
@@ -85,7 +108,7 @@ impl Denial {
 
     fn measure(&mut self) {
         let states = self.states.iter().map(State::heap_bytes).sum::<usize>() + spilled(&self.states);
-        self.known.measure(states + self.answer.views.heap_bytes());
+        self.known.measure(states + self.answer.views.heap_bytes() + allocated(size_of_val(&*self.asked.amounts)));
     }
 
     /// What the store would answer at `now`; `None` when the store is to be asked. `renews` says that this check may go
@@ -126,7 +149,7 @@ impl Denial {
         Answer {
             now: at,
             blocked_until: self.answer.blocked_until,
-            views: limits.map(|((rule, state), view)| later(rule, state, view, at, self.cost)).collect(),
+            views: limits.enumerate().map(|(index, ((rule, state), view))| later(rule, state, view, at, self.asked.amount(index))).collect(),
             source: Source::DenyCache,
             denied_for: (self.until - now) as u32,
             ..Answer::default()
@@ -136,13 +159,13 @@ impl Denial {
 
 /// What a limit says at a later moment, when its usage has not changed since.
 #[inline]
-fn later(rule: &Rule, state: &State, view: &View, at: u64, cost: u64) -> View {
+fn later(rule: &Rule, state: &State, view: &View, at: u64, amount: Amount) -> View {
     let (left, resets_at) = match rule {
         // Only the server has the log. A log that was full still is.
         Rule::SlidingLog(_) => (view.left, at),
         // A bucket with `initial` that has not started yet, because its key is blocked, is full ever later.
         rule => {
-            let view = rule.view(state, at, cost, 0);
+            let view = amount.view(rule, state, at, 0);
             (view.left, if rule.ends(state) == 0 { view.resets_at } else { at })
         }
     };

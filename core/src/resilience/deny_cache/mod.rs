@@ -82,8 +82,6 @@ impl DenyCache {
     /// Looks for a denial. `renews` says that this check may go through to renew it.
     #[inline]
     fn lookup(&self, entry: &Entry<'_>, given: Option<u64>, renews: bool) -> Lookup {
-        // A partial check is denied exactly when a check of one unit is.
-        let cost = entry.operation.cost();
         if !entry.operation.is_check() || is_in_line(&entry.operation) || !entry.plan.repeats_denials() {
             return Lookup::Uncached;
         }
@@ -91,7 +89,8 @@ impl DenyCache {
         self.with(|table| {
             let hash = table.hash(entry.plan, key);
             let mut shard = table.shard(hash);
-            let found = shard.find(hash, |denial| denial.cost == cost && denial.is_of(entry.plan, key));
+            // A partial check is denied exactly when a check of one unit is.
+            let found = shard.find(hash, |denial| denial.asked.is_of(&entry.operation) && denial.is_of(entry.plan, key));
             let repeated = |denial: &mut Denial| denial.repeated(entry.plan, now, renews);
             let generation = self.generations.of(shard_of(hash));
             if let Some(answer) = found.and_then(|index| shard.change(index, repeated)) {
@@ -156,7 +155,7 @@ fn remove(table: &KeyTable<Denial>, hash: u64, entry: &Entry<'_>, key: TableKeyR
 /// Keeps a denial.
 fn keep(shard: &mut TableShard<Denial>, hash: u64, is_of: impl Fn(&Denial) -> bool, denial: Denial) {
     let of_key = shard.all(hash, is_of);
-    let same = of_key.iter().find(|index| shard.get(**index).cost == denial.cost).copied();
+    let same = of_key.iter().find(|index| shard.get(**index).asked == denial.asked).copied();
     let soonest = || of_key.iter().min_by_key(|index| shard.get(**index).until).copied();
     match same.or_else(|| if of_key.len() >= MAX_COSTS { soonest() } else { None }) {
         Some(index) => shard.change(index, |known| *known = denial),

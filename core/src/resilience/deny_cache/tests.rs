@@ -12,7 +12,7 @@ use crate::resilience::layer::{submit_then, try_immediate};
 use crate::resilience::stub_store::StubStore;
 use crate::store::Store;
 
-const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
+const CHECK: Operation = Operation::check(1);
 /// The time of the store; the cache uses the clock of the process.
 const NOW: u64 = 1_800_000_000_000_000;
 
@@ -60,7 +60,7 @@ fn an_answer_that_was_in_flight_during_a_change_is_not_kept() {
         let test = TestCache::new();
         let denied = denial(&test.plan, 3_600_000_000);
         test.submit(CHECK);
-        test.submit(Operation::Refund { cost: 1 });
+        test.submit(Operation::Refund { cost: 1, details: None });
         if overtaken {
             // The denial arrives while the refund is in flight: the store did the refund later.
             test.stub.answer(Ok(denied));
@@ -126,7 +126,7 @@ fn the_cache_stays_within_its_capacity_under_a_flood_of_keys() {
     assert_eq!(denied.count(), 65_536);
     // However many costs are tried, only some of them are kept for one key.
     for cost in 1..100 {
-        let entry = Entry { plan: &test.plan, key: "costs", operation: Operation::Check { cost, hold: 0, meta: None } };
+        let entry = Entry { plan: &test.plan, key: "costs", operation: Operation::check(cost) };
         let Lookup::Ask(sent_check) = test.cache.lookup(&entry, Some(NOW), true) else { panic!("a known denial") };
         test.cache.learn(sent_check, &entry, Some(NOW), &mut denial(&test.plan, 9_000_000));
     }

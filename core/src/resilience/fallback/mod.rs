@@ -131,7 +131,7 @@ impl Fallback {
             .filter(|(_, choice)| is_local(choice))
             // Where the call is denied in any case, nothing is charged.
             .map(|(entry, _)| match closed {
-                true => Entry { operation: Operation::Peek { cost: entry.operation.cost() }, ..entry.clone() },
+                true => Entry { operation: entry.operation.as_peek(), ..entry.clone() },
                 false => entry.clone(),
             })
             .collect();
@@ -161,7 +161,7 @@ fn is_for_store(operation: &Operation) -> bool {
 
 /// The answer about a key that was never used.
 fn unused(entry: &Entry<'_>, now: u64) -> Answer {
-    let views = entry.plan.unused_views(now, entry.operation.cost());
+    let views = entry.plan.unused_views(now, |index| entry.operation.amount(index));
     Answer { now, views, source: Source::Fallback, ..Answer::default() }
 }
 

@@ -120,7 +120,7 @@ impl ProcessUsage {
         self.snapshots.begin_enforcing(entry, now, outage.outage, holds, |resumed| {
             // The states are those of an older version of the policy, maybe: the memory reads them as the store would.
             let ResumedUsage { plan, states, blocked_until, traces, now } = resumed;
-            let stored = Entry { plan, key: entry.key, operation: Operation::Peek { cost: 1 } };
+            let stored = Entry { plan, key: entry.key, operation: Operation::peek(1) };
             outage.memory.put(&stored, states, (blocked_until, traces), now);
         })
     }
@@ -195,7 +195,7 @@ mod tests {
     const HOUR: u64 = 3_600 * SECOND;
 
     fn check(cost: u64) -> Operation {
-        Operation::Check { cost, hold: 0, meta: None }
+        Operation::check(cost)
     }
 
     /// Keys of shards whose clocks differ: what is charged to them together counts for each as long as it would there.

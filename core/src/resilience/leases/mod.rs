@@ -23,7 +23,7 @@ use super::key_table::{KeyPlace, KeyTable, TableShard};
 use super::layer::Layer;
 use crate::algorithm::LeaseTerms;
 use crate::error::Result;
-use crate::plan::Plan;
+use crate::plan::{Amount, Plan};
 use crate::process::clock::{ManualClock, SteadyClock};
 use crate::process::fork::PerProcess;
 use crate::resilience::layer::submit_then;
@@ -108,11 +108,13 @@ impl Leases {
     #[inline]
     fn lookup(&self, entry: &Entry<'_>, its_use: Use) -> Option<Answer> {
         let cost = match (&entry.operation, its_use) {
+            // A part has to stay free for others, which only the store can tell.
+            (operation, _) if operation.amounts().is_some() => return None,
             (
                 Operation::Check { cost, hold: 0, .. } | Operation::Acquire { cost, .. } | Operation::Take { cost, .. },
                 Use::Check | Use::Immediate,
             )
-            | (Operation::Peek { cost }, Use::Peek) => *cost,
+            | (Operation::Peek { cost, .. }, Use::Peek) => *cost,
             _ => return None,
         };
         let now = self.time();
@@ -246,7 +248,7 @@ impl Leases {
     fn take_back(&self, entry: &Entry<'_>, units: u64, block: u32) -> Answer {
         let now = self.time();
         self.change(entry.plan, entry.key, |leased, todo| leased.take_back(block, units, now, todo));
-        Answer { applied: true, now, views: entry.plan.unused_views(now, 1), ..Answer::default() }
+        Answer { applied: true, now, views: entry.plan.unused_views(now, |_| Amount::of(1)), ..Answer::default() }
     }
 }
 

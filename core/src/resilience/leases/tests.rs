@@ -72,7 +72,7 @@ impl Setup {
     }
 
     fn check(&self) {
-        self.call(Operation::Check { cost: 1, hold: 0, meta: None });
+        self.call(Operation::check(1));
     }
 
     fn last(&self) -> Answer {
@@ -108,7 +108,7 @@ impl Setup {
     }
 
     fn left(&self) -> u64 {
-        let entry = Entry { plan: &self.plan, key: "k", operation: Operation::Peek { cost: 1 } };
+        let entry = Entry { plan: &self.plan, key: "k", operation: Operation::peek(1) };
         let answer = self.memory.answer(&entry, Some(self.clock.micros()));
         answer.views.iter().map(View::remaining).min().expect("a limit")
     }
@@ -175,7 +175,7 @@ fn units_of_a_request_that_a_clear_overtakes_go_back_and_others_do_not() {
         assert!(granted.granted > 0);
         // Another process charges as much after the clear.
         setup.pass(10);
-        let charge = Operation::Charge { cost: granted.granted };
+        let charge = Operation::charge(granted.granted);
         let charge = Entry { plan: &setup.plan, key: "k", operation: charge };
         setup.memory.answer(&charge, Some(setup.clock.micros()));
         // The reply to the request comes before that to the clear.
@@ -188,7 +188,7 @@ fn units_of_a_request_that_a_clear_overtakes_go_back_and_others_do_not() {
 
 #[test]
 fn a_block_a_charge_and_other_numbers_end_the_blocks_at_once() {
-    for operation in [Operation::Block { micros: 60_000_000 }, Operation::Charge { cost: 5 }] {
+    for operation in [Operation::Block { micros: 60_000_000 }, Operation::charge(5)] {
         let setup = Setup::leasing(plan("fixed-window 1000/hour", "5%"));
         setup.deliver_all();
         setup.call(operation);
@@ -232,7 +232,7 @@ fn a_clock_of_the_store_that_jumps_further_than_a_lease_lives_ends_all_leases() 
         };
         assert!(is_leased(), "a block is spent");
         // The server has forgotten what was charged before the jump, and says so in the next answer, which is another key's.
-        let other = Operation::Check { cost: 1, hold: 0, meta: None };
+        let other = Operation::check(1);
         let entry = Entry { plan: &setup.plan, key: "other", operation: other };
         let answers = Arc::clone(&setup.answers);
         let context = CallContext::at(Some(setup.clock.micros()));

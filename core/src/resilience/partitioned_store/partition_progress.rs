@@ -98,12 +98,12 @@ impl PartitionProgress {
         let mut repairs = Vec::new();
         for (number, Part { store, entries: indexes }) in self.parts.iter().enumerate() {
             for &index in indexes {
-                let cost = entries[index].operation.cost();
+                let check = &entries[index].operation;
                 let admitted = self.answers[index].as_ref().filter(|answer| answer.applied && number < self.part);
                 let is_unknown = admitted.is_some() || number > self.part;
                 let repair = |operation| Repair { entry: index, store: *store, operation };
-                repairs.extend(admitted.map(|answer| repair(answer.undo(entries[index].plan, cost))));
-                repairs.extend((self.failure.is_none() && is_unknown).then(|| repair(Operation::Peek { cost })));
+                repairs.extend(admitted.map(|answer| repair(answer.undo(entries[index].plan, check))));
+                repairs.extend((self.failure.is_none() && is_unknown).then(|| repair(check.as_peek())));
             }
         }
         repairs
@@ -123,7 +123,7 @@ impl PartitionProgress {
         let unused = |entry: &Entry<'_>| Answer {
             applied: true,
             now,
-            views: entry.plan.unused_views(now, entry.operation.cost()),
+            views: entry.plan.unused_views(now, |index| entry.operation.amount(index)),
             ..Answer::default()
         };
         let answers = self.answers.drain(..).zip(entries);

@@ -78,7 +78,7 @@ impl Memory {
             }
         }
         let answers = entries.iter().enumerate().map(|(index, entry)| {
-            let charged = if admitted[index] && all_admitted { entry.operation.cost() } else { 0 };
+            let charged = (admitted[index] && all_admitted).then(|| entry.operation.cost());
             let Draft { usage, now, .. } = &drafts[draft_of[index]];
             let answer = usage.answer(entry, *now, admitted[index], charged);
             Answer { refused: refused[index], ..answer }

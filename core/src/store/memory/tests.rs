@@ -3,9 +3,9 @@ use std::sync::Arc;
 use super::*;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Options, Policy};
-use crate::store::request::Operation;
+use crate::store::request::{Details, Operation};
 
-const CHECK: Operation = Operation::Check { cost: 1, hold: 0, meta: None };
+const CHECK: Operation = Operation::check(1);
 
 const NOW: u64 = 1_800_000_000_000_000;
 
@@ -85,7 +85,7 @@ fn denied_keys_beyond_max_keys_are_kept_until_max_bytes_and_then_the_soonest_to_
     let (now, kept) = (NOW + 700_000_000, |keys: &[String], now| {
         keys.iter()
             .filter(|key| {
-                let entry = Entry { plan: &plan, key, operation: Operation::Peek { cost: 1 } };
+                let entry = Entry { plan: &plan, key, operation: Operation::peek(1) };
                 !store.answer(&entry, Some(now)).applied
             })
             .count()
@@ -118,7 +118,7 @@ fn a_debt_that_has_denied_no_check_yet_goes_after_what_is_not_denied() {
         let plan = plan_of(&Policy::parse(notation).expect("a policy"));
         let in_debt: Vec<String> = (0..50).map(|number| format!("in debt {number}")).collect();
         for key in &in_debt {
-            let entry = Entry { plan: &plan, key, operation: Operation::Charge { cost: 15 } };
+            let entry = Entry { plan: &plan, key, operation: Operation::charge(15) };
             store.answer(&entry, Some(NOW));
         }
         for number in 0..20_000_u64 {
@@ -145,7 +145,7 @@ fn every_sort_of_state_is_counted_and_nothing_is_left_of_it() {
         let plan = plan_of(policy);
         for number in 0..30_000_u64 {
             let key = format!("key {}", number % 100);
-            let operation = Operation::Check { cost: 1, hold: number + 1, meta: Some([7; 600].into()) };
+            let operation = Operation::Check { cost: 1, hold: number + 1, details: Details { meta: Some([7; 600].into()), ..Details::default() }.shared() };
             let entry = Entry { plan: &plan, key: &key, operation };
             store.answer(&entry, Some(NOW + number * 100_000));
             let block = Entry { operation: Operation::Block { micros: 1_000 }, ..entry };

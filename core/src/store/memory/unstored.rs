@@ -11,7 +11,7 @@ pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
             let options = entry.plan.policy.options();
             entry.plan.denial_writes
                 || options.journal > 0
-                || entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, operation.cost()))
+                || admits_unused(entry, now)
         }
         Operation::Charge { .. } | Operation::Surcharge { .. } => true,
         Operation::Block { micros } => *micros > 0,
@@ -23,14 +23,19 @@ pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
     }
 }
 
+/// Whether a key that is not stored has room.
+fn admits_unused(entry: &Entry<'_>, now: u64) -> bool {
+    let rules = entry.plan.rules.iter().enumerate();
+    rules.into_iter().all(|(index, rule)| entry.operation.amount(index).is_admitted(rule, &rule.fresh(), now))
+}
+
 /// The answer about a key that is not stored and will not be.
 pub(super) fn answer(entry: &Entry<'_>, now: u64) -> Answer {
-    let cost = entry.operation.cost();
     let applied = match &entry.operation {
         operation if operation.is_check() || matches!(operation, Operation::Lease(_)) => false,
-        Operation::Peek { .. } => entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, cost)),
+        Operation::Peek { .. } => admits_unused(entry, now),
         Operation::Renew { .. } | Operation::Close { .. } => false,
         _ => true,
     };
-    Answer { applied, now, views: entry.plan.unused_views(now, cost), ..Answer::default() }
+    Answer { applied, now, views: entry.plan.unused_views(now, |index| entry.operation.amount(index)), ..Answer::default() }
 }

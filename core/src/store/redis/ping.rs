@@ -29,7 +29,7 @@ fn plan() -> &'static Arc<Plan> {
 /// A charge of a key that no caller uses.
 pub(super) fn request(prefix: &str, number: u32) -> Request {
     let key = &format!("\0tidegate ping {number}");
-    Request::new(&prefix.into(), &Entry { plan: plan(), key, operation: Operation::Charge { cost: 1 } })
+    Request::new(&prefix.into(), &Entry { plan: plan(), key, operation: Operation::charge(1) })
 }
 
 /// Asks every primary, one after the other. The first that does not serve says why.

@@ -151,7 +151,7 @@ pub const KEY_DIGEST: usize = script::KEY_DIGEST;
 /// The name of the Redis key that holds the usage of a policy and key.
 #[must_use]
 pub fn redis_key(names: &KeyNames, policy: &Policy, key: &str) -> Vec<u8> {
-    let (plan, operation) = (plan_of(policy), Operation::Peek { cost: 1 });
+    let (plan, operation) = (plan_of(policy), Operation::peek(1));
     Request::new(names, &Entry { plan: &plan, key, operation }).redis_key.as_bytes().to_vec()
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use tidegate::{Period, Unit};
+use tidegate::{Period, TimeUnit};
 
 const DAY: u64 = 86_400_000_000;
 
@@ -22,10 +22,10 @@ static MONTHS: LazyLock<Vec<u64>> = LazyLock::new(|| {
 /// first day, Monday, month or year of 1970.
 pub(super) fn window_start(period: Period, moment: u64) -> u64 {
     let months = match period.unit() {
-        Unit::Month => period.multiple(),
-        Unit::Year => 12 * period.multiple(),
+        TimeUnit::Month => period.multiple(),
+        TimeUnit::Year => 12 * period.multiple(),
         // 1 January 1970 was a Thursday.
-        Unit::Week => return moment - (moment - 4 * DAY) % period.micros(),
+        TimeUnit::Week => return moment - (moment - 4 * DAY) % period.micros(),
         _ => return moment - moment % period.micros(),
     };
     *MONTHS.iter().step_by(months as usize).rev().find(|start| **start <= moment).expect("after 1970")

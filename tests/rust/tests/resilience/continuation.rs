@@ -241,7 +241,7 @@ proptest! {
             match action {
                 Action::Check(cost) | Action::Take(cost) | Action::Hold(cost) | Action::CheckAll(cost, _) => {
                     let partial = matches!(action, Action::Take(_));
-                    let options = CheckOptions { cost: *cost, meta: None, partial };
+                    let options = CheckOptions { cost: *cost, partial, ..CheckOptions::default() };
                     let found = both.limiter.check_with(&both.policy, "key", &options).expect("a check");
                     if found.granted() > 0 {
                         let expected = both.model.check(&both.policy, "key", found.granted(), None);

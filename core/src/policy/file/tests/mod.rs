@@ -3,7 +3,7 @@ mod older_shape;
 mod robustness;
 mod stores;
 
-use super::super::{Algorithm, Limit, OnStoreError, Period, Policy, Unit};
+use super::super::{Algorithm, Limit, OnStoreError, Period, Policy, TimeUnit};
 use super::*;
 
 fn environment(name: &str) -> Option<String> {
@@ -80,7 +80,7 @@ fn the_three_formats_say_the_same() {
     assert_eq!(names, ["auth.createToken", "api"]);
     assert_eq!(file.policies()[0].limits(), Policy::parse("20/minute; 5/3s").unwrap().limits());
     let api = file.get("api").unwrap();
-    let ten_minutes = Period::new(10, Unit::Minute).unwrap();
+    let ten_minutes = Period::new(10, TimeUnit::Minute).unwrap();
     let window = Limit::new(Algorithm::SlidingWindow, 600, ten_minutes).unwrap();
     assert_eq!(api.limits()[2], window.clone().with_precision(60).unwrap());
     assert_eq!(api.limits()[3], window);

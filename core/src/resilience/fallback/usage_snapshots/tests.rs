@@ -7,7 +7,7 @@ use crate::store::request::Operation;
 
 const SECOND: u64 = 1_000_000;
 const NOW: u64 = 1_800_000_000 * SECOND;
-const PEEK: Operation = Operation::Peek { cost: 1 };
+const PEEK: Operation = Operation::peek(1);
 
 fn plan(notation: &str) -> Arc<Plan> {
     plan_of(&Policy::parse(notation).expect("a policy"))

@@ -250,7 +250,7 @@ impl World {
         let answers: Arc<Mutex<Vec<Answer>>> = Arc::default();
         let told = Arc::clone(&answers);
         self.turn(process, move |its| {
-            let operation = Operation::Check { cost, hold: 0, meta: None };
+            let operation = Operation::check(cost);
             let entry = Entry { plan: &plan, key: "k", operation };
             let context = CallContext::at(Some(its.clock.micros()));
             wake(submit_then(&its.store, &entry, context, move |result| {

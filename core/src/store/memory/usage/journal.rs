@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Usage;
-use crate::store::request::{Attempt, Entry, Operation};
+use crate::store::request::{Attempt, Entry};
 use crate::tables::allocation::allocated;
 
 #[derive(Default)]
@@ -38,14 +38,8 @@ impl Usage {
         if most == 0 {
             return;
         }
-        let meta = match &entry.operation {
-            Operation::Check { meta, .. } | Operation::Acquire { meta, .. } | Operation::Take { meta, .. } => {
-                meta.as_deref()
-            }
-            _ => None,
-        };
         let journal = self.rare.get_or_insert_default().journal.get_or_insert_default();
-        let attempt = Attempt { at: now, allowed, cost: entry.operation.named_cost(), meta: meta.map(<[u8]>::to_vec) };
+        let attempt = Attempt { at: now, allowed, cost: entry.operation.named_cost(), meta: entry.operation.metadata().map(<[u8]>::to_vec) };
         journal.meta_bytes += meta_bytes(&attempt);
         journal.attempts.push_back(attempt);
         let surplus = journal.attempts.len().saturating_sub(most);

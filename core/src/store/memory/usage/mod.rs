@@ -98,16 +98,21 @@ impl Usage {
 
     #[inline]
     pub(super) fn admits(&self, entry: &Entry<'_>, now: u64) -> bool {
-        let cost = entry.operation.cost();
+        let (cost, amounts) = (entry.operation.cost(), entry.operation.amounts());
+        let mut limits = entry.plan.rules.iter().zip(&self.states);
         self.blocked_until() <= now
-            && entry.plan.rules.iter().zip(&self.states).all(|(rule, state)| rule.admits(state, now, cost))
+            && match amounts {
+                None => limits.all(|(rule, state)| rule.admits(state, now, cost)),
+                Some(amounts) => limits.zip(amounts).all(|((rule, state), amount)| amount.is_admitted(rule, state, now)),
+            }
     }
 
     /// The limits that refuse a check now, one bit each.
     #[cold]
     pub(super) fn refusing_limits(&self, entry: &Entry<'_>, now: u64) -> u16 {
         let asked = entry.plan.rules.iter().zip(&self.states).enumerate();
-        let refusing = asked.filter(|(_, (rule, state))| !rule.admits(state, now, entry.operation.cost()));
+        let refusing =
+            asked.filter(|(index, (rule, state))| !entry.operation.amount(*index).is_admitted(rule, state, now));
         refusing.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 

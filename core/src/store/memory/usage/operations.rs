@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Usage;
 use crate::algorithm::{Admitted, LEASED_PART, LeaseTerms, MAX_SAFE_INTEGER, Rule, State, Traces};
-use crate::plan::Plan;
+use crate::plan::{Amount, Plan};
 use crate::store::request::{Answer, Entry, Operation};
 use crate::tables::one_or_many::OneOrMany;
 
@@ -13,7 +13,7 @@ impl Usage {
     #[inline(always)]
     pub(in crate::store::memory) fn try_simple_check(&mut self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
         let plan = entry.plan;
-        let (Operation::Check { cost, .. }, [rule], OneOrMany::One(state), None) =
+        let (Operation::Check { cost, details: None, .. }, [rule], OneOrMany::One(state), None) =
             (&entry.operation, &*plan.rules, &mut self.states, &self.rare)
         else {
             return None;
@@ -52,7 +52,7 @@ impl Usage {
         match &entry.operation {
             operation if operation.is_check() => {
                 let granted = self.try_charge(entry, now);
-                let admits = granted > 0;
+                let admits = granted.is_some();
                 let charges = !admits && entry.plan.charges_denials;
                 let refused = charges.then(|| self.refusing_limits(entry, now));
                 let changed = admits || self.refuse(entry, now);
@@ -69,14 +69,14 @@ impl Usage {
             }
             Operation::Peek { .. } => {
                 let admits = self.admits(entry, now);
-                (self.answer(entry, now, admits, 0), false)
+                (self.answer(entry, now, admits, None), false)
             }
             Operation::Lease(terms) => {
                 let granted = self.lease(entry.plan, now, *terms);
                 if granted > 0 {
                     self.refresh_expiry(entry.plan, now);
                 }
-                let mut answer = self.answer(entry, now, granted > 0, 0);
+                let mut answer = self.answer(entry, now, granted > 0, None);
                 answer.granted = granted;
                 (answer, granted > 0)
             }
@@ -86,7 +86,7 @@ impl Usage {
                 if changed {
                     self.refresh_expiry(entry.plan, now);
                 }
-                let mut answer = self.answer(entry, now, applied, operation.consumes());
+                let mut answer = self.answer(entry, now, applied, Some(operation.consumes()));
                 if changed && answer.views.iter().any(|view| view.left < 0) {
                     self.remember_debt(entry.plan, now);
                 }
@@ -99,19 +99,21 @@ impl Usage {
         }
     }
 
-    /// Charges what is granted, and returns it: the cost or nothing, of a partial check what there is.
-    fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> u64 {
+    /// Charges what is granted, and returns it: the cost, of a partial check what there is. `None` where nothing is.
+    fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> Option<u64> {
         if !self.admits(entry, now) {
-            return 0;
+            return None;
         }
         let Operation::Take { cost, .. } = entry.operation else {
             self.charge(entry, now);
-            return entry.operation.consumes();
+            return Some(entry.operation.consumes());
         };
-        let left = |(rule, state): (&Rule, &State)| rule.capacity().saturating_sub(rule.used(state, now));
-        let granted = entry.plan.rules.iter().zip(&self.states).map(left).fold(cost, u64::min);
-        self.charge(&Entry { operation: Operation::Check { cost: granted, hold: 0, meta: None }, ..*entry }, now);
-        granted
+        let left = |(index, (rule, state)): (usize, (&Rule, &State))| {
+            rule.capacity().saturating_sub(rule.used(state, now)).saturating_sub(entry.operation.amount(index).reserve)
+        };
+        let granted = entry.plan.rules.iter().zip(&self.states).enumerate().map(left).fold(cost, u64::min);
+        self.charge(&Entry { operation: Operation::check(granted), ..*entry }, now);
+        Some(granted)
     }
 
     /// Takes units in advance: a part of what every limit has left. Returns how many.
@@ -139,14 +141,18 @@ impl Usage {
     pub(in crate::store::memory) fn charge(&mut self, entry: &Entry<'_>, now: u64) {
         let (cost, hold) = match entry.operation {
             Operation::Check { cost, hold, .. } => (cost, hold),
-            Operation::Acquire { cost, .. } | Operation::Charge { cost } => (cost, 0),
+            Operation::Acquire { cost, .. } | Operation::Charge { cost, .. } => (cost, 0),
             _ => return,
         };
         if entry.operation.is_check() && self.blocked_until() <= now {
             self.block(0);
         }
-        for (rule, state) in entry.plan.rules.iter().zip(&mut self.states) {
-            rule.charge(state, now, cost, hold);
+        let amounts = entry.operation.amounts();
+        for (index, (rule, state)) in entry.plan.rules.iter().zip(&mut self.states).enumerate() {
+            let units = amounts.map_or(cost, |amounts| amounts[index].units);
+            if units > 0 {
+                rule.charge(state, now, units, hold);
+            }
         }
     }
 
@@ -163,9 +169,12 @@ impl Usage {
         }
         let blocked = self.blocked_until() > now;
         let mut changed = plan.charges_denials;
-        for (rule, state) in plan.rules.iter().zip(&mut self.states) {
+        for (index, (rule, state)) in plan.rules.iter().zip(&mut self.states).enumerate() {
             if plan.charges_denials {
-                rule.charge(state, now, cost, hold);
+                let units = entry.operation.amounts().map_or(cost, |amounts| amounts[index].units);
+                if units > 0 {
+                    rule.charge(state, now, units, hold);
+                }
             } else if !blocked {
                 changed |= rule.start(state, now);
             }
@@ -185,14 +194,20 @@ impl Usage {
                 self.charge(entry, now);
                 self.record_attempt(entry, now, true);
             }
-            Operation::Surcharge { cost } => {
+            Operation::Surcharge { .. } => {
                 let rates = entry.plan.rules.iter().any(|rule| !rule.holds());
-                rules
-                    .filter(|(rule, _)| !(rates && rule.holds()))
-                    .for_each(|(rule, state)| rule.charge(state, now, cost, 0));
+                let charged = rules.enumerate().filter(|(_, (rule, _))| !(rates && rule.holds()));
+                for (index, (rule, state)) in charged {
+                    let units = operation.amount(index).units;
+                    if units > 0 {
+                        rule.charge(state, now, units, 0);
+                    }
+                }
             }
-            Operation::Refund { cost } => {
-                let refund = |rule: &Rule, state: &mut State, _, _: &Traces| rule.refund(state, now, cost);
+            Operation::Refund { .. } => {
+                let refund = |rule: &Rule, state: &mut State, index, _: &Traces| {
+                    rule.refund(state, now, operation.amount(index).units)
+                };
                 self.refund(entry.plan, now, false, refund);
             }
             Operation::Block { micros } => {
@@ -256,11 +271,25 @@ impl Usage {
         }
     }
 
-    pub(in crate::store::memory) fn answer(&self, entry: &Entry<'_>, now: u64, applied: bool, charged: u64) -> Answer {
-        let cost = entry.operation.cost();
-        let view = |(rule, state): (&Rule, &State)| rule.view(state, now, cost, charged);
-        let views = entry.plan.rules.iter().zip(&self.states).map(view).collect();
+    pub(in crate::store::memory) fn answer(
+        &self,
+        entry: &Entry<'_>,
+        now: u64,
+        applied: bool,
+        charged: Option<u64>,
+    ) -> Answer {
+        let (cost, granted) = (entry.operation.cost(), charged.unwrap_or(0));
+        let limits = entry.plan.rules.iter().zip(&self.states);
+        let views = match entry.operation.amounts() {
+            None => limits.map(|(rule, state)| rule.view(state, now, cost, granted)).collect(),
+            Some(amounts) => {
+                let view = |((rule, state), amount): (_, &Amount)| {
+                    amount.view(rule, state, now, entry.operation.charged(*amount, charged))
+                };
+                limits.zip(amounts).map(view).collect()
+            }
+        };
         let (blocked_until, rare) = (self.blocked_until(), self.rare_answer(now));
-        Answer { applied, granted: charged, now, blocked_until, views, rare, ..Answer::default() }
+        Answer { applied, granted, now, blocked_until, views, rare, ..Answer::default() }
     }
 }

@@ -141,7 +141,7 @@ mod tests {
     /// A batch of one request.
     fn batch() -> Batch {
         let plan = crate::plan::Plan::of(&crate::policy::Policy::parse("5/minute").expect("a policy"));
-        let entry = Entry { plan: &plan, key: "k", operation: Operation::Charge { cost: 1 } };
+        let entry = Entry { plan: &plan, key: "k", operation: Operation::charge(1) };
         Batch::new("tg".into(), None, Grouping::Independent, smallvec![Request::new(&"tg".into(), &entry)])
     }
 

@@ -1,5 +1,7 @@
 //! Encodes an instruction of the script: an operation with the numbers of its policy. `lua/instruction.lua` has the format.
 
+use smallvec::SmallVec;
+
 use super::request::Request;
 use crate::policy::Period;
 use crate::store::request::Operation;
@@ -38,7 +40,7 @@ const OPERATION_HEAD: usize = 12;
 
 /// The bytes of an instruction.
 pub(super) fn size(request: &Request) -> usize {
-    let (policy, meta) = (&request.plan.stored.script_arguments, trailer_size(&request.operation));
+    let (policy, meta) = (&request.plan.stored.script_arguments, trailer_size(request));
     let of_plan = policy.compact_form.len() + policy.limits.len() + policy.slow_path.len();
     OPERATION_HEAD + of_plan + size_of::<u16>() + usize::from(SLOW_PATH_HEAD) + meta
 }
@@ -63,17 +65,19 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
         Operation::Clear => (CLEAR, 0, 0),
         Operation::Journal => (JOURNAL, 0, 0),
     };
+    let amounts = amounts(request);
     let flags = u8::from(options.shadow)
         | u8::from(plan.charges_denials) << 1
         | u8::from(plan.grace > 0) << 2
         | u8::from(block > 0) << 3
         | u8::from(hold > 0) << 4
         | u8::from(matches!(request.operation, Operation::Acquire { .. })) << 5
-        | u8::from(matches!(&request.operation, Operation::GiveBack { charge, .. } if charge.is_undone)) << 6;
+        | u8::from(matches!(&request.operation, Operation::GiveBack { charge, .. } if charge.is_undone)) << 6
+        | u8::from(!amounts.is_empty()) << 7;
     let policy = &plan.stored.script_arguments;
     let push_double = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&(number as f64).to_le_bytes());
     out.extend_from_slice(&[operation, flags, plan.rules.len() as u8, policy.slots]);
-    push_double(out, request.operation.named_cost());
+    push_double(out, request.only_units().unwrap_or(request.operation.named_cost()));
     out.extend_from_slice(&policy.compact_form);
     out.extend_from_slice(&policy.limits);
     out.extend_from_slice(&(policy.slow_path.len() as u16 + SLOW_PATH_HEAD).to_le_bytes());
@@ -89,15 +93,34 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
             known.into_iter().for_each(|number| push_double(out, number));
             let limits = charge.limits.iter();
             limits.for_each(|empty_at| out.extend_from_slice(&empty_at.map_or(-1.0, |at| at as f64).to_le_bytes()));
+            amounts.into_iter().flatten().for_each(|number| push_double(out, number));
         }
-        operation => out.extend_from_slice(operation.metadata()),
+        operation => {
+            amounts.into_iter().flatten().for_each(|number| push_double(out, number));
+            out.extend_from_slice(operation.metadata().unwrap_or_default());
+        }
     }
 }
 
-/// The bytes behind what the plan holds: metadata, or what is known of a charge.
-fn trailer_size(operation: &Operation) -> usize {
-    match operation {
-        Operation::GiveBack { charge, .. } => (4 + charge.limits.len()) * size_of::<f64>(),
-        operation => operation.metadata().len(),
+/// The pair of numbers that an operation has of each limit, where it is not its cost of all.
+fn amounts(request: &Request) -> SmallVec<[[u64; 2]; 3]> {
+    match &request.operation {
+        Operation::GiveBack { charge, .. } => {
+            charge.amounts.iter().map(|amount| [amount.back, amount.charged]).collect()
+        }
+        _ if request.only_units().is_some() => SmallVec::new(),
+        operation => {
+            operation.amounts().unwrap_or_default().iter().map(|amount| [amount.units, amount.reserve]).collect()
+        }
     }
+}
+
+/// The bytes behind what the plan holds: metadata, amounts, what is known of a charge.
+fn trailer_size(request: &Request) -> usize {
+    let amounts = amounts(request).len() * size_of::<[f64; 2]>();
+    amounts
+        + match &request.operation {
+            Operation::GiveBack { charge, .. } => (4 + charge.limits.len()) * size_of::<f64>(),
+            operation => operation.metadata().map_or(0, <[u8]>::len),
+        }
 }

@@ -155,7 +155,7 @@ pub(crate) fn answer_of_value(plan: &Plan, value: &[u8], now: u64) -> Option<Ans
     if value.is_empty() || has_log {
         return None;
     }
-    let context = ViewContext { now, cost: 1, charged: 0 };
+    let context = ViewContext { now, operation: &Operation::peek(1), granted: None };
     let (views, annex) = stored_value::read(plan, value, context, &mut States::default())?;
     let blocked_until = annex.blocked_until;
     let rare = annex.into_rare_answer(now);
@@ -181,7 +181,7 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
                 operation if grants => operation.consumes(),
                 _ => 0,
             };
-            let context = ViewContext { now, cost: operation.cost(), charged: answer.granted };
+            let context = ViewContext { now, operation, granted: grants.then_some(answer.granted) };
             let mut states = Box::default();
             let (views, annex) = stored_value::read(&request.plan, &bytes, context, &mut states).ok_or_else(|| {
                 Error::new(ErrorKind::StoreRejected, format!("Redis's key holds a broken state{ADVICE_OF_STATE}"))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::plan::Plan;
+use crate::plan::{Amount, Plan};
 use crate::store::key_names::KeyNames;
 use crate::store::request::{Answer, Entry, Operation};
 
@@ -55,7 +55,19 @@ impl Request {
 
     /// The request that undoes this check, which was admitted.
     pub(crate) fn undo(&self, answer: &Answer) -> Self {
-        Self { operation: answer.undo(&self.plan, self.operation.cost()), ..self.clone() }
+        Self { operation: answer.undo(&self.plan, &self.operation), ..self.clone() }
+    }
+
+    /// The units of a check of one limit, for which the script need not know that they have a name.
+    pub(super) fn only_units(&self) -> Option<u64> {
+        match (self.operation.amounts()?, &self.operation) {
+            (&[Amount { units: units @ 1.., reserve: 0 }], Operation::Check { hold: 0, .. } | Operation::Acquire { waiter: 0, .. })
+                if !self.plan.stored.has_companions =>
+            {
+                Some(units)
+            }
+            _ => None,
+        }
     }
 
     /// The most bytes that the item of this request in a reply has.

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::annex::Annex;
 use crate::algorithm::{Field, MAX_SAFE_INTEGER, Rule, State, View, left, number};
-use crate::plan::{Form, LENGTH_WIDTH, Plan};
-use crate::store::request::{States, Views};
+use crate::plan::{Amount, Form, LENGTH_WIDTH, Plan};
+use crate::store::request::{Operation, States, Views};
 
 /// Bytes that the script appends for each `sliding-log`: units used, when the cost is admitted, when the log ends, when one more
 /// is admitted, each as a double. Its entries stay on the server.
@@ -13,11 +13,19 @@ const LOG_SUMMARY: usize = 32;
 
 /// What of a call the views of its limits depend on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ViewContext {
+pub(super) struct ViewContext<'a> {
     pub(super) now: u64,
-    pub(super) cost: u64,
-    /// Units that the call just charged.
-    pub(super) charged: u64,
+    pub(super) operation: &'a Operation,
+    /// The units that it was granted; `None` where nothing was done.
+    pub(super) granted: Option<u64>,
+}
+
+impl ViewContext<'_> {
+    /// What the call asked of a limit, and has just charged of it.
+    fn of_limit(&self, index: usize) -> (Amount, u64) {
+        let amount = self.operation.amount(index);
+        (amount, self.operation.charged(amount, self.granted))
+    }
 }
 
 /// What the limits of `plan` say according to a stored value, and what it has beside their states.
@@ -25,13 +33,12 @@ pub(super) struct ViewContext {
 /// The states go to `states`; that of a `sliding-log` is the one that its summary allows to know, because only the server
 /// has the log. `None` when the bytes are no value of this plan, or of no state that its rules can have: the script never
 /// sends such, but another program may have written them.
-pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut States) -> Option<(Views, Annex)> {
+pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: &mut States) -> Option<(Views, Annex)> {
     let logs = plan.rules.iter().filter(|rule| matches!(rule, Rule::SlidingLog(_))).count();
     let (value, mut summaries) = bytes.split_at_checked(bytes.len().checked_sub(logs * LOG_SUMMARY)?)?;
-    let view = |rule: &Rule, state: &State| rule.view(state, context.now, context.cost, context.charged);
     if value.is_empty() {
         states.extend(plan.rules.iter().map(Rule::fresh));
-        return Some((plan.unused_views(context.now, context.cost), Annex::default()));
+        return Some((plan.unused_views(context.now, |index| context.operation.amount(index)), Annex::default()));
     }
     let narrow = |value: &'_ [u8]| plan.stored.narrow_header.as_ref().is_some_and(|header| value.starts_with(header));
     let (form, header) = match value {
@@ -65,19 +72,20 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext, states: &mut
             None => &[],
         };
         let is_possible = |state: &State| rule.can_have(state);
+        let (amount, charged) = context.of_limit(index);
         views.push(match rule {
             Rule::SlidingLog(rule) => {
                 let (summary, rest) = summaries.split_at_checked(LOG_SUMMARY)?;
                 summaries = rest;
                 let summary = LogSummary::read(summary)?;
                 let LogSummary { used, release, ends, .. } = summary;
-                let state = State::SlidingLog(Box::new(rule.state_of_summary(used, context.cost, release, ends)));
+                let state = State::SlidingLog(Box::new(rule.state_of_summary(used, amount.asked().max(1), release, ends)));
                 states.push(Some(state).filter(is_possible)?);
-                summary.view(rule.count, context)
+                summary.view(rule.count, context.now, amount)
             }
             _ => {
                 let state = rule.read(slots, list).filter(is_possible)?;
-                let view = view(rule, &state);
+                let view = amount.view(rule, &state, context.now, charged);
                 states.push(state);
                 view
             }
@@ -106,16 +114,17 @@ impl LogSummary {
         Some(Self { used: next()?, release: next()?, ends: next()?, more: next()? })
     }
 
-    fn view(&self, count: u64, context: ViewContext) -> View {
-        let admits_at = if context.cost > count {
+    fn view(&self, count: u64, now: u64, amount: Amount) -> View {
+        let cost = amount.asked().max(1);
+        let admits_at = if cost > count {
             None
-        } else if self.used + context.cost <= count {
-            Some(context.now)
+        } else if self.used + cost <= count {
+            Some(now)
         } else {
             Some(self.release)
         };
-        let resets_at = if self.used == 0 { context.now } else { self.ends };
-        let more_at = if self.used == 0 { context.now } else { self.more };
-        View { left: left(count, self.used), admits_at, resets_at, more_at, delay: 0 }
+        let resets_at = if self.used == 0 { now } else { self.ends };
+        let more_at = if self.used == 0 { now } else { self.more };
+        amount.seen(View { left: left(count, self.used), admits_at, resets_at, more_at, delay: 0 }, now)
     }
 }

@@ -271,14 +271,14 @@ impl World {
         for _ in 0..several {
             match self.random.below(10) {
                 0 | 1 => self.call_all(),
-                2 | 3 => self.call_one(Operation::Peek { cost: 1 }),
+                2 | 3 => self.call_one(Operation::peek(1)),
                 _ => self.check(),
             }
         }
     }
 
     pub(super) fn check(&mut self) {
-        self.call_one(Operation::Check { cost: 1, hold: 0, meta: None });
+        self.call_one(Operation::check(1));
     }
 
     fn deadline(&self) -> u64 {
@@ -305,7 +305,7 @@ impl World {
     /// Requests that stand or fall together, of one slot or of several.
     fn call_all(&mut self) {
         let (deadline, count) = (self.deadline(), self.random.between(1, 4));
-        let check = Operation::Check { cost: 1, hold: 0, meta: None };
+        let check = Operation::check(1);
         let requests: Vec<Request> = (0..count).map(|_| self.calls.request(check.clone())).collect();
         let slots: Vec<u16> = requests.iter().map(|request| self.calls.slot(request)).collect();
         let names = requests.iter().map(|request| request.redis_key.as_bytes().to_vec()).collect();

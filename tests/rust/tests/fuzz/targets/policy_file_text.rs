@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tidegate::policy::{DEFAULT_PRECISION, Format};
-use tidegate::{Algorithm, Limit, Period, Policy, PolicyFile, Unit};
+use tidegate::{Algorithm, Limit, Period, Policy, PolicyFile, TimeUnit};
 
 /// The same file.
 pub(super) fn written(file: &PolicyFile, format: Format) -> String {
@@ -90,7 +90,7 @@ impl Writer {
 
 /// Seconds; a text where the calendar makes a difference.
 fn length(period: Period) -> String {
-    if period.unit() >= Unit::Week {
+    if period.unit() >= TimeUnit::Week {
         return quoted(&format!("{} {}", period.multiple(), period.unit().name()));
     }
     format!("{}.{:06}", period.micros() / 1_000_000, period.micros() % 1_000_000)

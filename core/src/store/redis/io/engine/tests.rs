@@ -14,7 +14,7 @@ use crate::store::url::{Deployment, Endpoints, Login};
 
 fn call() -> (EngineCall, Receiver<crate::error::Result<Answer>>) {
     let plan = crate::plan::Plan::of(&crate::policy::Policy::parse("5/minute").expect("a policy"));
-    let entry = Entry { plan: &plan, key: "k", operation: Operation::Charge { cost: 1 } };
+    let entry = Entry { plan: &plan, key: "k", operation: Operation::charge(1) };
     let (sender, receiver) = channel();
     let caller = Caller::new(Box::new(move |result| {
         drop(sender.send(result));

@@ -13,8 +13,11 @@
 --   then the metadata, to the end; of GIVE_BACK '<dddd', the generation (0: any), the units that had gone back at the charge,
 --   the last clear that was known then and the units charged, and '<d' for each limit: when its bucket would have been empty again
 --   (0: not known, -1: it was not charged).
+-- With the flag of amounts a trailer begins with '<dd' for each limit, the units that the call takes of it, of which no units are
+-- neither asked nor charged, and what has to stay free beside them; of GIVE_BACK it ends with '<dd' for each limit, the units that
+-- go back and those that were charged.
 -- Flags: 1 shadow, 2 charges_denials, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line, 64 undo of a
--- check. head.lua and check.lua read the first parts too.
+-- check, 128 amounts. head.lua and check.lua read the first parts too.
 local rules = {}
 local function read_instruction(s, at)
   local operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format
@@ -27,8 +30,8 @@ local function read_instruction(s, at)
     narrow_format = narrow_format,
     -- Take, lease and give back ask the limits about one unit.
     asked = (operation == TAKE or operation == LEASE or operation == GIVE_BACK) and 1 or cost,
-    shadow = flags % 2 == 1, charges_denials = floor(flags / 2) % 2 == 1, refusal_writes = flags >= 2,
-    waits = floor(flags / 32) % 2 == 1, undone = floor(flags / 64) % 2 == 1,
+    shadow = flags % 2 == 1, charges_denials = floor(flags / 2) % 2 == 1, refusal_writes = flags % 128 >= 2,
+    waits = floor(flags / 32) % 2 == 1, undone = floor(flags / 64) % 2 == 1, amounts = flags >= 128,
   }
   local all_methods = not (operation == CHECK or operation == TAKE or operation == PEEK or operation == CHARGE)
   for i = 1, n do
@@ -45,7 +48,7 @@ local function read_instruction(s, at)
     local limit = setmetatable({
       algorithm = algorithm, first = first, list = list, length = length, count = count, period = period, x = x, y = y, z = z,
       advance = rule.advance, used = rule.used, charge = rule.charge, possible = rule.possible, ends = rule.ends,
-      summary = rule.summary, fields = 0, counts = 0,
+      summary = rule.summary, fields = 0, counts = 0, reserve = 0,
     }, rule)
     limits[i] = limit
     if list > 0 then lists[#lists + 1] = limit end
@@ -56,6 +59,14 @@ local function read_instruction(s, at)
   for i = 1, n do
     local limit = limits[i]
     limit.fields, limit.counts, limit.max_compact, limit.id, limit.chunks, at = unpack_('<BBdBc0Bc0', s, at)
+  end
+  if instruction.amounts and operation ~= GIVE_BACK then
+    for i = 1, n do
+      local units
+      units, limits[i].reserve, at = unpack_('<dd', s, at)
+      -- A take finds out how many it takes.
+      if operation ~= TAKE then limits[i].units = units end
+    end
   end
   instruction.meta = at
   return instruction

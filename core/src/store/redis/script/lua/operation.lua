@@ -29,8 +29,11 @@ local function charge(instruction, value)
   for _, limit in ipairs(instruction.operation == SURCHARGE and instruction.limits or {}) do rates = rates or not limit.renew end
   for _, limit in ipairs(instruction.limits) do
     if not (rates and limit.renew) then
-      limit:advance(value)
-      limit:charge(value, instruction.cost)
+      local units = limit.units or instruction.cost
+      if units > 0 then
+        limit:advance(value)
+        limit:charge(value, units)
+      end
     end
   end
   return true
@@ -53,7 +56,7 @@ local operations = {
   [CLOSE] = change_hold,
   [REFUND] = function(instruction, value)
     returned(instruction, value, false, function(limit)
-      return limit:refund(value, instruction.cost)
+      return limit:refund(value, limit.units or instruction.cost)
     end)
     return true
   end,
@@ -75,7 +78,11 @@ local operations = {
       charge.empty_at = unpack_('<d', instruction.text, instruction.meta + 24 + 8 * index)
       -- A limit that was not charged.
       if charge.empty_at < 0 then return 0 end
-      return limit:undo(value, instruction.cost, charge)
+      local units = instruction.cost
+      if instruction.amounts then
+        units, charge.charged = unpack_('<dd', instruction.text, instruction.meta + 32 + 8 * #instruction.limits + 16 * (index - 1))
+      end
+      return units > 0 and limit:undo(value, units, charge) or 0
     end)
     return true
   end,
@@ -127,8 +134,11 @@ local function refuse(instruction, s, blocked)
   local value, changed = read(s, instruction), false
   for _, limit in ipairs(instruction.limits) do
     if instruction.charges_denials then
-      limit:advance(value)
-      limit:charge(value, instruction.cost, instruction.hold)
+      local units = limit.units or instruction.cost
+      if units > 0 then
+        limit:advance(value)
+        limit:charge(value, units, instruction.hold)
+      end
       changed = true
     elseif limit.start and not blocked and limit:start(value) then
       changed = true
@@ -148,7 +158,7 @@ end
 local function left(instruction, value, most)
   for _, limit in ipairs(instruction.limits) do
     limit:advance(value)
-    most = min(most, limit.count - limit:used(value))
+    most = min(most, limit.count - limit.reserve - limit:used(value))
   end
   return most
 end
@@ -195,7 +205,8 @@ local function run(instruction, value, s, defer_refusal)
   local ask_all = operation ~= PEEK and (defer_refusal or instruction.charges_denials)
   for i = 1, #limits do
     local limit = limits[i]
-    if (admitted or ask_all) and not admits(limit, value, cost) then
+    local units = limit.units or cost
+    if (admitted or ask_all) and units > 0 and not admits(limit, value, units + limit.reserve) then
       admitted = false
       if ask_all then mask = mask + 2 ^ (15 + i) end
     end
@@ -209,7 +220,8 @@ local function run(instruction, value, s, defer_refusal)
   end
   for i = 1, #limits do
     local limit = limits[i]
-    limit:charge(value, cost, hold)
+    local units = limit.units or cost
+    if units > 0 then limit:charge(value, units, hold) end
   end
   return true, value, 0, cost
 end

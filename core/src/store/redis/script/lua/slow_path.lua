@@ -42,7 +42,7 @@ local function item_of(instruction, s, value)
   value = value or read(s, instruction)
   if value.converted or value.others then s = write(value, instruction, true) end
   for _, limit in ipairs(instruction.limits) do
-    if limit.summary then s = s .. limit:summary(value, instruction.asked) end
+    if limit.summary then s = s .. limit:summary(value, max((limit.units or instruction.asked) + limit.reserve, 1)) end
   end
   return s
 end

@@ -1,0 +1,231 @@
+//! How many units a call is about.
+
+use compact_str::CompactString;
+
+use crate::algorithm::{Limit, MAX_SAFE_INTEGER, Unit};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{Amount, Amounts, Plan};
+use crate::policy::Policy;
+
+/// Numbers of units by their names, such as 1,200 `tokens`: for limits that name what they count. The name `cost` is for limits that
+/// name nothing.
+///
+/// ```
+/// use tidegate::{CheckOptions, Limiter};
+///
+/// let limiter = Limiter::builder().policy("llm", "500/minute; 100000 tokens/minute")?.build()?;
+/// let options = CheckOptions { units: [("tokens", 1_200)].into(), ..CheckOptions::default() };
+/// let decision = limiter.check_with("llm", "org", &options)?;
+/// let left: Vec<u64> = decision.limits().map(|limit| limit.remaining).collect();
+/// assert_eq!(left, [499, 98_800]);
+/// # Ok::<(), tidegate::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Units(Option<Box<[(CompactString, u64)]>>);
+
+/// The name of the units of limits that name none.
+const COST: &str = "cost";
+
+impl Units {
+    /// No numbers: a call takes its cost of each limit.
+    pub(super) const NONE: Self = Self(None);
+
+    pub(super) const fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn get(&self, is_name: impl Fn(&str) -> bool) -> Option<u64> {
+        self.iter().find(|(name, _)| is_name(name)).map(|(_, units)| units)
+    }
+
+    /// # Errors
+    /// `cost_invalid` for a name that the policy does not count, and for a number that is too large.
+    fn check(&self, plan: &Plan) -> Result<()> {
+        for (name, units) in self.iter() {
+            let is_of = |limit: &Limit| limit.unit().map_or(name == COST, |unit| unit.is(name));
+            if !plan.policy.limits().iter().any(is_of) {
+                return Err(invalid(plan, &format!("counts no {name:?}: it counts {}", counted(plan))));
+            }
+            if units > MAX_SAFE_INTEGER {
+                return Err(invalid(plan, &format!("cannot count {units} {name}: a number is at most 2^53 - 1")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each name with its number.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().flatten().map(|(name, units)| (name.as_str(), *units))
+    }
+}
+
+impl<N: AsRef<str>> FromIterator<(N, u64)> for Units {
+    fn from_iter<I: IntoIterator<Item = (N, u64)>>(units: I) -> Self {
+        Self(Some(units.into_iter().map(|(name, units)| (name.as_ref().into(), units)).collect()))
+    }
+}
+
+impl<const N: usize> From<[(&str, u64); N]> for Units {
+    fn from(units: [(&str, u64); N]) -> Self {
+        units.into_iter().collect()
+    }
+}
+
+/// The units that a call is about: a number, or [`Units`] by their names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cost {
+    pub(super) number: u64,
+    pub(super) units: Units,
+}
+
+impl Cost {
+    /// One unit of each limit of a policy, whatever they count.
+    #[must_use]
+    pub fn one_of_each(policy: &Policy) -> Self {
+        Self::of_each(policy, 1)
+    }
+
+    /// So many units of each limit of a policy, whatever they count.
+    #[must_use]
+    pub fn of_each(policy: &Policy, number: u64) -> Self {
+        if policy.limits().iter().all(|limit| limit.unit().is_none()) {
+            return Self::of(number);
+        }
+        let names = policy.limits().iter().map(|limit| limit.unit().map_or(COST, Unit::name));
+        names.map(|name| (name, number)).collect::<Units>().into()
+    }
+
+    /// So many of each limit.
+    pub(super) const fn of(number: u64) -> Self {
+        Self { number, units: Units::NONE }
+    }
+}
+
+impl Cost {
+    /// The number of limits that name no unit; `None` where the call names only units.
+    pub(super) fn unnamed(&self) -> Option<u64> {
+        if self.units.0.is_none() { Some(self.number) } else { self.units.get(|name| name == COST) }
+    }
+
+    /// The number of a limit's units, where it is said.
+    pub(super) fn of_limit(&self, limit: &Limit) -> Option<u64> {
+        match limit.unit() {
+            None => self.unnamed(),
+            Some(unit) => self.units.get(|name| unit.is(name)),
+        }
+    }
+
+    /// Checks what work has cost, where it may be nothing, and where units that are not named stay as they are.
+    ///
+    /// # Errors
+    /// `cost_invalid` for a number that is out of range, and for a unit that the policy does not count.
+    pub(super) fn check_actual(&self, plan: &Plan) -> Result<()> {
+        self.units.check(plan)?;
+        if self.units.0.is_none() && plan.has_units && plan.policy.limits().iter().all(|limit| limit.unit().is_some()) {
+            return Err(not_counted(plan, self.number));
+        }
+        if self.number > MAX_SAFE_INTEGER { valid_cost(self.number).map(drop) } else { Ok(()) }
+    }
+}
+
+/// There is no other type of numbers, so that numbers written in code are of this one.
+impl From<u64> for Cost {
+    fn from(number: u64) -> Self {
+        Self::of(number)
+    }
+}
+
+impl From<Units> for Cost {
+    fn from(units: Units) -> Self {
+        Self { number: 1, units }
+    }
+}
+
+impl<const N: usize> From<[(&str, u64); N]> for Cost {
+    fn from(units: [(&str, u64); N]) -> Self {
+        Units::from(units).into()
+    }
+}
+
+/// What a call takes of the limits of a policy.
+pub(super) struct Taken {
+    /// Of limits that name no unit.
+    pub(super) cost: u64,
+    /// Of each limit; empty where that is the cost of all.
+    pub(super) amounts: Amounts,
+}
+
+impl Taken {
+    /// # Errors
+    /// `cost_invalid` for a number that is out of range, for a unit that the policy counts and the call does not name, and for one
+    /// that the call names and the policy does not count.
+    #[inline]
+    pub(super) fn of(number: u64, units: &Units, plan: &Plan) -> Result<Self> {
+        if units.0.is_none() && !plan.has_units {
+            return Ok(Self { cost: valid_cost(number)?, amounts: Amounts::new() });
+        }
+        Self::of_each(number, units, plan)
+    }
+
+    #[cold]
+    fn of_each(number: u64, units: &Units, plan: &Plan) -> Result<Self> {
+        let limits = plan.policy.limits();
+        let cost = units.get(|name| name == COST);
+        let counts_cost = limits.iter().any(|limit| limit.unit().is_none());
+        units.check(plan)?;
+        if cost.is_none() && (number != 1 || units.0.is_none()) && counts_cost {
+            valid_cost(number)?;
+        } else if number != 1 && !counts_cost {
+            return Err(not_counted(plan, number));
+        }
+        let cost = cost.unwrap_or(number);
+        let amounts = limits.iter().map(|limit| match limit.unit() {
+            None => Ok(Amount::of(cost)),
+            Some(unit) => match units.get(|name| unit.is(name)) {
+                Some(units) => Ok(Amount::of(units)),
+                None if unit.is(Unit::REQUESTS) => Ok(Amount::of(1)),
+                None => Err(invalid(
+                    plan,
+                    &format!("counts {unit}, and the call does not say how many: give a cost by names, {unit} among them"),
+                )),
+            },
+        });
+        let amounts = amounts.collect::<Result<Amounts>>()?;
+        let is_plain = cost > 0 && amounts.iter().all(|amount| *amount == Amount::of(cost));
+        Ok(Self { cost, amounts: if is_plain { Amounts::new() } else { amounts } })
+    }
+}
+
+fn invalid(plan: &Plan, text: &str) -> Error {
+    Error::new(ErrorKind::CostInvalid, format!("{:?} {text}", plan.policy.name()))
+}
+
+/// The error of a number that is for no limit.
+fn not_counted(plan: &Plan, number: u64) -> Error {
+    invalid(plan, &format!("has no limit for a cost of {number}: it counts {}; name the unit", counted(plan)))
+}
+
+/// The units that a policy counts, in words.
+fn counted(plan: &Plan) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for limit in plan.policy.limits() {
+        let name = limit.unit().map_or(COST, Unit::name);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
+}
+
+/// # Errors
+/// `cost_invalid` for a cost that is out of range.
+#[inline]
+pub(crate) fn valid_cost(cost: u64) -> Result<u64> {
+    if cost == 0 || cost > MAX_SAFE_INTEGER {
+        return Err(Error::new(
+            ErrorKind::CostInvalid,
+            format!("a cost of {cost} is out of range: it must be a whole number from 1 to 2^53 - 1"),
+        ));
+    }
+    Ok(cost)
+}

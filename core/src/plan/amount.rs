@@ -1,0 +1,52 @@
+//! What a call takes of each limit of its policy.
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{Rule, State, View};
+
+/// What a call takes of one limit, and what has to stay free beside that. A limit of which it takes nothing is neither asked nor
+/// charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) units: u64,
+    pub(crate) reserve: u64,
+}
+
+/// What a call takes of each limit, in their order.
+pub(crate) type Amounts = SmallVec<[Amount; 3]>;
+
+impl Amount {
+    /// So many units, of a limit that nothing else is said of.
+    #[inline(always)]
+    pub(crate) const fn of(units: u64) -> Self {
+        Self { units, reserve: 0 }
+    }
+
+    /// What the limit is asked for.
+    #[inline(always)]
+    pub(crate) const fn asked(self) -> u64 {
+        self.units + self.reserve
+    }
+
+    #[inline]
+    pub(crate) fn is_admitted(self, rule: &Rule, state: &State, now: u64) -> bool {
+        self.units == 0 || rule.admits(state, now, self.asked())
+    }
+
+    /// What the limit says to this call, which has just charged so many units of it.
+    #[inline]
+    pub(crate) fn view(self, rule: &Rule, state: &State, now: u64, charged: u64) -> View {
+        let view = rule.view(state, now, self.asked().max(1), charged);
+        if self.units > 0 && self.reserve == 0 { view } else { self.seen(view, now) }
+    }
+
+    /// A view as this call sees it: what stays free is not there for it, and a limit that it does not ask never refuses.
+    #[cold]
+    pub(crate) fn seen(self, view: View, now: u64) -> View {
+        let left = if view.left > 0 { view.left.saturating_sub_unsigned(self.reserve).max(0) } else { view.left };
+        match self.units {
+            0 => View { left, admits_at: Some(now), delay: 0, ..view },
+            _ => View { left, ..view },
+        }
+    }
+}
