@@ -9,7 +9,7 @@ use http::{Extensions, Method, Response, response};
 use super::notation_place;
 use super::peer::{PeerAddress, known_peer};
 use super::request_key::RequestKey;
-use super::request_limits::{Cost, NamedPolicy, RequestLimits, is_in_place};
+use super::request_limits::{NamedPolicy, RequestCost, RequestLimits, is_in_place};
 use super::service::RateLimitLayer;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ impl RateLimitLayerBuilder {
             policies_by: None,
             key: RequestKey::default(),
             peer: Box::new(known_peer),
-            cost: Cost::Fixed(1),
+            cost: RequestCost::Fixed(1),
             meta: None,
             skip: None,
             methods: None,
@@ -108,13 +108,13 @@ impl RateLimitLayerBuilder {
 
     /// The units that a request consumes; 1 unless it is given.
     pub fn cost(mut self, cost: u64) -> Self {
-        self.limits.cost = Cost::Fixed(cost);
+        self.limits.cost = RequestCost::Fixed(cost);
         self
     }
 
     /// The units that a request consumes, by request.
     pub fn cost_by(mut self, read: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
-        self.limits.cost = Cost::Read(Box::new(read));
+        self.limits.cost = RequestCost::Read(Box::new(read));
         self
     }
 
@@ -212,7 +212,7 @@ impl RateLimitLayerBuilder {
         if limits.place.as_ref().is_some_and(String::is_empty) {
             return Err(Error::config("the place of the layer is an empty text: give it a name, or leave it out"));
         }
-        if let Cost::Fixed(cost) = limits.cost {
+        if let RequestCost::Fixed(cost) = limits.cost {
             crate::limiter::valid_cost(cost)?;
         }
         let limiter = Arc::as_ptr(&limits.limiter.core) as usize;

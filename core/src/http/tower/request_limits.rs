@@ -47,7 +47,7 @@ impl AsPolicy for NamedPolicy {
 }
 
 /// The cost of a request.
-pub(super) enum Cost {
+pub(super) enum RequestCost {
     Fixed(u64),
     Read(Read<Parts, u64>),
 }
@@ -60,7 +60,7 @@ pub(super) struct RequestLimits {
     pub(super) policies_by: Option<Read<Parts, Vec<NamedPolicy>>>,
     pub(super) key: RequestKey,
     pub(super) peer: Read<Extensions, Option<PeerAddress>>,
-    pub(super) cost: Cost,
+    pub(super) cost: RequestCost,
     pub(super) meta: Option<Read<Parts, Option<Vec<u8>>>>,
     pub(super) skip: Option<Read<Parts, bool>>,
     pub(super) methods: Option<Vec<Method>>,
@@ -93,8 +93,8 @@ impl RequestLimits {
 
     pub(super) fn cost_of(&self, request: &Parts) -> u64 {
         match &self.cost {
-            Cost::Fixed(cost) => *cost,
-            Cost::Read(read) => read(request),
+            RequestCost::Fixed(cost) => *cost,
+            RequestCost::Read(read) => read(request),
         }
     }
 
