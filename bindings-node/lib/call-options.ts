@@ -10,7 +10,7 @@ import type { PolicyLike } from './policy.js';
 export interface CheckOptions {
   // options: check
   /** The units of the call. Default: 1. */
-  cost?: number | undefined;
+  cost?: number | Readonly<Record<string, number>> | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
   /**
@@ -18,6 +18,8 @@ export interface CheckOptions {
    * Default: false.
    */
   partial?: boolean | undefined;
+  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  priority?: string | undefined;
   // options end
 }
 
@@ -25,7 +27,9 @@ export interface CheckOptions {
 export interface CostOptions {
   // options: peek
   /** The units of the call. Default: 1. */
-  cost?: number | undefined;
+  cost?: number | Readonly<Record<string, number>> | undefined;
+  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  priority?: string | undefined;
   // options end
 }
 
@@ -33,11 +37,13 @@ export interface CostOptions {
 export interface AcquireOptions {
   // options: acquire
   /** The units of the call. Default: 1. */
-  cost?: number | undefined;
+  cost?: number | Readonly<Record<string, number>> | undefined;
   /** The longest to wait. Default: as long as it takes. */
   timeoutMs?: number | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
+  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  priority?: string | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
   // options end
@@ -47,9 +53,11 @@ export interface AcquireOptions {
 export interface HoldOptions {
   // options: hold
   /** The units of the call. Default: 1. */
-  cost?: number | undefined;
+  cost?: number | Readonly<Record<string, number>> | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
+  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  priority?: string | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
   // options end

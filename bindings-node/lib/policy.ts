@@ -59,6 +59,8 @@ export interface PolicyOptions {
   journal?: number | undefined;
   /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
   lease?: number | string | undefined;
+  /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
+  priorities?: Readonly<Record<string, string>> | undefined;
   // options end
 }
 
@@ -227,6 +229,11 @@ export class Policy {
   /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
   get lease(): number | string | undefined {
     return this.#options['lease'] as number | string | undefined;
+  }
+
+  /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
+  get priorities(): Record<string, string> | undefined {
+    return this.#options['priorities'] as Record<string, string> | undefined;
   }
 
   // options end

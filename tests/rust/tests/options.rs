@@ -39,6 +39,9 @@ impl Host {
             ArgumentKind::Period => ("Option<Period>", "float | str | timedelta | None", "Duration"),
             ArgumentKind::Count => ("usize", "int", "number"),
             ArgumentKind::Lease => ("Option<Lease>", "str | int | None", "number | string"),
+            ArgumentKind::Priorities => ("Option<Priorities>", "Mapping[str, str] | None", "Readonly<Record<string, string>>"),
+            ArgumentKind::Priority => ("Option<String>", "str | None", "string"),
+            ArgumentKind::RequestPriority => ("", "str | Callable[..., Any] | None", "string | ((request: Request) => Awaitable<string | undefined>)"),
             ArgumentKind::OnStoreError => ("OnStoreError", "str", "OnStoreError"),
             ArgumentKind::Choice(words) if self == Self::Node => {
                 return Some(words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" | "));
@@ -59,7 +62,7 @@ impl Host {
             ArgumentKind::Logger => ("", "", "Logger | false"),
             ArgumentKind::WarningListener => ("Arc<dyn Fn(&str) + Send + Sync>", "", ""),
             ArgumentKind::BatchSize => ("usize", "", ""),
-            ArgumentKind::Cost => ("u64", "int", "number"),
+            ArgumentKind::Cost => ("u64", "int | Mapping[str, int]", "number | Readonly<Record<string, number>>"),
             ArgumentKind::Meta => ("Option<Vec<u8>>", "str | bytes | None", "string | Uint8Array"),
             ArgumentKind::Signal => ("", "", "CancelSignal"),
             ArgumentKind::Limiter => ("", "Limiter | AsyncLimiter | None", "Limiter"),
@@ -216,6 +219,7 @@ fn getter(option: &PolicyOption) -> String {
         OptionKind::Duration => ("Option<f64>", ".map(|period| period.micros() as f64 / 1e6)"),
         OptionKind::Count { .. } => ("u32", ""),
         OptionKind::Lease => ("Option<LeaseValue>", ".map(lease_value)"),
+        OptionKind::Priorities => ("Option<BTreeMap<String, String>>", ".as_ref().map(parts_by_class)"),
     };
     let (name, documentation) = (option.name, Host::Python.documentation_of(&option.declaration()));
     let body = format!("        self.inner.options().{name}{convert}\n");
@@ -231,6 +235,7 @@ fn property(option: &PolicyOption) -> String {
         OptionKind::Duration => ("number | undefined", "Ms"),
         OptionKind::Count { .. } => ("number", ""),
         OptionKind::Lease => ("number | string | undefined", ""),
+        OptionKind::Priorities => ("Record<string, string> | undefined", ""),
     };
     let declaration = option.declaration();
     let name = Host::Node.name_of(&declaration) + unit;
