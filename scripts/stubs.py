@@ -43,7 +43,7 @@ EXACT = {
 OPTIONS = "**options: Unpack[LimiterOptions]"
 TYPED_OPTIONS = "*, policies: Mapping[Name, Any] | None = None, **options: Unpack[LimiterSettings]"
 
-GETITEM = "def __class_getitem__(cls, key: Any, /) -> GenericAlias: ..."
+GETITEM = "def __class_getitem__(cls, key: Any) -> GenericAlias: ..."
 
 
 def with_names(text: str) -> str:
@@ -59,7 +59,9 @@ def with_names(text: str) -> str:
             part = re.sub(r"(def from_file\(.*?-> )(\w+)", r"\1\2[str]", part, flags=re.DOTALL)
             # Introspection does not see it.
             part = part.replace("    def __new__(", f"    {GETITEM}\n    def __new__(")
-            part = re.sub(r"(def __new__\(.*?\))( ->|:)", lambda new: new[1].replace(OPTIONS, TYPED_OPTIONS) + new[2], part)
+            part = re.sub(
+                r"(def __new__\(.*?\))( ->|:)", lambda new: new[1].replace(OPTIONS, TYPED_OPTIONS) + new[2], part
+            )
             part = re.sub(r"(-> (?:Coroutine\[Any, Any, )?(?:Async)?Limiter)(?![\[\w])", r"\1[Name]", part)
             parts[index] = part
         text = text[:begin] + '"""'.join(parts) + text[end:]
