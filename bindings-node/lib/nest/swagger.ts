@@ -34,7 +34,8 @@ export function documentRefusal(controller: Type, name: string, handler: Handler
   const method = Reflect.getMetadata(METHOD, handler) as RequestMethod | undefined;
   if (Reflect.getMetadata(PATH, handler) === undefined || !mayRefuse(settings, method)) return;
   const known = Reflect.getMetadata(RESPONSES, handler) as Responses | undefined;
-  if ([known, Reflect.getMetadata(RESPONSES, controller) as Responses | undefined].some((said) => said?.[STATUS])) return;
+  if ([known, Reflect.getMetadata(RESPONSES, controller) as Responses | undefined].some((said) => said?.[STATUS]))
+    return;
   const response = JSON.parse(native.openapiResponse(settings.headers)) as { content?: object };
   // Only the application knows its own answer.
   if (settings.options.onDenied !== undefined) delete response.content;

@@ -6,8 +6,8 @@
         tidegate_clock.advance(63)
         assert tidegate_limiter.check("5/minute", "alice")
 
-Each test has a clock and usage of its own, in memory. Policies by name are those of `tidegate_policies`, a fixture that a
-module or a `conftest.py` replaces::
+Each test has a clock and usage of its own, in memory. Policies by name are those of `tidegate_policies`, a fixture that
+a module or a `conftest.py` replaces::
 
     @pytest.fixture
     def tidegate_policies():

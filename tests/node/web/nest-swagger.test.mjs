@@ -41,7 +41,7 @@ async function documentOf(t, controller, { imports = [], guard } = {}) {
 }
 
 const withPolicy = (policy, more = {}) => [nest.RateLimitModule.forRoot({ limiter, policy, ...more })];
-const [SWITCH, OLD] = [
+const [IETF, OLD] = [
   ['RateLimit', 'RateLimit-Policy'],
   ['X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset'],
 ];
@@ -67,7 +67,7 @@ describe('the document of Nest', () => {
     for (const path of ['/free', '/shadowed', '/reading']) assert.deepEqual(codes(paths[path].get), ['200'], path);
     const { description, headers, content } = paths['/'].get.responses[429];
     assert.equal(description, 'Too Many Requests');
-    assert.deepEqual(Object.keys(headers).sort(), [...SWITCH, 'Retry-After', ...OLD].sort());
+    assert.deepEqual(Object.keys(headers).sort(), [...IETF, 'Retry-After', ...OLD].sort());
     const { schema } = content['application/problem+json'];
     assert.deepEqual(Object.keys(schema.properties).sort(), ['detail', 'status', 'title', 'type', 'violated-policies']);
   });
@@ -75,7 +75,7 @@ describe('the document of Nest', () => {
   test('has the fields that the option chooses, and leaves the answer of onDenied to the application', async (t) => {
     const things = controllerOf({ list: [Get()], own: [Get('own'), nest.RateLimit({ onDenied: () => undefined })] });
     const { paths } = await documentOf(t, things, { imports: withPolicy('api', { headers: 'ietf' }) });
-    assert.deepEqual(Object.keys(paths['/'].get.responses[429].headers).sort(), [...SWITCH, 'Retry-After'].sort());
+    assert.deepEqual(Object.keys(paths['/'].get.responses[429].headers).sort(), [...IETF, 'Retry-After'].sort());
     assert.equal(paths['/own'].get.responses[429].content, undefined);
   });
 
@@ -106,7 +106,9 @@ describe('the document of Nest', () => {
   });
 
   test('is as it was without limits', async (t) => {
-    const { paths } = await documentOf(t, controllerOf({ list: [Get()] }), { imports: withPolicy('api', { enabled: false }) });
+    const { paths } = await documentOf(t, controllerOf({ list: [Get()] }), {
+      imports: withPolicy('api', { enabled: false }),
+    });
     assert.deepEqual(Object.keys(paths['/'].get.responses), ['200']);
   });
 });

@@ -65,7 +65,7 @@ def _may_refuse(limit: DeclaredLimit, tidegate: Any) -> bool:
 
 
 def _response(document: Any, limits: list[DeclaredLimit], is_ours: bool) -> Any:
-    """The response of a refusal, whose problem is a schema of the document. Only the application knows its own answer."""
+    """The response of a refusal. Its problem is a schema of the document; an application's own answer is not known."""
     response: Any = None
     for limit in limits:
         said = json.loads(limit.headers.openapi())
