@@ -52,7 +52,7 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
 def test_there_are_modules_for_every_framework() -> None:
     frameworks = {"flask", "fastapi", "asgi", "wsgi", "django", "django.rest_framework", "limits"}
     exporters = {"prometheus", "opentelemetry"}
-    assert {*frameworks, *exporters, "http", "errors"} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
+    assert {*frameworks, *exporters, "http", "errors", "pytest_plugin"} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
 
 
 @pytest.mark.parametrize("module", MODULES)

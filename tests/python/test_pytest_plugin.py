@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from paths import ROOT
+from snippets import blocks_of
 from tidegate import AsyncLimiter, ClosedError, Limiter, ManualClock
 
 seen: list[Limiter] = []
@@ -53,8 +55,12 @@ def test_pytest_finds_them_by_itself_and_loads_them_only_where_they_are_wanted(t
         "    tidegate_clock.advance(63)\n"
         "    assert tidegate_limiter.check('1/minute', 'a')\n"
     )
+    # The one of the page about testing.
+    (block,) = [block for block in blocks_of(ROOT / "docs/guides/testing.md") if block.title]
+    (tmp_path / block.title).write_text(block.code)
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(tmp_path)]
-    assert subprocess.run(run, cwd=tmp_path, capture_output=True).returncode == 0
+    loaded = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert "2 passed" in loaded.stdout, loaded.stdout
     without = subprocess.run([*run, "-p", "no:tidegate"], cwd=tmp_path, capture_output=True, text=True)
     assert without.returncode == 1
     assert "fixture 'tidegate_limiter' not found" in without.stdout

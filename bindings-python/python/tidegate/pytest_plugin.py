@@ -25,6 +25,8 @@ import pytest
 
 from ._tidegate import AsyncLimiter, Limiter, ManualClock
 
+__all__ = ["tidegate_async_limiter", "tidegate_clock", "tidegate_limiter", "tidegate_policies"]
+
 
 @pytest.fixture
 def tidegate_clock() -> ManualClock:
