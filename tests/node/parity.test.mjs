@@ -119,6 +119,7 @@ it('a limiter takes the options of Python', () => {
     maxWaitingPerKey: 5,
     onChange: () => {},
     clock: new ManualClock(),
+    logRefusals: true,
   };
   assert.deepEqual(
     Object.keys(given),

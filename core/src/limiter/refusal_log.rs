@@ -156,7 +156,8 @@ mod tests {
         let last = lines.last().expect("a line");
         assert!(last.contains(&format!("key \"{}\"…,", "k".repeat(MAX_SHOWN))), "{last}");
         assert!(last.ends_with("refusals before it were not logged"), "{last}");
-        let told = |line: &String| line.split_once("; ").and_then(|(_, told)| told.split(' ').next()?.parse::<usize>().ok());
+        let told =
+            |line: &String| line.split_once("; ").and_then(|(_, told)| told.split(' ').next()?.parse::<usize>().ok());
         assert_eq!(lines.iter().filter_map(told).sum::<usize>() + lines.len(), 1_001);
     }
 
