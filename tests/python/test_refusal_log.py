@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from typing import Any
 
 import pytest
 
 from tidegate import AsyncLimiter, Limiter, ManualClock, Policy
 from tidegate._options import LimiterOptions
+from tidegate._tidegate import hashed
+from tidegate.asgi import TidegateMiddleware, header
+from web import call_asgi
 
 POLICIES = {"login": "fixed-window 1/minute", "trial": Policy("fixed-window 1/minute", shadow=True)}
+
+
+async def plain_app(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def lines(caplog: pytest.LogCaptureFixture, count: int) -> list[str]:
@@ -60,6 +69,16 @@ def test_a_flood_is_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
         seconds = int(time.monotonic() - begun) + 2
         time.sleep(0.2)
     assert 1 <= len(lines(caplog, 1)) <= 10 * seconds
+
+
+def test_the_key_of_a_field_is_its_digest(caplog: pytest.LogCaptureFixture) -> None:
+    limiter = Limiter(policies=POLICIES, log_refusals=True)
+    app = TidegateMiddleware(plain_app, "login", limiter=limiter, key=header("X-API-Key"))
+    secret = "a secret of one client"
+    assert [call_asgi(app, headers={"X-API-Key": secret}).status for _ in range(2)] == [200, 429]
+    (line,) = lines(caplog, 1)
+    assert secret not in line
+    assert hashed(secret) in line
 
 
 def test_it_is_true_or_false() -> None:
