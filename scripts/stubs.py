@@ -23,13 +23,14 @@ HEAD = '''# Made by scripts/stubs.py from the compiled module: `make stubs` writ
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike
-from typing import Any, Final, NoReturn, final
+from types import GenericAlias
+from typing import Any, Final, Generic, NoReturn, final
 
 from typing_extensions import Unpack
 
 from ._decorator import Decorator
 from ._hold import Holding
-from ._options import LimiterOptions, PolicyOptions
+from ._options import LimiterOptions, LimiterSettings, Name, PolicyOptions
 '''
 # By class and member: the type that pyo3 gives, and the exact one.
 EXACT = {
@@ -38,6 +39,33 @@ EXACT = {
     ("Policy", "limits"): ("tuple", "tuple[Limit, ...]"),
     ("CallCoroutine", "__await__"): ("Any", "Generator[Any, Any, Any]"),
 }
+# What takes the options of a limiter, and what does where its policies have a type.
+OPTIONS = "**options: Unpack[LimiterOptions]"
+TYPED_OPTIONS = "*, policies: Mapping[Name, Any] | None = None, **options: Unpack[LimiterSettings]"
+
+GETITEM = "def __class_getitem__(cls, key: Any) -> GenericAlias: ..."
+
+
+def with_names(text: str) -> str:
+    """Both limiters with the names of their policies as a type: `check` takes these names, and Policies."""
+    for kind in ("Limiter", "AsyncLimiter"):
+        begin = text.index(f"\nclass {kind}")
+        end = text.find("\n@final\n", begin)
+        parts = text[begin:end].split('"""')
+        for index in range(0, len(parts), 2):
+            part = re.sub(rf"^\nclass {kind}(\(.*?\))?:", f"\nclass {kind}(Generic[Name]):", parts[index])
+            part = part.replace("policy: str | Policy", "policy: Name | Policy")
+            # A limiter of a file has the names of the file, which no type knows.
+            part = re.sub(r"(def from_file\(.*?-> )(\w+)", r"\1\2[str]", part, flags=re.DOTALL)
+            # Introspection does not see it.
+            part = part.replace("    def __new__(", f"    {GETITEM}\n    def __new__(")
+            part = re.sub(
+                r"(def __new__\(.*?\))( ->|:)", lambda new: new[1].replace(OPTIONS, TYPED_OPTIONS) + new[2], part
+            )
+            part = re.sub(r"(-> (?:Coroutine\[Any, Any, )?(?:Async)?Limiter)(?![\[\w])", r"\1[Name]", part)
+            parts[index] = part
+        text = text[:begin] + '"""'.join(parts) + text[end:]
+    return text
 
 
 def refined(text: str) -> str:
@@ -51,7 +79,7 @@ def refined(text: str) -> str:
         if before is None or not text.startswith(f"{given}:", before.end()):
             raise SystemExit(f"stubs: {kind}.{member} does not return {given} any more: change EXACT in {__file__}")
         text = text[: before.end()] + exact + text[before.end() + len(given) :]
-    return HEAD + text
+    return HEAD + with_names(text)
 
 
 def formatted(text: str) -> str:

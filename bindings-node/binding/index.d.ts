@@ -46,7 +46,7 @@ export declare class LimiterBuilder {
   /** A policy under a name. */
   policy(name: string, policy: Policy): ErrorValue | null
   /** Sets an option by its name. TypeScript has checked the type of its value. */
-  set(name: string, value: number | string | Uint8Array): ErrorValue | null
+  set(name: string, value: number | string | Uint8Array | boolean): ErrorValue | null
   /** A function that is called when a store is lost or back. */
   onChange(onChange: (change: StoreChange) => void): void
   /** A function that is called with each warning that is no change of a store's state. */
@@ -464,6 +464,9 @@ export declare function metrics(): string
 
 /** The key of a name that its owner may have chosen. */
 export declare function named(name: string): string
+
+/** What an OpenAPI document says of the response of a refused request, as JSON, where the fields are this choice. */
+export declare function openapiResponse(headers: string): string
 
 /** Makes a policy. */
 export declare function policy(limits: Array<string | Limit>, name: string | undefined | null, options: Record<string, boolean | number | string>): Policy | ErrorValue

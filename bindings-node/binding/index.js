@@ -867,6 +867,7 @@ module.exports.lint = nativeBinding.lint
 module.exports.lintPolicies = nativeBinding.lintPolicies
 module.exports.metrics = nativeBinding.metrics
 module.exports.named = nativeBinding.named
+module.exports.openapiResponse = nativeBinding.openapiResponse
 module.exports.policy = nativeBinding.policy
 module.exports.problem = nativeBinding.problem
 module.exports.problemMediaType = nativeBinding.problemMediaType

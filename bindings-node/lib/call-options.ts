@@ -64,11 +64,13 @@ export interface HoldOptions {
 }
 
 /** An entry of `checkAll`: policy, key and cost, which is 1 by default. */
-export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number | undefined] | NamedCheckEntry;
+export type CheckEntry<Name extends string = string> =
+  | readonly [policy: PolicyLike<Name>, key: string, cost?: number | undefined]
+  | NamedCheckEntry<Name>;
 
 /** An entry of `checkAll` by names, which may have metadata. */
-export interface NamedCheckEntry {
-  readonly policy: PolicyLike;
+export interface NamedCheckEntry<Name extends string = string> {
+  readonly policy: PolicyLike<Name>;
   readonly key: string;
   /** Units it consumes. Default 1. */
   readonly cost?: number | undefined;

@@ -32,6 +32,7 @@ export {
   Limit,
   type LimitOptions,
   type LintWarning,
+  type Notation,
   type OnStoreError,
   Policy,
   type PolicyLike,

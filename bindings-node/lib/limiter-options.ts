@@ -7,7 +7,7 @@ import { Rollout, urlsOf } from './rollout.js';
 import type { Logger, StoreChange } from './store-changes.js';
 
 /** The options of a limiter. */
-export interface LimiterOptions {
+export interface LimiterOptions<Name extends string = string> {
   // options: limiter
   /**
    * Where usage is stored, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, and others; a
@@ -18,7 +18,7 @@ export interface LimiterOptions {
    * Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file is
    * reloaded.
    */
-  policies?: Readonly<Record<string, string | Policy | PolicyDescription>> | undefined;
+  policies?: Readonly<Record<Name, string | Policy | PolicyDescription>> | undefined;
   /** What every key in Redis begins with. Default: `tg`. */
   prefix?: string | undefined;
   /**
@@ -47,6 +47,11 @@ export interface LimiterOptions {
    * loaded; `console` is a logger. False turns it off. Default: warnings of the process.
    */
   logger?: Logger | false | undefined;
+  /**
+   * Whether a refusal is logged, as a warning: its policy, its key, the limit that refused, the wait, and what
+   * answered. At most ten lines a second; the next line says how many refusals have none. Default: false.
+   */
+  logRefusals?: boolean | undefined;
   // options end
 }
 
@@ -60,11 +65,11 @@ export interface PolicyDescription extends Omit<PolicyOptions, 'name'> {
 function settingOf(
   { name, kind, types }: native.DeclaredOption,
   value: unknown,
-): string | number | Uint8Array | undefined {
+): string | number | boolean | Uint8Array | undefined {
   if (value === undefined || (types.length === 0 && kind !== 'Secret')) return undefined;
   if (kind === 'Secret') return bytesOf(value);
   checkType(name, value, types);
-  return value as string | number;
+  return value as string | number | boolean;
 }
 
 /** No message shows what was given. */

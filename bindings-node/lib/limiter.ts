@@ -63,10 +63,13 @@ let fileOfNext: string | undefined;
  * if (!decision.allowed) console.log(`wait ${decision.retryAfterMs} ms`);
  * ```
  *
+ * The type of a limiter whose policies are given in code has their names: `check('lgoin', …)` does not compile, a notation in
+ * place and a Policy do. `const limiter: Limiter = new Limiter(…)` takes any text.
+ *
  * An open limiter does not keep the process alive; calls that wait for an answer do. What returns a promise rejects, a mistake
  * in the arguments included; what returns none throws.
  */
-export class Limiter {
+export class Limiter<Name extends string = string> {
   readonly #transport: Transport;
   readonly #denyCache: DenyCache | undefined;
   readonly #holds: Holds;
@@ -77,11 +80,11 @@ export class Limiter {
   #closing: Promise<void> | undefined;
 
   /** Makes a limiter. Nothing is connected before the first call. */
-  constructor(options: LimiterOptions = {}) {
+  constructor(options: LimiterOptions<Name> = {}) {
     const file = fileOfNext;
     fileOfNext = undefined;
     const builder = builderOf(options, file);
-    const { clock, logger, onChange } = options;
+    const { clock, logger, onChange, logRefusals } = options;
     const isLocal = builder.isLocal();
     this.#isLocal = isLocal;
     this.#reporter = new StoreChangeReporter(logger, onChange);
@@ -89,9 +92,9 @@ export class Limiter {
     const weak = new WeakRef(this.#reporter);
     builder.onWarning((message) => weak.deref()?.warn(message));
     if (!isLocal) builder.onChange((change) => weak.deref()?.report(change));
-    // The core counts the denials of each key for `tidegate top`, and has to see them.
-    const isPublished = (process.env['TIDEGATE_TOP'] ?? '') !== '';
-    this.#transport = new Transport(builder, clock, !isLocal && !isPublished);
+    // The core counts the denials of each key for `tidegate top`, and logs refusals: it has to see them.
+    const isSeen = logRefusals === true || (process.env['TIDEGATE_TOP'] ?? '') !== '';
+    this.#transport = new Transport(builder, clock, !isLocal && !isSeen);
     this.#denyCache = this.#transport.denyCache;
     this.#policyRefs = new PolicyRefs(this.#transport);
     this.#holds = new Holds(this.#transport.nativeLimiter, this.#transport.tasks);
@@ -135,7 +138,7 @@ export class Limiter {
   }
 
   /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
-  check(policy: PolicyLike, key: string, options?: CheckOptions): Promise<Decision> {
+  check(policy: PolicyLike<Name>, key: string, options?: CheckOptions): Promise<Decision> {
     if (options === undefined) return this.#call(CallKind.Check, policy, key, 1);
     const cost = onlyCost(options);
     return cost === undefined ? this.#checkWith(policy, key, options) : this.#call(CallKind.Check, policy, key, cost);
@@ -148,7 +151,7 @@ export class Limiter {
   }
 
   /** Asks without consuming. */
-  peek(policy: PolicyLike, key: string, options?: CostOptions): Promise<Decision> {
+  peek(policy: PolicyLike<Name>, key: string, options?: CostOptions): Promise<Decision> {
     if (options === undefined) return this.#call(CallKind.Peek, policy, key, 1);
     return this.#callWith(CallKind.Peek, 'peek', policy, key, options);
   }
@@ -165,13 +168,13 @@ export class Limiter {
   }
 
   /** Consumes even past the limit: windows count it, buckets go into debt. */
-  charge(policy: PolicyLike, key: string, cost: number | CostOptions): Promise<Decision> {
+  charge(policy: PolicyLike<Name>, key: string, cost: number | CostOptions): Promise<Decision> {
     if (typeof cost === 'object' && isRecord(cost)) return this.#callWith(CallKind.Charge, 'charge', policy, key, cost);
     return this.#call(CallKind.Charge, policy, key, cost);
   }
 
   /** Gives units back; never above full, never creates credit. */
-  refund(policy: PolicyLike, key: string, options: CostOptions | number = 1): Promise<Decision> {
+  refund(policy: PolicyLike<Name>, key: string, options: CostOptions | number = 1): Promise<Decision> {
     if (typeof options === 'object' && isRecord(options))
       return this.#callWith(CallKind.Refund, 'refund', policy, key, options);
     return this.#call(CallKind.Refund, policy, key, options);
@@ -191,7 +194,7 @@ export class Limiter {
   }
 
   /** Checks several policies and keys: all are charged, or none is. */
-  async checkAll(entries: Iterable<CheckEntry>, ...none: readonly never[]): Promise<Decision> {
+  async checkAll(entries: Iterable<CheckEntry<Name>>, ...none: readonly never[]): Promise<Decision> {
     const all = checkEntriesOf(entries, none);
     const targets = this.#policyRefs.together(() =>
       all.map(({ policy, key, cost, meta }) => this.#target(policy, key, cost, meta)),
@@ -200,7 +203,7 @@ export class Limiter {
   }
 
   /** Waits until it is admitted; a denied Decision when that is too late. Callers of one key are admitted in their order. */
-  async acquire(policy: PolicyLike, key: string, options: AcquireOptions = {}): Promise<Decision> {
+  async acquire(policy: PolicyLike<Name>, key: string, options: AcquireOptions = {}): Promise<Decision> {
     const { cost, timeoutMs, signal, meta } = checkedOptions('acquire', options);
     const target = this.#target(policy, key, cost, meta);
     const timeout = timeoutMs === Number.POSITIVE_INFINITY ? undefined : timeoutMs;
@@ -213,11 +216,11 @@ export class Limiter {
    * are renewed until then. Throws RateLimited when there is no room. Without a function the Hold itself is returned:
    * `await using hold = await limiter.hold('exports', 'alice')`.
    */
-  hold<T>(policy: PolicyLike, key: string, work: HeldWork<T>): Promise<T>;
-  hold<T>(policy: PolicyLike, key: string, options: HoldOptions | undefined, work: HeldWork<T>): Promise<T>;
-  hold(policy: PolicyLike, key: string, options?: HoldOptions): Promise<Hold>;
+  hold<T>(policy: PolicyLike<Name>, key: string, work: HeldWork<T>): Promise<T>;
+  hold<T>(policy: PolicyLike<Name>, key: string, options: HoldOptions | undefined, work: HeldWork<T>): Promise<T>;
+  hold(policy: PolicyLike<Name>, key: string, options?: HoldOptions): Promise<Hold>;
   async hold<T>(
-    policy: PolicyLike,
+    policy: PolicyLike<Name>,
     key: string,
     options?: HoldOptions | HeldWork<T>,
     work?: HeldWork<T>,
@@ -233,23 +236,23 @@ export class Limiter {
   }
 
   /** Denies the key for that many milliseconds, whatever its usage. */
-  async block(policy: PolicyLike, key: string, ms: number): Promise<void> {
+  async block(policy: PolicyLike<Name>, key: string, ms: number): Promise<void> {
     const length = blockLength(ms);
     await this.#transport.tasks.about(TaskKind.Block, this.#target(policy, key), undefined, length);
   }
 
   /** Ends a block. */
-  async unblock(policy: PolicyLike, key: string): Promise<void> {
+  async unblock(policy: PolicyLike<Name>, key: string): Promise<void> {
     await this.#transport.tasks.about(TaskKind.Unblock, this.#target(policy, key));
   }
 
   /** Forgets a key's usage and ends its block. Its journal stays. */
-  async clear(policy: PolicyLike, key: string): Promise<void> {
+  async clear(policy: PolicyLike<Name>, key: string): Promise<void> {
     await this.#transport.tasks.about(TaskKind.Clear, this.#target(policy, key));
   }
 
   /** The newest attempts, newest first, of a policy with a `journal`. */
-  async journal(policy: PolicyLike, key: string): Promise<readonly Attempt[]> {
+  async journal(policy: PolicyLike<Name>, key: string): Promise<readonly Attempt[]> {
     return this.#transport.tasks.journal(this.#target(policy, key));
   }
 
@@ -264,12 +267,12 @@ export class Limiter {
   }
 
   /** The policy that a call would apply. */
-  policy(policy: PolicyLike): Policy {
+  policy(policy: PolicyLike<Name>): Policy {
     return policyFrom(unwrap(this.#transport.nativeLimiter.policy(this.#policyRefs.of(policy).id)));
   }
 
   /** How many of this limiter's callers wait for a key in `acquire`. */
-  waiting(policy: PolicyLike, key: string): number {
+  waiting(policy: PolicyLike<Name>, key: string): number {
     const { policyRef } = this.#target(policy, key);
     checkConstant(key, 'a key');
     return this.#transport.nativeLimiter.waiting(policyRef.id, key);
@@ -315,7 +318,7 @@ export class Limiter {
    * ```
    */
   wrap<This, A extends readonly unknown[], R>(
-    policy: PolicyLike,
+    policy: PolicyLike<Name>,
     fn: (this: This, ...args: A) => R,
     options: WrapOptions<A>,
   ): (this: This, ...args: A) => Promise<Awaited<R>> {

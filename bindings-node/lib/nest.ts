@@ -14,6 +14,7 @@ import {
   type DynamicModule,
   type ExecutionContext,
   type FactoryProvider,
+  type INestApplicationContext,
   Inject,
   Injectable,
   Module,
@@ -32,6 +33,7 @@ import type { LayerOptions, PolicyChoice, PolicyOption, RouteOptions } from './h
 import { checkLayer, routeLimits, routeOptions, type Settings, warnIfIdle } from './http/settings.js';
 import { kept } from './kept.js';
 import { callOf, clientGone, type NestCall, type NestRequest, type NestResponse, nestAdapter } from './nest/call.js';
+import { documentRefusal, hasSwagger } from './nest/swagger.js';
 import { Policy } from './policy.js';
 
 export { type NestRequest, type NestResponse, RateLimitException } from './nest/call.js';
@@ -104,6 +106,25 @@ export class RateLimitGuard implements CanActivate {
     if (settings !== undefined) return respond(settings, callOf(context));
     if (!this.#warned && !isAnythingLimited) this.warnOnce();
     return true;
+  }
+
+  /**
+   * Has @nestjs/swagger list 429 for the limited handlers of an application whose global guard it is; that of a RateLimitModule
+   * does so by itself. It is called before `SwaggerModule.createDocument`.
+   */
+  documentRoutes(app: INestApplicationContext): void {
+    this.documentControllers(app.get(ModulesContainer, { strict: false }));
+  }
+
+  /** @internal */
+  documentControllers(modules: ModulesContainer): void {
+    for (const { metatype } of Array.from(modules.values()).flatMap(({ controllers }) => [...controllers.values()])) {
+      if (typeof metatype !== 'function') continue;
+      for (const [name, handler] of methodsOf(metatype as Type)) {
+        const settings = this.settingsOf(handler, metatype as Type);
+        if (settings !== undefined) documentRefusal(metatype as Type, name, handler, settings);
+      }
+    }
   }
 
   /** @internal Warns once when neither it nor any handler that it has seen has a limit. */
@@ -273,6 +294,13 @@ class ModuleGuard extends RateLimitGuard {
     private readonly modules: ModulesContainer,
   ) {
     super(options);
+    if (!hasSwagger()) return;
+    try {
+      // Now: the document is made before the application starts.
+      this.documentControllers(modules);
+    } catch {
+      // What is wrong with a limit is an error when the application starts.
+    }
   }
 
   onApplicationBootstrap(): void {

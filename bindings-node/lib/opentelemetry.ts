@@ -91,7 +91,7 @@ const TRACED: ReadonlySet<PropertyKey> = new Set(['check', 'charge', 'checkAll',
  * The limiter with spans: the same calls, and every other member of it. The web layers and wrapped functions have spans from now
  * on, whether they have this one or the limiter that was given. Of the calls that a program makes itself, those of this one do.
  */
-export function traced(given: Limiter, options: TraceOptions = {}): Limiter {
+export function traced<Of extends Limiter>(given: Of, options: TraceOptions = {}): Of {
   if (!(given instanceof Limiter)) throw new ConfigError(`limiter cannot be ${describe(given)}: give a Limiter`);
   const limiter = unwrapped(given);
   const tracer = (options.tracerProvider ?? trace).getTracer('tidegate');

@@ -64,8 +64,16 @@ export interface PolicyOptions {
   // options end
 }
 
+/** A text that may be a notation and is no name: of a limiter whose names are known, calls take it beside them. */
+export type Notation =
+  | `${string}/${string}`
+  | `${string} per ${string}`
+  | `${string} PER ${string}`
+  | `concurrency ${string}`
+  | `CONCURRENCY ${string}`;
+
 /** What a call takes as its policy: a name, a notation written in place, or a Policy. */
-export type PolicyLike = string | Policy;
+export type PolicyLike<Name extends string = string> = Name | Notation | Policy;
 
 /** A policy as a limiter has resolved it. */
 export interface PolicyRef {

@@ -20,7 +20,10 @@ export interface StoreChange {
 
 /** Takes log lines: `console` is one, and so are the loggers of most libraries. */
 export interface Logger {
-  /** A store is lost, refuses, or may evict keys; a hold is lost; the memory had to forget a denial; a policy file has a flaw. */
+  /**
+   * A store is lost, refuses, or may evict keys; a hold is lost; the memory had to forget a denial; a policy file has a flaw; a
+   * call is refused, where `logRefusals` is on.
+   */
   warn(message: string): unknown;
   /** A store is back. */
   info(message: string): unknown;

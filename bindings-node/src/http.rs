@@ -84,6 +84,12 @@ pub fn header_choice(word: String) -> Option<ErrorValue> {
     word.parse::<Headers>().err().map(ErrorValue::from)
 }
 
+/// What an OpenAPI document says of the response of a refused request, as JSON, where the fields are this choice.
+#[napi(catch_unwind)]
+pub fn openapi_response(headers: String) -> String {
+    tidegate::http::openapi_response(headers.parse().unwrap_or_default())
+}
+
 /// The media type of a problem.
 #[napi(catch_unwind)]
 pub fn problem_media_type() -> String {

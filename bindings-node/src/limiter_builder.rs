@@ -1,7 +1,7 @@
 //! A limiter that is being described.
 
 use napi::Env;
-use napi::bindgen_prelude::{Either, Either3, Float64Array, Function, Uint8Array, Uint16Array};
+use napi::bindgen_prelude::{Either, Either4, Float64Array, Function, Uint8Array, Uint16Array};
 use napi_derive::napi;
 use tidegate::host::{ArgumentKind, LIMITER_OPTIONS, SettingValue};
 use tidegate::{Builder, ErrorKind, Limiter, Result};
@@ -72,19 +72,20 @@ impl LimiterBuilder {
 
     /// Sets an option by its name. TypeScript has checked the type of its value.
     #[napi(catch_unwind)]
-    pub fn set(&mut self, name: String, value: Either3<f64, String, Uint8Array>) -> Option<ErrorValue> {
+    pub fn set(&mut self, name: String, value: Either4<f64, String, Uint8Array, bool>) -> Option<ErrorValue> {
         self.step(|builder| {
             let Some(option) = LIMITER_OPTIONS.iter().find(|option| node_name(option.declaration.name) == name) else {
                 return Ok(builder);
             };
             let value = match (option.declaration.kind, value) {
-                (ArgumentKind::OnStoreError, Either3::B(word)) => {
+                (ArgumentKind::OnStoreError, Either4::B(word)) => {
                     SettingValue::OnStoreError(on_store_error(&word, ErrorKind::ConfigInvalid)?)
                 }
-                (ArgumentKind::Duration, Either3::A(length)) => SettingValue::Duration(milliseconds(&name, length)?),
-                (_, Either3::A(callers)) => SettingValue::Count(number::callers(&name, callers)?),
-                (_, Either3::B(text)) => SettingValue::Text(text),
-                (_, Either3::C(secret)) => SettingValue::Secret(secret.to_vec()),
+                (ArgumentKind::Duration, Either4::A(length)) => SettingValue::Duration(milliseconds(&name, length)?),
+                (_, Either4::A(callers)) => SettingValue::Count(number::callers(&name, callers)?),
+                (_, Either4::B(text)) => SettingValue::Text(text),
+                (_, Either4::C(secret)) => SettingValue::Secret(secret.to_vec()),
+                (_, Either4::D(on)) => SettingValue::Flag(on),
             };
             Ok(match option.set {
                 Some(set) => set(builder, value),

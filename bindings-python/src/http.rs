@@ -100,6 +100,12 @@ impl Headers {
             fields.iter().map(|(name, value)| Ok((&field_name(py, name)?.bytes, PyBytes::new(py, value.as_bytes()))));
         PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
     }
+
+    /// What an OpenAPI document says of the response of a refused request, as JSON.
+    #[pyo3(signature = () -> "str")]
+    fn openapi(&self) -> String {
+        http::openapi_response(self.inner)
+    }
 }
 
 /// The status of the response: 200, 429 or 503.

@@ -23,13 +23,17 @@ use crate::loop_reader::LoopReader;
 /// - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
 /// - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
 /// - `clock`: a ManualClock, for tests.
+/// - `log_refusals`: True logs each refusal to the logger "tidegate", at most ten a second.
+///
+/// For type checkers it may name its policies: `limiter: Limiter[Literal["free", "pro"]] = Limiter(policies={…})` takes no other
+/// names. A notation is then given as a Policy.
 ///
 /// It may be shared by threads, and made before a fork::
 ///
 ///     limiter = Limiter(policies={"login": "20/minute; 5/3s"})
 ///     if not limiter.check("login", "alice"):
 ///         ...
-#[pyclass(module = "tidegate", frozen, weakref)]
+#[pyclass(module = "tidegate", frozen, weakref, generic)]
 pub(crate) struct Limiter {
     pub(crate) inner: tidegate::Limiter,
     reader: Arc<LoopReader>,
@@ -44,7 +48,7 @@ pub(crate) struct Limiter {
 ///         ...
 ///
 /// A call is made when it is awaited. If it is cancelled in flight, it is not known whether it was charged.
-#[pyclass(module = "tidegate", frozen, weakref)]
+#[pyclass(module = "tidegate", frozen, weakref, generic)]
 pub(crate) struct AsyncLimiter {
     pub(crate) reader: Arc<LoopReader>,
 }

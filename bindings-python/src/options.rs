@@ -62,6 +62,7 @@ impl LimiterOptions<'_, '_> {
                     builder = builder.clock(std::sync::Arc::clone(&clock.get().inner));
                     None
                 }
+                Some(ArgumentKind::Flag) => Some(SettingValue::Flag(argument(&name, &value)?)),
                 Some(ArgumentKind::Text) => {
                     let text = owned_text(&value, ErrorKind::ConfigInvalid, &format!("the {name}"))?;
                     Some(SettingValue::Text(text))

@@ -40,6 +40,11 @@ describe('a program of tests', () => {
     }
   }
 
+  it('may have the fakes of Jest and of Vitest in the place of every clock', async () => {
+    const each = 'admitted denied';
+    assert.equal(await run('fake_clock.mjs', servers.url), `${each}, ${each}, ${each}, ${each}, true`);
+  });
+
   it('says on an old Node what it needs', async () => {
     const says = 'config_invalid: tidegate needs Node 20 or newer: this is Node 18.20.4';
     assert.equal(await run('old_node.cjs'), says);

@@ -51,8 +51,8 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
 
 def test_there_are_modules_for_every_framework() -> None:
     frameworks = {"flask", "fastapi", "asgi", "wsgi", "django", "django.rest_framework", "limits"}
-    exporters = {"prometheus", "opentelemetry"}
-    assert {*frameworks, *exporters, "http", "errors"} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
+    others = {"prometheus", "opentelemetry", "http", "errors", "pytest_plugin"}
+    assert {*frameworks, *others} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
 
 
 @pytest.mark.parametrize("module", MODULES)

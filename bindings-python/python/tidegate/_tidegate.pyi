@@ -5,13 +5,14 @@
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike
-from typing import Any, Final, NoReturn, final
+from types import GenericAlias
+from typing import Any, Final, Generic, NoReturn, final
 
 from typing_extensions import Unpack
 
 from ._decorator import Decorator
 from ._hold import Holding
-from ._options import LimiterOptions, PolicyOptions
+from ._options import LimiterOptions, LimiterSettings, Name, PolicyOptions
 
 __all__ = [
     "__version__",
@@ -83,7 +84,7 @@ class AsyncHold:
         """
 
 @final
-class AsyncLimiter:
+class AsyncLimiter(Generic[Name]):
     """
     Checks limits from event loops without blocking them. Checks that wait at the same moment travel to Redis as one call.
 
@@ -95,11 +96,17 @@ class AsyncLimiter:
 
     A call is made when it is awaited. If it is cancelled in flight, it is not known whether it was charged.
     """
-    def __aenter__(self, /) -> Coroutine[Any, Any, AsyncLimiter]: ...
+    def __aenter__(self, /) -> Coroutine[Any, Any, AsyncLimiter[Name]]: ...
     def __aexit__(self, /, *_error: object) -> Coroutine[Any, Any, None]: ...
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __new__(
-        cls, /, store: str | Iterable[str] | Rollout | None = None, **options: Unpack[LimiterOptions]
-    ) -> AsyncLimiter: ...
+        cls,
+        /,
+        store: str | Iterable[str] | Rollout | None = None,
+        *,
+        policies: Mapping[Name, Any] | None = None,
+        **options: Unpack[LimiterSettings],
+    ) -> AsyncLimiter[Name]: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
     @property
@@ -111,14 +118,14 @@ class AsyncLimiter:
         """
         The values of one metric, or of all, as JSON.
         """
-    def _use_policy(self, /, policy: str | Policy, by: str) -> PolicyUse:
+    def _use_policy(self, /, policy: Name | Policy, by: str) -> PolicyUse:
         """
         Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
         """
     def acquire(
         self,
         /,
-        policy: str | Policy,
+        policy: Name | Policy,
         key: str,
         cost: int = 1,
         timeout: float | timedelta | None = None,
@@ -130,16 +137,16 @@ class AsyncLimiter:
         Calls that wait for the same key are admitted in their order.
         One that is cancelled leaves the queue.
         """
-    def block(self, /, policy: str | Policy, key: str, seconds: float | str | timedelta) -> Coroutine[Any, Any, None]:
+    def block(self, /, policy: Name | Policy, key: str, seconds: float | str | timedelta) -> Coroutine[Any, Any, None]:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
-    def charge(self, /, policy: str | Policy, key: str, cost: int) -> Coroutine[Any, Any, Decision]:
+    def charge(self, /, policy: Name | Policy, key: str, cost: int) -> Coroutine[Any, Any, Decision]:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
-        self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
+        self, /, policy: Name | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
@@ -157,7 +164,7 @@ class AsyncLimiter:
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
         """
-    def clear(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, None]:
+    def clear(self, /, policy: Name | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
         Forgets the usage of a key and ends its block. Its journal stays.
         """
@@ -181,13 +188,13 @@ class AsyncLimiter:
         path: str | PathLike[str],
         store: str | Iterable[str] | Rollout | None = None,
         **options: Unpack[LimiterOptions],
-    ) -> AsyncLimiter:
+    ) -> AsyncLimiter[str]:
         """
         The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
-    def hold(self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Holding:
+    def hold(self, /, policy: Name | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
         `async with`. Raises RateLimited when there is no room::
@@ -195,12 +202,12 @@ class AsyncLimiter:
             async with limiter.hold("exports", "alice") as hold:
                 ...
         """
-    def journal(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, list[Attempt]]:
+    def journal(self, /, policy: Name | Policy, key: str) -> Coroutine[Any, Any, list[Attempt]]:
         """
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
+        self, /, policy: Name | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
@@ -213,7 +220,7 @@ class AsyncLimiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             async def send_mail(user, text): ...
         """
-    def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, Decision]:
+    def peek(self, /, policy: Name | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, Decision]:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -221,12 +228,12 @@ class AsyncLimiter:
         """
         Returns when the store answers. Raises StoreError with the reason when it does not.
         """
-    def policy(self, /, policy: str | Policy) -> Policy:
+    def policy(self, /, policy: Name | Policy) -> Policy:
         """
         The policy that a name or a notation means now.
         Not awaitable: it needs no store.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, None]:
+    def refund(self, /, policy: Name | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, None]:
         """
         Gives units back, at most what is used.
         """
@@ -255,15 +262,15 @@ class AsyncLimiter:
         the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
         Not awaitable: it needs no store.
         """
-    def to_blocking(self, /) -> Limiter:
+    def to_blocking(self, /) -> Limiter[Name]:
         """
         This limiter for threads. Policies, usage and connections are shared.
         """
-    def unblock(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, None]:
+    def unblock(self, /, policy: Name | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
         Ends a block.
         """
-    def waiting(self, /, policy: str | Policy, key: str) -> int:
+    def waiting(self, /, policy: Name | Policy, key: str) -> int:
         """
         How many calls of `acquire` wait for a key in this limiter.
         Not awaitable: it needs no store.
@@ -465,6 +472,10 @@ class Headers:
     The header fields that announce limits. The option is read once, not for every response.
     """
     def __new__(cls, /, name: str) -> Headers: ...
+    def openapi(self, /) -> str:
+        """
+        What an OpenAPI document says of the response of a refused request, as JSON.
+        """
     def raw(self, /, *announced: Policy | Decision) -> list[tuple[bytes, bytes]]:
         """
         The fields as ASGI has them: bytes, names in lower case.
@@ -628,7 +639,7 @@ class LimitState:
         """
 
 @final
-class Limiter:
+class Limiter(Generic[Name]):
     """
     Checks limits on the calling thread.
 
@@ -642,6 +653,10 @@ class Limiter:
     - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
     - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
     - `clock`: a ManualClock, for tests.
+    - `log_refusals`: True logs each refusal to the logger "tidegate", at most ten a second.
+
+    For type checkers it may name its policies: `limiter: Limiter[Literal["free", "pro"]] = Limiter(policies={…})` takes no other
+    names. A notation is then given as a Policy.
 
     It may be shared by threads, and made before a fork::
 
@@ -649,11 +664,17 @@ class Limiter:
         if not limiter.check("login", "alice"):
             ...
     """
-    def __enter__(self, /) -> Limiter: ...
+    def __enter__(self, /) -> Limiter[Name]: ...
     def __exit__(self, /, *_error: object) -> None: ...
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __new__(
-        cls, /, store: str | Iterable[str] | Rollout | None = None, **options: Unpack[LimiterOptions]
-    ) -> Limiter: ...
+        cls,
+        /,
+        store: str | Iterable[str] | Rollout | None = None,
+        *,
+        policies: Mapping[Name, Any] | None = None,
+        **options: Unpack[LimiterSettings],
+    ) -> Limiter[Name]: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
     @property
@@ -665,14 +686,14 @@ class Limiter:
         """
         The values of one metric, or of all, as JSON.
         """
-    def _use_policy(self, /, policy: str | Policy, by: str) -> PolicyUse:
+    def _use_policy(self, /, policy: Name | Policy, by: str) -> PolicyUse:
         """
         Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
         """
     def acquire(
         self,
         /,
-        policy: str | Policy,
+        policy: Name | Policy,
         key: str,
         cost: int = 1,
         timeout: float | timedelta | None = None,
@@ -683,16 +704,16 @@ class Limiter:
 
         Calls that wait for the same key are admitted in their order.
         """
-    def block(self, /, policy: str | Policy, key: str, seconds: float | str | timedelta) -> None:
+    def block(self, /, policy: Name | Policy, key: str, seconds: float | str | timedelta) -> None:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
-    def charge(self, /, policy: str | Policy, key: str, cost: int) -> Decision:
+    def charge(self, /, policy: Name | Policy, key: str, cost: int) -> Decision:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
-        self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
+        self, /, policy: Name | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
     ) -> Decision:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
@@ -710,7 +731,7 @@ class Limiter:
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
         """
-    def clear(self, /, policy: str | Policy, key: str) -> None:
+    def clear(self, /, policy: Name | Policy, key: str) -> None:
         """
         Forgets the usage of a key and ends its block. Its journal stays.
         """
@@ -733,23 +754,23 @@ class Limiter:
         path: str | PathLike[str],
         store: str | Iterable[str] | Rollout | None = None,
         **options: Unpack[LimiterOptions],
-    ) -> Limiter:
+    ) -> Limiter[str]:
         """
         The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
-    def hold(self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Hold:
+    def hold(self, /, policy: Name | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
         `with`. Raises RateLimited when there is no room.
         """
-    def journal(self, /, policy: str | Policy, key: str) -> list[Attempt]:
+    def journal(self, /, policy: Name | Policy, key: str) -> list[Attempt]:
         """
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
+        self, /, policy: Name | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
@@ -762,7 +783,7 @@ class Limiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
         """
-    def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Decision:
+    def peek(self, /, policy: Name | Policy, key: str, cost: int = 1) -> Decision:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -770,11 +791,11 @@ class Limiter:
         """
         Returns when the store answers. Raises StoreError with the reason when it does not.
         """
-    def policy(self, /, policy: str | Policy) -> Policy:
+    def policy(self, /, policy: Name | Policy) -> Policy:
         """
         The policy that a name or a notation means now.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int = 1) -> None:
+    def refund(self, /, policy: Name | Policy, key: str, cost: int = 1) -> None:
         """
         Gives units back, at most what is used.
         """
@@ -799,15 +820,15 @@ class Limiter:
         What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
         the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
         """
-    def to_async(self, /) -> AsyncLimiter:
+    def to_async(self, /) -> AsyncLimiter[Name]:
         """
         This limiter for event loops. Policies, usage and connections are shared.
         """
-    def unblock(self, /, policy: str | Policy, key: str) -> None:
+    def unblock(self, /, policy: Name | Policy, key: str) -> None:
         """
         Ends a block.
         """
-    def waiting(self, /, policy: str | Policy, key: str) -> int:
+    def waiting(self, /, policy: Name | Policy, key: str) -> int:
         """
         How many calls of `acquire` wait for a key in this limiter.
         """

@@ -33,7 +33,7 @@ from .errors import RateLimited, StoreError, TidegateError
 
 __all__ = ["TracedLimiter", "meter_limiter", "traced"]
 
-L = TypeVar("L", Limiter, AsyncLimiter)
+L = TypeVar("L", bound=Limiter | AsyncLimiter)
 # The calls that decide.
 TRACED = ("check", "charge", "check_all", "acquire", "hold")
 

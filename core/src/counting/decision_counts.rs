@@ -1,6 +1,7 @@
 //! Counts the decisions of a limiter by policy and class.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -115,13 +116,24 @@ struct CountedPolicies {
 }
 
 /// The counts of a limiter, by policy and class.
-#[derive(Debug)]
 pub(crate) struct DecisionCounts {
     /// Tells whose counts a plan leads to; never that of another limiter of this process.
     limiter: u32,
     policies: ArcSwap<CountedPolicies>,
     /// The keys that were denied, where the limiter publishes them.
     pub(crate) denied_keys: OnceLock<DeniedKeys>,
+    /// Called with each refusal, where the limiter logs them.
+    pub(crate) on_refusal: OnceLock<RefusalListener>,
+}
+
+/// Takes a refused check: its plan, its key and its answer.
+pub(crate) type RefusalListener = Box<dyn Fn(&Arc<Plan>, &str, &Answer) + Send + Sync>;
+
+/// Shows the numbers of the limiter, not what it logs.
+impl fmt::Debug for DecisionCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DecisionCounts").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
 }
 
 impl Default for DecisionCounts {
@@ -129,29 +141,38 @@ impl Default for DecisionCounts {
         let limiter = NEXT.fetch_add(1, Ordering::Relaxed);
         let other = std::array::from_fn(|_| Arc::new(PolicyCounts::new(limiter)));
         let policies = ArcSwap::from_pointee(CountedPolicies { by_key: HashMap::new(), other });
-        Self { limiter, policies, denied_keys: OnceLock::new() }
+        Self { limiter, policies, denied_keys: OnceLock::new(), on_refusal: OnceLock::new() }
     }
 }
 
 impl DecisionCounts {
     /// Counts the answer to a check.
     #[inline(always)]
-    pub(crate) fn count_check(&self, plan: &Plan, key: &str, answer: &Answer) {
+    pub(crate) fn count_check(&self, plan: &Arc<Plan>, key: &str, answer: &Answer) {
         let bit = if answer.applied {
             plan.is_near_limit(&answer.views)
         } else {
             // A shadow denies no call.
-            if let Some(denied) = self.denied_keys.get().filter(|_| !plan.policy.options().shadow) {
-                denied.note(plan.policy.name(), key);
+            if !plan.policy.options().shadow {
+                self.note_refusal(plan, key, answer);
             }
             answer.unavailable
         };
         self.add(plan, class(answer.source, answer.applied, bit));
     }
 
+    fn note_refusal(&self, plan: &Arc<Plan>, key: &str, answer: &Answer) {
+        if let Some(denied) = self.denied_keys.get() {
+            denied.note(plan.policy.name(), key);
+        }
+        if let Some(listener) = self.on_refusal.get() {
+            listener(plan, key, answer);
+        }
+    }
+
     /// Counts the answer to an operation, where that is a decision about units: a check or a charge.
     #[inline(always)]
-    pub(crate) fn count(&self, plan: &Plan, key: &str, operation: &Operation, answer: &Answer) {
+    pub(crate) fn count(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, answer: &Answer) {
         match operation {
             operation if operation.is_check() => self.count_check(plan, key, answer),
             Operation::Charge { .. } => self.count_charge(plan, answer),

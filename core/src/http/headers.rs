@@ -8,10 +8,10 @@ use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::policy::{Policy, quoted};
 
-const OLD_LIMIT: &str = "X-RateLimit-Limit";
-const OLD_REMAINING: &str = "X-RateLimit-Remaining";
-const OLD_RESET: &str = "X-RateLimit-Reset";
-const RETRY_AFTER: &str = "Retry-After";
+pub(super) const OLD_LIMIT: &str = "X-RateLimit-Limit";
+pub(super) const OLD_REMAINING: &str = "X-RateLimit-Remaining";
+pub(super) const OLD_RESET: &str = "X-RateLimit-Reset";
+pub(super) const RETRY_AFTER: &str = "Retry-After";
 /// Every name that [`headers`] may return, for hosts that prepare them.
 pub const NAMES: [&str; 6] = [ietf::POLICY, ietf::LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, RETRY_AFTER];
 

@@ -7,6 +7,7 @@ mod client;
 mod headers;
 mod identity;
 mod ietf;
+mod openapi;
 pub(crate) mod options;
 mod problem;
 #[cfg(feature = "tower")]
@@ -17,6 +18,7 @@ pub use headers::{
     Announced, Announcement, Headers, NAMES, announcement, headers, headers_of_all, headers_of_route, more_after,
 };
 pub use identity::{anonymous, hashed, named, placed_key};
+pub use openapi::openapi_response;
 pub use problem::{MEDIA_TYPE, Refusal, problem};
 
 use std::time::Duration;

@@ -8,7 +8,7 @@ use crate::policy::Policy;
 /// The media type of [`problem`].
 pub const MEDIA_TYPE: &str = "application/problem+json";
 
-const QUOTA: (&str, &str) = (
+pub(super) const QUOTA: (&str, &str) = (
     "https://iana.org/assignments/http-problem-types#quota-exceeded",
     "Request cannot be satisfied as assigned quota has been exceeded",
 );

@@ -12,6 +12,7 @@ use super::call::Answers;
 use super::hold_renewer::HoldRenewer;
 use super::policies::Policies;
 use super::publisher;
+use super::refusal_log::RefusalLog;
 use super::{AsyncLimiter, Limiter, LimiterCore};
 use crate::counting::DecisionCounts;
 use crate::counting::histogram::SharedHistogram;
@@ -184,7 +185,13 @@ impl Builder {
         let (shared_id, publishes) = (self.shared_id(&self.names()?), self.publishes);
         let id = LimiterId::of_digest(if layers.is_none() { seed } else { shared_id });
         let wait_queues = WaitQueues::new(self.wait_bounds);
-        let answers = Arc::new(Answers { limiter: id, decisions: DecisionCounts::default(), wait_queues });
+        let decisions = DecisionCounts::default();
+        if self.log_refusals {
+            let refusals = RefusalLog::new(id, Arc::clone(&log));
+            let listener = move |plan: &_, key: &_, answer: &_| refusals.note(plan, key, answer);
+            let _ = decisions.on_refusal.set(Box::new(listener));
+        }
+        let answers = Arc::new(Answers { limiter: id, decisions, wait_queues });
         let core = Arc::new(LimiterCore {
             store,
             policies: Policies::new(

@@ -33,6 +33,8 @@ pub enum SettingValue {
     Count(usize),
     /// What a check answers when the store fails.
     OnStoreError(OnStoreError),
+    /// True or false.
+    Flag(bool),
 }
 
 /// An option of a limiter.
@@ -102,6 +104,10 @@ limiter_options! {
     /// is a logger. False turns it off.
     logger: Logger = Words("warnings of the process");
 
+    /// Whether a refusal is logged, as a warning: its policy, its key, the limit that refused, the wait, and what answered. At most ten
+    /// lines a second; the next line says how many refusals have none.
+    log_refusals: Flag = Flag(false) => set;
+
     /// Called with each warning that is no change of a store's state.
     on_warning: WarningListener;
 
@@ -127,6 +133,7 @@ pub struct Builder {
     pub(super) deny_cache: Duration,
     pub(super) listener: Option<Listener>,
     pub(super) warning_listener: Option<WarningListener>,
+    pub(super) log_refusals: bool,
     pub(super) fold: usize,
     #[cfg(feature = "bench")]
     pub(super) bare: bool,
@@ -167,6 +174,7 @@ impl Default for Builder {
             deny_cache: DENY_CACHE,
             listener: None,
             warning_listener: None,
+            log_refusals: false,
             fold: MAX_ENTRIES,
             #[cfg(feature = "bench")]
             bare: false,
@@ -294,10 +302,20 @@ impl Builder {
     }
 
     /// Called with each warning that is no change of a store's state, on the thread that noticed what it says: a hold that
-    /// is lost, a server that may evict keys, a memory that had to forget a denial, what [`lint`] says of a file that is loaded. It should not block.
+    /// is lost, a server that may evict keys, a memory that had to forget a denial, what [`lint`] says of a file that is loaded,
+    /// and a refusal where [`Builder::log_refusals`] asks for it. It should not block.
     #[must_use]
     pub fn on_warning(mut self, listener: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
         self.warning_listener = Some(listener);
+        self
+    }
+
+    /// Whether a refusal is logged, as a warning, to `tracing` and to [`Builder::on_warning`]: its policy, its key, the limit that
+    /// refused, the wait, and what answered. At most ten lines a second; the next line says how many refusals have none. Keys stand
+    /// in it as the caller gave them. Off by default.
+    #[must_use]
+    pub const fn log_refusals(mut self, on: bool) -> Self {
+        self.log_refusals = on;
         self
     }
 

@@ -19,6 +19,7 @@ mod policy_ref;
 mod policy_source;
 mod policy_uses;
 mod publisher;
+mod refusal_log;
 mod settle;
 
 pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};

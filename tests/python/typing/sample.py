@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Literal
 
 from typing_extensions import assert_type
 
@@ -68,6 +69,32 @@ def limited(app: App) -> TidegateMiddleware:
     TidegateMiddleware(app, "login", limiter=limiter, cost="1")  # type: ignore[arg-type]
     TidegateMiddleware(app, "login", limiter=limiter, costs=1)  # type: ignore[call-arg]
     return TidegateMiddleware(app, "5/minute", key=header("X-API-Key"), methods=["POST"], prefix="web", timeout=0.1)
+
+
+# Names of policies
+
+
+named: Limiter[Literal["free", "pro"]] = Limiter(policies={"free": "5/minute", "pro": policy}, log_refusals=True)
+assert_type(named.check("free", "alice"), Decision)
+named.check(Policy("5/minute"), "alice")
+named.check("fre", "alice")  # type: ignore[arg-type]
+named.peek("fre", "alice")  # type: ignore[arg-type]
+named.limit("fre", key="all")  # type: ignore[arg-type]
+assert_type(named.to_async(), AsyncLimiter[Literal["free", "pro"]])
+Limiter[Literal["free"]](policies={"fre": "5/minute"})  # type: ignore[dict-item]
+by_name: dict[Literal["free"], str] = {"free": "5/minute"}
+assert_type(Limiter(policies=by_name), Limiter[Literal["free"]])
+# Without a type of their own names are any text.
+assert_type(Limiter(policies={"free": "5/minute"}), Limiter[str])
+assert_type(Limiter(), Limiter)
+assert_type(Limiter.from_file("tidegate.yaml"), Limiter)
+
+
+def takes_any(any_limiter: Limiter) -> Decision:
+    return any_limiter.check("5/minute", "alice")
+
+
+takes_any(named)
 
 
 class Service:

@@ -51,7 +51,7 @@ impl Host {
                 ("impl Into<String>", "str | Iterable[str] | Rollout | None", "string | readonly string[] | Rollout")
             }
             ArgumentKind::Policies => {
-                ("Policy", "Mapping[str, Any] | None", "Readonly<Record<string, string | Policy | PolicyDescription>>")
+                ("Policy", "Mapping[str, Any] | None", "Readonly<Record<Name, string | Policy | PolicyDescription>>")
             }
             ArgumentKind::Clock => ("Arc<ManualClock>", "ManualClock | None", "ManualClock"),
             ArgumentKind::Listener => (
@@ -200,9 +200,13 @@ fn block(text: &str, indent: &str) -> String {
 
 /// All options by what has them.
 fn groups() -> Vec<(&'static str, Vec<OptionDeclaration>)> {
+    let limiter = || LIMITER_OPTIONS.iter().map(|option| option.declaration);
     let mut groups = vec![
         ("policy", POLICY_OPTIONS.iter().map(PolicyOption::declaration).collect()),
-        ("limiter", LIMITER_OPTIONS.iter().map(|option| option.declaration).collect()),
+        ("limiter", limiter().collect()),
+        // Python's type of a limiter names its policies, so that they stand apart.
+        ("policies", limiter().filter(|option| option.kind == ArgumentKind::Policies).collect()),
+        ("settings", limiter().filter(|option| option.kind != ArgumentKind::Policies).collect()),
         ("layer", LAYER_OPTIONS.iter().filter(|option| option.name != "default").copied().collect()),
         ("default", LAYER_OPTIONS.iter().filter(|option| option.name == "default").copied().collect()),
         ("limit", LIMIT_OPTIONS.to_vec()),
@@ -311,7 +315,7 @@ fn calls_in_python_take_the_arguments_that_the_core_declares() {
     let stub = read(STUB).split_whitespace().collect::<Vec<_>>().join(" ");
     for (call, options) in CALL_OPTIONS {
         let signatures: Vec<&str> = stub.split(&format!(" def {call}(")).skip(1).collect();
-        let limiters = signatures.iter().filter(|text| text.contains("policy: str | Policy, key: str"));
+        let limiters = signatures.iter().filter(|text| text.contains("policy: Name | Policy, key: str"));
         let limiters: Vec<&str> = limiters.filter_map(|text| text.split_once(") ->").map(|(own, _)| own)).collect();
         assert!(limiters.len() >= 2, "{call}: {signatures:?}");
         for option in *options {

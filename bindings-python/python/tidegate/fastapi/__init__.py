@@ -53,7 +53,8 @@ from ..web.limit import BoundLimit, DeclaredLimit, PolicyOption
 from ..web.options import LimitOptions
 from ..web.refusal import CLOSE_CODE, CLOSE_REASON, Refusal
 from ..web.steps import run_steps_async
-from . import routes
+from . import openapi, routes
+from .openapi import STATUS
 
 try:
     from fastapi.exception_handlers import http_exception_handler
@@ -150,7 +151,10 @@ async def refusal_of(exchange: AsgiExchange, cause: Admission | StoreError | Key
 
 def _handler_of(scope: Scope, kind: type[Exception]) -> Any:
     """The application's own handler of a class, if it has one. Those that the frameworks bring answer any status."""
-    handlers = scope[HANDLERS][0] if HANDLERS in scope else {}
+    return _own_handler(scope[HANDLERS][0] if HANDLERS in scope else {}, kind)
+
+
+def _own_handler(handlers: Any, kind: type[Exception]) -> Any:
     for one in kind.__mro__:
         handler = handlers.get(one)
         brought = handler is http_exception_handler or (
@@ -159,6 +163,12 @@ def _handler_of(scope: Scope, kind: type[Exception]) -> Any:
         if handler is not None and not brought:
             return handler
     return None
+
+
+def _answers_refusals(app: Starlette) -> bool:
+    """Whether an application has a handler of its own for refused requests. That of Exception comes after ours."""
+    handlers = {kind: handler for kind, handler in app.exception_handlers.items() if kind is not Exception}
+    return STATUS in handlers or _own_handler(handlers, Refused) is not None
 
 
 async def _answer(connection: HTTPConnection, error: Any) -> Any:
@@ -312,7 +322,11 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         self._apps.append(app)
         build = app.build_middleware_stack
 
+        openapi.describe(self, app, RateLimit, _answers_refusals)
+
         def build_stack() -> App:
+            # The application may have another document by now, and others mounted in it.
+            openapi.describe(self, app, RateLimit, _answers_refusals)
             # Inside all other middleware: CORSMiddleware has answered preflights, and sees what is refused.
             innermost = Middleware(self._with_application)
             app.user_middleware.append(innermost)

@@ -147,6 +147,14 @@ def routes_of(apps: Iterable[Any], prefix: str = "", depth: int = 0) -> Iterator
                     yield from routes_of((one.app,), path, depth + 1)
 
 
+def mounted_in(app: Any, depth: int = 0) -> Iterator[Any]:
+    """The applications that are mounted in an application, at any depth."""
+    for route in _own_routes(app):
+        if _is_mount(route) and depth < MAX_DEPTH:
+            yield route.app
+            yield from mounted_in(route.app, depth + 1)
+
+
 def has_routes(view: Any) -> bool:
     """Whether a view is an application or a router, itself or behind its middleware. It may get its routes later."""
     for _ in range(MAX_DEPTH):

@@ -41,7 +41,7 @@ async function main(): Promise<void> {
   await server.close();
 
   const honoApp = new hono.Hono();
-  honoApp.use(onHono.rateLimit({ limiter, policy: 'api', key: 'hono', headers: 'ietf' }));
+  honoApp.use(onHono.rateLimit({ limiter, policy: 'api', key: () => 'hono', headers: 'ietf' }));
   honoApp.get('/', (context) => context.text('hello'));
   assert.match((await honoApp.request('/')).headers.get('ratelimit') ?? '', /"api";r=99/);
 

@@ -76,7 +76,7 @@ async function rateLimitOf(url: string): Promise<string | null> {
 
 {
   const app = Fastify();
-  const options: FastifyRateLimitOptions = { limiter, policy: 'api', key: 'fastify' };
+  const options: FastifyRateLimitOptions = { limiter, policy: 'api', key: () => 'fastify' };
   assert.equal(fastifyLimit, named);
   await app.register(fastifyLimit, options);
   app.get('/', { config: { rateLimit: { policy: '5/minute', cost: 2 } } }, async (request) => {

@@ -163,3 +163,38 @@ export async function others(limiter: Limiter, change: StoreChange): Promise<voi
   new Limiter({ polices: {} });
   void [attempts, held, when, warnings];
 }
+
+/** The names of policies that are given in code are types. */
+export async function names(any: string): Promise<void> {
+  const limiter = new Limiter({ policies: { free: '5/minute', pro: new Policy('9/minute') }, prefix: 'app' });
+  await limiter.check('free', 'a');
+  await limiter.peek('pro', 'a', { cost: 2 });
+  await limiter.checkAll([['free', 'a'], { policy: 'pro', key: 'a' }]);
+  // A notation in place, and a Policy.
+  await limiter.check('20/minute; 5/3s', 'a');
+  await limiter.check('10 per 2 hours', 'a');
+  await limiter.hold('concurrency 8', 'a');
+  await limiter.check(new Policy('5/minute', { name: 'row' }), 'a');
+  // @ts-expect-error there is no such policy
+  await limiter.check('fre', 'a');
+  // @ts-expect-error there is no such policy
+  await limiter.checkAll([['fre', 'a']]);
+  // @ts-expect-error there is no such policy
+  await limiter.acquire('fre', 'a');
+  // @ts-expect-error there is no such policy
+  limiter.wrap('fre', (user: string) => user, { key: 'all' });
+  // @ts-expect-error it may be no policy
+  await limiter.check(any, 'a');
+  // A limiter whose names are known is one like any other.
+  const whatever: Limiter = limiter;
+  await whatever.check(any, 'a');
+  const wide: Limiter = new Limiter({ policies: { free: '5/minute' } });
+  await wide.check(any, 'a');
+  // Those of a file, and those of an object that is filled at run time, are not known.
+  await (await Limiter.fromFile('policies.yaml', { policies: { free: '5/minute' } })).check(any, 'a');
+  const rows: Record<string, string> = {};
+  await new Limiter({ policies: rows }).check(any, 'a');
+  await new Limiter({ store: 'memory://' }).check(any, 'a');
+  const named: Limiter<'free'> = new Limiter({ policies: { free: '5/minute' } });
+  void named;
+}

@@ -1,0 +1,70 @@
+// What @nestjs/swagger says of limited handlers: the response 429, with its fields and its problem. Its document is made of the
+// metadata that its decorators leave at handlers, and so is this.
+
+import { createRequire } from 'node:module';
+import { HttpStatus, RequestMethod, type Type } from '@nestjs/common';
+import type { Settings } from '../http/settings.js';
+import { native } from '../native.js';
+import type { NestCall, NestRequest } from './call.js';
+
+type NestSettings = Settings<NestRequest, NestCall>;
+type Handler = (...args: never[]) => unknown;
+type Responses = Record<number | string, object>;
+
+/** The metadata keys of routes, and where a handler has its responses. */
+const [PATH, METHOD, HTTP_CODE, RESPONSES] = ['path', 'method', '__httpCode__', 'swagger/apiResponse'];
+/** The static method in which Nest's compiler plugin leaves what it has read of types. */
+const FACTORY = '_OPENAPI_METADATA_FACTORY';
+const STATUS = HttpStatus.TOO_MANY_REQUESTS;
+
+const load = createRequire(__filename);
+
+/** Whether the application has @nestjs/swagger. */
+export function hasSwagger(): boolean {
+  try {
+    load.resolve('@nestjs/swagger');
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Adds the response to what is known of a handler, unless the application says itself what a refusal is. */
+export function documentRefusal(controller: Type, name: string, handler: Handler, settings: NestSettings): void {
+  const method = Reflect.getMetadata(METHOD, handler) as RequestMethod | undefined;
+  if (Reflect.getMetadata(PATH, handler) === undefined || !mayRefuse(settings, method)) return;
+  const known = Reflect.getMetadata(RESPONSES, handler) as Responses | undefined;
+  if ([known, Reflect.getMetadata(RESPONSES, controller) as Responses | undefined].some((said) => said?.[STATUS]))
+    return;
+  const response = JSON.parse(native.openapiResponse(settings.headers)) as { content?: object };
+  // Only the application knows its own answer.
+  if (settings.options.onDenied !== undefined) delete response.content;
+  const others = known ?? responsesOfPlugin(controller, name, handler) ?? { [codeOf(handler)]: { description: '' } };
+  Reflect.defineMetadata(RESPONSES, { ...others, [STATUS]: response }, handler);
+}
+
+/** A policy in shadow denies nothing. */
+function mayRefuse({ enabled, methods, entries, limiter }: NestSettings, method: RequestMethod | undefined): boolean {
+  if (!enabled) return false;
+  if (methods !== undefined && method !== undefined && method !== RequestMethod.ALL) {
+    if (!methods.has(RequestMethod[method])) return false;
+  }
+  return entries === undefined || entries.some(({ policy }) => !limiter.policy(policy).shadow);
+}
+
+/** The status of a handler that says no response. Once it says one, Swagger does not add it. */
+function codeOf(handler: Handler): number {
+  const isPost = Reflect.getMetadata(METHOD, handler) === RequestMethod.POST;
+  return Reflect.getMetadata(HTTP_CODE, handler) ?? (isPost ? HttpStatus.CREATED : HttpStatus.OK);
+}
+
+/** What the compiler plugin knows of the handler's response, which Swagger would not add either. */
+function responsesOfPlugin({ prototype }: Type, name: string, handler: Handler): Responses | undefined {
+  for (let owner = prototype; owner !== Object.prototype && owner !== null; owner = Object.getPrototypeOf(owner)) {
+    const { summary, deprecated, tags, ...response } = owner.constructor?.[FACTORY]?.()[name] ?? {};
+    if (Object.keys(response).length === 0) continue;
+    load('@nestjs/swagger').ApiResponse({ status: codeOf(handler), ...response })(owner, name, { value: handler });
+    return Reflect.getMetadata(RESPONSES, handler);
+  }
+  return undefined;
+}

@@ -1,0 +1,84 @@
+"""What the OpenAPI document of a FastAPI application says of limited routes: 429, with its fields and its problem."""
+
+from __future__ import annotations
+
+import functools
+import http
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..web.layers import LIMITS
+from ..web.limit import DeclaredLimit
+from . import routes
+
+STATUS = http.HTTPStatus.TOO_MANY_REQUESTS.value
+
+
+def describe(tidegate: Any, app: Any, dependency: type[Any], answers: Callable[[Any], bool]) -> None:
+    """Has the document of an application, and those of the ones that are mounted in it, list the limits of a Tidegate.
+
+    The document is made by `app.openapi`, which an application may replace at any time: it is called again before the
+    first request. `dependency` is the class of limits that are dependencies; `answers` says whether an application has
+    an answer of its own to refused requests.
+    """
+    for one in (app, *routes.mounted_in(app)):
+        make = getattr(one, "openapi", None)
+        if make is not None and getattr(make, LIMITS, None) is not tidegate:
+            one.openapi = functools.partial(_described, make, tidegate, one, dependency, answers)
+            setattr(one.openapi, LIMITS, tidegate)
+
+
+def _described(make: Any, tidegate: Any, app: Any, dependency: type[Any], answers: Callable[[Any], bool]) -> Any:
+    """The document of an application, with the refusals of its limited routes."""
+    document, status = make(), str(STATUS)
+    for path, route in routes.routes_of([app]):
+        operations = document.get("paths", {}).get(path, {})
+        for method in getattr(route, "methods", None) or ():
+            responses = operations.get(method.lower(), {}).get("responses")
+            # What the application says of its refusals stays.
+            if responses is None or status in responses:
+                continue
+            limits = [one for one in _limits_of(tidegate, route, method, dependency) if _may_refuse(one, tidegate)]
+            if limits:
+                responses[status] = _response(document, limits, is_ours=not answers(app))
+    return document
+
+
+def _limits_of(tidegate: Any, route: Any, method: str, dependency: type[Any]) -> Iterator[DeclaredLimit]:
+    """The limits that a route has for a method, as they are written."""
+    found = routes.limits_of(route.endpoint, method)
+    if not tidegate.enabled or any(one.declared is None for one in found):
+        return
+    asked = [one for one in routes.dependencies_of(route) if isinstance(one, dependency)]
+    own = [one.declared for one in found if one.owner is tidegate and one.declared is not None]
+    own = [one for one in own if one.enabled] or ([] if asked else [tidegate._default])
+    depended = [tidegate._declare(one._policy, one._options) for one in asked]
+    for limit in filter(None, (*own, *depended, tidegate._declared_application)):
+        if limit.enabled and (limit.methods is None or method in limit.methods):
+            yield limit
+
+
+def _may_refuse(limit: DeclaredLimit, tidegate: Any) -> bool:
+    """Whether any of its policies denies. One in shadow does not."""
+    return limit.choose is not None or any(not tidegate.limiter.policy(use[0]).shadow for use in limit.policies)
+
+
+def _response(document: Any, limits: list[DeclaredLimit], is_ours: bool) -> Any:
+    """The response of a refusal. Its problem is a schema of the document; an application's own answer is not known."""
+    response: Any = None
+    for limit in limits:
+        said = json.loads(limit.headers.openapi())
+        # Each limit says which fields its own refusals have.
+        response = response or said
+        response["headers"].update(said["headers"])
+    if not is_ours or all(limit.on_denied is not None for limit in limits):
+        del response["content"]
+        return response
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for content in response["content"].values():
+        schema = content["schema"]
+        # A schema of that name that is another one is the application's: then the problem stands here.
+        if schemas.setdefault(schema["title"], schema) == schema:
+            content["schema"] = {"$ref": f"#/components/schemas/{schema['title']}"}
+    return response
