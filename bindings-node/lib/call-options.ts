@@ -1,6 +1,7 @@
 // The options of a limiter's calls.
 
 import { type CancelSignal, checkSignal } from './cancel-signal.js';
+import type { Cost } from './cost.js';
 import { ConfigError, describe } from './errors.js';
 import { checkOptions, declaredNames, declaredOptions } from './given-options.js';
 import type { Hold } from './hold.js';
@@ -10,7 +11,7 @@ import type { PolicyLike } from './policy.js';
 export interface CheckOptions {
   // options: check
   /** The units of the call. Default: 1. */
-  cost?: number | undefined;
+  cost?: Cost | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
   /**
@@ -25,7 +26,7 @@ export interface CheckOptions {
 export interface CostOptions {
   // options: peek
   /** The units of the call. Default: 1. */
-  cost?: number | undefined;
+  cost?: Cost | undefined;
   // options end
 }
 
@@ -33,7 +34,7 @@ export interface CostOptions {
 export interface AcquireOptions {
   // options: acquire
   /** The units of the call. Default: 1. */
-  cost?: number | undefined;
+  cost?: Cost | undefined;
   /** The longest to wait. Default: as long as it takes. */
   timeoutMs?: number | undefined;
   /** Metadata that the journal remembers. */
@@ -47,7 +48,7 @@ export interface AcquireOptions {
 export interface HoldOptions {
   // options: hold
   /** The units of the call. Default: 1. */
-  cost?: number | undefined;
+  cost?: Cost | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
@@ -56,14 +57,14 @@ export interface HoldOptions {
 }
 
 /** An entry of `checkAll`: policy, key and cost, which is 1 by default. */
-export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number | undefined] | NamedCheckEntry;
+export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: Cost | undefined] | NamedCheckEntry;
 
 /** An entry of `checkAll` by names, which may have metadata. */
 export interface NamedCheckEntry {
   readonly policy: PolicyLike;
   readonly key: string;
-  /** Units it consumes. Default 1. */
-  readonly cost?: number | undefined;
+  /** Units it consumes: a number, or numbers by the names of units. Default 1. */
+  readonly cost?: Cost | undefined;
   /** Metadata that the journal remembers. */
   readonly meta?: string | Uint8Array | undefined;
 }
@@ -71,8 +72,8 @@ export interface NamedCheckEntry {
 const COST_EXAMPLE = 'cost: 5';
 
 /** The cost in options that have nothing else. Undefined when they have, or when they may be no options at all. */
-export function onlyCost(options: CheckOptions): number | undefined {
-  let cost: number | undefined;
+export function onlyCost(options: CheckOptions): Cost | undefined {
+  let cost: Cost | undefined;
   // An object literal has its names ready, so that this costs next to nothing.
   for (const name in options) {
     if (name !== 'cost') return undefined;
@@ -132,7 +133,7 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
     const is = `entry ${index + 1} of checkAll`;
     if (Array.isArray(entry)) {
       if (entry.length > 3) throw new ConfigError(`${is} has ${entry.length} values: give ${shape}`);
-      const [policy, key, cost] = entry as readonly [PolicyLike, string, number?];
+      const [policy, key, cost] = entry as readonly [PolicyLike, string, Cost?];
       return { policy, key, cost };
     }
     if (typeof entry !== 'object' || entry === null || !('policy' in entry)) {

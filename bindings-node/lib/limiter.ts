@@ -13,6 +13,7 @@ import {
   holdArguments,
   onlyCost,
 } from './call-options.js';
+import { type Cost, checkedCost, isUnits, numberOf, unitsOf } from './cost.js';
 import { Decision, policyRefOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
 import { ConfigError, checkConstant, describe, invalidCost, invalidKey } from './errors.js';
@@ -40,7 +41,10 @@ export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
  * Checks a policy that is resolved. An answer that is there at once is returned without a promise; an error that is found at
  * once is thrown.
  */
-export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: number) => Decision | Promise<Decision>;
+export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: Cost) => Decision | Promise<Decision>;
+
+/** Throws where no call of that cost could be made of a policy that is resolved. */
+export let checkCostIn: (limiter: Limiter, policyRef: PolicyRef, cost: Cost) => void;
 
 /** Registers that an object, `by` in errors, uses a policy: `reload` does not drop it. */
 export let usePolicyIn: (limiter: Limiter, policy: PolicyLike, by: string, user: object) => void;
@@ -118,7 +122,7 @@ export class Limiter {
 
   #callResolved(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
     if (typeof key !== 'string') throw invalidKey(key);
-    if (typeof cost !== 'number') throw invalidCost(cost);
+    if (typeof cost !== 'number') return this.#callOfUnits(kind, policyRef, key, cost);
     if (this.#denyCache !== undefined && kind === CallKind.Check) {
       const denial = this.#denyCache.find(policyRef, key, cost);
       if (denial !== undefined) return new Decision(policyRef, key, cost, denial);
@@ -126,12 +130,20 @@ export class Limiter {
     return this.#transport.call(kind, policyRef, key, cost);
   }
 
-  #target(policy: PolicyLike, key: string, cost = 1, meta?: string | Uint8Array): CallTarget {
+  /** A call that says numbers by the names of units crosses alone. */
+  #callOfUnits(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
+    if (!isUnits(cost)) throw invalidCost(cost);
+    if (!key.isWellFormed()) throw invalidKey(key);
+    return this.#transport.callWith(kind, { policyRef, key, cost: numberOf(cost), units: cost });
+  }
+
+  #target(policy: PolicyLike, key: string, given: Cost = 1, meta?: string | Uint8Array): CallTarget {
     const policyRef = this.#policyRefs.of(policy);
     // These keys cross as strings, and Node-API would replace half a surrogate pair by another character.
     if (typeof key !== 'string' || !key.isWellFormed()) throw invalidKey(key);
-    if (typeof cost !== 'number') throw invalidCost(cost);
-    return { policyRef, key, cost, meta: meta === undefined ? undefined : encodedMeta(meta) };
+    const cost = checkedCost(given);
+    const encoded = meta === undefined ? undefined : encodedMeta(meta);
+    return { policyRef, key, cost: numberOf(cost), units: unitsOf(cost), meta: encoded };
   }
 
   /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
@@ -166,7 +178,8 @@ export class Limiter {
 
   /** Consumes even past the limit: windows count it, buckets go into debt. */
   charge(policy: PolicyLike, key: string, cost: number | CostOptions): Promise<Decision> {
-    if (typeof cost === 'object' && isRecord(cost)) return this.#callWith(CallKind.Charge, 'charge', policy, key, cost);
+    if (typeof cost === 'object' && isRecord(cost))
+      return this.#callWith(CallKind.Charge, 'charge', policy, key, cost);
     return this.#call(CallKind.Charge, policy, key, cost);
   }
 
@@ -182,7 +195,7 @@ export class Limiter {
    * consumed nothing: a settle of its Decision charges the actual cost.
    */
   async settle(decision: Decision, actualCost: ActualCost): Promise<void> {
-    const settle = async (entry: Decision, cost: number): Promise<unknown> => {
+    const settle = async (entry: Decision, cost: Cost): Promise<unknown> => {
       const known = policyRefOf(entry);
       const policyRef = this.#policyRefs.of(known.given);
       return this.#transport.settle(policyRef, entry, policyRef !== known, cost);
@@ -353,5 +366,7 @@ export class Limiter {
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);
+    checkCostIn = (limiter, policyRef, cost) =>
+      throwIfFailed(limiter.#transport.nativeLimiter.costError(policyRef.id, numberOf(cost), unitsOf(cost)));
   }
 }

@@ -40,6 +40,8 @@ export interface LimitOptions {
   initial?: number | undefined;
   /** `sliding-window`: its granules. Default 20. */
   precision?: number | undefined;
+  /** The name of what it counts, such as `tokens`. */
+  unit?: string | undefined;
 }
 
 /** The options of a policy. */
@@ -72,6 +74,8 @@ export interface PolicyRef {
   readonly name: string;
   /** Whether it has units that are held and given back. */
   readonly holds: boolean;
+  /** What each limit counts, an empty text where it names nothing; undefined where none does. */
+  readonly units?: readonly string[];
   /** How HTTP announces it, if it does. */
   readonly announcement?: native.Announcement;
   /** What the caller gave. */
@@ -107,6 +111,7 @@ const LIMIT_OPTIONS = {
   burst: ['number'],
   initial: ['number'],
   precision: ['number'],
+  unit: ['string'],
 } as const;
 
 /**
@@ -158,6 +163,11 @@ export class Limit {
   /** The granules of a `sliding-window`. */
   get precision(): number | undefined {
     return this.#properties.precision;
+  }
+
+  /** What it counts, where it names it. */
+  get unit(): string | undefined {
+    return this.#properties.unit;
   }
 
   /** The notation. */

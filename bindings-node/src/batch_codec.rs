@@ -127,7 +127,6 @@ impl BatchCodec {
                         cost: call[CallField::Cost as usize],
                     },
                     &self.key,
-                    None,
                     Some(batch),
                 ),
                 Err(error) => Some(Err(error)),
@@ -144,17 +143,31 @@ impl BatchCodec {
         self.calls.get(index * CALL_LENGTH..)?.first_chunk().copied()
     }
 
-    /// Makes one call; a check may have metadata. `None` when its answer will be delivered.
+    /// Makes one call of a number. `None` when its answer will be delivered.
     pub(crate) fn post(
         &self,
         call: &BatchCall,
         key: &str,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<Outcome>> {
+        match number::cost(call.cost) {
+            Ok(cost) => self.post_of(call, key, cost.into(), None, batch),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Makes one call of any cost; a check may have metadata.
+    #[inline]
+    pub(crate) fn post_of(
+        &self,
+        call: &BatchCall,
+        key: &str,
+        cost: Cost,
         meta: Option<Vec<u8>>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Outcome>> {
-        let parts = self.policy_ref(call.policy).and_then(|policy_ref| Ok((policy_ref, Cost::from(number::cost(call.cost)?))));
-        let (policy_ref, cost) = match parts {
-            Ok(parts) => parts,
+        let policy_ref = match self.policy_ref(call.policy) {
+            Ok(policy_ref) => policy_ref,
             Err(error) => return Some(Err(error)),
         };
         let operation = match call.kind {

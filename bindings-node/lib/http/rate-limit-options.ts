@@ -2,6 +2,7 @@
 
 import { METHODS } from 'node:http';
 
+import { type Cost, isUnits } from '../cost.js';
 import type { Decision } from '../decision.js';
 import { ConfigError, CostError, checkConstant, describe } from '../errors.js';
 import { declaredNames, declaredOptions } from '../given-options.js';
@@ -13,8 +14,8 @@ import type { Awaitable } from './adapter.js';
 import { checkHeaders, type HeaderChoice } from './fields.js';
 import type { KeyFunction } from './keys.js';
 
-/** Units a request consumes: a whole number, or a function of the request. */
-export type CostOption<Request> = number | ((request: Request) => Awaitable<number>);
+/** Units a request consumes: a whole number, numbers by the names of units, or a function of the request. */
+export type CostOption<Request> = Cost | ((request: Request) => Awaitable<Cost>);
 
 /** What the journal remembers of a request: a text, bytes, or a function of the request that returns them, or nothing. */
 export type MetaOption<Request> =
@@ -182,8 +183,11 @@ export function checkValues(options: Partial<LayerOptions<never, never>>, where:
 /** Refuses a cost that no request could have. */
 export function checkCost(cost: unknown, where: string): void {
   if (cost === undefined || typeof cost === 'function') return;
+  if (isUnits(cost)) return;
   if (typeof cost !== 'number') {
-    throw new CostError(`${where}: cost is ${describe(cost)}: give a whole number, or a function of the request`);
+    throw new CostError(
+      `${where}: cost is ${describe(cost)}: give a whole number, an object such as { tokens: 1200 }, or a function of the request`,
+    );
   }
   if (!Number.isSafeInteger(cost) || cost < 1) {
     throw new CostError(

@@ -16,7 +16,7 @@ use crate::store::request::{Details, Operation};
 pub const MAX_META: usize = MAX_METADATA;
 
 const COST: OptionDeclaration = declared_options! {
-    /// The units of the call.
+    /// The units of the call: a number, or numbers by the names of units for limits that name what they count.
     cost: Cost = Count(1);
 }[0];
 const META: OptionDeclaration = declared_options! {

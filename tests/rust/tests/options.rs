@@ -59,14 +59,14 @@ impl Host {
             ArgumentKind::Logger => ("", "", "Logger | false"),
             ArgumentKind::WarningListener => ("Arc<dyn Fn(&str) + Send + Sync>", "", ""),
             ArgumentKind::BatchSize => ("usize", "", ""),
-            ArgumentKind::Cost => ("u64", "int", "number"),
+            ArgumentKind::Cost => ("impl Into<Cost>", "int | Mapping[str, int]", "Cost"),
             ArgumentKind::Meta => ("Option<Vec<u8>>", "str | bytes | None", "string | Uint8Array"),
             ArgumentKind::Signal => ("", "", "CancelSignal"),
             ArgumentKind::Limiter => ("", "Limiter | AsyncLimiter | None", "Limiter"),
             ArgumentKind::PolicyChoice => ("", "PolicyOption", "PolicyOption<Request>"),
             ArgumentKind::PolicyList => ("", "PolicyOption | None", "PolicyChoice<Request>"),
             ArgumentKind::RequestKey => ("", "Key | Callable[..., Any] | None", "KeyFunction<Request>"),
-            ArgumentKind::RequestCost => ("", "int | Callable[..., Any]", "CostOption<Request>"),
+            ArgumentKind::RequestCost => ("", "int | Mapping[str, int] | Callable[..., Any]", "CostOption<Request>"),
             ArgumentKind::RequestMeta => ("", "str | bytes | Callable[..., Any] | None", "MetaOption<Request>"),
             ArgumentKind::RequestFunction => {
                 ("", "Callable[..., Any] | None", "((request: Request) => Awaitable<boolean>)")

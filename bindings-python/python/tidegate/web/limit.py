@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._constants import check_constants, empty_limiter
+from .._cost import COST, checked_units, share_of, uncounted
 from .._shown import shortened, shown
 from .._tidegate import AsyncLimiter, Headers, Limiter, Policy, PolicyUse, PreparedCheck, nearest
 from ..errors import ConfigError, CostError, PolicyError
@@ -96,6 +97,10 @@ class ResolvedPolicy:
         # As long as this exists, `reload` refuses to drop the policy.
         self.use = limiter._use_policy(policy, by)
         algorithms = {limit.algorithm for limit in resolved.limits}
+        # The names of what its limits count.
+        self.counted = frozenset(limit.unit or COST for limit in resolved.limits)
+        # What a settle takes that gives everything back.
+        self.nothing: Any = 0 if self.counted == {COST} else dict.fromkeys(self.counted, 0)
         self.holds, self.shapes = "concurrency" in algorithms, "leaky-bucket" in algorithms
         # Whether a charge leaves usage that can be given back.
         self.rates = algorithms != {"concurrency"}
@@ -137,6 +142,7 @@ class BoundLimit(DeclaredLimit):
         # Whether there may be something to do after the view has answered.
         functions = (self.refund_when, self.settle, self.choose)
         self.has_follow_up = functions != (None, None, None) or any(entry.resolved.holds for entry in self.entries)
+        self._check_costs(self.entries)
         self.prepared: Any = None
         if len(self.entries) == 1:
             self._prepare(self.entries[0], self.policies[0][1])
@@ -162,10 +168,35 @@ class BoundLimit(DeclaredLimit):
 
     def _entry(self, use: KeyedPolicy, resolved: ResolvedPolicy) -> LimitEntry:
         _, key, cost, names_cost = use
+        # Of numbers by units that policies share each takes those that it counts.
+        cost = cost if names_cost or callable(cost) else share_of(cost, resolved.counted)
         return LimitEntry(resolved, key.bind(self._adapter), repr(key), cost, names_cost)
 
     def _resolved(self, policy: str | Policy) -> ResolvedPolicy:
         return ResolvedPolicy(policy, self._limiter, self.place, self._by)
+
+    def _check_costs(self, entries: Sequence[LimitEntry]) -> None:
+        """Raises for what no request could be asked: a number where a policy counts units, and units that none counts."""
+        counted = {name for entry in entries if not entry.names_cost for name in entry.resolved.counted}
+        if entries and not callable(self.cost) and (wrong := uncounted(self.cost, counted)):
+            raise ConfigError(f"{self._by}: {wrong}")
+        for entry in entries:
+            if callable(entry.cost) or (entry.resolved.nothing == 0 and not isinstance(entry.cost, Mapping)):
+                continue
+            try:
+                empty_limiter().peek(entry.resolved.announced, "", entry.cost)
+            except CostError as error:
+                raise ConfigError(
+                    f'{self._by}: {error.message}: give cost a dict such as {{"tokens": 1200}}, or a function of the request '
+                    "that returns one"
+                ) from None
+
+    def shared_cost(self, cost: Any, entries: Sequence[LimitEntry]) -> Any:
+        """What a cost function of all policies has returned. It raises for units that none of them counts."""
+        counted = {name for entry in entries if not entry.names_cost for name in entry.resolved.counted}
+        if wrong := uncounted(cost, counted):
+            raise CostError(f"{self._by}: {wrong}")
+        return cost
 
     @property
     def uses(self) -> list[PolicyUse]:
@@ -235,11 +266,15 @@ def _check_helper(given: Any) -> None:
 
 
 def cost_option(given: Any) -> Any:
-    """A number of units, or a function of the request."""
+    """A number of units, numbers by the names of units, or a function of the request."""
+    if isinstance(given, Mapping):
+        return checked_units(given, "cost is")
     if callable(given):
         return with_arity(given, 1, "cost")
     if isinstance(given, bool) or not hasattr(given, "__index__"):
-        raise CostError(f"cost is a whole number or a function of the request, not {shown(given)}")
+        raise CostError(
+            f'cost is a whole number, a dict such as {{"tokens": 1200}}, or a function of the request, not {shown(given)}'
+        )
     if given < 1:
         raise CostError(f"cost is {given}: a request costs at least 1; use skip for those that cost nothing")
     check_constants(cost=given)
