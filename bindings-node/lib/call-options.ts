@@ -10,7 +10,9 @@ import type { PolicyLike } from './policy.js';
 /** The options of `check`. */
 export interface CheckOptions {
   // options: check
-  /** The units of the call. Default: 1. */
+  /**
+   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   */
   cost?: Cost | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
@@ -25,7 +27,9 @@ export interface CheckOptions {
 /** The options of calls that only have a cost. */
 export interface CostOptions {
   // options: peek
-  /** The units of the call. Default: 1. */
+  /**
+   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   */
   cost?: Cost | undefined;
   // options end
 }
@@ -33,7 +37,9 @@ export interface CostOptions {
 /** The options of `acquire`. */
 export interface AcquireOptions {
   // options: acquire
-  /** The units of the call. Default: 1. */
+  /**
+   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   */
   cost?: Cost | undefined;
   /** The longest to wait. Default: as long as it takes. */
   timeoutMs?: number | undefined;
@@ -47,7 +53,9 @@ export interface AcquireOptions {
 /** The options of `hold`. */
 export interface HoldOptions {
   // options: hold
-  /** The units of the call. Default: 1. */
+  /**
+   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   */
   cost?: Cost | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;

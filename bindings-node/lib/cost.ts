@@ -10,11 +10,18 @@ export type Units = Readonly<Record<string, number>>;
 /** The units of a call: a number, or numbers by the names of units. */
 export type Cost = number | Units;
 
+/** Whether an object is written with braces, here or in another realm: bytes and the like have numbers that are no units. */
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
 /** Whether a value is a map of units, whose numbers are checked; an error where one is no number. */
 export function isUnits(cost: unknown): cost is Units {
-  if (!isRecord(cost)) return false;
-  for (const name in cost) if (typeof cost[name] !== 'number') throw unitError(name, cost[name]);
-  return true;
+  if (!isRecord(cost) || !isPlain(cost)) return false;
+  const names = Object.keys(cost);
+  for (const name of names) if (typeof cost[name] !== 'number') throw unitError(name, cost[name]);
+  return names.length > 0;
 }
 
 /** The number of limits without a unit: what a Decision calls its cost. */
@@ -53,7 +60,8 @@ export function shareOf(cost: Cost, policyRef: PolicyRef): Cost | undefined {
   // A number, which is asked faster. 0 is none: it takes nothing.
   if (policyRef.units === undefined) return cost['cost'] === 0 ? NO_COST : cost['cost'];
   const counted = countedBy(policyRef);
-  return Object.fromEntries(Object.entries(cost).filter(([name]) => counts(counted, name)));
+  const share = Object.entries(cost).filter(([name]) => counts(counted, name));
+  return share.length === 0 ? undefined : Object.fromEntries(share);
 }
 
 /** Why a map is not for these policies: it names what none of them counts. */

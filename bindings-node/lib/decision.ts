@@ -238,11 +238,7 @@ const ALGORITHMS = native.algorithms() as readonly Algorithm[];
 const { ALGORITHM_COUNT } = native;
 
 /** The state of each limit. */
-function limitsOf(
-  numbers: DecisionNumbers,
-  cost: number,
-  units: readonly string[] | undefined,
-): readonly LimitState[] {
+function limitsOf(numbers: DecisionNumbers, cost: number, units: readonly string[] | undefined): readonly LimitState[] {
   const header = numbers[DecisionField.Header];
   if ((header & DecisionFlag.Simple) !== 0) {
     const exceeded = (header & DecisionFlag.Exceeded) !== 0;

@@ -165,7 +165,7 @@ export function invalidCost(cost: unknown): CostError {
 /** The error for a value that cannot be a number of units. */
 export function unitError(name: string, value: unknown): CostError {
   return new CostError(
-    `a cost of ${describe(value)} ${shortened(name)} is not valid: it must be a whole number from 0 to 2^53 - 1`,
+    `the cost of ${shortened(name)} cannot be ${typeof value === 'string' ? 'a string' : describe(value)}: it must be a whole number from 0 to 2^53 - 1`,
   );
 }
 

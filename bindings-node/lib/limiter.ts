@@ -178,8 +178,7 @@ export class Limiter {
 
   /** Consumes even past the limit: windows count it, buckets go into debt. */
   charge(policy: PolicyLike, key: string, cost: number | CostOptions): Promise<Decision> {
-    if (typeof cost === 'object' && isRecord(cost))
-      return this.#callWith(CallKind.Charge, 'charge', policy, key, cost);
+    if (typeof cost === 'object' && isRecord(cost)) return this.#callWith(CallKind.Charge, 'charge', policy, key, cost);
     return this.#call(CallKind.Charge, policy, key, cost);
   }
 

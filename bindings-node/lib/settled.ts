@@ -68,7 +68,6 @@ function nameOf({ policy }: Decision): string {
 function costsOf(entries: readonly Decision[], actual: ActualCost): ReadonlyMap<Decision, Cost> {
   const costs = new Map<Decision, Cost>();
   for (const [entry, cost] of givenCosts(entries, actual)) {
-    if (cost === undefined || cost === null) continue;
     if (isUnits(cost)) checkUnits(entry, cost);
     else if (!Number.isSafeInteger(cost) || cost < 0) throw wrongActual(entry, describe(cost));
     // Units that are held are given back by the hold.
@@ -98,7 +97,11 @@ function holdsAlone({ limits }: Decision): boolean {
 
 function givenCosts(entries: readonly Decision[], actual: ActualCost): readonly (readonly [Decision, Cost])[] {
   if (Array.isArray(actual)) {
-    if (actual.length === entries.length) return entries.map((entry, index) => [entry, actual[index] as Cost]);
+    if (actual.length === entries.length) {
+      const each = entries.map((entry, index) => [entry, actual[index] as Cost] as const);
+      // Nothing leaves an entry as it is.
+      return each.filter(([, cost]) => cost !== undefined && cost !== null);
+    }
     throw new CostError(
       `settle was given ${actual.length} numbers for a Decision of ${entries.length} entries: give one number for each`,
     );

@@ -256,7 +256,8 @@ export class Admission<Request extends object, Response> {
 
   #refused(decision: Decision): this {
     // What a hold charged to other limits of its policy is given back too: a refused request has consumed nothing.
-    for (const { decision } of this._holds) this.settings.limiter.settle(decision, nothingOf(policyRefOf(decision))).catch(warn);
+    for (const { decision } of this._holds)
+      this.settings.limiter.settle(decision, nothingOf(policyRefOf(decision))).catch(warn);
     this.#release();
     return this.#decided(decision);
   }
@@ -392,7 +393,9 @@ export class Admission<Request extends object, Response> {
     if (!isRefunded && options.settle === undefined) return;
     const entries =
       this._checks.length < 2 ? this._decisions : this._checks.map(({ decision }) => decision as Decision);
-    const actual = isRefunded ? entries.map((entry) => nothingOf(policyRefOf(entry))) : await this.#after(options.settle, response);
+    const actual = isRefunded
+      ? entries.map((entry) => nothingOf(policyRefOf(entry)))
+      : await this.#after(options.settle, response);
     if (actual === undefined || actual === null) return;
     const [first] = entries;
     const whole = entries.length === 1 ? first : first?.withParts(entries);

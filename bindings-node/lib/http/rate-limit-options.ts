@@ -71,7 +71,10 @@ export interface RateLimitOptions<Request, Response> {
    * Default: the client's address.
    */
   key?: KeyFunction<Request> | undefined;
-  /** The units that a request consumes, or a function of the request. Default: 1. */
+  /**
+   * The units that a request consumes: a number, numbers by the names of units, or a function of the request. Of
+   * numbers by names each policy takes those that it counts. Default: 1.
+   */
   cost?: CostOption<Request> | undefined;
   /** A function of the request; true exempts the request. That of a layer applies to each of its limits as well. */
   skip?: ((request: Request) => Awaitable<boolean>) | undefined;
@@ -93,9 +96,9 @@ export interface RateLimitOptions<Request, Response> {
   refundWhen?: ((request: Request & Response, response: Response) => Awaitable<boolean>) | undefined;
   /**
    * Called when the response has ended, with the request and the response: the units that the request should have
-   * consumed; nothing is as many as it did. Of several policies one number is for those that name a cost, or for all
-   * where none does; a list has a number for each, a map one for each policy that it names. A function of one argument
-   * gets the response.
+   * consumed; nothing is as many as it did. Of numbers by the names of units each policy takes those that it counts,
+   * and others stay. Of several policies one number is for those that name a cost, or for all where none does; a list
+   * has a number for each, a map one for each policy that it names. A function of one argument gets the response.
    */
   settle?: SettleFunction<Request, Response> | undefined;
   /**

@@ -89,7 +89,8 @@ export class Settings<Request extends object, Response> {
     for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
     const [first, second] = this.entries ?? [];
     const isOnly = second === undefined && typeof first?.cost !== 'function' && meta === undefined;
-    this.only = isOnly && first !== undefined && options.skip === undefined ? (first as FixedCostEntry<Request>) : undefined;
+    this.only =
+      isOnly && first !== undefined && options.skip === undefined ? (first as FixedCostEntry<Request>) : undefined;
   }
 
   /** The policies of a request. */
@@ -164,7 +165,10 @@ export class Settings<Request extends object, Response> {
     const { policy, cost = this.options.cost } = own;
     const ownsCost = own.cost !== undefined;
     // Of a map that policies share each takes its part.
-    const fixed = cost === undefined || typeof cost === 'function' || ownsCost ? cost : shareOf(cost, policyRefIn(this.limiter, policy));
+    const fixed =
+      cost === undefined || typeof cost === 'function' || ownsCost
+        ? cost
+        : shareOf(cost, policyRefIn(this.limiter, policy));
     return {
       policy,
       key: own.key === undefined ? this.#key : keyOf(own.key, where),

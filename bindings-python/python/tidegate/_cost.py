@@ -19,9 +19,7 @@ def checked_units(given: Mapping[Any, Any], what: str) -> dict[str, int]:
         if not isinstance(name, str):
             raise CostError(f"{what} names the unit {shown(name)}: the name of a unit is text (str)")
         if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number < _LIMIT:
-            raise CostError(
-                f"{what} {shown(number)} {shortened(name)}: it must be a whole number from 0 to 2^53 - 1"
-            )
+            raise CostError(f"{what} {shown(number)} {shortened(name)}: it must be a whole number from 0 to 2^53 - 1")
     return dict(given)
 
 

@@ -113,7 +113,9 @@ def _key_and_cost(function: Any, key: str | Callable[..., str], cost: CostOption
             return made, checked_units(units, f"the cost of {name} is")
         if isinstance(units, bool) or not hasattr(units, "__index__"):
             _close(units)
-            raise CostError(f"the cost of {name} is {shown(units)}: it must be a whole number, or a dict of such numbers")
+            raise CostError(
+                f"the cost of {name} is {shown(units)}: it must be a whole number, or a dict of such numbers"
+            )
         return made, units
 
     return key_and_cost

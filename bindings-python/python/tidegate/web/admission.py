@@ -96,7 +96,9 @@ def _checked_cost(given: Any, before: str, after: str) -> Any:
         return checked_units(given, before)
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
-    raise CostError(f"{before} {shown(given)}: {after} a whole number from 0 on, or a dict of such numbers by the names of units")
+    raise CostError(
+        f"{before} {shown(given)}: {after} a whole number from 0 on, or a dict of such numbers by the names of units"
+    )
 
 
 log = logging.getLogger("tidegate.http")
@@ -226,7 +228,9 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
             cost = entry.cost
             if not isinstance(cost, int):
                 if callable(cost):
-                    cost = _checked_cost((yield from awaited(cost(request))), f"the cost of {entry.name} is", "it must be")
+                    cost = _checked_cost(
+                        (yield from awaited(cost(request))), f"the cost of {entry.name} is", "it must be"
+                    )
                     if not entry.names_cost:
                         cost = share_of(bound.shared_cost(cost, entries), entry.resolved.counted)
                 if cost == 0:
