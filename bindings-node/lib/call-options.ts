@@ -3,7 +3,7 @@
 import { type CancelSignal, checkSignal } from './cancel-signal.js';
 import type { Cost } from './cost.js';
 import { ConfigError, describe } from './errors.js';
-import { checkOptions, declaredNames, declaredOptions } from './given-options.js';
+import { checkOptions, checkType, declaredNames, declaredOptions } from './given-options.js';
 import type { Hold } from './hold.js';
 import type { PolicyLike } from './policy.js';
 
@@ -21,16 +21,30 @@ export interface CheckOptions {
    * Default: false.
    */
   partial?: boolean | undefined;
+  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  priority?: string | undefined;
   // options end
 }
 
 /** The options of calls that only have a cost. */
 export interface CostOptions {
+  // options: refund
+  /**
+   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   */
+  cost?: Cost | undefined;
+  // options end
+}
+
+/** The options of `peek`. */
+export interface PeekOptions {
   // options: peek
   /**
    * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
    */
   cost?: Cost | undefined;
+  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  priority?: string | undefined;
   // options end
 }
 
@@ -45,6 +59,8 @@ export interface AcquireOptions {
   timeoutMs?: number | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
+  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  priority?: string | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
   // options end
@@ -59,6 +75,8 @@ export interface HoldOptions {
   cost?: Cost | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
+  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  priority?: string | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
   // options end
@@ -75,6 +93,8 @@ export interface NamedCheckEntry {
   readonly cost?: Cost | undefined;
   /** Metadata that the journal remembers. */
   readonly meta?: string | Uint8Array | undefined;
+  /** The class of the entry, one of its policy's `priorities`. */
+  readonly priority?: string | undefined;
 }
 
 const COST_EXAMPLE = 'cost: 5';
@@ -102,9 +122,15 @@ export function checkedOptions<Options extends object>(call: string, options: Op
     if (kind === 'Wait' && typeof value !== 'number') {
       throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a number of milliseconds`);
     }
+    if (kind === 'Priority') checkPriority(value);
     if (kind === 'Signal') checkSignal(value as CancelSignal);
   }
   return options;
+}
+
+/** Throws for what cannot be the name of a class. */
+export function checkPriority(value: unknown): void {
+  checkType('priority', value, ['string']);
 }
 
 /** What `hold` runs while it has its units. */
@@ -132,7 +158,7 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
     const all = 'checkAll takes entries and no options: it is all or nothing, so that it cannot be partial';
     throw new ConfigError(`${all}; make a partial check of each policy and key`);
   }
-  const shape = '[policy, key], [policy, key, cost] or {policy, key, cost, meta}';
+  const shape = '[policy, key], [policy, key, cost] or {policy, key, cost, meta, priority}';
   const given: unknown = entries;
   if (typeof given !== 'object' || given === null || !(Symbol.iterator in given)) {
     throw new ConfigError(`checkAll cannot take ${describe(given)}: give a list of entries ${shape}`);
@@ -147,8 +173,10 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
     if (typeof entry !== 'object' || entry === null || !('policy' in entry)) {
       throw new ConfigError(`${is} cannot be ${describe(entry)}: give ${shape}`);
     }
-    checkOptions(entry, ['policy', 'key', 'cost', 'meta'], is, COST_EXAMPLE);
-    return entry as NamedCheckEntry;
+    checkOptions(entry, ['policy', 'key', 'cost', 'meta', 'priority'], is, COST_EXAMPLE);
+    const named = entry as NamedCheckEntry;
+    if (named.priority !== undefined) checkPriority(named.priority);
+    return named;
   });
 }
 

@@ -10,6 +10,7 @@ import {
   checkedOptions,
   type HeldWork,
   type HoldOptions,
+  type PeekOptions,
   holdArguments,
   onlyCost,
 } from './call-options.js';
@@ -137,13 +138,13 @@ export class Limiter {
     return this.#transport.callWith(kind, { policyRef, key, cost: numberOf(cost), units: cost });
   }
 
-  #target(policy: PolicyLike, key: string, given: Cost = 1, meta?: string | Uint8Array): CallTarget {
+  #target(policy: PolicyLike, key: string, given: Cost = 1, meta?: string | Uint8Array, priority?: string): CallTarget {
     const policyRef = this.#policyRefs.of(policy);
     // These keys cross as strings, and Node-API would replace half a surrogate pair by another character.
     if (typeof key !== 'string' || !key.isWellFormed()) throw invalidKey(key);
     const cost = checkedCost(given);
     const encoded = meta === undefined ? undefined : encodedMeta(meta);
-    return { policyRef, key, cost: numberOf(cost), units: unitsOf(cost), meta: encoded };
+    return { policyRef, key, cost: numberOf(cost), units: unitsOf(cost), meta: encoded, priority };
   }
 
   /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
@@ -154,13 +155,13 @@ export class Limiter {
   }
 
   async #checkWith(policy: PolicyLike, key: string, options: CheckOptions): Promise<Decision> {
-    const { cost = 1, meta, partial = false } = checkedOptions('check', options);
-    if (meta === undefined) return this.#call(partial ? CallKind.Take : CallKind.Check, policy, key, cost);
-    return this.#transport.callWith(partial ? CallKind.Take : CallKind.Check, this.#target(policy, key, cost, meta));
+    const { cost = 1, meta, partial = false, priority } = checkedOptions('check', options);
+    if (meta === undefined && priority === undefined) return this.#call(partial ? CallKind.Take : CallKind.Check, policy, key, cost);
+    return this.#transport.callWith(partial ? CallKind.Take : CallKind.Check, this.#target(policy, key, cost, meta, priority));
   }
 
   /** Asks without consuming. */
-  peek(policy: PolicyLike, key: string, options?: CostOptions): Promise<Decision> {
+  peek(policy: PolicyLike, key: string, options?: PeekOptions): Promise<Decision> {
     if (options === undefined) return this.#call(CallKind.Peek, policy, key, 1);
     return this.#callWith(CallKind.Peek, 'peek', policy, key, options);
   }
@@ -170,9 +171,12 @@ export class Limiter {
     call: string,
     policy: PolicyLike,
     key: string,
-    options: CostOptions,
+    options: PeekOptions,
   ): Promise<Decision> {
-    const { cost } = checkedOptions(call, options);
+    const { cost, priority } = checkedOptions(call, options);
+    if (priority !== undefined) {
+      return this.#transport.callWith(kind, this.#target(policy, key, cost, undefined, priority));
+    }
     return this.#call(kind, policy, key, cost === undefined && kind !== CallKind.Charge ? 1 : cost);
   }
 
@@ -206,15 +210,15 @@ export class Limiter {
   async checkAll(entries: Iterable<CheckEntry>, ...none: readonly never[]): Promise<Decision> {
     const all = checkEntriesOf(entries, none);
     const targets = this.#policyRefs.together(() =>
-      all.map(({ policy, key, cost, meta }) => this.#target(policy, key, cost, meta)),
+      all.map(({ policy, key, cost, meta, priority }) => this.#target(policy, key, cost, meta, priority)),
     );
     return withNamedCosts(this.#transport.tasks.checkAll(targets), all);
   }
 
   /** Waits until it is admitted; a denied Decision when that is too late. Callers of one key are admitted in their order. */
   async acquire(policy: PolicyLike, key: string, options: AcquireOptions = {}): Promise<Decision> {
-    const { cost, timeoutMs, signal, meta } = checkedOptions('acquire', options);
-    const target = this.#target(policy, key, cost, meta);
+    const { cost, timeoutMs, signal, meta, priority } = checkedOptions('acquire', options);
+    const target = this.#target(policy, key, cost, meta, priority);
     const timeout = timeoutMs === Number.POSITIVE_INFINITY ? undefined : timeoutMs;
     const { decision } = await this.#transport.tasks.about(TaskKind.Acquire, target, signal, timeout);
     return decision as Decision;
@@ -234,8 +238,8 @@ export class Limiter {
     options?: HoldOptions | HeldWork<T>,
     work?: HeldWork<T>,
   ): Promise<T | Hold> {
-    const { cost, signal, meta, run } = holdArguments(options, work);
-    const hold = await this.#holds.take(this.#target(policy, key, cost, meta), signal);
+    const { cost, signal, meta, priority, run } = holdArguments(options, work);
+    const hold = await this.#holds.take(this.#target(policy, key, cost, meta, priority), signal);
     if (run === undefined) return hold;
     try {
       return await run(hold);

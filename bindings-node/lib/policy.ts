@@ -61,6 +61,8 @@ export interface PolicyOptions {
   journal?: number | undefined;
   /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
   lease?: number | string | undefined;
+  /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
+  priorities?: Readonly<Record<string, string>> | undefined;
   // options end
 }
 
@@ -76,6 +78,8 @@ export interface PolicyRef {
   readonly holds: boolean;
   /** What each limit counts, an empty text where it names nothing; undefined where none does. */
   readonly units?: readonly string[];
+  /** The classes of calls for which a part stays free; undefined where there are none. */
+  readonly classes?: readonly string[];
   /** How HTTP announces it, if it does. */
   readonly announcement?: native.Announcement;
   /** What the caller gave. */
@@ -237,6 +241,11 @@ export class Policy {
   /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
   get lease(): number | string | undefined {
     return this.#options['lease'] as number | string | undefined;
+  }
+
+  /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
+  get priorities(): Record<string, string> | undefined {
+    return this.#options['priorities'] as Record<string, string> | undefined;
   }
 
   // options end

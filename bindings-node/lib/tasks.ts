@@ -19,6 +19,8 @@ export interface CallTarget {
   readonly cost: number;
   /** Numbers by the names of units. */
   readonly units?: Units | undefined;
+  /** Its class, one of the policy's `priorities`. */
+  readonly priority?: string | undefined;
   /** What the journal keeps of it. */
   readonly meta?: Uint8Array | undefined;
 }
@@ -86,17 +88,18 @@ export class Tasks {
     const costs = targets.map(({ cost }) => cost);
     const metas = targets.map(({ meta }) => meta);
     const units = targets.map(({ units }) => units);
+    const priorities = targets.map(({ priority }) => priority);
     const { decision } = await this.begin(targets, (ticket) =>
-      this.nativeLimiter.checkAll(ticket, ids, keys, costs, metas, units),
+      this.nativeLimiter.checkAll(ticket, ids, keys, costs, metas, units, priorities),
     );
     return decision as Decision;
   }
 
   /** Begins a task about one key. `lengthMs` is how long to wait or to block; without it as long as it takes. */
   about(kind: TaskKind, target: CallTarget, signal?: CancelSignal, lengthMs?: number): Promise<TaskResult> {
-    const { policyRef, key, cost, meta, units } = target;
+    const { policyRef, key, cost, meta, units, priority } = target;
     const start = (ticket: number): number =>
-      this.nativeLimiter.beginTask(ticket, kind, policyRef.id, key, cost, lengthMs, meta, units);
+      this.nativeLimiter.beginTask(ticket, kind, policyRef.id, key, cost, lengthMs, meta, units, priority);
     return this.begin([target], start, signal);
   }
 

@@ -130,10 +130,10 @@ export class Transport {
     return answer;
   }
 
-  /** Makes one call in a crossing of its own: with metadata, with units, or with a long key. */
-  callWith(kind: CallKind, { policyRef, key, cost, meta, units }: CallTarget): Decision | Promise<Decision> {
+  /** Makes one call in a crossing of its own: with metadata, units or a class, or with a long key. */
+  callWith(kind: CallKind, { policyRef, key, cost, meta, units, priority }: CallTarget): Decision | Promise<Decision> {
     return this.#callAlone(policyRef, key, cost, (ticket) =>
-      this.nativeLimiter.callAlone(ticket, policyRef.id, key, kind, cost, meta, units),
+      this.nativeLimiter.callAlone(ticket, policyRef.id, key, kind, cost, meta, units, priority),
     );
   }
 

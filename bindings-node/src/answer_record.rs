@@ -4,7 +4,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use napi_derive::napi;
-use tidegate::host::{ChargedLimit, ChargedUnits, charge_mark, charged_of_limit, denial_generation};
+use tidegate::host::{ChargedLimit, ChargedUnits, charge_mark, charged_of_limit, denial_generation, has_amounts};
 use tidegate::http::more_after;
 use tidegate::{Algorithm, Decision, LimitState, Source};
 
@@ -133,7 +133,9 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     record[HEADER + DecisionField::ResetAt as usize] = micros(reset_at);
     record[HEADER + DecisionField::Delay as usize] = micros(decision.delay());
     record[HEADER + DecisionField::Granted as usize] = decision.granted() as f64;
-    record[HEADER + DecisionField::DeniedFor as usize] = micros(decision.denied_for().unwrap_or_default());
+    // JavaScript repeats denials by their cost alone.
+    let denied_for = decision.denied_for().filter(|_| !has_amounts(decision));
+    record[HEADER + DecisionField::DeniedFor as usize] = micros(denied_for.unwrap_or_default());
     record[HEADER + DecisionField::At as usize] = micros(decision.at());
     record[HEADER + DecisionField::NextAfter as usize] = wait(next);
     record[HEADER + DecisionField::Charge as usize] = charge_mark(decision);

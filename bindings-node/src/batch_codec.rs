@@ -9,7 +9,7 @@ use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use parking_lot::Mutex;
 use tidegate::host::{BatchGuard, Call, CompletionQueue, DENIAL_GENERATIONS, Outcome, Wake, cohort_size};
-use tidegate::{AsPolicy, AsyncLimiter, Attempt, CheckOptions, Cost, Error, ErrorKind, Hold, Policy, PolicyRef, Result};
+use tidegate::{AsPolicy, AsyncLimiter, Attempt, CheckOptions, Error, ErrorKind, Hold, Policy, PolicyRef, Result};
 
 use crate::answer_record::{write_attachment, write_decision, write_nothing};
 use crate::array_layout::{AnswerKind, CallField, CallKind, FIRST_TASK_TICKET, Special};
@@ -151,19 +151,18 @@ impl BatchCodec {
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Outcome>> {
         match number::cost(call.cost) {
-            Ok(cost) => self.post_of(call, key, cost.into(), None, batch),
+            Ok(cost) => self.post_of(call, key, CheckOptions { cost, ..CheckOptions::default() }, batch),
             Err(error) => Some(Err(error)),
         }
     }
 
-    /// Makes one call of any cost; a check may have metadata.
+    /// Makes one call with options; `partial` is that of its kind.
     #[inline]
     pub(crate) fn post_of(
         &self,
         call: &BatchCall,
         key: &str,
-        cost: Cost,
-        meta: Option<Vec<u8>>,
+        options: CheckOptions,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Outcome>> {
         let policy_ref = match self.policy_ref(call.policy) {
@@ -171,10 +170,10 @@ impl BatchCodec {
             Err(error) => return Some(Err(error)),
         };
         let operation = match call.kind {
-            CHECK | TAKE => Call::Check(CheckOptions { meta, partial: call.kind == TAKE, ..cost.into() }),
-            PEEK => Call::Peek(cost),
-            CHARGE => Call::Charge(cost),
-            _ => Call::Refund(cost),
+            CHECK | TAKE => Call::Check(CheckOptions { partial: call.kind == TAKE, ..options }),
+            PEEK => Call::Peek(options),
+            CHARGE => Call::Charge(options.into()),
+            _ => Call::Refund(options.into()),
         };
         Some(self.limiter.post(policy_ref, key, &operation, call.ticket, &self.queue, batch)?.map(Outcome::Decision))
     }

@@ -31,6 +31,8 @@ pub struct ResolvedPolicy {
     pub holds: bool,
     /// What each limit counts, an empty text where it names nothing; missing where none does.
     pub units: Option<Vec<String>>,
+    /// The classes of calls for which a part stays free; missing where there are none.
+    pub classes: Option<Vec<String>>,
     /// How HTTP announces it, if it does.
     pub announcement: Option<Announcement>,
     /// The memory that it takes.
@@ -133,6 +135,11 @@ impl NativeLimiter {
                 name: policy.name().to_owned(),
                 holds: policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency),
                 units: units_of(&policy),
+                classes: policy
+                    .options()
+                    .priorities
+                    .as_ref()
+                    .map(|classes| classes.iter().map(|(name, _)| name.to_owned()).collect()),
                 announcement: announcement(&policy),
                 bytes: tidegate::host::policy_bytes(&policy) as u32,
             };
@@ -286,11 +293,12 @@ impl NativeLimiter {
         cost: f64,
         meta: Option<Uint8Array>,
         units: Option<HashMap<String, f64>>,
+        priority: Option<String>,
     ) -> i32 {
         let codec = &mut *self.codec.borrow_mut();
         let call = BatchCall { ticket: ticket as u64, policy: f64::from(policy), kind, cost };
-        let outcome = match number::cost_of(cost, units) {
-            Ok(cost) => codec.post_of(&call, &key, cost, meta.map(|meta| meta.to_vec()), None),
+        let outcome = match number::options(cost, units, meta, priority) {
+            Ok(options) => codec.post_of(&call, &key, options, None),
             Err(error) => Some(Err(error)),
         };
         codec.answer(call.ticket, outcome)

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tidegate::{Cost, Error, ErrorKind, Result, Units, host};
+use napi::bindgen_prelude::Uint8Array;
+use tidegate::{CheckOptions, Cost, Error, ErrorKind, Result, Units, host};
 
 /// The first whole number that a double cannot tell from the next one.
 const TWO_53: f64 = 9_007_199_254_740_992.0;
@@ -34,6 +35,17 @@ pub(crate) fn cost_of(number: f64, units: Option<HashMap<String, f64>>) -> Resul
         None => cost(number).map(Cost::from),
         Some(units) => Ok(self::units(units)?.into()),
     }
+}
+
+/// The options of a call that crosses alone.
+pub(crate) fn options(
+    number: f64,
+    units: Option<HashMap<String, f64>>,
+    meta: Option<Uint8Array>,
+    priority: Option<String>,
+) -> Result<CheckOptions> {
+    let meta = meta.map(|meta| meta.to_vec());
+    Ok(CheckOptions { meta, priority, ..cost_of(number, units)?.into() })
 }
 
 fn units(given: HashMap<String, f64>) -> Result<Units> {

@@ -46,6 +46,7 @@ fn value(option: &host::PolicyOption, given: GivenValue) -> Result<OptionValue> 
             return Err(Error::new(ErrorKind::PolicyInvalid, message));
         }
         (OptionKind::Lease, Either3::C(text)) => OptionValue::Lease(Lease::parse(&text)?),
+        (OptionKind::Priorities, Either3::C(text)) => OptionValue::Priorities(text.parse()?),
         // The types are checked before.
         _ => return Err(Error::new(ErrorKind::PolicyInvalid, format!("{name} has the wrong type"))),
     })
@@ -122,6 +123,7 @@ impl Policy {
                     OptionValue::OnStoreError(choice) => (name, Either3::C(choice.name().to_owned())),
                     OptionValue::Duration(length) => (name + "Ms", Either3::B(length.micros() as f64 / 1_000.0)),
                     OptionValue::Count(number) => (name, Either3::B(f64::from(number))),
+                    OptionValue::Priorities(priorities) => (name, Either3::C(priorities.to_string())),
                     OptionValue::Lease(lease) => {
                         let part = || Either3::C(lease.to_string());
                         (name, lease.as_units().map_or_else(part, |units| Either3::B(units as f64)))

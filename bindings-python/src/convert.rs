@@ -133,6 +133,14 @@ pub(crate) fn utf8<'a>(key: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
     text(key, ErrorKind::KeyInvalid, "the key")
 }
 
+/// The name of a class of calls.
+pub(crate) fn priority(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    owned_text(given, ErrorKind::ConfigInvalid, "priority").map(Some)
+}
+
 /// The metadata of a check: bytes, or text as UTF-8.
 pub(crate) fn meta(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     if given.is_none() {

@@ -1,12 +1,14 @@
 //! `Policy`.
 
+use std::collections::BTreeMap;
+
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyMapping, PyString, PyTuple};
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 use tidegate::policy::{Format, PolicyFile};
-use tidegate::{ErrorKind, Lease, OnStoreError, Options};
+use tidegate::{ErrorKind, Lease, OnStoreError, Options, Priorities};
 
 use crate::convert::{argument, owned_text, period, shown, text, unexpected, whole};
 use crate::error::{PolicyError, policy, raise, raise_about};
@@ -77,6 +79,7 @@ fn option_value(option: &PolicyOption, given: &Bound<'_, PyAny>) -> PyResult<Opt
             OptionValue::Count(u32::try_from(number).unwrap_or(u32::MAX))
         }
         OptionKind::Lease => OptionValue::Lease(lease(given)?),
+        OptionKind::Priorities => OptionValue::Priorities(priorities(given)?),
     }))
 }
 
@@ -96,11 +99,26 @@ fn shown_value(py: Python<'_>, value: Option<OptionValue>) -> PyResult<Bound<'_,
         Some(OptionValue::Duration(period)) => (period.micros() as f64 / 1e6).into_bound_py_any(py),
         Some(OptionValue::Count(number)) => number.into_bound_py_any(py),
         Some(OptionValue::Lease(lease)) => lease_value(lease).into_bound_py_any(py),
+        Some(OptionValue::Priorities(priorities)) => parts_by_class(&priorities).into_bound_py_any(py),
     }
 }
 
 fn lease_value(lease: Lease) -> LeaseValue {
     lease.as_units().map_or_else(|| LeaseValue::Part(lease.to_string()), LeaseValue::Units)
+}
+
+fn parts_by_class(priorities: &Priorities) -> BTreeMap<String, String> {
+    priorities.iter().map(|(class, part)| (class.to_owned(), part)).collect()
+}
+
+fn priorities(given: &Bound<'_, PyAny>) -> PyResult<Priorities> {
+    let wrong = || policy(format!("priorities are classes of calls with their parts, as in {{\"batch\": \"30%\"}}, not {}", shown(given)));
+    let classes = given.cast::<PyMapping>().map_err(|_| wrong())?;
+    let mut parts = Vec::new();
+    for pair in classes.items()? {
+        parts.push(pair.extract::<(String, String)>().map_err(|_| wrong())?);
+    }
+    Priorities::new(parts).map_err(raise)
 }
 
 fn lease(given: &Bound<'_, PyAny>) -> PyResult<Lease> {
@@ -238,6 +256,12 @@ impl Policy {
     #[getter]
     fn lease(&self) -> Option<LeaseValue> {
         self.inner.options().lease.map(lease_value)
+    }
+
+    /// Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+    #[getter]
+    fn priorities(&self) -> Option<BTreeMap<String, String>> {
+        self.inner.options().priorities.as_ref().map(parts_by_class)
     }
 
     // options end

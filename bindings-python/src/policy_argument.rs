@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use tidegate::{AsPolicy, CheckOptions, Cost, ErrorKind, PolicyRef};
 
-use crate::convert::{cost, key, meta, shown, text, utf8};
+use crate::convert::{cost, key, meta, priority, shown, text, utf8};
 use crate::error::config;
 use crate::policy::Policy;
 
@@ -87,11 +87,12 @@ pub(crate) fn refuse_partial(partial: bool) -> PyResult<()> {
 /// The entries of a `check_all`.
 pub(crate) type OwnedEntries = Vec<(OwnedPolicy, String, CheckOptions)>;
 
-/// Reads the entries of `check_all`: `(policy, key)`, `(policy, key, cost)` or `(policy, key, cost, meta)`.
+/// Reads the entries of `check_all`: `(policy, key)`, and behind it a cost, metadata and a class.
 pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<OwnedEntries> {
     let wrong = |entry: &Bound<'_, PyAny>| {
         PyTypeError::new_err(format!(
-            "an entry of check_all is (policy, key), (policy, key, cost) or (policy, key, cost, meta), not {}",
+            "an entry of check_all is (policy, key), (policy, key, cost), (policy, key, cost, meta) or (policy, key, cost, meta, \
+             priority), not {}",
             shown(entry)
         ))
     };
@@ -102,13 +103,14 @@ pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<OwnedEntries> {
         } else {
             entry.try_iter().map_err(|_| wrong(&entry))?.collect::<PyResult<_>>()?
         };
-        let (policy, given_key, cost, meta) = match &parts[..] {
-            [policy, key] => (policy, key, Cost::from(1), None),
-            [policy, key, units] => (policy, key, cost(units)?, None),
-            [policy, key, units, data] => (policy, key, cost(units)?, meta(data)?),
-            _ => return Err(wrong(&entry)),
-        };
-        let options = CheckOptions { meta, ..cost.into() };
+        let ([policy, given_key], rest) = parts.split_first_chunk().ok_or_else(|| wrong(&entry))?;
+        if rest.len() > 3 {
+            return Err(wrong(&entry));
+        }
+        let cost = rest.first().map_or_else(|| Ok(Cost::from(1)), cost)?;
+        let meta = rest.get(1).map_or(Ok(None), meta)?;
+        let priority = rest.get(2).map_or(Ok(None), priority)?;
+        let options = CheckOptions { meta, priority, ..cost.into() };
         Ok((PolicyArgument::of(policy)?.into(), utf8(&key(given_key)?)?.to_owned(), options))
     };
     let list = given.try_iter().map_err(|_| {

@@ -224,6 +224,13 @@ export class Admission<Request extends object, Response> {
     const rest: RequestCheck[] = [];
     for (const check of this._checks) (policyRefIn(limiter, check.policy).holds ? held : rest).push(check);
     const meta = options.meta === undefined ? undefined : await this.#meta();
+    const priority = options.priority === undefined ? undefined : await this.#priority();
+    if (priority !== undefined) {
+      // A policy without classes has nothing to leave free.
+      for (const check of this._checks) {
+        if (policyRefIn(limiter, check.policy).classes !== undefined) check.priority = priority;
+      }
+    }
     // Holds come first, because a hold that is given back leaves no trace.
     for (const check of held) {
       const hold = await takeHold(called, check, meta);
@@ -242,6 +249,16 @@ export class Admission<Request extends object, Response> {
     this._decisions = decisions;
     this.decision = leading(decisions);
     return this;
+  }
+
+  async #priority(): Promise<string | undefined> {
+    const { adapter, options } = this.settings;
+    if (typeof options.priority !== 'function') return options.priority;
+    const value = (await options.priority(this.request)) ?? undefined;
+    if (value === undefined || typeof value === 'string') return value;
+    throw new ConfigError(
+      `${adapter.name}: the function given as priority returned ${describe(value)}: return the name of a class, or nothing`,
+    );
   }
 
   async #meta(): Promise<Meta> {
@@ -449,6 +466,8 @@ interface RequestCheck {
   readonly cost: Cost;
   /** Whether the options name its cost. */
   readonly namesCost: boolean;
+  /** Its class. */
+  priority?: string;
   /** What was decided about it with others. */
   decision?: Decision;
 }
@@ -463,14 +482,20 @@ async function checkTogether(
   if (only === undefined) return undefined;
   if (checks.length > 1) {
     return limiter.checkAll(
-      checks.map(({ policy, key, cost, namesCost }) => ({ policy, key, cost: namesCost ? cost : undefined, meta })),
+      checks.map(({ policy, key, cost, namesCost, priority }) => ({
+        policy,
+        key,
+        cost: namesCost ? cost : undefined,
+        meta,
+        priority,
+      })),
     );
   }
   return limiter.check(only.policy, only.key, withMeta(only, meta));
 }
 
-function withMeta({ cost }: RequestCheck, meta: Meta): CheckOptions {
-  return meta === undefined ? { cost } : { cost, meta };
+function withMeta({ cost, priority }: RequestCheck, meta: Meta): CheckOptions {
+  return meta === undefined && priority === undefined ? { cost } : { cost, meta, priority };
 }
 
 /** Takes a hold; the denied Decision when there is no room. */

@@ -23,6 +23,9 @@ export type MetaOption<Request> =
   | Uint8Array
   | ((request: Request) => Awaitable<string | Uint8Array | null | undefined>);
 
+/** The class of a request: a name, or a function of the request that returns one, or nothing. */
+export type PriorityOption<Request> = string | ((request: Request) => Awaitable<string | null | undefined>);
+
 /** A policy with a key and a cost of its own. */
 export interface PolicyEntry<Request> {
   policy: PolicyLike;
@@ -108,6 +111,11 @@ export interface RateLimitOptions<Request, Response> {
   holdUntil?: 'response' | 'handler' | undefined;
   /** What the journal remembers of a request: a text, bytes, or a function of the request. */
   meta?: MetaOption<Request> | undefined;
+  /**
+   * The class of a request, one of those that a policy declares with its option `priorities`: a name, or a function of
+   * the request, which may return nothing for none. Of several policies it is for those that have classes.
+   */
+  priority?: PriorityOption<Request> | undefined;
   /** The HTTP methods that are limited. HEAD counts as GET. Default: all of them. */
   methods?: readonly string[] | undefined;
   /** Whether each HTTP method has a budget of its own. HEAD shares that of GET. Default: false. */
@@ -144,6 +152,10 @@ const CHECKS: Readonly<Record<string, Check>> = {
   ResponseFunction: [isFunction, 'a function'],
   ActualCost: [isFunction, 'a function'],
   Refusal: [(value) => isFunction(value) || value === 'throw', "a function, or 'throw'"],
+  RequestPriority: [
+    (value) => typeof value === 'string' || isFunction(value),
+    'the name of a class, or a function of the request',
+  ],
   RequestMeta: [
     (value) => typeof value === 'string' || isFunction(value) || value instanceof Uint8Array,
     'a text, bytes, or a function of the request',

@@ -88,7 +88,11 @@ export class Settings<Request extends object, Response> {
     const by = typeof place === 'string' && place !== '' ? `${where} at ${place}` : where;
     for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
     const [first, second] = this.entries ?? [];
-    const isOnly = second === undefined && typeof first?.cost !== 'function' && meta === undefined;
+    const isOnly =
+      second === undefined &&
+      typeof first?.cost !== 'function' &&
+      meta === undefined &&
+      options.priority === undefined;
     this.only =
       isOnly && first !== undefined && options.skip === undefined ? (first as FixedCostEntry<Request>) : undefined;
   }
@@ -133,7 +137,8 @@ export class Settings<Request extends object, Response> {
   #checkCosts(entries: readonly LimitedEntry<Request>[]): void {
     const where = this.adapter.name;
     const policyRefs = entries.map(({ policy }) => policyRefIn(this.limiter, policy));
-    const { cost } = this.options;
+    const { cost, priority } = this.options;
+    if (typeof priority === 'string') checkClass(priority, policyRefs, where);
     const wrong = cost === undefined || typeof cost === 'function' ? undefined : uncounted(cost, policyRefs);
     if (wrong !== undefined) throw new ConfigError(`${where}: ${wrong}`);
     for (const [index, entry] of entries.entries()) {
@@ -187,6 +192,24 @@ export class Settings<Request extends object, Response> {
       name = name.name;
     }
     return placedKey(name, key, this.options.perMethod ? methodOf(this.adapter, request) : undefined);
+  }
+}
+
+/** Refuses a class that no request could have. */
+function checkClass(priority: string, policyRefs: readonly PolicyRef[], where: string): void {
+  const classed = policyRefs.filter(({ classes }) => classes !== undefined);
+  if (classed.length === 0) {
+    throw new ConfigError(
+      `${where}: priority is ${describe(priority)}, and no policy has classes: declare them with its option priorities, as in ` +
+        "{ priorities: 'batch: 30%' }",
+    );
+  }
+  for (const { name, classes = [] } of classed) {
+    if (classes.includes(priority)) continue;
+    const known = knownNames(priority, classes);
+    throw new ConfigError(
+      `${where}: priority is ${describe(priority)}, which is no class of ${JSON.stringify(name)}: ${known}`,
+    );
   }
 }
 

@@ -15,12 +15,6 @@ use crate::array_layout::TaskKind;
 use crate::batch_codec::{Attachment, OwnedPolicyRef};
 use crate::number;
 
-/// The options of a call that crosses alone.
-fn options(cost: f64, units: Option<HashMap<String, f64>>, meta: Option<Uint8Array>) -> Result<CheckOptions> {
-    let meta = meta.map(|meta| meta.to_vec());
-    Ok(CheckOptions { meta, ..number::cost_of(cost, units)?.into() })
-}
-
 impl NativeLimiter {
     /// Begins a task on this thread.
     fn begin<F>(&self, ticket: f64, task: impl FnOnce(AsyncLimiter) -> F) -> i32
@@ -53,12 +47,15 @@ impl NativeLimiter {
         costs: Vec<f64>,
         metas: Vec<Option<Uint8Array>>,
         units: Vec<Option<HashMap<String, f64>>>,
+        priorities: Vec<Option<String>>,
     ) -> i32 {
         let entries: Result<Vec<(OwnedPolicyRef, String, CheckOptions)>> = {
             let codec = self.codec.borrow();
-            let entries = policies.iter().zip(keys).zip(costs.into_iter().zip(units)).zip(metas);
-            let entry = |(((policy, key), (cost, units)), meta): (((&u32, String), (f64, _)), Option<Uint8Array>)| {
-                Ok((codec.policy_ref(f64::from(*policy))?.clone(), key, options(cost, units, meta)?))
+            let options = costs.into_iter().zip(units).zip(metas).zip(priorities);
+            let entries = policies.iter().zip(keys).zip(options);
+            let entry = |((policy, key), (((cost, units), meta), priority)): ((&u32, String), _)| {
+                let options = number::options(cost, units, meta, priority)?;
+                Ok((codec.policy_ref(f64::from(*policy))?.clone(), key, options))
             };
             entries.map(entry).collect()
         };
@@ -78,9 +75,10 @@ impl NativeLimiter {
         length: Option<f64>,
         meta: Option<Uint8Array>,
         units: Option<HashMap<String, f64>>,
+        priority: Option<String>,
     ) -> i32 {
         let policy = self.codec.borrow().policy_ref(f64::from(policy)).cloned();
-        let options = options(cost, units, meta);
+        let options = number::options(cost, units, meta, priority);
         let what = if matches!(kind, TaskKind::Block) { "the length of a block" } else { "timeoutMs" };
         let length = length.map(|length| number::milliseconds(what, length)).transpose();
         self.begin(ticket, move |limiter| async move {

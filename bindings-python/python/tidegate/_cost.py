@@ -39,7 +39,7 @@ def uncounted(cost: Any, counted: Collection[str]) -> str | None:
 
 
 def share_of(cost: Any, counted: Collection[str]) -> Any:
-    """The cost of one of several policies that share it: of numbers by units those that it counts, 1 where there is none."""
+    """The cost of one of several policies that share it: of numbers by units those that it counts, else 1."""
     if not isinstance(cost, Mapping):
         return cost
     share = {name: number for name, number in cost.items() if is_counted(name, counted)}

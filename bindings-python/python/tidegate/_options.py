@@ -29,6 +29,8 @@ class PolicyOptions(TypedDict, total=False):
     journal: int
     # Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
     lease: str | int | None
+    # Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+    priorities: Mapping[str, str] | None
     # options end
 
 

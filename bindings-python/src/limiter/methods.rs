@@ -13,7 +13,7 @@ use super::{AsyncLimiter, Limiter};
 use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
-use crate::convert::{Key, cost, length, meta, none_from_outcome, optional_seconds, path, percent, utf8};
+use crate::convert::{Key, cost, length, meta, none_from_outcome, optional_seconds, path, percent, priority, utf8};
 use crate::decision::Decision;
 use crate::error::{belongs_to_process, raise, raise_about};
 use crate::hold::Hold;
@@ -69,10 +69,11 @@ macro_rules! limiter_methods {
             /// Policy.
             ///
             /// The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-            /// many units as there are, up to `cost`; `granted` says how many.
+            /// many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
+            /// of each limit stays free.
             #[pyo3(signature = (
                 policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), meta: "str | bytes | None" = None,
-                partial: "bool" = false
+                partial: "bool" = false, priority: "str | None" = None
             ) -> $decision)]
             fn check(
                 &self,
@@ -81,19 +82,23 @@ macro_rules! limiter_methods {
                 #[pyo3(from_py_with = cost)] cost: Cost,
                 #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
                 partial: bool,
+                #[pyo3(from_py_with = priority)] priority: Option<String>,
             ) -> PyResult<$Decision> {
-                self.decide(policy, key, Call::Check(CheckOptions { meta, partial, ..cost.into() }))
+                self.decide(policy, key, Call::Check(CheckOptions { meta, partial, priority, ..cost.into() }))
             }
 
             /// Answers as a check would, and consumes nothing.
-            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1)) -> $decision)]
+            #[pyo3(signature = (
+                policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), priority: "str | None" = None
+            ) -> $decision)]
             fn peek(
                 &self,
                 policy: &Bound<'_, PyAny>,
                 key: Key<'_>,
                 #[pyo3(from_py_with = cost)] cost: Cost,
+                #[pyo3(from_py_with = priority)] priority: Option<String>,
             ) -> PyResult<$Decision> {
-                self.decide(policy, key, Call::Peek(cost))
+                self.decide(policy, key, Call::Peek(CheckOptions { priority, ..cost.into() }))
             }
 
             /// Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
@@ -138,7 +143,8 @@ macro_rules! limiter_methods {
                 self.settle_with(py, decision, ActualCosts::of(decision, actual_cost)?)
             }
 
-            /// Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
+            /// Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
+            /// (policy, key, cost, meta, priority): all are charged, or none is.
             ///
             /// The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
             /// `partial` is refused: all or nothing is no part.
@@ -156,7 +162,7 @@ macro_rules! limiter_methods {
             $(#[$($doc_acquire)*])*
             #[pyo3(signature = (
                 policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), timeout: "float | timedelta | None" = None,
-                meta: "str | bytes | None" = None
+                meta: "str | bytes | None" = None, priority: "str | None" = None
             ) -> $decision)]
             fn acquire(
                 &self,
@@ -165,14 +171,16 @@ macro_rules! limiter_methods {
                 #[pyo3(from_py_with = cost)] cost: Cost,
                 #[pyo3(from_py_with = optional_seconds)] timeout: Option<Duration>,
                 #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
+                #[pyo3(from_py_with = priority)] priority: Option<String>,
             ) -> PyResult<$Decision> {
-                let options = CheckOptions { meta, ..cost.into() };
+                let options = CheckOptions { meta, priority, ..cost.into() };
                 self.acquire_within(policy, key, options, timeout)
             }
 
             $(#[$($doc_hold)*])*
             #[pyo3(signature = (
-                policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), meta: "str | bytes | None" = None
+                policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), meta: "str | bytes | None" = None,
+                priority: "str | None" = None
             ) -> $hold)]
             fn hold(
                 &self,
@@ -180,8 +188,9 @@ macro_rules! limiter_methods {
                 key: Key<'_>,
                 #[pyo3(from_py_with = cost)] cost: Cost,
                 #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
+                #[pyo3(from_py_with = priority)] priority: Option<String>,
             ) -> PyResult<$Hold> {
-                let options = CheckOptions { meta, ..cost.into() };
+                let options = CheckOptions { meta, priority, ..cost.into() };
                 self.take_hold(policy, key, options)
             }
 

@@ -34,7 +34,7 @@ impl Unit {
         };
         if name.len() > MAX_UNIT || !is_word(name) {
             return Err(Error::policy(format!(
-                "{:?} is no name of what a limit counts: give up to {MAX_UNIT} letters, digits, - and _, a letter first",
+                "{:?} is no name of what a limit counts: give up to {MAX_UNIT} of a-z, 0-9, - and _, of which the first is one of a-z",
                 name.chars().take(MAX_UNIT).collect::<String>()
             )));
         }
@@ -53,7 +53,7 @@ impl Unit {
             || Algorithm::from_name(word).is_some()
     }
 
-    /// The name, in small letters.
+    /// The name, in lower case.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0

@@ -136,6 +136,12 @@ pub fn charged_of_limit(decision: &Decision, index: usize) -> u64 {
     decision.charged(index)
 }
 
+/// Whether a call took other units than its cost, or left a part free: what it was answered is for no call of the same cost alone.
+#[must_use]
+pub fn has_amounts(decision: &Decision) -> bool {
+    !decision.answer().amounts().is_empty()
+}
+
 /// Whether calls of that cost may be made of a policy.
 ///
 /// # Errors

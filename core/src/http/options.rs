@@ -56,6 +56,10 @@ pub const LIMIT_OPTIONS: &[OptionDeclaration] = declared_options! {
     /// What the journal remembers of a request: a text, bytes, or a function of the request.
     meta: RequestMeta;
 
+    /// The class of a request, one of those that a policy declares with its option `priorities`: a name, or a function of the request,
+    /// which may return nothing for none. Of several policies it is for those that have classes.
+    priority: RequestPriority;
+
     /// The HTTP methods that are limited. HEAD counts as GET.
     methods: Methods = Words("all of them");
 

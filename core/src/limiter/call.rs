@@ -15,7 +15,7 @@ use super::acquire::WaitQueues;
 use super::caller::{DecisionWait, NoCompletion, User};
 use super::completion_queue::{CompletionQueue, Outcome};
 use super::cost::{Cost, valid_cost};
-use super::operations::{CheckOptions, block_operation, check_operation, of_cost};
+use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation};
 use super::policy_ref::AsPolicy;
 use super::settle::{ChargedUnits, difference, valid_actual};
 use super::{AsyncLimiter, Limiter, LimiterCore, LimiterId};
@@ -40,7 +40,7 @@ pub enum Call {
     /// simulations, whose requests take no time.
     Unheld(Cost),
     /// Asks without consuming.
-    Peek(Cost),
+    Peek(CheckOptions),
     /// Consumes even past the limit.
     Charge(Cost),
     /// Gives units back.
@@ -58,7 +58,7 @@ impl Call {
         Ok(match self {
             Self::Check(options) => check_operation(options, plan)?,
             Self::Unheld(cost) => of_cost(cost, plan, |cost, details| Operation::Check { cost, hold: 0, details })?,
-            Self::Peek(cost) => of_cost(cost, plan, |cost, details| Operation::Peek { cost, details })?,
+            Self::Peek(options) => peek_operation(options, plan)?,
             Self::Charge(cost) => of_cost(cost, plan, |cost, details| Operation::Charge { cost, details })?,
             Self::Refund(cost) => of_cost(cost, plan, |cost, details| Operation::Refund { cost, details })?,
             Self::Block(length) => block_operation(*length)?,
@@ -287,7 +287,7 @@ impl Limiter {
     #[inline]
     pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
         match call {
-            Call::Check(CheckOptions { cost, units, meta: None, partial: false }) if units.is_none() => match valid_cost(*cost) {
+            Call::Check(CheckOptions { cost, units, meta: None, partial: false, priority: None }) if units.is_none() => match valid_cost(*cost) {
                 Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
                 Err(error) => Some(Err(error)),
             },

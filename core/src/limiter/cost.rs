@@ -5,7 +5,7 @@ use compact_str::CompactString;
 use crate::algorithm::{Limit, MAX_SAFE_INTEGER, Unit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Amount, Amounts, Plan};
-use crate::policy::Policy;
+use crate::policy::{CapacityPart, Policy};
 
 /// Numbers of units by their names, such as 1,200 `tokens`: for limits that name what they count. The name `cost` is for limits that
 /// name nothing.
@@ -195,15 +195,16 @@ impl Taken {
     /// `cost_invalid` for a number that is out of range, for a unit that the policy counts and the call does not name, and for one
     /// that the call names and the policy does not count.
     #[inline]
-    pub(super) fn of(number: u64, units: &Units, plan: &Plan) -> Result<Self> {
-        if units.0.is_none() && !plan.has_units {
+    pub(super) fn of(number: u64, units: &Units, class: Option<&str>, plan: &Plan) -> Result<Self> {
+        if units.0.is_none() && !plan.has_units && class.is_none() {
             return Ok(Self { cost: valid_cost(number)?, amounts: Amounts::new() });
         }
-        Self::of_each(number, units, plan)
+        Self::of_each(number, units, class, plan)
     }
 
     #[cold]
-    fn of_each(number: u64, units: &Units, plan: &Plan) -> Result<Self> {
+    fn of_each(number: u64, units: &Units, class: Option<&str>, plan: &Plan) -> Result<Self> {
+        let part = class.map(|class| part_of(class, plan)).transpose()?;
         let limits = plan.policy.limits();
         let cost = units.get(|name| name == COST);
         let counts_cost = limits.iter().any(|limit| limit.unit().is_none());
@@ -225,7 +226,10 @@ impl Taken {
                 )),
             },
         });
-        let amounts = amounts.collect::<Result<Amounts>>()?;
+        let mut amounts = amounts.collect::<Result<Amounts>>()?;
+        if let Some(part) = part {
+            amounts.iter_mut().zip(limits).for_each(|(amount, limit)| amount.reserve = part.of(limit.capacity()));
+        }
         let is_plain = cost > 0 && amounts.iter().all(|amount| *amount == Amount::of(cost));
         Ok(Self { cost, amounts: if is_plain { Amounts::new() } else { amounts } })
     }
@@ -246,6 +250,17 @@ fn check_units(name: &str, units: u64, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// The part of each limit that calls of a class leave free.
+fn part_of(class: &str, plan: &Plan) -> Result<CapacityPart> {
+    let policy = plan.policy.name();
+    match &plan.policy.options().priorities {
+        Some(priorities) => priorities.part_of(class, policy),
+        None => Err(Error::config(format!(
+            "priority: {policy:?} has no classes; declare them with its option priorities, as in `{{batch: 30%}}`"
+        ))),
+    }
+}
+
 fn invalid(plan: &Plan, text: &str) -> Error {
     Error::new(ErrorKind::CostInvalid, format!("{:?} {text}", plan.policy.name()))
 }
@@ -263,7 +278,7 @@ fn counted(plan: &Plan) -> String {
 /// # Errors
 /// `cost_invalid` where a call of that cost would be.
 pub(crate) fn check_cost(cost: &Cost, plan: &Plan) -> Result<()> {
-    Taken::of(cost.number, &cost.units, plan).map(drop)
+    Taken::of(cost.number, &cost.units, None, plan).map(drop)
 }
 
 /// The names that a map of units may have for a policy.

@@ -156,7 +156,17 @@ calls! {
     dropped:
     /// The future can be dropped at any time: a peek changes nothing.
     fn peek(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
-        limiter.call(policy, key, &Call::Peek(cost.into()))
+        limiter.peek_with(policy, key, &cost.into().into())
+    }
+
+    /// Asks without consuming, for a call with units of several names or of a class.
+    ///
+    /// # Errors
+    /// As [`Self::peek`], and `config_invalid` for a class that the policy does not have, and for metadata and a partial check.
+    dropped:
+    /// As [`Self::peek`].
+    fn peek_with(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
+        limiter.call(policy, key, &Call::Peek(options.clone()))
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.

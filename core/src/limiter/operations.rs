@@ -27,6 +27,10 @@ const PARTIAL: OptionDeclaration = declared_options! {
     /// Takes as many units as there are, up to the cost: `granted` says how many. It is denied where there are none.
     partial: Flag = Flag(false);
 }[0];
+const PRIORITY: OptionDeclaration = declared_options! {
+    /// The class of the call, one of the policy's `priorities`: it leaves a part of each limit free.
+    priority: Priority;
+}[0];
 const TIMEOUT: OptionDeclaration = declared_options! {
     /// The longest to wait.
     timeout: Wait = Words("as long as it takes");
@@ -38,12 +42,12 @@ const SIGNAL: OptionDeclaration = declared_options! {
 
 /// The options of each call that has any.
 pub const CALL_OPTIONS: &[(&str, &[OptionDeclaration])] = &[
-    ("check", &[COST, META, PARTIAL]),
-    ("peek", &[COST]),
+    ("check", &[COST, META, PARTIAL, PRIORITY]),
+    ("peek", &[COST, PRIORITY]),
     ("charge", &[OptionDeclaration { default: OptionDefault::Required, ..COST }]),
     ("refund", &[COST]),
-    ("acquire", &[COST, TIMEOUT, META, SIGNAL]),
-    ("hold", &[COST, META, SIGNAL]),
+    ("acquire", &[COST, TIMEOUT, META, PRIORITY, SIGNAL]),
+    ("hold", &[COST, META, PRIORITY, SIGNAL]),
 ];
 
 /// The options of a check.
@@ -60,11 +64,20 @@ pub struct CheckOptions {
     pub meta: Option<Vec<u8>>,
     /// Takes what there is, up to the cost; `Decision::granted` says how much. It is denied where there is nothing.
     pub partial: bool,
+    /// The class of the call, one of the policy's [`priorities`](crate::Options::priorities); it leaves a part of each limit free.
+    pub priority: Option<String>,
 }
 
 impl CheckOptions {
     pub(crate) const fn of_cost(cost: u64) -> Self {
-        Self { cost, units: Units::NONE, meta: None, partial: false }
+        Self { cost, units: Units::NONE, meta: None, partial: false, priority: None }
+    }
+}
+
+/// What a call takes, without the other options.
+impl From<CheckOptions> for Cost {
+    fn from(CheckOptions { cost: number, units, .. }: CheckOptions) -> Self {
+        Self { number, units }
     }
 }
 
@@ -105,7 +118,7 @@ pub(crate) fn check_operation(options: &CheckOptions, plan: &Plan) -> Result<Ope
 }
 
 fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
-    let Taken { cost, mut amounts } = Taken::of(options.cost, &options.units, plan)?;
+    let Taken { cost, mut amounts } = Taken::of(options.cost, &options.units, options.priority.as_deref(), plan)?;
     if options.partial {
         can_be_partial(&plan.policy)?;
         // It asks about one unit of each.
@@ -129,8 +142,17 @@ pub(super) fn of_cost(
     plan: &Plan,
     make: impl FnOnce(u64, Option<Arc<Details>>) -> Operation,
 ) -> Result<Operation> {
-    let Taken { cost, amounts } = Taken::of(cost.number, &cost.units, plan)?;
+    let Taken { cost, amounts } = Taken::of(cost.number, &cost.units, None, plan)?;
     Ok(make(cost, Details { meta: None, amounts }.shared()))
+}
+
+/// A peek, which has a cost and a class.
+pub(super) fn peek_operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
+    if options.partial || options.meta.is_some() {
+        return Err(Error::config("peek consumes nothing and leaves no trace: partial and meta are for check"));
+    }
+    let Taken { cost, amounts } = Taken::of(options.cost, &options.units, options.priority.as_deref(), plan)?;
+    Ok(Operation::Peek { cost, details: Details { meta: None, amounts }.shared() })
 }
 
 /// A check that waits, holds units or is one of several: as a whole or not at all.

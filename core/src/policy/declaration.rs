@@ -23,6 +23,12 @@ pub enum ArgumentKind {
     Count,
     /// A number of units, or a part such as `5%`.
     Lease,
+    /// Classes of calls by name, each with a part such as `30%`.
+    Priorities,
+    /// The name of a class of calls.
+    Priority,
+    /// The name of a class of calls, or a function of the request.
+    RequestPriority,
     /// What a check answers when the store fails.
     OnStoreError,
     /// One of these words.

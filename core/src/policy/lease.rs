@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 pub(crate) const SHORTEST_LEASE: u64 = 5_000;
 
 /// Hundredths of a percent in the whole.
-const WHOLE: u64 = 10_000;
+pub(super) const WHOLE: u64 = 10_000;
 
 /// How many units of a policy and key a process may take in advance, to spend them without the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +57,7 @@ impl Lease {
         };
         let trimmed = text.trim();
         match trimmed.strip_suffix('%') {
-            Some(percent) => {
-                let digits = percent.trim_end();
-                let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
-                Self::percent(digits.parse().ok().filter(|_| plain).ok_or_else(wrong)?)
-            }
+            Some(percent) => Self::percent(hundredths(percent).ok_or_else(wrong)? as f64 / 100.0),
             None => Self::units(trimmed.parse().map_err(|_| wrong())?),
         }
     }
@@ -83,6 +79,14 @@ impl Lease {
         };
         limits.iter().map(share).min().unwrap_or(0)
     }
+}
+
+/// The number before a `%`, in hundredths.
+pub(super) fn hundredths(percent: &str) -> Option<u64> {
+    let digits = percent.trim_end();
+    let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let percent = digits.parse::<f64>().ok().filter(|_| plain)?;
+    Some((percent * 100.0).round() as u64)
 }
 
 impl fmt::Display for Lease {

@@ -9,6 +9,7 @@ mod format;
 mod lease;
 mod lint;
 mod notation;
+mod priorities;
 pub(crate) mod options;
 pub(crate) mod suggestion;
 
@@ -20,6 +21,8 @@ pub(crate) use lease::SHORTEST_LEASE;
 pub(crate) use lint::lint_text;
 pub use lint::{Warning, lint, lint_policies};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
+pub(crate) use priorities::CapacityPart;
+pub use priorities::Priorities;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -115,7 +118,8 @@ impl Policy {
     /// The bytes that it has allocated or may allocate, without what other modules derive from it.
     pub(crate) fn heap_bytes(&self) -> usize {
         let texts = (self.limits.len() + 1) * (self.name.len() + TEXT_OF_LIMIT);
-        allocated(self.name.capacity()) + allocated(self.limits.capacity() * size_of::<Limit>()) + allocated(texts)
+        let priorities = self.options.priorities.as_ref().map_or(0, Priorities::heap_bytes);
+        allocated(self.name.capacity()) + priorities + allocated(self.limits.capacity() * size_of::<Limit>()) + allocated(texts)
     }
 
     /// What the fields and problems of responses call one of its limits: the name of the policy, and where there are several

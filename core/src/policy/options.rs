@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 use super::lease::Lease;
+use super::priorities::Priorities;
 use crate::algorithm::{AlgorithmKind, Limit, Period};
 use crate::error::{Error, Result, named};
 
@@ -71,10 +72,12 @@ pub enum OptionKind {
     },
     /// A number of units, or a part such as `5%`.
     Lease,
+    /// Classes of calls by name, each with a part such as `30%`.
+    Priorities,
 }
 
 /// What is set of an option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptionValue {
     /// True or false.
     Flag(bool),
@@ -86,6 +89,8 @@ pub enum OptionValue {
     Count(u32),
     /// A number of units, or a part.
     Lease(Lease),
+    /// Classes of calls with their parts.
+    Priorities(Priorities),
 }
 
 /// Numbers as they are; who writes them for people may want separators.
@@ -97,6 +102,7 @@ impl fmt::Display for OptionValue {
             Self::Duration(value) => value.fmt(f),
             Self::Count(value) => value.fmt(f),
             Self::Lease(value) => value.fmt(f),
+            Self::Priorities(value) => value.fmt(f),
         }
     }
 }
@@ -132,6 +138,7 @@ impl PolicyOption {
             OptionKind::Duration => (ArgumentKind::Period, OptionDefault::Nothing),
             OptionKind::Count { .. } => (ArgumentKind::Count, OptionDefault::Count(0)),
             OptionKind::Lease => (ArgumentKind::Lease, OptionDefault::Nothing),
+            OptionKind::Priorities => (ArgumentKind::Priorities, OptionDefault::Nothing),
         };
         OptionDeclaration { name: self.name, kind, default, documentation: self.documentation }
     }
@@ -172,7 +179,7 @@ macro_rules! policy_options {
             kind: OptionKind::$kind $({ $($bound)+ })?,
             documentation: $documentation.trim_ascii_start(),
             effect: $effect,
-            get: |options| Option::from(options.$name).map(OptionValue::$kind),
+            get: |options| Option::from(options.$name.clone()).map(OptionValue::$kind),
             set: |options, value| {
                 if let OptionValue::$kind(value) = value {
                     options.$name = value.into();
@@ -215,6 +222,9 @@ policy_options! {
 
     /// Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
     lease: Option<Lease> = Lease, "Each process takes blocks of {} in advance and spends them without a call.";
+
+    /// Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+    priorities: Option<Priorities> = Priorities, "Calls of a class leave a part of every limit free: {}.";
 }
 
 impl Options {
@@ -224,6 +234,9 @@ impl Options {
                 "journal {} is too long: it must be at most {MAX_JOURNAL} attempts",
                 self.journal
             )));
+        }
+        if let Some(priorities) = &self.priorities {
+            priorities.validate(limits)?;
         }
         self.validate_lease(limits)
     }

@@ -105,10 +105,16 @@ pub fn policy(random: &mut Random, name: &str) -> Policy {
             .one_in(8)
             .then(|| Period::new(random.below(20) + 1, tidegate::TimeUnit::Second).expect("in range")),
         journal: if random.one_in(8) { 5 } else { 0 },
-        on_store_error: None,
-        lease: None,
+        priorities: random.one_in(6).then(|| "batch: 30%, rest: 75%".parse().expect("classes")),
+        ..Options::default()
     };
-    Policy::new(limits, options).expect("from one to five limits").named(name).expect("a short name")
+    possible(limits, options).named(name).expect("a short name")
+}
+
+/// The policy of these limits, without classes where one of them could never be admitted.
+fn possible(limits: Vec<Limit>, options: Options) -> Policy {
+    let plain = Options { priorities: None, ..options.clone() };
+    Policy::new(limits.clone(), options).or_else(|_| Policy::new(limits, plain)).expect("from one to five limits")
 }
 
 /// A changed version of a policy: other numbers, sometimes other limits.
@@ -141,7 +147,7 @@ pub fn changed(random: &mut Random, policy: &Policy) -> Policy {
         limits.reverse();
     }
     limits.truncate(5);
-    Policy::new(limits, policy.options().clone()).expect("from one to five").named(policy.name()).expect("short")
+    possible(limits, policy.options().clone()).named(policy.name()).expect("short")
 }
 
 /// All values of a Decision as text, to compare and to print.
@@ -203,8 +209,11 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             _ => 1,
         };
         let asked = cost_for(&mut random, &policy, cost);
+        let priority = policy.options().priorities.is_some().then(|| random.pick(&[None, Some("batch"), Some("rest")]));
+        let priority = priority.flatten().map(str::to_owned);
+        let asked_as = |asked: Cost| CheckOptions { priority: priority.clone(), ..asked.into() };
         let line = match random.below(24) {
-            0..=10 if is_held(&policy) => match limiter.hold(&policy, key, asked).expect("a hold") {
+            0..=10 if is_held(&policy) => match limiter.hold_with(&policy, key, &asked_as(asked)).expect("a hold") {
                 HoldAnswer::Held(hold) => {
                     let line = text_of(hold.decision());
                     holds.push(hold);
@@ -215,7 +224,7 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             0..=10 => {
                 let meta = (policy.options().journal > 0).then(|| format!("meta {step}").into_bytes());
                 // A policy that cannot grant part of a cost refuses, with the same words in both stores.
-                let options = CheckOptions { meta, partial: random.one_in(4), ..asked.into() };
+                let options = CheckOptions { meta, partial: random.one_in(4), ..asked_as(asked) };
                 match limiter.check_with(&policy, key, &options) {
                     Ok(decision) => {
                         let line = text_of(&decision);
@@ -226,7 +235,7 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
                     Err(error) => panic!("a check: {error}"),
                 }
             }
-            11 | 12 => text_of(&limiter.peek(&policy, key, asked).expect("a peek")),
+            11 | 12 => text_of(&limiter.peek_with(&policy, key, &asked_as(asked)).expect("a peek")),
             13 => text_of(&limiter.charge(&policy, key, asked).expect("a charge")),
             14 => text_of(&limiter.refund(&policy, key, asked).expect("a refund")),
             15 => match &last {
@@ -244,7 +253,11 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             19 => {
                 let other = policies[1 - which].clone();
                 let cost = cost.min(1 << 50);
-                let mut entry = |policy, key, cost| (policy, key, cost_for(&mut random, policy, cost));
+                let mut entry = |of, key, cost| {
+                    let options = cost_for(&mut random, of, cost).into();
+                    let priority = if std::ptr::eq(of, &raw const policy) { priority.clone() } else { None };
+                    (of, key, CheckOptions { priority, ..options })
+                };
                 let entries = [
                     entry(&policy, key, 1),
                     entry(&other, keys[0], cost),

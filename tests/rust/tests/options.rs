@@ -39,6 +39,8 @@ impl Host {
             ArgumentKind::Period => ("Option<Period>", "float | str | timedelta | None", "Duration"),
             ArgumentKind::Count => ("usize", "int", "number"),
             ArgumentKind::Lease => ("Option<Lease>", "str | int | None", "number | string"),
+            ArgumentKind::Priorities => ("Option<Priorities>", "Mapping[str, str] | None", "Readonly<Record<string, string>>"),
+            ArgumentKind::Priority => ("Option<String>", "str | None", "string"),
             ArgumentKind::OnStoreError => ("OnStoreError", "str", "OnStoreError"),
             ArgumentKind::Choice(words) if self == Self::Node => {
                 return Some(words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" | "));
@@ -68,6 +70,7 @@ impl Host {
             ArgumentKind::RequestKey => ("", "Key | Callable[..., Any] | None", "KeyFunction<Request>"),
             ArgumentKind::RequestCost => ("", "int | Mapping[str, int] | Callable[..., Any]", "CostOption<Request>"),
             ArgumentKind::RequestMeta => ("", "str | bytes | Callable[..., Any] | None", "MetaOption<Request>"),
+            ArgumentKind::RequestPriority => ("", "str | Callable[..., Any] | None", "PriorityOption<Request>"),
             ArgumentKind::RequestFunction => {
                 ("", "Callable[..., Any] | None", "((request: Request) => Awaitable<boolean>)")
             }
@@ -216,6 +219,7 @@ fn getter(option: &PolicyOption) -> String {
         OptionKind::Duration => ("Option<f64>", ".map(|period| period.micros() as f64 / 1e6)"),
         OptionKind::Count { .. } => ("u32", ""),
         OptionKind::Lease => ("Option<LeaseValue>", ".map(lease_value)"),
+        OptionKind::Priorities => ("Option<BTreeMap<String, String>>", ".as_ref().map(parts_by_class)"),
     };
     let (name, documentation) = (option.name, Host::Python.documentation_of(&option.declaration()));
     let body = format!("        self.inner.options().{name}{convert}\n");
@@ -231,6 +235,7 @@ fn property(option: &PolicyOption) -> String {
         OptionKind::Duration => ("number | undefined", "Ms"),
         OptionKind::Count { .. } => ("number", ""),
         OptionKind::Lease => ("number | string | undefined", ""),
+        OptionKind::Priorities => ("Record<string, string> | undefined", ""),
     };
     let declaration = option.declaration();
     let name = Host::Node.name_of(&declaration) + unit;

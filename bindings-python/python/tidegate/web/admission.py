@@ -29,6 +29,7 @@ class Charge:
     key: str
     cost: Any
     meta: Any = None
+    priority: str | None = None
     # What the limiter said; set when it was asked.
     decision: Decision = None  # type: ignore[assignment]
     # Whether it was given back or settled.
@@ -38,6 +39,8 @@ class Charge:
     def arguments(self) -> tuple[Any, ...]:
         """The policy, the key and the cost, and the metadata where there is some."""
         given = (self.entry.resolved.policy, self.key, self.cost)
+        if self.priority is not None:
+            return (*given, self.meta, self.priority)
         return given if self.meta is None else (*given, self.meta)
 
     @property
@@ -160,7 +163,7 @@ class Admission:
         """What was charged. For a limit that was checked in one native call it is made from the Decision."""
         if self._charges is None:
             decision, bound = self.decision, self.bound
-            charge = Charge(bound, bound.entries, bound.entries[0], decision.key, decision.cost, None, decision)
+            charge = Charge(bound, bound.entries, bound.entries[0], decision.key, decision.cost, decision=decision)
             self._charges = (charge,) if decision else ()
         return self._charges
 
@@ -222,6 +225,9 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
         meta = bound.meta
         if meta is not None and callable(meta):
             meta = _checked_meta(bound, (yield from awaited(meta(request))))
+        priority = bound.priority
+        if priority is not None and callable(priority):
+            priority = _checked_class(bound, (yield from awaited(priority(request))))
         budget = budget_of(method) if bound.per_method else None
         for entry in entries:
             key = checked_key(entry, (yield from awaited(entry.key(request))))
@@ -236,7 +242,9 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
                 if cost == 0:
                     # There is nothing to limit, such as an empty batch.
                     continue
-            charges.append(Charge(bound, entries, entry, _placed(entry, key, budget), cost, meta))
+            # A policy without classes has nothing to leave free.
+            own = None if entry.resolved.classes is None else priority
+            charges.append(Charge(bound, entries, entry, _placed(entry, key, budget), cost, meta, own))
     if not charges:
         return None
     try:
@@ -255,6 +263,12 @@ def _skips(bound: BoundLimit, request: Request, known: dict[Any, bool]) -> Steps
         if known[skip]:
             return True
     return False
+
+
+def _checked_class(bound: BoundLimit, given: Any) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    raise ConfigError(f"the priority function {name_of(bound.priority)} returned {shown(given)}: a class is text (str)")
 
 
 def _checked_meta(bound: BoundLimit, meta: Any) -> str | bytes | None:
@@ -285,7 +299,9 @@ def _check(charges: list[Charge]) -> Steps[Admission]:
         checked: Decision | None = None
         if plain:
             asked = [charge.arguments for charge in plain]
-            checked = yield ("check", asked[0]) if len(asked) == 1 else ("check_all", (asked,))
+            # Alone one with a class is asked like several: its class is an argument by name of a check.
+            alone = len(asked) == 1 and plain[0].priority is None
+            checked = yield ("check", asked[0]) if alone else ("check_all", (asked,))
             for charge, decision in zip(plain, checked.decisions or (checked,), strict=True):
                 charge.decision = decision
             if not checked:

@@ -40,6 +40,9 @@ class LimitOptions(TypedDict, total=False):
     hold_until: str
     # What the journal remembers of a request: a text, bytes, or a function of the request.
     meta: str | bytes | Callable[..., Any] | None
+    # The class of a request, one of those that a policy declares with its option `priorities`: a name, or a function of
+    # the request, which may return nothing for none. Of several policies it is for those that have classes.
+    priority: str | Callable[..., Any] | None
     # The HTTP methods that are limited. HEAD counts as GET. Default: all of them.
     methods: Iterable[str] | None
     # Whether each HTTP method has a budget of its own. HEAD shares that of GET. Default: False.

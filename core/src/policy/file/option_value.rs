@@ -1,6 +1,7 @@
 //! The kinds of value that the options of a policy file have, and the errors for values and names that it cannot have.
 
 use super::super::lease::Lease;
+use super::super::priorities::Priorities;
 use super::super::notation;
 use super::super::options::{OnStoreError, OptionKind, OptionValue};
 use super::super::suggestion::did_you_mean;
@@ -39,6 +40,7 @@ pub(super) fn policy_option(kind: OptionKind, key: &Key, node: &Node) -> Result<
         OptionKind::Duration => OptionValue::Duration(duration(key, node)?),
         OptionKind::Count { most, .. } => OptionValue::Count(whole_number(key, node, u64::from(most))? as u32),
         OptionKind::Lease => OptionValue::Lease(lease(key, node)?),
+        OptionKind::Priorities => OptionValue::Priorities(priorities(key, node)?),
     })
 }
 
@@ -94,6 +96,23 @@ fn lease(key: &Key, node: &Node) -> Result<Lease, FileError> {
     };
     let wrong = || wrong_value(key, node, "a number of units, or a part such as `5%`");
     found.and_then(Result::ok).ok_or_else(wrong)
+}
+
+/// Classes of calls with their parts.
+fn priorities(key: &Key, node: &Node) -> Result<Priorities, FileError> {
+    let Value::Map(classes) = &node.value else {
+        return Err(wrong_value(key, node, "classes of calls with their parts, as in `{batch: 30%}`"));
+    };
+    let mut parts = Vec::with_capacity(classes.len());
+    for (class, part) in classes {
+        let Value::Text(text) = scalar(part) else {
+            return Err(wrong_value(class, part, "a part such as `30%`"));
+        };
+        // Each is read alone, so that an error says where it stands.
+        Priorities::new([(&class.name, &text.text)]).map_err(|error| FileError::new(part.position, error.message()))?;
+        parts.push((&class.name, text.text));
+    }
+    Priorities::new(parts).map_err(|error| FileError::new(node.position, error.message()))
 }
 
 /// The value, if it is a scalar. The environment holds texts only, so a text from there may be a number or a boolean.

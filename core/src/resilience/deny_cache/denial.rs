@@ -160,17 +160,20 @@ impl Denial {
 /// What a limit says at a later moment, when its usage has not changed since.
 #[inline]
 fn later(rule: &Rule, state: &State, view: &View, at: u64, amount: Amount) -> View {
-    let (left, resets_at) = match rule {
+    let left = match rule {
         // Only the server has the log. A log that was full still is.
-        Rule::SlidingLog(_) => (view.left, at),
-        // A bucket with `initial` that has not started yet, because its key is blocked, is full ever later.
+        Rule::SlidingLog(_) => view.left,
         rule => {
-            let view = amount.view(rule, state, at, 0);
-            (view.left, if rule.ends(state) == 0 { view.resets_at } else { at })
+            let later = amount.view(rule, state, at, 0);
+            // A bucket with `initial` that has not started yet, because its key is blocked, has all its moments ever later.
+            if rule.ends(state) == 0 && later.resets_at > at {
+                return View { delay: 0, ..later };
+            }
+            later.left
         }
     };
     let admits_at = view.admits_at.map(|moment| moment.max(at));
-    View { left, admits_at, resets_at: view.resets_at.max(resets_at), more_at: view.more_at.max(at), delay: 0 }
+    View { left, admits_at, resets_at: view.resets_at.max(at), more_at: view.more_at.max(at), delay: 0 }
 }
 
 /// For how long the store would repeat a denial, and asking it would change nothing.

@@ -33,6 +33,7 @@ impl Memory {
         let mut draft_of = Vec::with_capacity(entries.len());
         let mut admitted = Vec::with_capacity(entries.len());
         let mut refused = Vec::with_capacity(entries.len());
+        let mut spared = Vec::with_capacity(entries.len());
         for (index, (entry, hash)) in entries.iter().zip(&hashes).enumerate() {
             let now = time_of(index);
             let key = TableKeyRef::of(entry.key);
@@ -54,6 +55,7 @@ impl Memory {
             if admits {
                 drafts[number].usage.charge(entry, now);
             }
+            spared.push(drafts[number].usage.spares(entry, now));
             refused.push((!admits).then(|| drafts[number].usage.refusing_limits(entry, now)));
             draft_of.push(number);
             admitted.push(admits);
@@ -68,7 +70,7 @@ impl Memory {
         for (index, entry) in entries.iter().enumerate() {
             let Draft { usage, changed, now, .. } = &mut drafts[draft_of[index]];
             let now = *now;
-            *changed |= if admitted[index] { all_admitted } else { usage.refuse(entry, now) };
+            *changed |= if admitted[index] { all_admitted } else { usage.refuse(entry, now, spared[index]) };
             usage.record_attempt(entry, now, admitted[index] && all_admitted);
         }
         for (index, entry) in entries.iter().enumerate() {

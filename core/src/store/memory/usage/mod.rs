@@ -8,7 +8,7 @@ mod operations;
 use std::sync::Arc;
 
 use crate::algorithm::{Rule, State, Traces};
-use crate::plan::{Plan, StateFormat};
+use crate::plan::{Amount, Plan, StateFormat};
 use crate::store::request::{Answer, Entry};
 use crate::tables::allocation::allocated;
 use crate::tables::one_or_many::OneOrMany;
@@ -105,6 +105,15 @@ impl Usage {
                 None => limits.all(|(rule, state)| rule.admits(state, now, cost)),
                 Some(amounts) => limits.zip(amounts).all(|((rule, state), amount)| amount.is_admitted(rule, state, now)),
             }
+    }
+
+    /// Whether the limits admit a check, and only what must stay free for others refuses it.
+    pub(super) fn spares(&self, entry: &Entry<'_>, now: u64) -> bool {
+        let asked = entry.operation.amounts().map(|amounts| entry.plan.rules.iter().zip(&self.states).zip(amounts));
+        self.blocked_until() <= now
+            && asked.is_some_and(|mut asked| {
+                asked.all(|((rule, state), amount)| Amount::of(amount.units).is_admitted(rule, state, now))
+            })
     }
 
     /// The limits that refuse a check now, one bit each.

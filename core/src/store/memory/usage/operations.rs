@@ -55,7 +55,7 @@ impl Usage {
                 let admits = granted.is_some();
                 let charges = !admits && entry.plan.charges_denials;
                 let refused = charges.then(|| self.refusing_limits(entry, now));
-                let changed = admits || self.refuse(entry, now);
+                let changed = admits || self.refuse(entry, now, self.spares(entry, now));
                 if changed {
                     self.refresh_expiry(entry.plan, now);
                 }
@@ -156,8 +156,9 @@ impl Usage {
         }
     }
 
-    /// Changes what a denial changes: nothing, unless the policy says so. Returns whether it did.
-    pub(in crate::store::memory) fn refuse(&mut self, entry: &Entry<'_>, now: u64) -> bool {
+    /// Changes what a denial changes: nothing, unless the policy says so. Returns whether it did. A denial that is `spared`, by what
+    /// must stay free for others alone, is not charged and begins no block.
+    pub(in crate::store::memory) fn refuse(&mut self, entry: &Entry<'_>, now: u64, spared: bool) -> bool {
         let plan = entry.plan;
         let (cost, hold) = match entry.operation {
             Operation::Check { cost, hold, .. } => (cost, hold),
@@ -168,10 +169,13 @@ impl Usage {
             return false;
         }
         let blocked = self.blocked_until() > now;
-        let mut changed = plan.charges_denials;
+        let charges = plan.charges_denials && !spared;
+        let mut changed = charges;
+        // The amounts of a partial check are what it asks about.
+        let amounts = entry.operation.amounts().filter(|_| !matches!(entry.operation, Operation::Take { .. }));
         for (index, (rule, state)) in plan.rules.iter().zip(&mut self.states).enumerate() {
-            if plan.charges_denials {
-                let units = entry.operation.amounts().map_or(cost, |amounts| amounts[index].units);
+            if charges {
+                let units = amounts.map_or(cost, |amounts| amounts[index].units);
                 if units > 0 {
                     rule.charge(state, now, units, hold);
                 }
@@ -179,7 +183,7 @@ impl Usage {
                 changed |= rule.start(state, now);
             }
         }
-        if let (false, Some(period)) = (blocked, plan.policy.options().block_for) {
+        if let (false, Some(period)) = (blocked || spared, plan.policy.options().block_for) {
             self.block(now + period.micros());
             changed = true;
         }

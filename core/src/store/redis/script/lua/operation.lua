@@ -128,12 +128,13 @@ local function join_line(value, waiter)
   if #line < MAX_LINE then line[#line + 1] = { id = waiter, overtaken = 0, seen = now } end
 end
 
--- What a refusal changes: nothing, unless the policy says so. `s` is the stored value. Returns the value to store, if any.
-local function refuse(instruction, s, blocked)
+-- What a refusal changes: nothing, unless the policy says so. `s` is the stored value. A refusal that is `spared` is not charged and
+-- begins no block. Returns the value to store, if any.
+local function refuse(instruction, s, blocked, spared)
   if not instruction.refusal_writes then return nil end
   local value, changed = read(s, instruction), false
   for _, limit in ipairs(instruction.limits) do
-    if instruction.charges_denials then
+    if instruction.charges_denials and not spared then
       local units = limit.units or instruction.cost
       if units > 0 then
         limit:advance(value)
@@ -148,7 +149,7 @@ local function refuse(instruction, s, blocked)
     join_line(value, instruction.hold)
     changed = true
   end
-  if instruction.block > 0 and not blocked then
+  if instruction.block > 0 and not blocked and not spared then
     value.blocked_until, changed = now + instruction.block, true
   end
   return changed and value or nil
@@ -182,6 +183,16 @@ local function lease(instruction, value)
   return true, value, 0, most
 end
 
+-- Whether the limits admit a check, and only what must stay free for others, or the line, refuses it.
+local function spares(instruction, value)
+  if not (instruction.amounts or instruction.waits) or value.blocked_until and value.blocked_until > now then return false end
+  for _, limit in ipairs(instruction.limits) do
+    local units = limit.units or instruction.asked
+    if units > 0 and not admits(limit, value, units) then return false end
+  end
+  return true
+end
+
 -- Runs one entry on a decoded value. Returns whether it was admitted, the value to store, if any, the limits that refused as
 -- bits from 2^16 on, where the value will not show them, and the units that a check has charged. `s` is the stored value. With
 -- `defer_refusal` the caller does later what a refusal does.
@@ -212,7 +223,9 @@ local function run(instruction, value, s, defer_refusal)
     end
   end
   if operation == PEEK then return admitted, nil, 0 end
-  if not admitted then return false, not defer_refusal and refuse(instruction, s, blocked) or nil, mask, 0 end
+  if not admitted then
+    return false, not defer_refusal and refuse(instruction, s, blocked, spares(instruction, value)) or nil, mask, 0
+  end
   if value.blocked_until then value.blocked_until = 0 end
   if instruction.waits then
     leave_line(value, hold)

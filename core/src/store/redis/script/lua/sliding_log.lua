@@ -12,6 +12,11 @@ local function between(before, total)
   local units = (total - before) % WRAP
   return units <= MAX_UNITS and units or 0
 end
+-- A running total and units more. Their plain sum may be beyond what a number expresses exactly.
+local function sum(total, units)
+  local room = WRAP - total
+  return units < room and total + units or units - room
+end
 local function entry(entries, i) return unpack_('<I7I7', entries, i * 14 + 1) end
 -- A chunk that the server evicted reads as empty. Its units count until newer entries have left the window.
 local function chunk(self, i) return call('HGET', companions.log, self.chunks .. i) or '' end
@@ -108,7 +113,7 @@ function rule:charge(value, cost, _, as_of)
   local touched, moment = last(self, value), as_of or now
   if moment < touched then moment = touched end
   if entries == '' then total, base = 0, 0 end
-  total = (total + min(cost, MAX_UNITS - between(base, total))) % WRAP
+  total = sum(total, min(cost, MAX_UNITS - between(base, total)))
   if entries ~= '' and touched == moment then
     entries = sub(entries, 1, #entries - 14)
   elseif #entries >= 2 * CHUNK then
@@ -135,7 +140,7 @@ end
 function rule:unused(value) return list == '' and head == tail end
 -- When so many units have left the window.
 local function released(self, value, first_total, units)
-  return (find(self, value, function(_, sum) return between(first_total, sum) >= units end) or 0) + period
+  return (find(self, value, function(_, total) return between(first_total, total) >= units end) or 0) + period
 end
 -- What a Decision needs and the value does not contain: the units used, when the cost is admitted, when the log ends, when
 -- one unit more is admitted.
@@ -156,8 +161,8 @@ function rule:refund(value, cost)
     head, tail, base, list = 0, 0, 0, ''
     return returned
   end
-  local _, _, at, i = find(self, value, function(_, sum) return between(first_total, sum) > cost end)
-  drop_entries(self, value, (first_total + cost) % WRAP, at, i)
+  local _, _, at, i = find(self, value, function(_, later) return between(first_total, later) > cost end)
+  drop_entries(self, value, sum(first_total, cost), at, i)
   drop_chunks(self, value)
   return cost
 end

@@ -148,7 +148,9 @@ local function serve_together(program)
         refused[#refused + 1] = entry + i + mask
         if not instruction.shadow then all_refused = true end
       end
-      entries[entry + i] = { key = key, instruction = instruction, admitted = admitted }
+      entries[entry + i] = {
+        key = key, instruction = instruction, admitted = admitted, spared = not admitted and spares(instruction, key.value),
+      }
     end
     opened[index] = key
     entry, at = entry + n, at + n + 1
@@ -164,7 +166,7 @@ local function serve_together(program)
     end
     for _, item in ipairs(entries) do
       if item.key == key and not item.admitted and not dry_run then
-        local value = refuse(item.instruction, s, (read(s, item.instruction).blocked_until or 0) > now)
+        local value = refuse(item.instruction, s, (read(s, item.instruction).blocked_until or 0) > now, item.spared)
         if value then s, changed, instruction = write(value, item.instruction), value, item.instruction end
       end
     end
