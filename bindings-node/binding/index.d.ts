@@ -64,9 +64,9 @@ export declare class LimiterBuilder {
 /** An open limiter. */
 export declare class NativeLimiter {
   /** Checks several policies and keys, all or nothing. */
-  checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>, units: Array<Record<string, number> | undefined | null>): number
+  checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>, units: Array<Record<string, number> | undefined | null>, priorities: Array<string | undefined | null>): number
   /** Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes. */
-  beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null): number
+  beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
   /** Settles a check whose Decision had these numbers, and whose limits name these units, for numbers by their units. */
   settleUnits(ticket: number, policy: number, key: string, decision: Array<number>, named: Array<string>, policyChanged: boolean, actual: number, units?: Record<string, number> | undefined | null): number
   /** Keeps the hold of that number until it is given back. */
@@ -125,7 +125,7 @@ export declare class NativeLimiter {
   /** Why no call of that cost may be made of a policy. */
   costError(policy: number, cost: number, units?: Record<string, number> | undefined | null): ErrorValue | null
   /** Makes one call with metadata or units, or with a key that is too long for `key_text`. */
-  callAlone(ticket: number, policy: number, key: string, kind: number, cost: number, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null): number
+  callAlone(ticket: number, policy: number, key: string, kind: number, cost: number, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
   /** Settles a check, whose Decision had these numbers. */
   settle(ticket: number, policy: number, key: string, decision: Array<number>, policyChanged: boolean, actual: number): number
   /** Ends the limiter. Holds are given back; calls that wait for the store are answered. */
@@ -496,6 +496,8 @@ export interface ResolvedPolicy {
   holds: boolean
   /** What each limit counts, an empty text where it names nothing; missing where none does. */
   units?: Array<string>
+  /** The classes of calls for which a part stays free; missing where there are none. */
+  classes?: Array<string>
   /** How HTTP announces it, if it does. */
   announcement?: Announcement
   /** The memory that it takes. */

@@ -156,8 +156,12 @@ export class Limiter {
 
   async #checkWith(policy: PolicyLike, key: string, options: CheckOptions): Promise<Decision> {
     const { cost = 1, meta, partial = false, priority } = checkedOptions('check', options);
-    if (meta === undefined && priority === undefined) return this.#call(partial ? CallKind.Take : CallKind.Check, policy, key, cost);
-    return this.#transport.callWith(partial ? CallKind.Take : CallKind.Check, this.#target(policy, key, cost, meta, priority));
+    if (meta === undefined && priority === undefined)
+      return this.#call(partial ? CallKind.Take : CallKind.Check, policy, key, cost);
+    return this.#transport.callWith(
+      partial ? CallKind.Take : CallKind.Check,
+      this.#target(policy, key, cost, meta, priority),
+    );
   }
 
   /** Asks without consuming. */

@@ -1,5 +1,5 @@
-import { checkText, describe, PolicyError, type SourceLocation } from './errors.js';
-import { checkOptions, checkType, declaredNames, declaredOptions } from './given-options.js';
+import { checkText, describe, PolicyError, type SourceLocation, shortened } from './errors.js';
+import { checkOptions, checkType, declaredNames, declaredOptions, isRecord } from './given-options.js';
 import { native, unwrap } from './native.js';
 
 /** How a limit counts. */
@@ -194,12 +194,12 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #options: Record<string, boolean | number | string>;
+  readonly #options: Record<string, boolean | number | string | Record<string, string>>;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
     const given: unknown = limits;
     this.#policy = given instanceof native.Policy ? given : nativePolicy(limits, options);
-    this.#options = this.#policy.options();
+    this.#options = optionsOf(this.#policy);
   }
 
   /** The name, or the notation when it has no name. */
@@ -276,9 +276,34 @@ function nativeLimit(algorithm: Algorithm, count: number, options: LimitOptions)
   return unwrap(native.limit({ algorithm, count, ...rest }));
 }
 
+/** The classes of a policy, as they cross. */
+function classesText(priorities: unknown): string {
+  if (!isRecord(priorities)) {
+    throw new PolicyError(
+      `priorities cannot be ${describe(priorities)}: it must be an object of classes with their parts, as in { batch: '30%' }`,
+    );
+  }
+  const classes = Object.entries(priorities).map(([name, part]) => {
+    // Both would end a class in the text.
+    if (typeof part === 'string' && !/[:,]/.test(name + part)) return `${name}: ${part}`;
+    throw new PolicyError(
+      `priorities: ${shortened(name)} is ${describe(part)}: it must be a part, as in { batch: '30%' }`,
+    );
+  });
+  return classes.join(', ');
+}
+
+/** The options of a policy, with its classes as they were given. */
+function optionsOf(policy: native.Policy): Record<string, boolean | number | string | Record<string, string>> {
+  const options = policy.options();
+  const { priorities } = options;
+  if (typeof priorities !== 'string') return options;
+  return { ...options, priorities: Object.fromEntries(priorities.split(', ').map((one) => one.split(': '))) };
+}
+
 function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
   checkOptions(options, ['name', ...declaredNames('policy')], 'a policy', 'shadow: true', PolicyError);
-  const { name, ...given } = withoutUndefined(options);
+  const { name, priorities, ...given } = withoutUndefined(options);
   if (name !== undefined) checkType('name', name, ['string'], PolicyError);
   for (const { name, types } of declaredOptions('policy')) {
     if (name in given) checkType(name, given[name as keyof typeof given], types, PolicyError);
@@ -292,5 +317,6 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
     if (limit instanceof Limit) return nativeLimitOf(limit);
     throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
   });
-  return unwrap(native.policy(natives, name, given));
+  const classes = priorities === undefined ? {} : { priorities: classesText(priorities) };
+  return unwrap(native.policy(natives, name, { ...given, ...classes }));
 }

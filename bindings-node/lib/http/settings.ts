@@ -89,10 +89,7 @@ export class Settings<Request extends object, Response> {
     for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
     const [first, second] = this.entries ?? [];
     const isOnly =
-      second === undefined &&
-      typeof first?.cost !== 'function' &&
-      meta === undefined &&
-      options.priority === undefined;
+      second === undefined && typeof first?.cost !== 'function' && meta === undefined && options.priority === undefined;
     this.only =
       isOnly && first !== undefined && options.skip === undefined ? (first as FixedCostEntry<Request>) : undefined;
   }

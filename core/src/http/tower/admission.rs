@@ -46,9 +46,10 @@ impl RequestLimits {
         }
         let cost = self.cost_of(request, policies)?;
         let meta = self.meta.as_ref().and_then(|read| read(request));
+        let class = self.priority.as_ref().and_then(|read| read(request));
         let mut holds = Vec::with_capacity(holding.len());
         for LimitEntry { policy, key, plan, .. } in holding {
-            match self.limiter.hold(&policy, &key, cost.share_of(&plan)).await {
+            match self.limiter.hold_with(&policy, &key, &options_of(&cost, class.as_ref(), &plan)).await {
                 Ok(HoldAnswer::Held(hold)) => holds.push(hold),
                 refused => {
                     self.give_back(&holds).await;
@@ -56,7 +57,7 @@ impl RequestLimits {
                 }
             }
         }
-        let charged = self.check(plain, &cost, meta).await;
+        let charged = self.check(plain, (&cost, class.as_ref()), meta).await;
         if !charged.as_ref().is_ok_and(|charged| charged.as_ref().is_none_or(Decision::allowed)) {
             self.give_back(&holds).await;
         }
@@ -73,15 +74,20 @@ impl RequestLimits {
         Ok(Admission::Admitted(Box::new(AdmittedRequest { decision, charged, held: HeldUnits::of(holds) })))
     }
 
-    async fn check(&self, entries: Vec<LimitEntry>, cost: &Cost, meta: Option<Vec<u8>>) -> Result<Option<Decision>> {
+    async fn check(
+        &self,
+        entries: Vec<LimitEntry>,
+        (cost, class): (&Cost, Option<&String>),
+        meta: Option<Vec<u8>>,
+    ) -> Result<Option<Decision>> {
         Ok(match &entries[..] {
             [] => None,
             [LimitEntry { policy, key, plan, .. }] => {
-                let options = CheckOptions { meta, ..cost.share_of(plan).into() };
+                let options = CheckOptions { meta, ..options_of(cost, class, plan) };
                 Some(self.limiter.check_with(policy, key, &options).await?)
             }
             several => {
-                let entries = several.iter().map(|entry| (&entry.policy, &entry.key, cost.share_of(&entry.plan)));
+                let entries = several.iter().map(|entry| (&entry.policy, &entry.key, options_of(cost, class, &entry.plan)));
                 Some(self.limiter.check_all(entries).await?)
             }
         })
@@ -137,6 +143,12 @@ impl RequestLimits {
             self.settle_to(decision, actual).await;
         }
     }
+}
+
+/// What a policy is asked. One without classes has nothing to leave free.
+fn options_of(cost: &Cost, class: Option<&String>, plan: &Plan) -> CheckOptions {
+    let priority = class.filter(|_| plan.policy.options().priorities.is_some()).cloned();
+    CheckOptions { priority, ..cost.share_of(plan).into() }
 }
 
 impl AdmittedRequest {

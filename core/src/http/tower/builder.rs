@@ -41,6 +41,8 @@ impl RateLimitLayer {
 pub struct RateLimitLayerBuilder {
     limits: RequestLimits,
     enabled: Option<bool>,
+    /// The class of all requests.
+    class: Option<String>,
 }
 
 impl RateLimitLayerBuilder {
@@ -52,6 +54,7 @@ impl RateLimitLayerBuilder {
             key: RequestKey::default(),
             peer: Box::new(known_peer),
             cost: RequestCost::Fixed(1.into()),
+            priority: None,
             meta: None,
             skip: None,
             methods: None,
@@ -64,7 +67,7 @@ impl RateLimitLayerBuilder {
             enabled: true,
             _places: Vec::new(),
         };
-        Self { limits, enabled: None }
+        Self { limits, enabled: None, class: None }
     }
 
     /// Adds a policy: the name of one, a notation, or a `Policy`. All policies of a request must admit it; then all are charged,
@@ -125,6 +128,19 @@ impl RateLimitLayerBuilder {
     /// Numbers by the names of units, by request: as for [`RateLimitLayerBuilder::cost`].
     pub fn units_by(mut self, read: impl Fn(&Parts) -> Units + Send + Sync + 'static) -> Self {
         self.limits.cost = RequestCost::Read(Box::new(move |request| read(request).into()));
+        self
+    }
+
+    /// The class of all requests, one of the [`priorities`](crate::Options::priorities) of a policy. Of several policies it is for
+    /// those that have classes.
+    pub fn priority(mut self, class: impl Into<String>) -> Self {
+        self.class = Some(class.into());
+        self
+    }
+
+    /// The class of a request; `None` for none.
+    pub fn priority_by(mut self, read: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.limits.priority = Some(Box::new(read));
         self
     }
 
@@ -244,6 +260,12 @@ impl RateLimitLayerBuilder {
         if let RequestCost::Fixed(cost) = &limits.cost {
             can_be_asked(cost, &policies, limits.policies_by.is_some())?;
         }
+        if let Some(class) = self.class {
+            if limits.policies_by.is_none() {
+                has_class(&class, &policies)?;
+            }
+            limits.priority = Some(Box::new(move |_| Some(class.clone())));
+        }
         for policy in policies {
             if is_in_place(&policy) {
                 limits._places.push(notation_place::claim(
@@ -255,6 +277,18 @@ impl RateLimitLayerBuilder {
         }
         Ok(RateLimitLayer::of(limits))
     }
+}
+
+/// # Errors
+/// `config_invalid` for a class that no request could have.
+fn has_class(class: &str, policies: &[Policy]) -> Result<()> {
+    let mut classed = policies.iter().filter_map(|policy| Some((policy, policy.options().priorities.as_ref()?))).peekable();
+    if classed.peek().is_none() {
+        return Err(Error::config(format!(
+            "the layer has the priority {class:?}, and no policy has classes: declare them with the option priorities"
+        )));
+    }
+    classed.try_for_each(|(policy, priorities)| priorities.part_of(class, policy.name()).map(drop))
 }
 
 /// # Errors

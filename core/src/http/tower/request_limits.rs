@@ -61,6 +61,7 @@ pub(super) struct RequestLimits {
     pub(super) key: RequestKey,
     pub(super) peer: Read<Extensions, Option<PeerAddress>>,
     pub(super) cost: RequestCost,
+    pub(super) priority: Option<Read<Parts, Option<String>>>,
     pub(super) meta: Option<Read<Parts, Option<Vec<u8>>>>,
     pub(super) skip: Option<Read<Parts, bool>>,
     pub(super) methods: Option<Vec<Method>>,
