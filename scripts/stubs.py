@@ -70,6 +70,8 @@ def with_names(text: str) -> str:
 
 def refined(text: str) -> str:
     text = text[text.index("\n__all__") :]
+    # The default is a value of Rust, which has no literal.
+    text = re.sub(r'(\bcost: "?int \| Mapping\[str, int\]"?) = \.\.\.', r"\1 = 1", text)
     # Annotations only: docstrings keep their quotes.
     parts = text.split('"""')
     parts[::2] = [re.sub(r'(: |-> )"([^"\n]+)"', r"\1\2", part) for part in parts[::2]]

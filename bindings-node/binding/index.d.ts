@@ -64,9 +64,11 @@ export declare class LimiterBuilder {
 /** An open limiter. */
 export declare class NativeLimiter {
   /** Checks several policies and keys, all or nothing. */
-  checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>): number
+  checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>, units: Array<Record<string, number> | undefined | null>, priorities: Array<string | undefined | null>): number
   /** Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes. */
-  beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null): number
+  beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
+  /** Settles a check whose Decision had these numbers, and whose limits name these units, for numbers by their units. */
+  settleUnits(ticket: number, policy: number, key: string, decision: Array<number>, named: Array<string>, policyChanged: boolean, actual: number, units?: Record<string, number> | undefined | null): number
   /** Keeps the hold of that number until it is given back. */
   keep(number: number): void
   /** Whether the units of a hold cannot be relied on any more; false for one that was given back. */
@@ -120,8 +122,10 @@ export declare class NativeLimiter {
   attempts(number: number): Array<Attempt>
   /** Drops the attachment of that number. A hold is given back. */
   discard(number: number): void
-  /** Makes one call with metadata, or with a key that is too long for `key_text`. */
-  callAlone(ticket: number, policy: number, key: string, kind: number, cost: number, meta?: Uint8Array | undefined | null): number
+  /** Why no call of that cost may be made of a policy. */
+  costError(policy: number, cost: number, units?: Record<string, number> | undefined | null): ErrorValue | null
+  /** Makes one call with metadata or units, or with a key that is too long for `key_text`. */
+  callAlone(ticket: number, policy: number, key: string, kind: number, cost: number, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
   /** Settles a check, whose Decision had these numbers. */
   settle(ticket: number, policy: number, key: string, decision: Array<number>, policyChanged: boolean, actual: number): number
   /** Ends the limiter. Holds are given back; calls that wait for the store are answered. */
@@ -323,7 +327,7 @@ export declare const enum DecisionFlag {
   Shadow = 32,
   /** The only limit refused. Only with `Simple`. */
   Exceeded = 64,
-  /** The policy has one limit, and the Decision says everything about it. */
+  /** The policy has one limit, which names no unit, and the Decision says everything about it. */
   Simple = 128,
   /** It is denied because the store is missing. */
   Unavailable = 4096,
@@ -405,8 +409,10 @@ export declare const enum LimitField {
   NextAfter = 6,
   /** Units that are used beyond it. */
   Over = 7,
+  /** The units of it that were asked for. */
+  Cost = 8,
   /** How many numbers a limit has. */
-  Length = 8,
+  Length = 9,
 }
 
 /** Flags of a limit. */
@@ -415,6 +421,8 @@ export declare const enum LimitFlag {
   Exceeded = 1,
   /** It is the limit that binds. */
   Binds = 2,
+  /** The units of it that were asked for were consumed. */
+  Charged = 4,
 }
 
 /** The properties of a valid limit. */
@@ -433,6 +441,8 @@ export interface LimitProperties {
   initial?: number
   /** The granules of a sliding window. */
   precision?: number
+  /** What it counts, where it names it. */
+  unit?: string
   /** The notation. */
   notation: string
 }
@@ -451,6 +461,8 @@ export interface LimitSpec {
   initial?: number
   /** Granules of a sliding window. */
   precision?: number
+  /** The name of what it counts. */
+  unit?: string
 }
 
 /** Every warning about a policy file, given by its path, or about a notation. */
@@ -485,6 +497,10 @@ export interface ResolvedPolicy {
   name: string
   /** Whether it has units that are held and given back. */
   holds: boolean
+  /** What each limit counts, an empty text where it names nothing; missing where none does. */
+  units?: Array<string>
+  /** The classes of calls for which a part stays free; missing where there are none. */
+  classes?: Array<string>
   /** How HTTP announces it, if it does. */
   announcement?: Announcement
   /** The memory that it takes. */

@@ -1,16 +1,19 @@
 // The options of a limiter's calls.
 
 import { type CancelSignal, checkSignal } from './cancel-signal.js';
+import type { Cost } from './cost.js';
 import { ConfigError, describe } from './errors.js';
-import { checkOptions, declaredNames, declaredOptions } from './given-options.js';
+import { checkOptions, checkType, declaredNames, declaredOptions } from './given-options.js';
 import type { Hold } from './hold.js';
 import type { PolicyLike } from './policy.js';
 
 /** The options of `check`. */
 export interface CheckOptions {
   // options: check
-  /** The units of the call. Default: 1. */
-  cost?: number | Readonly<Record<string, number>> | undefined;
+  /**
+   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   */
+  cost?: Cost | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
   /**
@@ -25,9 +28,21 @@ export interface CheckOptions {
 
 /** The options of calls that only have a cost. */
 export interface CostOptions {
+  // options: refund
+  /**
+   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   */
+  cost?: Cost | undefined;
+  // options end
+}
+
+/** The options of `peek`. */
+export interface PeekOptions {
   // options: peek
-  /** The units of the call. Default: 1. */
-  cost?: number | Readonly<Record<string, number>> | undefined;
+  /**
+   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   */
+  cost?: Cost | undefined;
   /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
   priority?: string | undefined;
   // options end
@@ -36,8 +51,10 @@ export interface CostOptions {
 /** The options of `acquire`. */
 export interface AcquireOptions {
   // options: acquire
-  /** The units of the call. Default: 1. */
-  cost?: number | Readonly<Record<string, number>> | undefined;
+  /**
+   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   */
+  cost?: Cost | undefined;
   /** The longest to wait. Default: as long as it takes. */
   timeoutMs?: number | undefined;
   /** Metadata that the journal remembers. */
@@ -52,8 +69,10 @@ export interface AcquireOptions {
 /** The options of `hold`. */
 export interface HoldOptions {
   // options: hold
-  /** The units of the call. Default: 1. */
-  cost?: number | Readonly<Record<string, number>> | undefined;
+  /**
+   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   */
+  cost?: Cost | undefined;
   /** Metadata that the journal remembers. */
   meta?: string | Uint8Array | undefined;
   /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
@@ -65,24 +84,26 @@ export interface HoldOptions {
 
 /** An entry of `checkAll`: policy, key and cost, which is 1 by default. */
 export type CheckEntry<Name extends string = string> =
-  | readonly [policy: PolicyLike<Name>, key: string, cost?: number | undefined]
+  | readonly [policy: PolicyLike<Name>, key: string, cost?: Cost | undefined]
   | NamedCheckEntry<Name>;
 
 /** An entry of `checkAll` by names, which may have metadata. */
 export interface NamedCheckEntry<Name extends string = string> {
   readonly policy: PolicyLike<Name>;
   readonly key: string;
-  /** Units it consumes. Default 1. */
-  readonly cost?: number | undefined;
+  /** Units it consumes: a number, or numbers by the names of units. Default 1. */
+  readonly cost?: Cost | undefined;
   /** Metadata that the journal remembers. */
   readonly meta?: string | Uint8Array | undefined;
+  /** The class of the entry, one of its policy's `priorities`. */
+  readonly priority?: string | undefined;
 }
 
 const COST_EXAMPLE = 'cost: 5';
 
 /** The cost in options that have nothing else. Undefined when they have, or when they may be no options at all. */
-export function onlyCost(options: CheckOptions): number | undefined {
-  let cost: number | undefined;
+export function onlyCost(options: CheckOptions): Cost | undefined {
+  let cost: Cost | undefined;
   // An object literal has its names ready, so that this costs next to nothing.
   for (const name in options) {
     if (name !== 'cost') return undefined;
@@ -103,9 +124,15 @@ export function checkedOptions<Options extends object>(call: string, options: Op
     if (kind === 'Wait' && typeof value !== 'number') {
       throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a number of milliseconds`);
     }
+    if (kind === 'Priority') checkPriority(value);
     if (kind === 'Signal') checkSignal(value as CancelSignal);
   }
   return options;
+}
+
+/** Throws for what cannot be the name of a class. */
+export function checkPriority(value: unknown): void {
+  checkType('priority', value, ['string']);
 }
 
 /** What `hold` runs while it has its units. */
@@ -133,7 +160,7 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
     const all = 'checkAll takes entries and no options: it is all or nothing, so that it cannot be partial';
     throw new ConfigError(`${all}; make a partial check of each policy and key`);
   }
-  const shape = '[policy, key], [policy, key, cost] or {policy, key, cost, meta}';
+  const shape = '[policy, key], [policy, key, cost] or {policy, key, cost, meta, priority}';
   const given: unknown = entries;
   if (typeof given !== 'object' || given === null || !(Symbol.iterator in given)) {
     throw new ConfigError(`checkAll cannot take ${describe(given)}: give a list of entries ${shape}`);
@@ -142,14 +169,16 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
     const is = `entry ${index + 1} of checkAll`;
     if (Array.isArray(entry)) {
       if (entry.length > 3) throw new ConfigError(`${is} has ${entry.length} values: give ${shape}`);
-      const [policy, key, cost] = entry as readonly [PolicyLike, string, number?];
+      const [policy, key, cost] = entry as readonly [PolicyLike, string, Cost?];
       return { policy, key, cost };
     }
     if (typeof entry !== 'object' || entry === null || !('policy' in entry)) {
       throw new ConfigError(`${is} cannot be ${describe(entry)}: give ${shape}`);
     }
-    checkOptions(entry, ['policy', 'key', 'cost', 'meta'], is, COST_EXAMPLE);
-    return entry as NamedCheckEntry;
+    checkOptions(entry, ['policy', 'key', 'cost', 'meta', 'priority'], is, COST_EXAMPLE);
+    const named = entry as NamedCheckEntry;
+    if (named.priority !== undefined) checkPriority(named.priority);
+    return named;
   });
 }
 

@@ -18,6 +18,10 @@ const SOURCES = native.sources() as readonly Source[];
 /** The state of one limit of the policy. */
 export interface LimitState {
   readonly algorithm: Algorithm;
+  /** What it counts, where it names it; else `null`. */
+  readonly unit: string | null;
+  /** The units of it that were asked for. */
+  readonly cost: number;
   /** The most units it ever admits at once. */
   readonly limit: number;
   /** Its period; the ttl of the holds for `concurrency`. */
@@ -67,7 +71,7 @@ export class Decision {
   readonly allowed: boolean;
   /** The key of the check. */
   readonly key: string;
-  /** The units that were asked for. */
+  /** The units that were asked for, of limits that name no unit: `limits` has those of each. */
   readonly cost: number;
   /** One Decision for each entry of a `checkAll`. Empty otherwise. */
   readonly decisions: readonly Decision[];
@@ -166,7 +170,7 @@ export class Decision {
 
   /** The state of each limit, in the order of the policy. */
   get limits(): readonly LimitState[] {
-    return limitsOf(this.#numbers);
+    return limitsOf(this.#numbers, this.cost, this.#policyRef.units);
   }
 
   /** @internal The Decision of `checkAll`: a copy of this one, with those of all entries. */
@@ -234,13 +238,15 @@ const ALGORITHMS = native.algorithms() as readonly Algorithm[];
 const { ALGORITHM_COUNT } = native;
 
 /** The state of each limit. */
-function limitsOf(numbers: DecisionNumbers): readonly LimitState[] {
+function limitsOf(numbers: DecisionNumbers, cost: number, units: readonly string[] | undefined): readonly LimitState[] {
   const header = numbers[DecisionField.Header];
   if ((header & DecisionFlag.Simple) !== 0) {
     const exceeded = (header & DecisionFlag.Exceeded) !== 0;
     return [
       {
         ...limitKind(numbers[DecisionField.Limits]),
+        unit: null,
+        cost,
         limit: numbers[DecisionField.Limit],
         remaining: numbers[DecisionField.Remaining],
         over: 0,
@@ -256,6 +262,8 @@ function limitsOf(numbers: DecisionNumbers): readonly LimitState[] {
     const at = (field: number): number => numbers[start + field] as number;
     return {
       ...limitKind(at(LimitField.Kind)),
+      unit: units?.[index] || null,
+      cost: at(LimitField.Cost),
       limit: at(LimitField.Limit),
       remaining: at(LimitField.Remaining),
       over: at(LimitField.Over),

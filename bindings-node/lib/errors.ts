@@ -59,7 +59,7 @@ export class PolicyError extends TidegateError {
   }
 }
 
-/** A cost is not a whole number from 1 to 2^53 - 1. */
+/** A cost is not a whole number from 1 to 2^53 - 1, or names other units than the policy counts. */
 export class CostError extends TidegateError {
   constructor(message: string, code: ErrorCode = 'cost_invalid') {
     super(message, code);
@@ -157,7 +157,16 @@ export function invalidKey(key: unknown): KeyInvalid {
 
 /** The error for a value that cannot be a cost. */
 export function invalidCost(cost: unknown): CostError {
-  return new CostError(`a cost cannot be ${describe(cost)}: it must be a whole number from 1 to 2^53 - 1`);
+  return new CostError(
+    `a cost cannot be ${describe(cost)}: it must be a whole number from 1 to 2^53 - 1, or an object of such numbers by the names of units`,
+  );
+}
+
+/** The error for a value that cannot be a number of units. */
+export function unitError(name: string, value: unknown): CostError {
+  return new CostError(
+    `the cost of ${shortened(name)} cannot be ${typeof value === 'string' ? 'a string' : describe(value)}: it must be a whole number from 0 to 2^53 - 1`,
+  );
 }
 
 /** A store URL or an option is not valid. */

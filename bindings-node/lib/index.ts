@@ -4,6 +4,7 @@ export type {
   CheckEntry,
   CheckOptions,
   CostOptions,
+  PeekOptions,
   HoldOptions,
   NamedCheckEntry,
 } from './call-options.js';

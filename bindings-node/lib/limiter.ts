@@ -10,9 +10,11 @@ import {
   checkedOptions,
   type HeldWork,
   type HoldOptions,
+  type PeekOptions,
   holdArguments,
   onlyCost,
 } from './call-options.js';
+import { type Cost, checkedCost, isUnits, numberOf, unitsOf } from './cost.js';
 import { Decision, policyRefOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
 import { ConfigError, checkConstant, describe, invalidCost, invalidKey } from './errors.js';
@@ -40,7 +42,10 @@ export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
  * Checks a policy that is resolved. An answer that is there at once is returned without a promise; an error that is found at
  * once is thrown.
  */
-export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: number) => Decision | Promise<Decision>;
+export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: Cost) => Decision | Promise<Decision>;
+
+/** Throws where no call of that cost could be made of a policy that is resolved. */
+export let checkCostIn: (limiter: Limiter, policyRef: PolicyRef, cost: Cost) => void;
 
 /** Registers that an object, `by` in errors, uses a policy: `reload` does not drop it. */
 export let usePolicyIn: (limiter: Limiter, policy: PolicyLike, by: string, user: object) => void;
@@ -121,7 +126,7 @@ export class Limiter<Name extends string = string> {
 
   #callResolved(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
     if (typeof key !== 'string') throw invalidKey(key);
-    if (typeof cost !== 'number') throw invalidCost(cost);
+    if (typeof cost !== 'number') return this.#callOfUnits(kind, policyRef, key, cost);
     if (this.#denyCache !== undefined && kind === CallKind.Check) {
       const denial = this.#denyCache.find(policyRef, key, cost);
       if (denial !== undefined) return new Decision(policyRef, key, cost, denial);
@@ -129,12 +134,20 @@ export class Limiter<Name extends string = string> {
     return this.#transport.call(kind, policyRef, key, cost);
   }
 
-  #target(policy: PolicyLike, key: string, cost = 1, meta?: string | Uint8Array): CallTarget {
+  /** A call that says numbers by the names of units crosses alone. */
+  #callOfUnits(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
+    if (!isUnits(cost)) throw invalidCost(cost);
+    if (!key.isWellFormed()) throw invalidKey(key);
+    return this.#transport.callWith(kind, { policyRef, key, cost: numberOf(cost), units: cost });
+  }
+
+  #target(policy: PolicyLike, key: string, given: Cost = 1, meta?: string | Uint8Array, priority?: string): CallTarget {
     const policyRef = this.#policyRefs.of(policy);
     // These keys cross as strings, and Node-API would replace half a surrogate pair by another character.
     if (typeof key !== 'string' || !key.isWellFormed()) throw invalidKey(key);
-    if (typeof cost !== 'number') throw invalidCost(cost);
-    return { policyRef, key, cost, meta: meta === undefined ? undefined : encodedMeta(meta) };
+    const cost = checkedCost(given);
+    const encoded = meta === undefined ? undefined : encodedMeta(meta);
+    return { policyRef, key, cost: numberOf(cost), units: unitsOf(cost), meta: encoded, priority };
   }
 
   /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
@@ -145,13 +158,17 @@ export class Limiter<Name extends string = string> {
   }
 
   async #checkWith(policy: PolicyLike, key: string, options: CheckOptions): Promise<Decision> {
-    const { cost = 1, meta, partial = false } = checkedOptions('check', options);
-    if (meta === undefined) return this.#call(partial ? CallKind.Take : CallKind.Check, policy, key, cost);
-    return this.#transport.callWith(partial ? CallKind.Take : CallKind.Check, this.#target(policy, key, cost, meta));
+    const { cost = 1, meta, partial = false, priority } = checkedOptions('check', options);
+    if (meta === undefined && priority === undefined)
+      return this.#call(partial ? CallKind.Take : CallKind.Check, policy, key, cost);
+    return this.#transport.callWith(
+      partial ? CallKind.Take : CallKind.Check,
+      this.#target(policy, key, cost, meta, priority),
+    );
   }
 
   /** Asks without consuming. */
-  peek(policy: PolicyLike<Name>, key: string, options?: CostOptions): Promise<Decision> {
+  peek(policy: PolicyLike<Name>, key: string, options?: PeekOptions): Promise<Decision> {
     if (options === undefined) return this.#call(CallKind.Peek, policy, key, 1);
     return this.#callWith(CallKind.Peek, 'peek', policy, key, options);
   }
@@ -161,9 +178,12 @@ export class Limiter<Name extends string = string> {
     call: string,
     policy: PolicyLike,
     key: string,
-    options: CostOptions,
+    options: PeekOptions,
   ): Promise<Decision> {
-    const { cost } = checkedOptions(call, options);
+    const { cost, priority } = checkedOptions(call, options);
+    if (priority !== undefined) {
+      return this.#transport.callWith(kind, this.#target(policy, key, cost, undefined, priority));
+    }
     return this.#call(kind, policy, key, cost === undefined && kind !== CallKind.Charge ? 1 : cost);
   }
 
@@ -185,7 +205,7 @@ export class Limiter<Name extends string = string> {
    * consumed nothing: a settle of its Decision charges the actual cost.
    */
   async settle(decision: Decision, actualCost: ActualCost): Promise<void> {
-    const settle = async (entry: Decision, cost: number): Promise<unknown> => {
+    const settle = async (entry: Decision, cost: Cost): Promise<unknown> => {
       const known = policyRefOf(entry);
       const policyRef = this.#policyRefs.of(known.given);
       return this.#transport.settle(policyRef, entry, policyRef !== known, cost);
@@ -197,15 +217,15 @@ export class Limiter<Name extends string = string> {
   async checkAll(entries: Iterable<CheckEntry<Name>>, ...none: readonly never[]): Promise<Decision> {
     const all = checkEntriesOf(entries, none);
     const targets = this.#policyRefs.together(() =>
-      all.map(({ policy, key, cost, meta }) => this.#target(policy, key, cost, meta)),
+      all.map(({ policy, key, cost, meta, priority }) => this.#target(policy, key, cost, meta, priority)),
     );
     return withNamedCosts(this.#transport.tasks.checkAll(targets), all);
   }
 
   /** Waits until it is admitted; a denied Decision when that is too late. Callers of one key are admitted in their order. */
   async acquire(policy: PolicyLike<Name>, key: string, options: AcquireOptions = {}): Promise<Decision> {
-    const { cost, timeoutMs, signal, meta } = checkedOptions('acquire', options);
-    const target = this.#target(policy, key, cost, meta);
+    const { cost, timeoutMs, signal, meta, priority } = checkedOptions('acquire', options);
+    const target = this.#target(policy, key, cost, meta, priority);
     const timeout = timeoutMs === Number.POSITIVE_INFINITY ? undefined : timeoutMs;
     const { decision } = await this.#transport.tasks.about(TaskKind.Acquire, target, signal, timeout);
     return decision as Decision;
@@ -225,8 +245,8 @@ export class Limiter<Name extends string = string> {
     options?: HoldOptions | HeldWork<T>,
     work?: HeldWork<T>,
   ): Promise<T | Hold> {
-    const { cost, signal, meta, run } = holdArguments(options, work);
-    const hold = await this.#holds.take(this.#target(policy, key, cost, meta), signal);
+    const { cost, signal, meta, priority, run } = holdArguments(options, work);
+    const hold = await this.#holds.take(this.#target(policy, key, cost, meta, priority), signal);
     if (run === undefined) return hold;
     try {
       return await run(hold);
@@ -356,5 +376,7 @@ export class Limiter<Name extends string = string> {
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);
+    checkCostIn = (limiter, policyRef, cost) =>
+      throwIfFailed(limiter.#transport.nativeLimiter.costError(policyRef.id, numberOf(cost), unitsOf(cost)));
   }
 }

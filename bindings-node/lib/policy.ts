@@ -1,5 +1,5 @@
-import { checkText, describe, PolicyError, type SourceLocation } from './errors.js';
-import { checkOptions, checkType, declaredNames, declaredOptions } from './given-options.js';
+import { checkText, describe, PolicyError, type SourceLocation, shortened } from './errors.js';
+import { checkOptions, checkType, declaredNames, declaredOptions, isRecord } from './given-options.js';
 import { native, unwrap } from './native.js';
 
 /** How a limit counts. */
@@ -40,6 +40,8 @@ export interface LimitOptions {
   initial?: number | undefined;
   /** `sliding-window`: its granules. Default 20. */
   precision?: number | undefined;
+  /** The name of what it counts, such as `tokens`. */
+  unit?: string | undefined;
 }
 
 /** The options of a policy. */
@@ -82,6 +84,10 @@ export interface PolicyRef {
   readonly name: string;
   /** Whether it has units that are held and given back. */
   readonly holds: boolean;
+  /** What each limit counts, an empty text where it names nothing; undefined where none does. */
+  readonly units?: readonly string[];
+  /** The classes of calls for which a part stays free; undefined where there are none. */
+  readonly classes?: readonly string[];
   /** How HTTP announces it, if it does. */
   readonly announcement?: native.Announcement;
   /** What the caller gave. */
@@ -117,6 +123,7 @@ const LIMIT_OPTIONS = {
   burst: ['number'],
   initial: ['number'],
   precision: ['number'],
+  unit: ['string'],
 } as const;
 
 /**
@@ -170,6 +177,11 @@ export class Limit {
     return this.#properties.precision;
   }
 
+  /** What it counts, where it names it. */
+  get unit(): string | undefined {
+    return this.#properties.unit;
+  }
+
   /** The notation. */
   toString(): string {
     return this.#properties.notation;
@@ -190,12 +202,12 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #options: Record<string, boolean | number | string>;
+  readonly #options: Record<string, boolean | number | string | Record<string, string>>;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
     const given: unknown = limits;
     this.#policy = given instanceof native.Policy ? given : nativePolicy(limits, options);
-    this.#options = this.#policy.options();
+    this.#options = optionsOf(this.#policy);
   }
 
   /** The name, or the notation when it has no name. */
@@ -272,9 +284,34 @@ function nativeLimit(algorithm: Algorithm, count: number, options: LimitOptions)
   return unwrap(native.limit({ algorithm, count, ...rest }));
 }
 
+/** The classes of a policy, as they cross. */
+function classesText(priorities: unknown): string {
+  if (!isRecord(priorities)) {
+    throw new PolicyError(
+      `priorities cannot be ${describe(priorities)}: it must be an object of classes with their parts, as in { batch: '30%' }`,
+    );
+  }
+  const classes = Object.entries(priorities).map(([name, part]) => {
+    // Both would end a class in the text.
+    if (typeof part === 'string' && !/[:,]/.test(name + part)) return `${name}: ${part}`;
+    throw new PolicyError(
+      `priorities: ${shortened(name)} is ${describe(part)}: it must be a part, as in { batch: '30%' }`,
+    );
+  });
+  return classes.join(', ');
+}
+
+/** The options of a policy, with its classes as they were given. */
+function optionsOf(policy: native.Policy): Record<string, boolean | number | string | Record<string, string>> {
+  const options = policy.options();
+  const { priorities } = options;
+  if (typeof priorities !== 'string') return options;
+  return { ...options, priorities: Object.fromEntries(priorities.split(', ').map((one) => one.split(': '))) };
+}
+
 function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
   checkOptions(options, ['name', ...declaredNames('policy')], 'a policy', 'shadow: true', PolicyError);
-  const { name, ...given } = withoutUndefined(options);
+  const { name, priorities, ...given } = withoutUndefined(options);
   if (name !== undefined) checkType('name', name, ['string'], PolicyError);
   for (const { name, types } of declaredOptions('policy')) {
     if (name in given) checkType(name, given[name as keyof typeof given], types, PolicyError);
@@ -288,5 +325,6 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
     if (limit instanceof Limit) return nativeLimitOf(limit);
     throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
   });
-  return unwrap(native.policy(natives, name, given));
+  const classes = priorities === undefined ? {} : { priorities: classesText(priorities) };
+  return unwrap(native.policy(natives, name, { ...given, ...classes }));
 }

@@ -3,16 +3,22 @@
 import { types } from 'node:util';
 
 import type { NamedCheckEntry } from './call-options.js';
+import { type Cost, isUnits, shareOf, type Units, uncounted } from './cost.js';
 import { Decision, partsOf, policyRefOf } from './decision.js';
 import { ConfigError, CostError, describe, didNotRun, StoreError, shortened } from './errors.js';
 import { isRecord } from './given-options.js';
 
 /**
- * What was consumed. Of a Decision of several one number is what the entries consumed that named a cost, or all of them where none
- * did. A list has a number for each entry, a map one for each policy that it names. Units that are held are given back, and no
- * settle changes them.
+ * What was consumed: a number, or numbers by the names of units, where a unit that is not named stays as it is. Of a Decision of
+ * several one number is what the entries consumed that named a cost, or all of them where none did; of numbers by units each entry
+ * takes those that its policy counts. A list has a cost for each entry, of which nothing leaves an entry as it is; a map or an object
+ * has one for each policy that it names. Units that are held are given back, and no settle changes them.
  */
-export type ActualCost = number | readonly number[] | ReadonlyMap<string, number> | Readonly<Record<string, number>>;
+export type ActualCost =
+  | Cost
+  | readonly (Cost | null | undefined)[]
+  | ReadonlyMap<string, Cost>
+  | Readonly<Record<string, Cost>>;
 
 /** The entries that were settled. A list of its own, so that a Decision that is never settled costs nothing. */
 const settled = new WeakSet<Decision>();
@@ -33,7 +39,7 @@ export async function withNamedCosts(checked: Promise<Decision>, given: readonly
 }
 
 /** The entries of a Decision with what each consumed. All of them count as settled from now on. */
-export function claimed(decision: Decision, actual: ActualCost, limiter: string): ReadonlyMap<Decision, number> {
+export function claimed(decision: Decision, actual: ActualCost, limiter: string): ReadonlyMap<Decision, Cost> {
   if (!(decision instanceof Decision)) {
     throw new ConfigError(`settle cannot take ${describe(decision)}: give it a Decision of this limiter`);
   }
@@ -59,18 +65,29 @@ function nameOf({ policy }: Decision): string {
 }
 
 /** What each entry consumed that is to be settled. */
-function costsOf(entries: readonly Decision[], actual: ActualCost): ReadonlyMap<Decision, number> {
-  const costs = new Map<Decision, number>();
+function costsOf(entries: readonly Decision[], actual: ActualCost): ReadonlyMap<Decision, Cost> {
+  const costs = new Map<Decision, Cost>();
   for (const [entry, cost] of givenCosts(entries, actual)) {
-    if (!Number.isSafeInteger(cost) || cost < 0) {
-      throw new CostError(
-        `settle cannot take ${describe(cost)} as what was consumed of ${nameOf(entry)}: give a whole number from 0 to 2^53 - 1`,
-      );
-    }
+    if (isUnits(cost)) checkUnits(entry, cost);
+    else if (!Number.isSafeInteger(cost) || cost < 0) throw wrongActual(entry, describe(cost));
     // Units that are held are given back by the hold.
     if (!holdsAlone(entry)) costs.set(entry, cost);
   }
   return costs;
+}
+
+function checkUnits(entry: Decision, units: Units): void {
+  for (const [name, number] of Object.entries(units)) {
+    if (!Number.isSafeInteger(number) || number < 0) throw wrongActual(entry, `${number} ${shortened(name)}`);
+  }
+  const wrong = uncounted(units, [policyRefOf(entry)]);
+  if (wrong !== undefined) throw new CostError(`settle of ${nameOf(entry)}: ${wrong}`);
+}
+
+function wrongActual(entry: Decision, given: string): CostError {
+  return new CostError(
+    `settle cannot take ${given} as what was consumed of ${nameOf(entry)}: give a whole number from 0 to 2^53 - 1`,
+  );
 }
 
 /** Whether all limits of an entry are units that are held. */
@@ -78,18 +95,23 @@ function holdsAlone({ limits }: Decision): boolean {
   return limits.length > 0 && limits.every(({ algorithm }) => algorithm === 'concurrency');
 }
 
-function givenCosts(entries: readonly Decision[], actual: ActualCost): readonly (readonly [Decision, number])[] {
+function givenCosts(entries: readonly Decision[], actual: ActualCost): readonly (readonly [Decision, Cost])[] {
   if (Array.isArray(actual)) {
-    if (actual.length === entries.length) return entries.map((entry, index) => [entry, actual[index]]);
+    if (actual.length === entries.length) {
+      const each = entries.map((entry, index) => [entry, actual[index] as Cost] as const);
+      // Nothing leaves an entry as it is.
+      return each.filter(([, cost]) => cost !== undefined && cost !== null);
+    }
     throw new CostError(
       `settle was given ${actual.length} numbers for a Decision of ${entries.length} entries: give one number for each`,
     );
   }
   const isMap = types.isMap(actual);
+  if (!isMap && isRecord(actual) && namesUnits(entries, actual)) return ofUnits(entries, actual as Units);
   if (isMap || isRecord(actual)) {
-    const byName: Iterable<readonly [unknown, number]> = isMap
-      ? actual
-      : Object.entries(actual as Record<string, number>);
+    const byName: Iterable<readonly [unknown, Cost]> = isMap
+      ? (actual as ReadonlyMap<string, Cost>)
+      : Object.entries(actual as Record<string, Cost>);
     return Array.from(byName).flatMap(([name, cost]) => {
       const about = entries.filter((entry) => entry.policy === name || policyRefOf(entry).given === name);
       if (about.length > 0) return about.map((entry) => [entry, cost] as const);
@@ -100,9 +122,34 @@ function givenCosts(entries: readonly Decision[], actual: ActualCost): readonly 
     });
   }
   if (entries.length === 1) return entries.map((entry) => [entry, actual as number]);
+  return meant(entries).map((entry) => [entry, actual as number]);
+}
+
+/** The entries that one number is for. */
+function meant(entries: readonly Decision[]): readonly Decision[] {
   const rates = entries.filter((entry) => !policyRefOf(entry).holds);
   const named = rates.filter((entry) => costNamed.has(entry));
-  return (named.length > 0 ? named : rates).map((entry) => [entry, actual as number]);
+  return named.length > 0 ? named : rates;
+}
+
+/** Whether an object names units, of a Decision whose policies count some: it names none of its policies. */
+function namesUnits(entries: readonly Decision[], actual: Record<string, unknown>): boolean {
+  const isPolicy = (name: string): boolean =>
+    entries.some((entry) => entry.policy === name || policyRefOf(entry).given === name);
+  return entries.some((entry) => policyRefOf(entry).units !== undefined) && !Object.keys(actual).some(isPolicy);
+}
+
+/** Of each entry the numbers of the units that its policy counts. A number of `cost` is for the entries that one number is for. */
+function ofUnits(entries: readonly Decision[], actual: Units): readonly (readonly [Decision, Cost])[] {
+  if (entries.length === 1) return entries.map((entry) => [entry, actual]);
+  const wrong = uncounted(actual, entries.map(policyRefOf));
+  if (wrong !== undefined) throw new CostError(`settle of ${entries.map(nameOf).join(', ')}: ${wrong}`);
+  const { cost: _, ...units } = actual;
+  const takesCost = new Set(meant(entries));
+  return entries.flatMap((entry) => {
+    const share = shareOf(takesCost.has(entry) ? actual : units, policyRefOf(entry));
+    return share === undefined ? [] : [[entry, share] as const];
+  });
 }
 
 /**
@@ -110,10 +157,10 @@ function givenCosts(entries: readonly Decision[], actual: ActualCost): readonly 
  * and the estimate stays charged.
  */
 export async function settleEach(
-  costs: ReadonlyMap<Decision, number>,
-  settle: (entry: Decision, cost: number) => Promise<unknown>,
+  costs: ReadonlyMap<Decision, Cost>,
+  settle: (entry: Decision, cost: Cost) => Promise<unknown>,
 ): Promise<void> {
-  const attempt = async ([entry, cost]: readonly [Decision, number]): Promise<void> => {
+  const attempt = async ([entry, cost]: readonly [Decision, Cost]): Promise<void> => {
     try {
       await settle(entry, cost);
     } catch (error) {

@@ -3,6 +3,7 @@
 import { AnswerField, AnswerKind, Header, TaskKind } from '../binding/index.js';
 import { type Attempt, attemptFrom } from './attempt.js';
 import type { CancelSignal } from './cancel-signal.js';
+import type { Units } from './cost.js';
 import { Decision } from './decision.js';
 import { type DecisionNumbers, lengthOf, numbersAt } from './decision-numbers.js';
 import { ClosedError } from './errors.js';
@@ -14,7 +15,12 @@ import type { PolicyRef } from './policy.js';
 export interface CallTarget {
   readonly policyRef: PolicyRef;
   readonly key: string;
+  /** What limits without a unit count. */
   readonly cost: number;
+  /** Numbers by the names of units. */
+  readonly units?: Units | undefined;
+  /** Its class, one of the policy's `priorities`. */
+  readonly priority?: string | undefined;
   /** What the journal keeps of it. */
   readonly meta?: Uint8Array | undefined;
 }
@@ -81,17 +87,19 @@ export class Tasks {
     const keys = targets.map(({ key }) => key);
     const costs = targets.map(({ cost }) => cost);
     const metas = targets.map(({ meta }) => meta);
+    const units = targets.map(({ units }) => units);
+    const priorities = targets.map(({ priority }) => priority);
     const { decision } = await this.begin(targets, (ticket) =>
-      this.nativeLimiter.checkAll(ticket, ids, keys, costs, metas),
+      this.nativeLimiter.checkAll(ticket, ids, keys, costs, metas, units, priorities),
     );
     return decision as Decision;
   }
 
   /** Begins a task about one key. `lengthMs` is how long to wait or to block; without it as long as it takes. */
   about(kind: TaskKind, target: CallTarget, signal?: CancelSignal, lengthMs?: number): Promise<TaskResult> {
-    const { policyRef, key, cost, meta } = target;
+    const { policyRef, key, cost, meta, units, priority } = target;
     const start = (ticket: number): number =>
-      this.nativeLimiter.beginTask(ticket, kind, policyRef.id, key, cost, lengthMs, meta);
+      this.nativeLimiter.beginTask(ticket, kind, policyRef.id, key, cost, lengthMs, meta, units, priority);
     return this.begin([target], start, signal);
   }
 

@@ -2,7 +2,8 @@
 
 import { AnswerField, AnswerKind, CallField, CallKind, DecisionField, Header, Special } from '../binding/index.js';
 import type { ManualClock } from './clock.js';
-import { Decision, emptyDecision, numbersOf } from './decision.js';
+import { type Cost, numberOf, unitsOf } from './cost.js';
+import { Decision, emptyDecision, numbersOf, policyRefOf } from './decision.js';
 import { lengthOf, numbersAt } from './decision-numbers.js';
 import { DenyCache } from './deny-cache.js';
 import { malformedKey } from './errors.js';
@@ -129,18 +130,32 @@ export class Transport {
     return answer;
   }
 
-  /** Makes one call in a crossing of its own: with metadata, or with a long key. */
-  callWith(kind: CallKind, { policyRef, key, cost, meta }: CallTarget): Decision | Promise<Decision> {
+  /** Makes one call in a crossing of its own: with metadata, units or a class, or with a long key. */
+  callWith(kind: CallKind, { policyRef, key, cost, meta, units, priority }: CallTarget): Decision | Promise<Decision> {
     return this.#callAlone(policyRef, key, cost, (ticket) =>
-      this.nativeLimiter.callAlone(ticket, policyRef.id, key, kind, cost, meta),
+      this.nativeLimiter.callAlone(ticket, policyRef.id, key, kind, cost, meta, units, priority),
     );
   }
 
   /** Settles a check. `changed`: its policy may have other numbers now. */
-  settle(policyRef: PolicyRef, decision: Decision, changed: boolean, actual: number): Decision | Promise<Decision> {
+  settle(policyRef: PolicyRef, decision: Decision, changed: boolean, actual: Cost): Decision | Promise<Decision> {
     const { key } = decision;
-    return this.#callAlone(policyRef, key, actual, (ticket) =>
-      this.nativeLimiter.settle(ticket, policyRef.id, key, [...numbersOf(decision)], changed, actual),
+    const { units: named } = policyRefOf(decision);
+    const numbers = [...numbersOf(decision)];
+    const cost = numberOf(actual);
+    return this.#callAlone(policyRef, key, cost, (ticket) =>
+      typeof actual === 'number' && named === undefined && policyRef.units === undefined
+        ? this.nativeLimiter.settle(ticket, policyRef.id, key, numbers, changed, actual)
+        : this.nativeLimiter.settleUnits(
+            ticket,
+            policyRef.id,
+            key,
+            numbers,
+            named === undefined ? [] : [...named],
+            changed,
+            cost,
+            unitsOf(actual),
+          ),
     );
   }
 

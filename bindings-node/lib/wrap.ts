@@ -1,3 +1,4 @@
+import { type Cost, isUnits } from './cost.js';
 import type { Decision } from './decision.js';
 import { delay } from './delay.js';
 import { ConfigError, CostError, checkConstant, describe, invalidCost, KeyInvalid } from './errors.js';
@@ -11,15 +12,15 @@ import { asked } from './tracing.js';
 export interface WrapOptions<A extends readonly unknown[]> {
   /** The key, or a function that makes it from the arguments. */
   key: string | ((...args: A) => string);
-  /** Units each call consumes, or a function that makes them from the arguments. Default 1. */
-  cost?: number | ((...args: A) => number) | undefined;
+  /** Units each call consumes, a number or numbers by the names of units, or a function that makes them from the arguments. Default 1. */
+  cost?: Cost | ((...args: A) => Cost) | undefined;
 }
 
 /** The calls of a limiter, which may be another one when it is traced. */
 interface Called {
-  check(policy: PolicyLike, key: string, options: { readonly cost: number } | undefined): Promise<Decision>;
+  check(policy: PolicyLike, key: string, options: { readonly cost: Cost } | undefined): Promise<Decision>;
   /** Throws RateLimited when there is no room. */
-  hold(policy: PolicyLike, key: string, options: { readonly cost: number }): Promise<Hold>;
+  hold(policy: PolicyLike, key: string, options: { readonly cost: Cost }): Promise<Hold>;
 }
 
 const GENERATORS = ['GeneratorFunction', 'AsyncGeneratorFunction'];
@@ -75,9 +76,8 @@ function checkWrapOptions<A extends readonly unknown[]>(options: WrapOptions<A>)
   else if (typeof key !== 'function') {
     throw new KeyInvalid(`key cannot be ${describe(key)}: it must be a function of the arguments, or a string`);
   }
-  if (cost !== undefined && typeof cost !== 'function' && !(Number.isSafeInteger(cost) && cost >= 1)) {
-    throw invalidCost(cost);
-  }
+  if (cost === undefined || typeof cost === 'function' || isUnits(cost)) return;
+  if (!(Number.isSafeInteger(cost) && cost >= 1)) throw invalidCost(cost);
 }
 
 /** A generator function returns before its body has run, and its caller may never run it. */
@@ -92,9 +92,9 @@ function madeKey(name: string, key: unknown): string {
   throw new KeyInvalid(`the key function of ${name} returned ${describe(key)}: it must return a string`);
 }
 
-function madeCost(name: string, cost: unknown): number {
-  if (typeof cost === 'number') return cost;
+function madeCost(name: string, cost: unknown): Cost {
+  if (typeof cost === 'number' || isUnits(cost)) return cost;
   throw new CostError(
-    `the cost function of ${name} returned ${describe(cost)}: it must return a whole number from 1 to 2^53 - 1`,
+    `the cost function of ${name} returned ${describe(cost)}: it must return a whole number from 1 to 2^53 - 1, or an object of such numbers by the names of units`,
   );
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use napi_derive::napi;
-use tidegate::host::{ChargedLimit, ChargedUnits, charge_mark, denial_generation};
+use tidegate::host::{ChargedLimit, ChargedUnits, charge_mark, charged_of_limit, denial_generation, has_amounts};
 use tidegate::http::more_after;
 use tidegate::{Algorithm, Decision, LimitState, Source};
 
@@ -31,24 +31,28 @@ fn source_number(source: Source) -> u64 {
     SOURCES.iter().position(|known| *known == source).unwrap_or_default() as u64
 }
 
-/// What a settle has to know of the Decision with these numbers, from its header on.
-pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool) -> ChargedUnits {
+/// What a settle has to know of the Decision with these numbers, from its header on. `units_named`: what its limits count, where they name it.
+pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool, units_named: &[Option<String>]) -> ChargedUnits {
     let number = |field: DecisionField| numbers.get(field as usize).copied().unwrap_or_default();
     let (header, at) = (number(DecisionField::Header) as u64, number(DecisionField::At) as u64);
     let limits = numbers.get(DecisionField::Limits as usize..).unwrap_or_default();
     let granted = number(DecisionField::Granted) as u64;
-    let charged = |kind: f64, reset_after: f64| {
+    let charged = |kind: f64, reset_after: f64, unit: Option<&Option<String>>, units: u64| {
         let (period, algorithm) = (kind as u64 / u64::from(ALGORITHM_COUNT), kind as u64 % u64::from(ALGORITHM_COUNT));
         let algorithm = *Algorithm::ALL.get(algorithm as usize)?;
-        Some(ChargedLimit { algorithm, period, empty_at: at + reset_after as u64, unit: None, units: granted })
+        Some(ChargedLimit { algorithm, period, empty_at: at + reset_after as u64, unit: unit.cloned().flatten(), units })
     };
     let limits = if header & DecisionFlag::Simple as u64 == 0 {
-        let limits = limits.chunks_exact(LimitField::Length as usize);
-        limits
-            .filter_map(|limit| charged(limit[LimitField::Kind as usize], limit[LimitField::ResetAfter as usize]))
-            .collect()
+        let of_limit = |(index, limit): (usize, &[f64])| {
+            let has_charged = limit[LimitField::Flags as usize] as u8 & LimitFlag::Charged as u8 != 0;
+            let units = if has_charged { limit[LimitField::Cost as usize] as u64 } else { granted };
+            let (kind, reset_after) = (limit[LimitField::Kind as usize], limit[LimitField::ResetAfter as usize]);
+            charged(kind, reset_after, units_named.get(index), units)
+        };
+        limits.chunks_exact(LimitField::Length as usize).enumerate().filter_map(of_limit).collect()
     } else {
-        limits.first().and_then(|kind| charged(*kind, number(DecisionField::ResetAfter))).into_iter().collect()
+        let kind = limits.first();
+        kind.and_then(|kind| charged(*kind, number(DecisionField::ResetAfter), None, granted)).into_iter().collect()
     };
     ChargedUnits {
         units: granted,
@@ -77,18 +81,20 @@ fn limit_kind(limit: &LimitState) -> f64 {
     (limit.period.micros() * u64::from(ALGORITHM_COUNT) + algorithm as u64) as f64
 }
 
-fn write_limit(out: &mut Vec<f64>, limit: &LimitState, binds: bool) {
+fn write_limit(out: &mut Vec<f64>, limit: &LimitState, binds: bool, charged: bool) {
     let exceeded = if limit.exceeded { LimitFlag::Exceeded as u8 } else { 0 };
     let binds = if binds { LimitFlag::Binds as u8 } else { 0 };
+    let charged = if charged { LimitFlag::Charged as u8 } else { 0 };
     let mut numbers = [0.0; LimitField::Length as usize];
     numbers[LimitField::Kind as usize] = limit_kind(limit);
     numbers[LimitField::Limit as usize] = limit.limit as f64;
     numbers[LimitField::Remaining as usize] = limit.remaining as f64;
     numbers[LimitField::RetryAfter as usize] = wait(limit.retry_after);
     numbers[LimitField::ResetAfter as usize] = micros(limit.reset_after);
-    numbers[LimitField::Flags as usize] = f64::from(exceeded | binds);
+    numbers[LimitField::Flags as usize] = f64::from(exceeded | binds | charged);
     numbers[LimitField::NextAfter as usize] = wait(limit.next_after);
     numbers[LimitField::Over as usize] = limit.over as f64;
+    numbers[LimitField::Cost as usize] = limit.cost as f64;
     out.extend_from_slice(&numbers);
 }
 
@@ -101,6 +107,8 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         let waits = if limit.exceeded { retry } else { Some(Duration::ZERO) };
         (limit.remaining, limit.over, limit.retry_after) == (remaining, 0, waits)
             && (limit.next_after, limit.reset_after) == (next, reset)
+            && limit.unit.is_none()
+            && limit.cost == decision.cost()
     });
     let source = source_number(decision.source());
     let mut header =
@@ -125,7 +133,9 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     record[HEADER + DecisionField::ResetAt as usize] = micros(reset_at);
     record[HEADER + DecisionField::Delay as usize] = micros(decision.delay());
     record[HEADER + DecisionField::Granted as usize] = decision.granted() as f64;
-    record[HEADER + DecisionField::DeniedFor as usize] = micros(decision.denied_for().unwrap_or_default());
+    // JavaScript repeats denials by their cost alone.
+    let denied_for = decision.denied_for().filter(|_| !has_amounts(decision));
+    record[HEADER + DecisionField::DeniedFor as usize] = micros(denied_for.unwrap_or_default());
     record[HEADER + DecisionField::At as usize] = micros(decision.at());
     record[HEADER + DecisionField::NextAfter as usize] = wait(next);
     record[HEADER + DecisionField::Charge as usize] = charge_mark(decision);
@@ -136,7 +146,10 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         Some(limit) => out.push(limit_kind(limit)),
         None => {
             let binds = decision.binding_index();
-            decision.limits().enumerate().for_each(|(index, limit)| write_limit(out, &limit, index == binds));
+            decision.limits().enumerate().for_each(|(index, limit)| {
+                let charged = charged_of_limit(decision, index) == limit.cost;
+                write_limit(out, &limit, index == binds, charged);
+            });
         }
     }
 }

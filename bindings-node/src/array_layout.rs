@@ -109,7 +109,7 @@ pub enum DecisionFlag {
     Shadow = 32,
     /// The only limit refused. Only with `Simple`.
     Exceeded = 64,
-    /// The policy has one limit, and the Decision says everything about it.
+    /// The policy has one limit, which names no unit, and the Decision says everything about it.
     Simple = 128,
     /// It is denied because the store is missing.
     Unavailable = 4096,
@@ -170,6 +170,8 @@ pub enum LimitField {
     NextAfter,
     /// Units that are used beyond it.
     Over,
+    /// The units of it that were asked for.
+    Cost,
     /// How many numbers a limit has.
     Length,
 }
@@ -185,6 +187,8 @@ pub enum LimitFlag {
     Exceeded = 1,
     /// It is the limit that binds.
     Binds = 2,
+    /// The units of it that were asked for were consumed.
+    Charged = 4,
 }
 
 /// How many generations of denials there are. The current one of a denial is at its remainder by this.

@@ -9,7 +9,7 @@ use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use parking_lot::Mutex;
 use tidegate::host::{BatchGuard, Call, CompletionQueue, DENIAL_GENERATIONS, Outcome, Wake, cohort_size};
-use tidegate::{AsPolicy, AsyncLimiter, Attempt, CheckOptions, Cost, Error, ErrorKind, Hold, Policy, PolicyRef, Result};
+use tidegate::{AsPolicy, AsyncLimiter, Attempt, CheckOptions, Error, ErrorKind, Hold, Policy, PolicyRef, Result};
 
 use crate::answer_record::{write_attachment, write_decision, write_nothing};
 use crate::array_layout::{AnswerKind, CallField, CallKind, FIRST_TASK_TICKET, Special};
@@ -127,7 +127,6 @@ impl BatchCodec {
                         cost: call[CallField::Cost as usize],
                     },
                     &self.key,
-                    None,
                     Some(batch),
                 ),
                 Err(error) => Some(Err(error)),
@@ -144,24 +143,37 @@ impl BatchCodec {
         self.calls.get(index * CALL_LENGTH..)?.first_chunk().copied()
     }
 
-    /// Makes one call; a check may have metadata. `None` when its answer will be delivered.
+    /// Makes one call of a number. `None` when its answer will be delivered.
     pub(crate) fn post(
         &self,
         call: &BatchCall,
         key: &str,
-        meta: Option<Vec<u8>>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Outcome>> {
-        let parts = self.policy_ref(call.policy).and_then(|policy_ref| Ok((policy_ref, Cost::from(number::cost(call.cost)?))));
-        let (policy_ref, cost) = match parts {
-            Ok(parts) => parts,
+        match number::cost(call.cost) {
+            Ok(cost) => self.post_of(call, key, CheckOptions { cost, ..CheckOptions::default() }, batch),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Makes one call with options; `partial` is that of its kind.
+    #[inline]
+    pub(crate) fn post_of(
+        &self,
+        call: &BatchCall,
+        key: &str,
+        options: CheckOptions,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<Outcome>> {
+        let policy_ref = match self.policy_ref(call.policy) {
+            Ok(policy_ref) => policy_ref,
             Err(error) => return Some(Err(error)),
         };
         let operation = match call.kind {
-            CHECK | TAKE => Call::Check(CheckOptions { meta, partial: call.kind == TAKE, ..cost.into() }),
-            PEEK => Call::Peek(cost),
-            CHARGE => Call::Charge(cost),
-            _ => Call::Refund(cost),
+            CHECK | TAKE => Call::Check(CheckOptions { partial: call.kind == TAKE, ..options }),
+            PEEK => Call::Peek(options),
+            CHARGE => Call::Charge(options.into()),
+            _ => Call::Refund(options.into()),
         };
         Some(self.limiter.post(policy_ref, key, &operation, call.ticket, &self.queue, batch)?.map(Outcome::Decision))
     }

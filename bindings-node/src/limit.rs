@@ -28,6 +28,8 @@ pub struct LimitSpec {
     pub initial: Option<f64>,
     /// Granules of a sliding window.
     pub precision: Option<f64>,
+    /// The name of what it counts.
+    pub unit: Option<String>,
 }
 
 /// The properties of a valid limit.
@@ -47,6 +49,8 @@ pub struct LimitProperties {
     pub initial: Option<f64>,
     /// The granules of a sliding window.
     pub precision: Option<u32>,
+    /// What it counts, where it names it.
+    pub unit: Option<String>,
     /// The notation.
     pub notation: String,
 }
@@ -71,6 +75,9 @@ fn build(spec: &LimitSpec) -> Result<tidegate::Limit> {
     }
     if let Some(precision) = spec.precision {
         limit = limit.with_precision(small("precision", precision)?)?;
+    }
+    if let Some(unit) = &spec.unit {
+        limit = limit.with_unit(unit)?;
     }
     Ok(limit)
 }
@@ -113,6 +120,7 @@ impl Limit {
             capacity: limit.capacity() as f64,
             initial: limit.initial().map(|initial| initial as f64),
             precision: (limit.algorithm() == Algorithm::SlidingWindow).then(|| limit.precision()),
+            unit: limit.unit().map(|unit| unit.name().to_owned()),
             notation: limit.to_string(),
         }
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use napi::Env;
 use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array};
 use napi_derive::napi;
-use tidegate::host::{Outcome, Task, counters_json, samples_json, stats_json};
+use tidegate::host::{Outcome, Task, check_cost, counters_json, samples_json, stats_json};
 use tidegate::{Algorithm, Hold};
 
 use crate::answer_record::charged_units;
@@ -29,6 +29,10 @@ pub struct ResolvedPolicy {
     pub name: String,
     /// Whether it has units that are held and given back.
     pub holds: bool,
+    /// What each limit counts, an empty text where it names nothing; missing where none does.
+    pub units: Option<Vec<String>>,
+    /// The classes of calls for which a part stays free; missing where there are none.
+    pub classes: Option<Vec<String>>,
     /// How HTTP announces it, if it does.
     pub announcement: Option<Announcement>,
     /// The memory that it takes.
@@ -46,6 +50,13 @@ fn owned(policy: Either<String, ClassInstance<'_, Policy>>) -> OwnedPolicyRef {
         Either::A(text) => OwnedPolicyRef::Text(text),
         Either::B(policy) => OwnedPolicyRef::Policy(policy.policy.clone()),
     }
+}
+
+/// What each limit of a policy counts, where any names it.
+fn units_of(policy: &tidegate::Policy) -> Option<Vec<String>> {
+    let name = |limit: &tidegate::Limit| limit.unit().map(|unit| unit.name().to_owned());
+    let is_named = policy.limits().iter().any(|limit| limit.unit().is_some());
+    is_named.then(|| policy.limits().iter().map(|limit| name(limit).unwrap_or_default()).collect())
 }
 
 /// One remembered attempt.
@@ -123,6 +134,12 @@ impl NativeLimiter {
                 id: codec.policies.len() as u32,
                 name: policy.name().to_owned(),
                 holds: policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency),
+                units: units_of(&policy),
+                classes: policy
+                    .options()
+                    .priorities
+                    .as_ref()
+                    .map(|classes| classes.iter().map(|(name, _)| name.to_owned()).collect()),
                 announcement: announcement(&policy),
                 bytes: tidegate::host::policy_bytes(&policy) as u32,
             };
@@ -256,8 +273,17 @@ impl NativeLimiter {
         drop(attachment);
     }
 
-    /// Makes one call with metadata, or with a key that is too long for `key_text`.
+    /// Why no call of that cost may be made of a policy.
     #[napi(catch_unwind)]
+    pub fn cost_error(&self, policy: u32, cost: f64, units: Option<HashMap<String, f64>>) -> Option<ErrorValue> {
+        let codec = self.codec.borrow();
+        let (_, policy) = codec.policies.get(policy as usize)?;
+        number::cost_of(cost, units).and_then(|cost| check_cost(policy, &cost)).err().map(ErrorValue::from)
+    }
+
+    /// Makes one call with metadata or units, or with a key that is too long for `key_text`.
+    #[napi(catch_unwind)]
+    #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
     pub fn call_alone(
         &self,
         ticket: f64,
@@ -266,10 +292,15 @@ impl NativeLimiter {
         kind: u8,
         cost: f64,
         meta: Option<Uint8Array>,
+        units: Option<HashMap<String, f64>>,
+        priority: Option<String>,
     ) -> i32 {
         let codec = &mut *self.codec.borrow_mut();
         let call = BatchCall { ticket: ticket as u64, policy: f64::from(policy), kind, cost };
-        let outcome = codec.post(&call, &key, meta.map(|meta| meta.to_vec()), None);
+        let outcome = match number::options(cost, units, meta, priority) {
+            Ok(options) => codec.post_of(&call, &key, options, None),
+            Err(error) => Some(Err(error)),
+        };
         codec.answer(call.ticket, outcome)
     }
 
@@ -287,7 +318,7 @@ impl NativeLimiter {
         let codec = &mut *self.codec.borrow_mut();
         let settled = number::cost(actual).and_then(|actual| {
             let (policy_ref, charged) =
-                (codec.policy_ref(f64::from(policy))?, charged_units(&decision, policy_changed));
+                (codec.policy_ref(f64::from(policy))?, charged_units(&decision, policy_changed, &[]));
             codec.limiter.post_settle(policy_ref, &key, &charged, actual, ticket as u64, &codec.queue).transpose()
         });
         let outcome = settled.transpose().map(|settled| settled.map(|()| Outcome::Nothing));

@@ -1,8 +1,10 @@
 //! Converts JavaScript's numbers. The core says which values are allowed; here a number only has to be a whole one.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use tidegate::{Error, ErrorKind, Result};
+use napi::bindgen_prelude::Uint8Array;
+use tidegate::{CheckOptions, Cost, Error, ErrorKind, Result, Units, host};
 
 /// The first whole number that a double cannot tell from the next one.
 const TWO_53: f64 = 9_007_199_254_740_992.0;
@@ -25,6 +27,36 @@ pub(crate) fn cost(number: f64) -> Result<u64> {
     checked(whole(number), ErrorKind::CostInvalid, || {
         format!("a cost of {} is out of range: it must be a whole number from 1 to 2^53 - 1", shown(number))
     })
+}
+
+/// What a call takes: a number, or numbers by the names of units.
+pub(crate) fn cost_of(number: f64, units: Option<HashMap<String, f64>>) -> Result<Cost> {
+    match units {
+        None => cost(number).map(Cost::from),
+        Some(units) => Ok(self::units(units)?.into()),
+    }
+}
+
+/// The options of a call that crosses alone.
+pub(crate) fn options(
+    number: f64,
+    units: Option<HashMap<String, f64>>,
+    meta: Option<Uint8Array>,
+    priority: Option<String>,
+) -> Result<CheckOptions> {
+    let meta = meta.map(|meta| meta.to_vec());
+    Ok(CheckOptions { meta, priority, ..cost_of(number, units)?.into() })
+}
+
+fn units(given: HashMap<String, f64>) -> Result<Units> {
+    let unit = |(name, number): (String, f64)| {
+        let units = checked(whole(number), ErrorKind::CostInvalid, || {
+            let name = host::quoted(&name);
+            format!("a cost of {} {name} is out of range: it must be a whole number from 0 to 2^53 - 1", shown(number))
+        });
+        Ok((name, units?))
+    };
+    given.into_iter().map(unit).collect()
 }
 
 /// A number of a limit or a policy.

@@ -30,6 +30,7 @@ fn declared(option: OptionDeclaration) -> Option<DeclaredOption> {
         ArgumentKind::Text | ArgumentKind::OnStoreError => (&["string"], &[]),
         ArgumentKind::Duration | ArgumentKind::Count => (&["number"], &[]),
         ArgumentKind::Period | ArgumentKind::Lease => (&["number", "string"], &[]),
+        ArgumentKind::Priorities => (&["object"], &[]),
         ArgumentKind::Choice(words) => (&[], words),
         _ => (&[], &[]),
     };

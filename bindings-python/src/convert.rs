@@ -71,6 +71,12 @@ fn not_a_cost(given: &Bound<'_, PyAny>) -> PyErr {
     raise(Error::new(ErrorKind::CostInvalid, message))
 }
 
+fn not_units(name: &str, given: &Bound<'_, PyAny>) -> PyErr {
+    let name = shortened(given.py(), name);
+    let message = format!("a cost of {} {name} is not valid: it must be a whole number from 0 to 2^53 - 1", shown(given));
+    raise(Error::new(ErrorKind::CostInvalid, message))
+}
+
 /// A whole number; the core checks its range. `True` is not taken for 1.
 #[inline]
 pub(crate) fn whole_number(given: &Bound<'_, PyAny>) -> PyResult<u64> {
@@ -101,7 +107,9 @@ pub(crate) fn cost(given: &Bound<'_, PyAny>) -> PyResult<Cost> {
 fn units(given: &Bound<'_, PyMapping>) -> PyResult<Units> {
     let of_item = |item: Bound<'_, PyAny>| {
         let (name, number): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
-        Ok((owned_text(&name, ErrorKind::CostInvalid, "the name of a unit")?, whole_number(&number)?))
+        let name = owned_text(&name, ErrorKind::CostInvalid, "the name of a unit")?;
+        let number = whole_number(&number).map_err(|_| not_units(&name, &number))?;
+        Ok((name, number))
     };
     given.items()?.iter().map(of_item).collect()
 }

@@ -18,6 +18,8 @@ pub(crate) fn as_json(decision: &Decision, policy: &Policy) -> Value {
             json!({
                 "notation": limit.to_string(),
                 "algorithm": state.algorithm.name(),
+                "unit": state.unit.as_ref().map(tidegate::Unit::name),
+                "cost": state.cost,
                 "limit": state.limit,
                 "period": state.period.micros() as f64 / 1e6,
                 "remaining": state.remaining,

@@ -106,14 +106,15 @@ impl Decision {
     pub(crate) fn charged_amounts(&self, plan: &Plan) -> impl Iterator<Item = u64> {
         let own = &self.plan.format.tags;
         plan.format.tags.iter().zip(plan.policy.limits()).map(move |(tag, limit)| {
-            if !self.answer.applied {
-                return 0;
-            }
             let index = own.iter().position(|own| own.is_same_limit(tag));
-            let amount = index.and_then(|index| self.answer.amounts().get(index));
             let unknown = if limit.unit().is_none() { self.granted() } else { 0 };
-            amount.map_or(unknown, |amount| amount.units)
+            index.map_or(unknown, |index| self.answer.charged(index))
         })
+    }
+
+    /// What it has consumed of one of its limits.
+    pub(crate) fn charged(&self, index: usize) -> u64 {
+        self.answer.charged(index)
     }
 
     /// What it has consumed, as the limits of `plan` have to know it to give it back: that may be another version of its policy.

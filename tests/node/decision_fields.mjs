@@ -24,6 +24,8 @@ export function fieldsOf(decision) {
     unavailable: decision.unavailable,
     limits: decision.limits.map((limit) => ({
       algorithm: limit.algorithm,
+      unit: limit.unit,
+      cost: limit.cost,
       limit: limit.limit,
       period: micros(limit.periodMs),
       remaining: limit.remaining,

@@ -35,6 +35,8 @@ it('a Decision has the fields of its check', async () => {
     limits: [
       {
         algorithm: 'fixed-window',
+        unit: null,
+        cost: 1,
         limit: 2,
         periodMs: 60_000,
         remaining: 1,
@@ -46,6 +48,8 @@ it('a Decision has the fields of its check', async () => {
       },
       {
         algorithm: 'gcra',
+        unit: null,
+        cost: 1,
         limit: 10,
         periodMs: 1_000,
         remaining: 9,

@@ -16,7 +16,9 @@ const FIELDS =
   'allowed policy key cost granted limit remaining retryAfterMs nextAfterMs resetAfterMs resetAt delayMs limits source shadow unavailable'.split(
     ' ',
   );
-const LIMIT = 'algorithm periodMs limit remaining over retryAfterMs nextAfterMs resetAfterMs exceeded'.split(' ');
+const LIMIT = 'algorithm periodMs unit cost limit remaining over retryAfterMs nextAfterMs resetAfterMs exceeded'.split(
+  ' ',
+);
 
 it('a limiter has every call', () => {
   for (const call of CALLS) assert.equal(typeof Limiter.prototype[call], 'function', call);
@@ -140,9 +142,10 @@ it('a policy and a limit take the options of Python', () => {
   assert.deepEqual(made.limits.map(String), ['5/s', '9/minute']);
   assert.equal(String(made), '5/s; 9/minute');
 
-  const words = ['algorithm', 'count', 'period', 'burst', 'initial', 'precision'];
+  const words = ['algorithm', 'count', 'period', 'burst', 'initial', 'precision', 'unit'];
   assert.deepEqual(parametersOf('Limit'), words);
   const bucket = new Limit('token-bucket', 5, { period: '1s', burst: 7, initial: 3 });
   assert.deepEqual([bucket.burst, bucket.initial, bucket.capacity, bucket.precision], [7, 3, 7, undefined]);
   assert.equal(new Limit('sliding-window', 5, { period: 1000, precision: 8 }).precision, 8);
+  assert.equal(String(new Limit('gcra', 5, { period: '1m', unit: 'Tokens' })), 'gcra 5 tokens/minute');
 });

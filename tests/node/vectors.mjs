@@ -59,8 +59,9 @@ function text(value) {
 
 /** A number; one that JSON cannot write is written as an object. */
 function number(value) {
-  if (value !== null && typeof value === 'object' && 'float' in value) return value.float === 'nan' ? NaN : Infinity;
-  return value;
+  if (value === null || typeof value !== 'object') return value;
+  if ('float' in value) return value.float === 'nan' ? NaN : Infinity;
+  return Object.fromEntries(Object.entries(value).map(([name, units]) => [name, number(units)]));
 }
 
 /** A limiter, its clock, and what the steps of a case have named. */
@@ -98,6 +99,12 @@ class History {
     compare(found, wanted);
   }
 
+  /** The fields of a Decision, which a later step may name. */
+  #fieldsOf(step, decision) {
+    if (step.as !== undefined) this.#named.set(step.as, decision);
+    return fieldsOf(decision);
+  }
+
   async #act(step) {
     const { limiter } = this;
     const policy = step.policy ?? 'p';
@@ -108,14 +115,14 @@ class History {
         const { partial = false } = step;
         const options = 'meta' in step ? { cost, partial, meta: text(step.meta) } : { cost, partial };
         const decision = await limiter.check(policy, key, options);
-        if (step.as !== undefined) this.#named.set(step.as, decision);
-        return fieldsOf(decision);
+        return this.#fieldsOf(step, decision);
       }
       case 'peek':
-        return fieldsOf(await limiter.peek(policy, key, { cost }));
-      case 'charge':
-        await limiter.charge(policy, key, cost);
-        return {};
+        return this.#fieldsOf(step, await limiter.peek(policy, key, { cost }));
+      case 'charge': {
+        const isMap = cost !== null && typeof cost === 'object';
+        return this.#fieldsOf(step, await limiter.charge(policy, key, isMap ? { cost } : cost));
+      }
       case 'refund':
         await limiter.refund(policy, key, { cost });
         return {};
@@ -140,7 +147,7 @@ class History {
         try {
           const hold = await limiter.hold(policy, key, { cost });
           this.#holds.set(step.as, hold);
-          return fieldsOf(hold.decision);
+          return this.#fieldsOf(step, hold.decision);
         } catch (error) {
           if (!(error instanceof RateLimited)) throw error;
           return fieldsOf(error.decision);
@@ -149,7 +156,8 @@ class History {
         await this.#holds.get(step.of).release();
         return {};
       case 'check_all':
-        return fieldsOf(
+        return this.#fieldsOf(
+          step,
           await limiter.checkAll(step.entries.map(({ policy, key, cost = 1 }) => [policy, text(key), number(cost)])),
         );
       case 'change':

@@ -34,6 +34,8 @@ def fields_of(decision: Decision) -> dict[str, Any]:
         "limits": [
             {
                 "algorithm": limit.algorithm,
+                "unit": limit.unit,
+                "cost": limit.cost,
                 "limit": limit.limit,
                 "period": micros(limit.period),
                 "remaining": limit.remaining,

@@ -45,6 +45,8 @@ def literal(value: Any) -> Any:
         return str(value["repeat"]) * int(value["times"])
     if isinstance(value, dict) and "float" in value:
         return float(value["float"])
+    if isinstance(value, dict):
+        return {name: literal(number) for name, number in value.items()}
     return value
 
 
@@ -136,7 +138,8 @@ class Run:
         elif do in ("peek", "refund"):
             answer = getattr(limiter, do)(*about, **cost)
         elif do == "settle":
-            answer = limiter.settle(self.named[step["of"]], literal(step["cost"]))
+            named = self.named[step["of"]]
+            answer = limiter.settle(getattr(named, "decision", named), literal(step["cost"]))
         elif do == "hold":
             answer = limiter.hold(*about, **cost)
         elif do == "release":

@@ -3,7 +3,8 @@
 import process from 'node:process';
 
 import type { CheckOptions } from '../call-options.js';
-import { Decision } from '../decision.js';
+import { type Cost, isUnits, nothingOf, shareOf, uncounted } from '../cost.js';
+import { Decision, policyRefOf } from '../decision.js';
 import { delay } from '../delay.js';
 import { asWarning, ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
 import { Hold } from '../hold.js';
@@ -170,6 +171,7 @@ export class Admission<Request extends object, Response> {
     const checks: RequestCheck[] = [];
     let keyFunction: LimitedEntry<Request>['key'] | undefined;
     let key = '';
+    let shared: Cost | undefined;
     for (const entry of entries) {
       // Policies with the same key function call it once.
       if (entry.key !== keyFunction) {
@@ -177,16 +179,42 @@ export class Admission<Request extends object, Response> {
         key = typeof named === 'string' ? named : await named;
         keyFunction = entry.key;
       }
-      const { policy, namesCost } = entry;
-      const cost = typeof entry.cost === 'number' ? entry.cost : await entry.cost(request);
-      if (typeof cost !== 'number') {
-        throw new CostError(
-          `${settings.adapter.name}: the function given as cost returned ${describe(cost)}: it must be a whole number`,
-        );
+      const { policy } = entry;
+      let cost: Cost | undefined;
+      if (typeof entry.cost !== 'function') {
+        cost = entry.namesCost ? entry.cost : undefined;
+      } else if (entry.ownsCost) {
+        cost = this.#costOf(await entry.cost(request));
+      } else {
+        // Policies that share a cost function call it once, and each takes of a map what it counts.
+        shared ??= this.#sharedCost(this.#costOf(await entry.cost(request)), entries);
+        cost = shareOf(shared, policyRefIn(settings.limiter, policy));
       }
-      checks.push({ policy, key: settings.counted(entry, request, key), cost, namesCost });
+      const namesCost = cost !== undefined;
+      checks.push({ policy, key: settings.counted(entry, request, key), cost: cost ?? 1, namesCost });
     }
     return checks;
+  }
+
+  /** What a cost function has returned, checked. */
+  #costOf(cost: unknown): Cost {
+    if (typeof cost === 'number' || isUnits(cost)) return cost;
+    throw new CostError(
+      `${this.settings.adapter.name}: the function given as cost returned ${describe(cost)}: it must be a whole number, or an object ` +
+        'of such numbers by the names of units',
+    );
+  }
+
+  /** A cost that several policies share. */
+  #sharedCost(cost: Cost, entries: readonly LimitedEntry<Request>[]): Cost {
+    const { limiter, adapter } = this.settings;
+    const sharing = entries.filter(({ ownsCost }) => !ownsCost);
+    const wrong = uncounted(
+      cost,
+      sharing.map(({ policy }) => policyRefIn(limiter, policy)),
+    );
+    if (wrong === undefined) return cost;
+    throw new CostError(`${adapter.name}: ${wrong}`);
   }
 
   async #decide(): Promise<this> {
@@ -196,6 +224,13 @@ export class Admission<Request extends object, Response> {
     const rest: RequestCheck[] = [];
     for (const check of this._checks) (policyRefIn(limiter, check.policy).holds ? held : rest).push(check);
     const meta = options.meta === undefined ? undefined : await this.#meta();
+    const priority = options.priority === undefined ? undefined : await this.#priority();
+    if (priority !== undefined) {
+      // A policy without classes has nothing to leave free.
+      for (const check of this._checks) {
+        if (policyRefIn(limiter, check.policy).classes !== undefined) check.priority = priority;
+      }
+    }
     // Holds come first, because a hold that is given back leaves no trace.
     for (const check of held) {
       const hold = await takeHold(called, check, meta);
@@ -216,6 +251,16 @@ export class Admission<Request extends object, Response> {
     return this;
   }
 
+  async #priority(): Promise<string | undefined> {
+    const { adapter, options } = this.settings;
+    if (typeof options.priority !== 'function') return options.priority;
+    const value = (await options.priority(this.request)) ?? undefined;
+    if (value === undefined || typeof value === 'string') return value;
+    throw new ConfigError(
+      `${adapter.name}: the function given as priority returned ${describe(value)}: return the name of a class, or nothing`,
+    );
+  }
+
   async #meta(): Promise<Meta> {
     const { adapter, options } = this.settings;
     if (typeof options.meta !== 'function') return options.meta;
@@ -228,7 +273,8 @@ export class Admission<Request extends object, Response> {
 
   #refused(decision: Decision): this {
     // What a hold charged to other limits of its policy is given back too: a refused request has consumed nothing.
-    for (const hold of this._holds) this.settings.limiter.settle(hold.decision, 0).catch(warn);
+    for (const { decision } of this._holds)
+      this.settings.limiter.settle(decision, nothingOf(policyRefOf(decision))).catch(warn);
     this.#release();
     return this.#decided(decision);
   }
@@ -364,7 +410,9 @@ export class Admission<Request extends object, Response> {
     if (!isRefunded && options.settle === undefined) return;
     const entries =
       this._checks.length < 2 ? this._decisions : this._checks.map(({ decision }) => decision as Decision);
-    const actual = isRefunded ? entries.map(() => 0) : await this.#after(options.settle, response);
+    const actual = isRefunded
+      ? entries.map((entry) => nothingOf(policyRefOf(entry)))
+      : await this.#after(options.settle, response);
     if (actual === undefined || actual === null) return;
     const [first] = entries;
     const whole = entries.length === 1 ? first : first?.withParts(entries);
@@ -415,9 +463,11 @@ type Meta = string | Uint8Array | undefined;
 interface RequestCheck {
   readonly policy: PolicyLike;
   readonly key: string;
-  readonly cost: number;
+  readonly cost: Cost;
   /** Whether the options name its cost. */
   readonly namesCost: boolean;
+  /** Its class. */
+  priority?: string;
   /** What was decided about it with others. */
   decision?: Decision;
 }
@@ -432,14 +482,20 @@ async function checkTogether(
   if (only === undefined) return undefined;
   if (checks.length > 1) {
     return limiter.checkAll(
-      checks.map(({ policy, key, cost, namesCost }) => ({ policy, key, cost: namesCost ? cost : undefined, meta })),
+      checks.map(({ policy, key, cost, namesCost, priority }) => ({
+        policy,
+        key,
+        cost: namesCost ? cost : undefined,
+        meta,
+        priority,
+      })),
     );
   }
   return limiter.check(only.policy, only.key, withMeta(only, meta));
 }
 
-function withMeta({ cost }: RequestCheck, meta: Meta): CheckOptions {
-  return meta === undefined ? { cost } : { cost, meta };
+function withMeta({ cost, priority }: RequestCheck, meta: Meta): CheckOptions {
+  return meta === undefined && priority === undefined ? { cost } : { cost, meta, priority };
 }
 
 /** Takes a hold; the denied Decision when there is no room. */

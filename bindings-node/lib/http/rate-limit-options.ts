@@ -2,6 +2,7 @@
 
 import { METHODS } from 'node:http';
 
+import { type Cost, isUnits } from '../cost.js';
 import type { Decision } from '../decision.js';
 import { ConfigError, CostError, checkConstant, describe } from '../errors.js';
 import { declaredNames, declaredOptions } from '../given-options.js';
@@ -13,14 +14,17 @@ import type { Awaitable } from './adapter.js';
 import { checkHeaders, type HeaderChoice } from './fields.js';
 import type { KeyFunction } from './keys.js';
 
-/** Units a request consumes: a whole number, or a function of the request. */
-export type CostOption<Request> = number | ((request: Request) => Awaitable<number>);
+/** Units a request consumes: a whole number, numbers by the names of units, or a function of the request. */
+export type CostOption<Request> = Cost | ((request: Request) => Awaitable<Cost>);
 
 /** What the journal remembers of a request: a text, bytes, or a function of the request that returns them, or nothing. */
 export type MetaOption<Request> =
   | string
   | Uint8Array
   | ((request: Request) => Awaitable<string | Uint8Array | null | undefined>);
+
+/** The class of a request: a name, or a function of the request that returns one, or nothing. */
+export type PriorityOption<Request> = string | ((request: Request) => Awaitable<string | null | undefined>);
 
 /** A policy with a key and a cost of its own. */
 export interface PolicyEntry<Request> {
@@ -70,7 +74,10 @@ export interface RateLimitOptions<Request, Response> {
    * Default: the client's address.
    */
   key?: KeyFunction<Request> | undefined;
-  /** The units that a request consumes, or a function of the request. Default: 1. */
+  /**
+   * The units that a request consumes: a number, numbers by the names of units, or a function of the request. Of
+   * numbers by names each policy takes those that it counts. Default: 1.
+   */
   cost?: CostOption<Request> | undefined;
   /** A function of the request; true exempts the request. That of a layer applies to each of its limits as well. */
   skip?: ((request: Request) => Awaitable<boolean>) | undefined;
@@ -92,9 +99,9 @@ export interface RateLimitOptions<Request, Response> {
   refundWhen?: ((request: Request & Response, response: Response) => Awaitable<boolean>) | undefined;
   /**
    * Called when the response has ended, with the request and the response: the units that the request should have
-   * consumed; nothing is as many as it did. Of several policies one number is for those that name a cost, or for all
-   * where none does; a list has a number for each, a map one for each policy that it names. A function of one argument
-   * gets the response.
+   * consumed; nothing is as many as it did. Of numbers by the names of units each policy takes those that it counts,
+   * and others stay. Of several policies one number is for those that name a cost, or for all where none does; a list
+   * has a number for each, a map one for each policy that it names. A function of one argument gets the response.
    */
   settle?: SettleFunction<Request, Response> | undefined;
   /**
@@ -104,6 +111,11 @@ export interface RateLimitOptions<Request, Response> {
   holdUntil?: 'response' | 'handler' | undefined;
   /** What the journal remembers of a request: a text, bytes, or a function of the request. */
   meta?: MetaOption<Request> | undefined;
+  /**
+   * The class of a request, one of those that a policy declares with its option `priorities`: a name, or a function of
+   * the request, which may return nothing for none. Of several policies it is for those that have classes.
+   */
+  priority?: PriorityOption<Request> | undefined;
   /** The HTTP methods that are limited. HEAD counts as GET. Default: all of them. */
   methods?: readonly string[] | undefined;
   /** Whether each HTTP method has a budget of its own. HEAD shares that of GET. Default: false. */
@@ -140,6 +152,10 @@ const CHECKS: Readonly<Record<string, Check>> = {
   ResponseFunction: [isFunction, 'a function'],
   ActualCost: [isFunction, 'a function'],
   Refusal: [(value) => isFunction(value) || value === 'throw', "a function, or 'throw'"],
+  RequestPriority: [
+    (value) => typeof value === 'string' || isFunction(value),
+    'the name of a class, or a function of the request',
+  ],
   RequestMeta: [
     (value) => typeof value === 'string' || isFunction(value) || value instanceof Uint8Array,
     'a text, bytes, or a function of the request',
@@ -182,8 +198,11 @@ export function checkValues(options: Partial<LayerOptions<never, never>>, where:
 /** Refuses a cost that no request could have. */
 export function checkCost(cost: unknown, where: string): void {
   if (cost === undefined || typeof cost === 'function') return;
+  if (isUnits(cost)) return;
   if (typeof cost !== 'number') {
-    throw new CostError(`${where}: cost is ${describe(cost)}: give a whole number, or a function of the request`);
+    throw new CostError(
+      `${where}: cost is ${describe(cost)}: give a whole number, an object such as { tokens: 1200 }, or a function of the request`,
+    );
   }
   if (!Number.isSafeInteger(cost) || cost < 1) {
     throw new CostError(

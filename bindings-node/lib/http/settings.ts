@@ -2,10 +2,11 @@
 
 import { METHODS } from 'node:http';
 import process from 'node:process';
-import { ConfigError, describe } from '../errors.js';
+import { type Cost, shareOf, uncounted } from '../cost.js';
+import { ConfigError, CostError, describe } from '../errors.js';
 import { checkOptions, knownNames } from '../given-options.js';
-import { type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
-import { Policy, type PolicyLike } from '../policy.js';
+import { checkCostIn, type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
+import { Policy, type PolicyLike, type PolicyRef } from '../policy.js';
 import { emitWarning } from '../store-changes.js';
 import { unwrapped } from '../tracing.js';
 import type { Adapter, Awaitable, RequestAdapter } from './adapter.js';
@@ -32,12 +33,14 @@ export interface LimitedEntry<Request> {
   readonly cost: CostOption<Request>;
   /** Whether the options name its cost: one number of `settle` is for those entries that do. */
   readonly namesCost: boolean;
+  /** Whether that is a cost of its own. Entries without one share that of the place: each takes what its policy counts. */
+  readonly ownsCost: boolean;
   /** Where its notation is written; undefined for a policy with a name. */
   readonly place: Place<Request> | undefined;
 }
 
 /** An entry whose cost does not depend on the request. */
-export type FixedCostEntry<Request> = LimitedEntry<Request> & { readonly cost: number };
+export type FixedCostEntry<Request> = LimitedEntry<Request> & { readonly cost: Cost };
 
 /** The options of a place, with responses of any framework: those of a route over those of its layer. */
 export type AnyOptions<Request> = Partial<LayerOptions<Request, never>>;
@@ -85,8 +88,10 @@ export class Settings<Request extends object, Response> {
     const by = typeof place === 'string' && place !== '' ? `${where} at ${place}` : where;
     for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
     const [first, second] = this.entries ?? [];
-    const isOnly = second === undefined && typeof first?.cost === 'number' && meta === undefined;
-    this.only = isOnly && options.skip === undefined ? (first as FixedCostEntry<Request>) : undefined;
+    const isOnly =
+      second === undefined && typeof first?.cost !== 'function' && meta === undefined && options.priority === undefined;
+    this.only =
+      isOnly && first !== undefined && options.skip === undefined ? (first as FixedCostEntry<Request>) : undefined;
   }
 
   /** The policies of a request. */
@@ -121,7 +126,30 @@ export class Settings<Request extends object, Response> {
       }
       entries.push(entry);
     }
+    this.#checkCosts(entries);
     return entries;
+  }
+
+  /** Refuses what no request could be asked: a number where a policy counts units of its own, and units that no policy counts. */
+  #checkCosts(entries: readonly LimitedEntry<Request>[]): void {
+    const where = this.adapter.name;
+    const policyRefs = entries.map(({ policy }) => policyRefIn(this.limiter, policy));
+    const { cost, priority } = this.options;
+    if (typeof priority === 'string') checkClass(priority, policyRefs, where);
+    const wrong = cost === undefined || typeof cost === 'function' ? undefined : uncounted(cost, policyRefs);
+    if (wrong !== undefined) throw new ConfigError(`${where}: ${wrong}`);
+    for (const [index, entry] of entries.entries()) {
+      if (typeof entry.cost === 'function') continue;
+      try {
+        checkCostIn(this.limiter, policyRefs[index] as PolicyRef, entry.cost);
+      } catch (error) {
+        if (!(error instanceof CostError)) throw error;
+        throw new ConfigError(
+          `${where}: ${error.message}: give the option cost an object such as { tokens: 1200 }, or a function of the request that ` +
+            'returns one',
+        );
+      }
+    }
   }
 
   #entry(given: PolicyLike | PolicyEntry<Request>, place: Place<Request>): LimitedEntry<Request> {
@@ -137,11 +165,18 @@ export class Settings<Request extends object, Response> {
     if (own.policy === undefined) throw new ConfigError(`${where}: an entry of policy is without its policy`);
     checkCost(own.cost, where);
     const { policy, cost = this.options.cost } = own;
+    const ownsCost = own.cost !== undefined;
+    // Of a map that policies share each takes its part.
+    const fixed =
+      cost === undefined || typeof cost === 'function' || ownsCost
+        ? cost
+        : shareOf(cost, policyRefIn(this.limiter, policy));
     return {
       policy,
       key: own.key === undefined ? this.#key : keyOf(own.key, where),
-      cost: cost ?? 1,
-      namesCost: cost !== undefined,
+      cost: fixed ?? 1,
+      namesCost: fixed !== undefined,
+      ownsCost,
       place: isUnnamed(this.limiter, policy) ? place : undefined,
     };
   }
@@ -154,6 +189,24 @@ export class Settings<Request extends object, Response> {
       name = name.name;
     }
     return placedKey(name, key, this.options.perMethod ? methodOf(this.adapter, request) : undefined);
+  }
+}
+
+/** Refuses a class that no request could have. */
+function checkClass(priority: string, policyRefs: readonly PolicyRef[], where: string): void {
+  const classed = policyRefs.filter(({ classes }) => classes !== undefined);
+  if (classed.length === 0) {
+    throw new ConfigError(
+      `${where}: priority is ${describe(priority)}, and no policy has classes: declare them with its option priorities, as in ` +
+        "{ priorities: 'batch: 30%' }",
+    );
+  }
+  for (const { name, classes = [] } of classed) {
+    if (classes.includes(priority)) continue;
+    const known = knownNames(priority, classes);
+    throw new ConfigError(
+      `${where}: priority is ${describe(priority)}, which is no class of ${JSON.stringify(name)}: ${known}`,
+    );
   }
 }
 

@@ -1,6 +1,7 @@
 //! Calls that may take their time, and that can be cancelled. Each crosses alone. A method returns as `send_function` does: 0
 //! when the answer will be delivered.
 
+use std::collections::HashMap;
 use std::future::Future;
 
 use napi::bindgen_prelude::Uint8Array;
@@ -9,15 +10,10 @@ use tidegate::host::{Outcome, Started, post_begun, post_task};
 use tidegate::{AsyncLimiter, CheckOptions, Hold, HoldAnswer, Result};
 
 use super::NativeLimiter;
+use crate::answer_record::charged_units;
 use crate::array_layout::TaskKind;
 use crate::batch_codec::{Attachment, OwnedPolicyRef};
 use crate::number;
-
-/// The options of a call that crosses alone.
-fn options(cost: f64, meta: Option<Uint8Array>) -> Result<CheckOptions> {
-    let meta = meta.map(|meta| meta.to_vec());
-    Ok(CheckOptions { cost: number::cost(cost)?, meta, ..CheckOptions::default() })
-}
 
 impl NativeLimiter {
     /// Begins a task on this thread.
@@ -50,12 +46,16 @@ impl NativeLimiter {
         keys: Vec<String>,
         costs: Vec<f64>,
         metas: Vec<Option<Uint8Array>>,
+        units: Vec<Option<HashMap<String, f64>>>,
+        priorities: Vec<Option<String>>,
     ) -> i32 {
         let entries: Result<Vec<(OwnedPolicyRef, String, CheckOptions)>> = {
             let codec = self.codec.borrow();
-            let entries = policies.iter().zip(keys).zip(costs).zip(metas);
-            let entry = |(((policy, key), cost), meta): (((&u32, String), f64), Option<Uint8Array>)| {
-                Ok((codec.policy_ref(f64::from(*policy))?.clone(), key, options(cost, meta)?))
+            let options = costs.into_iter().zip(units).zip(metas).zip(priorities);
+            let entries = policies.iter().zip(keys).zip(options);
+            let entry = |((policy, key), (((cost, units), meta), priority)): ((&u32, String), _)| {
+                let options = number::options(cost, units, meta, priority)?;
+                Ok((codec.policy_ref(f64::from(*policy))?.clone(), key, options))
             };
             entries.map(entry).collect()
         };
@@ -74,9 +74,11 @@ impl NativeLimiter {
         cost: f64,
         length: Option<f64>,
         meta: Option<Uint8Array>,
+        units: Option<HashMap<String, f64>>,
+        priority: Option<String>,
     ) -> i32 {
         let policy = self.codec.borrow().policy_ref(f64::from(policy)).cloned();
-        let options = options(cost, meta);
+        let options = number::options(cost, units, meta, priority);
         let what = if matches!(kind, TaskKind::Block) { "the length of a block" } else { "timeoutMs" };
         let length = length.map(|length| number::milliseconds(what, length)).transpose();
         self.begin(ticket, move |limiter| async move {
@@ -95,6 +97,38 @@ impl NativeLimiter {
                 TaskKind::Journal => limiter.journal(&policy, &key).await.map(Outcome::Attempts),
             }
         })
+    }
+
+    /// Settles a check whose Decision had these numbers, and whose limits name these units, for numbers by their units.
+    #[napi(catch_unwind)]
+    #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
+    pub fn settle_units(
+        &self,
+        ticket: f64,
+        policy: u32,
+        key: String,
+        decision: Vec<f64>,
+        named: Vec<String>,
+        policy_changed: bool,
+        actual: f64,
+        units: Option<HashMap<String, f64>>,
+    ) -> i32 {
+        let codec = &mut *self.codec.borrow_mut();
+        let named: Vec<_> = named.into_iter().map(|name| (!name.is_empty()).then_some(name)).collect();
+        let charged = charged_units(&decision, policy_changed, &named);
+        let settled = codec.policy_ref(f64::from(policy)).cloned();
+        let limiter = codec.limiter.clone();
+        let task = async move {
+            let actual = number::cost_of(actual, units)?;
+            limiter.settle_charged(settled?, &key, &charged, &actual).await.map(|()| Outcome::Nothing)
+        };
+        // It is a call, which is answered also when the limiter is closed meanwhile: nothing cancels it.
+        let outcome = match post_begun(ticket as u64, &codec.queue, task) {
+            Ok(Started::Waits(_)) => None,
+            Ok(Started::Done(outcome)) => Some(outcome),
+            Err(error) => Some(Err(error)),
+        };
+        codec.answer(ticket as u64, outcome)
     }
 
     /// Keeps the hold of that number until it is given back.

@@ -6,10 +6,11 @@ import asyncio
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
-from ._constants import check_constants
+from ._constants import check_constants, empty_limiter
+from ._cost import checked_units
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
 from ._tracing import TRACED, asked, to_async, to_blocking
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 # Makes the key and the cost of a call from its arguments.
-KeyAndCost = Callable[[tuple[Any, ...], dict[str, Any]], "tuple[str, int]"]
+KeyAndCost = Callable[[tuple[Any, ...], dict[str, Any]], "tuple[str, int | Mapping[str, int]]"]
+# A cost, or what makes it from the arguments of a call.
+CostOption: TypeAlias = "int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None"
 
 
 class Decorator(Protocol):
@@ -33,7 +36,7 @@ def limit(
     limiter: Limiter | AsyncLimiter,
     policy: str | Policy,
     key: str | Callable[..., str],
-    cost: int | Callable[..., int] | None,
+    cost: CostOption,
 ) -> Decorator:
     """The decorator of both limiters."""
     if not isinstance(policy, (str, Policy)):
@@ -42,8 +45,11 @@ def limit(
     resolved = limiter.policy(policy)
     if not isinstance(key, str) and not callable(key):
         raise TypeError(f"key is a function of the call's arguments or a text, not {shown(key)}")
-    constants = {"key": key, "cost": 1 if cost is None else cost}
-    check_constants(**{name: given for name, given in constants.items() if not callable(given)})
+    if isinstance(key, str):
+        check_constants(key=key)
+    if not callable(cost):
+        # By the policy, which may count units.
+        empty_limiter().peek(resolved, "", 1 if cost is None else cost)
     blocking, awaitable = to_blocking(limiter), to_async(limiter)
     holds = PolicyKind(limiter, policy, resolved)
 
@@ -89,10 +95,10 @@ class PolicyKind:
         return self._holds
 
 
-def _key_and_cost(function: Any, key: str | Callable[..., str], cost: int | Callable[..., int] | None) -> KeyAndCost:
+def _key_and_cost(function: Any, key: str | Callable[..., str], cost: CostOption) -> KeyAndCost:
     name = _name_of(function)
 
-    def key_and_cost(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
+    def key_and_cost(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int | Mapping[str, int]]:
         made = key if isinstance(key, str) else key(*args, **kwargs)
         if not isinstance(made, str):
             _close(made)
@@ -103,9 +109,13 @@ def _key_and_cost(function: Any, key: str | Callable[..., str], cost: int | Call
         if not callable(cost):
             return made, cost
         units = cost(*args, **kwargs)
+        if isinstance(units, Mapping):
+            return made, checked_units(units, f"the cost of {name} is")
         if isinstance(units, bool) or not hasattr(units, "__index__"):
             _close(units)
-            raise CostError(f"the cost of {name} is {shown(units)}: it must be a whole number")
+            raise CostError(
+                f"the cost of {name} is {shown(units)}: it must be a whole number, or a dict of such numbers"
+            )
         return made, units
 
     return key_and_cost

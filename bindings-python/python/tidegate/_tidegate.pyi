@@ -5,14 +5,13 @@
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike
-from types import GenericAlias
-from typing import Any, Final, Generic, NoReturn, final
+from typing import Any, Final, NoReturn, final
 
 from typing_extensions import Unpack
 
 from ._decorator import Decorator
 from ._hold import Holding
-from ._options import LimiterOptions, LimiterSettings, Name, PolicyOptions
+from ._options import LimiterOptions, PolicyOptions
 
 __all__ = [
     "__version__",
@@ -84,7 +83,7 @@ class AsyncHold:
         """
 
 @final
-class AsyncLimiter(Generic[Name]):
+class AsyncLimiter:
     """
     Checks limits from event loops without blocking them. Checks that wait at the same moment travel to Redis as one call.
 
@@ -96,17 +95,11 @@ class AsyncLimiter(Generic[Name]):
 
     A call is made when it is awaited. If it is cancelled in flight, it is not known whether it was charged.
     """
-    def __aenter__(self, /) -> Coroutine[Any, Any, AsyncLimiter[Name]]: ...
+    def __aenter__(self, /) -> Coroutine[Any, Any, AsyncLimiter]: ...
     def __aexit__(self, /, *_error: object) -> Coroutine[Any, Any, None]: ...
-    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __new__(
-        cls,
-        /,
-        store: str | Iterable[str] | Rollout | None = None,
-        *,
-        policies: Mapping[Name, Any] | None = None,
-        **options: Unpack[LimiterSettings],
-    ) -> AsyncLimiter[Name]: ...
+        cls, /, store: str | Iterable[str] | Rollout | None = None, **options: Unpack[LimiterOptions]
+    ) -> AsyncLimiter: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
     @property
@@ -118,16 +111,16 @@ class AsyncLimiter(Generic[Name]):
         """
         The values of one metric, or of all, as JSON.
         """
-    def _use_policy(self, /, policy: Name | Policy, by: str) -> PolicyUse:
+    def _use_policy(self, /, policy: str | Policy, by: str) -> PolicyUse:
         """
         Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
         """
     def acquire(
         self,
         /,
-        policy: Name | Policy,
+        policy: str | Policy,
         key: str,
-        cost: int = 1,
+        cost: int | Mapping[str, int] = 1,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
     ) -> Coroutine[Any, Any, Decision]:
@@ -137,16 +130,22 @@ class AsyncLimiter(Generic[Name]):
         Calls that wait for the same key are admitted in their order.
         One that is cancelled leaves the queue.
         """
-    def block(self, /, policy: Name | Policy, key: str, seconds: float | str | timedelta) -> Coroutine[Any, Any, None]:
+    def block(self, /, policy: str | Policy, key: str, seconds: float | str | timedelta) -> Coroutine[Any, Any, None]:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
-    def charge(self, /, policy: Name | Policy, key: str, cost: int) -> Coroutine[Any, Any, Decision]:
+    def charge(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int]) -> Coroutine[Any, Any, Decision]:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
-        self, /, policy: Name | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = 1,
+        meta: str | bytes | None = None,
+        partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
@@ -156,7 +155,11 @@ class AsyncLimiter(Generic[Name]):
         many units as there are, up to `cost`; `granted` says how many.
         """
     def check_all(
-        self, /, entries: Iterable[tuple[str | Policy | int | bytes | None, ...]], *, partial: bool = False
+        self,
+        /,
+        entries: Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]],
+        *,
+        partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
@@ -164,7 +167,7 @@ class AsyncLimiter(Generic[Name]):
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
         """
-    def clear(self, /, policy: Name | Policy, key: str) -> Coroutine[Any, Any, None]:
+    def clear(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
         Forgets the usage of a key and ends its block. Its journal stays.
         """
@@ -188,13 +191,15 @@ class AsyncLimiter(Generic[Name]):
         path: str | PathLike[str],
         store: str | Iterable[str] | Rollout | None = None,
         **options: Unpack[LimiterOptions],
-    ) -> AsyncLimiter[str]:
+    ) -> AsyncLimiter:
         """
         The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
-    def hold(self, /, policy: Name | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Holding:
+    def hold(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, meta: str | bytes | None = None
+    ) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
         `async with`. Raises RateLimited when there is no room::
@@ -202,17 +207,22 @@ class AsyncLimiter(Generic[Name]):
             async with limiter.hold("exports", "alice") as hold:
                 ...
         """
-    def journal(self, /, policy: Name | Policy, key: str) -> Coroutine[Any, Any, list[Attempt]]:
+    def journal(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, list[Attempt]]:
         """
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self, /, policy: Name | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
+        self,
+        /,
+        policy: str | Policy,
+        *,
+        key: str | Callable[..., str],
+        cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         A function that is not async is limited on the thread that calls it::
@@ -220,7 +230,9 @@ class AsyncLimiter(Generic[Name]):
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             async def send_mail(user, text): ...
         """
-    def peek(self, /, policy: Name | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, Decision]:
+    def peek(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1
+    ) -> Coroutine[Any, Any, Decision]:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -228,12 +240,12 @@ class AsyncLimiter(Generic[Name]):
         """
         Returns when the store answers. Raises StoreError with the reason when it does not.
         """
-    def policy(self, /, policy: Name | Policy) -> Policy:
+    def policy(self, /, policy: str | Policy) -> Policy:
         """
         The policy that a name or a notation means now.
         Not awaitable: it needs no store.
         """
-    def refund(self, /, policy: Name | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, None]:
+    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> Coroutine[Any, Any, None]:
         """
         Gives units back, at most what is used.
         """
@@ -247,14 +259,18 @@ class AsyncLimiter(Generic[Name]):
         Not awaitable: it needs no store.
         """
     def settle(
-        self, /, decision: Decision, actual_cost: int | Sequence[int | None] | Mapping[str, int | None]
+        self,
+        /,
+        decision: Decision,
+        actual_cost: int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None],
     ) -> Coroutine[Any, Any, None]:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         A peek has consumed nothing: a settle of its Decision charges the actual cost.
 
         After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
-        for the policies that it names; None leaves an entry as it is.
+        for the policies that it names; None leaves an entry as it is. For a policy that counts units a dict names these; those that
+        it does not name stay as they are.
         """
     def stats(self, /) -> dict[str, Any]:
         """
@@ -262,15 +278,15 @@ class AsyncLimiter(Generic[Name]):
         the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
         Not awaitable: it needs no store.
         """
-    def to_blocking(self, /) -> Limiter[Name]:
+    def to_blocking(self, /) -> Limiter:
         """
         This limiter for threads. Policies, usage and connections are shared.
         """
-    def unblock(self, /, policy: Name | Policy, key: str) -> Coroutine[Any, Any, None]:
+    def unblock(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
         Ends a block.
         """
-    def waiting(self, /, policy: Name | Policy, key: str) -> int:
+    def waiting(self, /, policy: str | Policy, key: str) -> int:
         """
         How many calls of `acquire` wait for a key in this limiter.
         Not awaitable: it needs no store.
@@ -472,10 +488,6 @@ class Headers:
     The header fields that announce limits. The option is read once, not for every response.
     """
     def __new__(cls, /, name: str) -> Headers: ...
-    def openapi(self, /) -> str:
-        """
-        What an OpenAPI document says of the response of a refused request, as JSON.
-        """
     def raw(self, /, *announced: Policy | Decision) -> list[tuple[bytes, bytes]]:
         """
         The fields as ASGI has them: bytes, names in lower case.
@@ -523,6 +535,7 @@ class Limit:
 
     `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
     left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
+    With a `unit` it counts what it names, such as "tokens", and a call says how many.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -537,6 +550,7 @@ class Limit:
         burst: int | None = None,
         initial: int | None = None,
         precision: int | None = None,
+        unit: str | None = None,
     ) -> Limit: ...
     def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...
@@ -579,6 +593,11 @@ class Limit:
         """
         The granules of a sliding-window, else None.
         """
+    @property
+    def unit(self, /) -> str | None:
+        """
+        What it counts, where it names it: a call says how many of these it takes.
+        """
 
 @final
 class LimitState:
@@ -596,6 +615,11 @@ class LimitState:
     def as_dict(self, /) -> dict[str, Any]:
         """
         Its fields as a dict.
+        """
+    @property
+    def cost(self, /) -> int:
+        """
+        The units of it that were asked for.
         """
     @property
     def exceeded(self, /) -> bool:
@@ -637,9 +661,14 @@ class LimitState:
         """
         Seconds until it admits the cost: 0 when it does now, None for never.
         """
+    @property
+    def unit(self, /) -> str | None:
+        """
+        What it counts, where it names it.
+        """
 
 @final
-class Limiter(Generic[Name]):
+class Limiter:
     """
     Checks limits on the calling thread.
 
@@ -653,10 +682,6 @@ class Limiter(Generic[Name]):
     - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
     - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
     - `clock`: a ManualClock, for tests.
-    - `log_refusals`: True logs each refusal to the logger "tidegate", at most ten a second.
-
-    For type checkers it may name its policies: `limiter: Limiter[Literal["free", "pro"]] = Limiter(policies={…})` takes no other
-    names. A notation is then given as a Policy.
 
     It may be shared by threads, and made before a fork::
 
@@ -664,17 +689,11 @@ class Limiter(Generic[Name]):
         if not limiter.check("login", "alice"):
             ...
     """
-    def __enter__(self, /) -> Limiter[Name]: ...
+    def __enter__(self, /) -> Limiter: ...
     def __exit__(self, /, *_error: object) -> None: ...
-    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __new__(
-        cls,
-        /,
-        store: str | Iterable[str] | Rollout | None = None,
-        *,
-        policies: Mapping[Name, Any] | None = None,
-        **options: Unpack[LimiterSettings],
-    ) -> Limiter[Name]: ...
+        cls, /, store: str | Iterable[str] | Rollout | None = None, **options: Unpack[LimiterOptions]
+    ) -> Limiter: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
     @property
@@ -686,16 +705,16 @@ class Limiter(Generic[Name]):
         """
         The values of one metric, or of all, as JSON.
         """
-    def _use_policy(self, /, policy: Name | Policy, by: str) -> PolicyUse:
+    def _use_policy(self, /, policy: str | Policy, by: str) -> PolicyUse:
         """
         Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
         """
     def acquire(
         self,
         /,
-        policy: Name | Policy,
+        policy: str | Policy,
         key: str,
-        cost: int = 1,
+        cost: int | Mapping[str, int] = 1,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
     ) -> Decision:
@@ -704,16 +723,22 @@ class Limiter(Generic[Name]):
 
         Calls that wait for the same key are admitted in their order.
         """
-    def block(self, /, policy: Name | Policy, key: str, seconds: float | str | timedelta) -> None:
+    def block(self, /, policy: str | Policy, key: str, seconds: float | str | timedelta) -> None:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
-    def charge(self, /, policy: Name | Policy, key: str, cost: int) -> Decision:
+    def charge(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int]) -> Decision:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
-        self, /, policy: Name | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = 1,
+        meta: str | bytes | None = None,
+        partial: bool = False,
     ) -> Decision:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
@@ -723,7 +748,11 @@ class Limiter(Generic[Name]):
         many units as there are, up to `cost`; `granted` says how many.
         """
     def check_all(
-        self, /, entries: Iterable[tuple[str | Policy | int | bytes | None, ...]], *, partial: bool = False
+        self,
+        /,
+        entries: Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]],
+        *,
+        partial: bool = False,
     ) -> Decision:
         """
         Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
@@ -731,7 +760,7 @@ class Limiter(Generic[Name]):
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
         """
-    def clear(self, /, policy: Name | Policy, key: str) -> None:
+    def clear(self, /, policy: str | Policy, key: str) -> None:
         """
         Forgets the usage of a key and ends its block. Its journal stays.
         """
@@ -754,28 +783,35 @@ class Limiter(Generic[Name]):
         path: str | PathLike[str],
         store: str | Iterable[str] | Rollout | None = None,
         **options: Unpack[LimiterOptions],
-    ) -> Limiter[str]:
+    ) -> Limiter:
         """
         The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
-    def hold(self, /, policy: Name | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Hold:
+    def hold(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, meta: str | bytes | None = None
+    ) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
         `with`. Raises RateLimited when there is no room.
         """
-    def journal(self, /, policy: Name | Policy, key: str) -> list[Attempt]:
+    def journal(self, /, policy: str | Policy, key: str) -> list[Attempt]:
         """
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self, /, policy: Name | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
+        self,
+        /,
+        policy: str | Policy,
+        *,
+        key: str | Callable[..., str],
+        cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         An async function is limited without blocking its event loop::
@@ -783,7 +819,7 @@ class Limiter(Generic[Name]):
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
         """
-    def peek(self, /, policy: Name | Policy, key: str, cost: int = 1) -> Decision:
+    def peek(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> Decision:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -791,11 +827,11 @@ class Limiter(Generic[Name]):
         """
         Returns when the store answers. Raises StoreError with the reason when it does not.
         """
-    def policy(self, /, policy: Name | Policy) -> Policy:
+    def policy(self, /, policy: str | Policy) -> Policy:
         """
         The policy that a name or a notation means now.
         """
-    def refund(self, /, policy: Name | Policy, key: str, cost: int = 1) -> None:
+    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> None:
         """
         Gives units back, at most what is used.
         """
@@ -807,28 +843,34 @@ class Limiter(Generic[Name]):
         """
         Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
         """
-    def settle(self, /, decision: Decision, actual_cost: int | Sequence[int | None] | Mapping[str, int | None]) -> None:
+    def settle(
+        self,
+        /,
+        decision: Decision,
+        actual_cost: int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None],
+    ) -> None:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         A peek has consumed nothing: a settle of its Decision charges the actual cost.
 
         After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
-        for the policies that it names; None leaves an entry as it is.
+        for the policies that it names; None leaves an entry as it is. For a policy that counts units a dict names these; those that
+        it does not name stay as they are.
         """
     def stats(self, /) -> dict[str, Any]:
         """
         What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
         the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
         """
-    def to_async(self, /) -> AsyncLimiter[Name]:
+    def to_async(self, /) -> AsyncLimiter:
         """
         This limiter for event loops. Policies, usage and connections are shared.
         """
-    def unblock(self, /, policy: Name | Policy, key: str) -> None:
+    def unblock(self, /, policy: str | Policy, key: str) -> None:
         """
         Ends a block.
         """
-    def waiting(self, /, policy: Name | Policy, key: str) -> int:
+    def waiting(self, /, policy: str | Policy, key: str) -> int:
         """
         How many calls of `acquire` wait for a key in this limiter.
         """
@@ -947,7 +989,13 @@ class PreparedCheck:
     A check that one native call makes for a request: its key, the check, and the header fields of the response.
     """
     def __new__(
-        cls, /, policy: str | Policy, place: str | None, cost: int, headers: Headers, ip: ClientIp | None = None
+        cls,
+        /,
+        policy: str | Policy,
+        place: str | None,
+        cost: int | Mapping[str, int],
+        headers: Headers,
+        ip: ClientIp | None = None,
     ) -> PreparedCheck:
         """
         With an `ip` the identity of a request is the address of its peer, without one it is the key.

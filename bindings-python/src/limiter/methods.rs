@@ -294,13 +294,13 @@ macro_rules! limiter_methods {
 
             /// A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
             ///
-            /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
+            /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
             /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
             ///
             $(#[$($doc_limit)*])*
             #[pyo3(signature = (
                 policy: "str | Policy", *, key: "str | Callable[..., str]",
-                cost: "int | Callable[..., int] | None" = None
+                cost: "int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None" = None
             ) -> "Decorator")]
             fn limit<'py>(
                 slf: Bound<'py, Self>,

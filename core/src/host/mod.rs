@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::limiter::Builder;
+use crate::limiter::{Builder, Cost};
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Algorithm, Limit, Policy, Warning};
 use crate::store::url;
@@ -128,6 +128,32 @@ pub fn other_limits(decision: &Decision) -> Vec<String> {
 #[must_use]
 pub fn denial_generation(decision: &Decision) -> u32 {
     decision.answer().denial_generation
+}
+
+/// The units that a Decision has consumed of one of its limits.
+#[must_use]
+pub fn charged_of_limit(decision: &Decision, index: usize) -> u64 {
+    decision.charged(index)
+}
+
+/// Whether a call took other units than its cost, or left a part free: what it was answered is for no call of the same cost alone.
+#[must_use]
+pub fn has_amounts(decision: &Decision) -> bool {
+    !decision.answer().amounts().is_empty()
+}
+
+/// Whether calls of that cost may be made of a policy.
+///
+/// # Errors
+/// `cost_invalid`, as a call would answer.
+pub fn check_cost(policy: &Policy, cost: &Cost) -> Result<()> {
+    crate::limiter::check_cost(cost, &plan_of(policy))
+}
+
+/// The names that a map of units may have for a policy: `cost` where a limit names no unit.
+#[must_use]
+pub fn counted_units(policy: &Policy) -> Vec<&str> {
+    crate::limiter::counted_units(policy)
 }
 
 /// How much longer the key of a Decision is blocked, if it is.

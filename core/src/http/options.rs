@@ -23,7 +23,8 @@ pub const LIMIT_OPTIONS: &[OptionDeclaration] = declared_options! {
     /// The key of a request: a function of the request, or what a helper such as that of the client's address returns.
     key: RequestKey = Words("the client's address");
 
-    /// The units that a request consumes, or a function of the request. In Python a function's 0 charges nothing.
+    /// The units that a request consumes: a number, numbers by the names of units, or a function of the request. Of numbers by names
+    /// each policy takes those that it counts. In Python a function's 0 charges nothing.
     cost: RequestCost = Count(1);
 
     /// A function of the request; true exempts the request. That of a layer applies to each of its limits as well.
@@ -43,7 +44,8 @@ pub const LIMIT_OPTIONS: &[OptionDeclaration] = declared_options! {
     refund_when: ResponseFunction;
 
     /// Called when the response has ended, with the request and the response: the units that the request should have consumed; nothing
-    /// is as many as it did. Of several policies one number is for those that name a cost, or for all where none does; a list has a number
+    /// is as many as it did. Of numbers by the names of units each policy takes those that it counts, and others stay. Of several
+    /// policies one number is for those that name a cost, or for all where none does; a list has a number
     /// for each, a map one for each policy that it names. In Node a function of one argument gets the response.
     settle: ActualCost;
 
@@ -53,6 +55,10 @@ pub const LIMIT_OPTIONS: &[OptionDeclaration] = declared_options! {
 
     /// What the journal remembers of a request: a text, bytes, or a function of the request.
     meta: RequestMeta;
+
+    /// The class of a request, one of those that a policy declares with its option `priorities`: a name, or a function of the request,
+    /// which may return nothing for none. Of several policies it is for those that have classes.
+    priority: RequestPriority;
 
     /// The HTTP methods that are limited. HEAD counts as GET.
     methods: Methods = Words("all of them");

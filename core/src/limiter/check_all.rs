@@ -120,9 +120,13 @@ impl LimiterCore {
         let decisions = entries.into_iter().zip(answers).map(|(OwnedEntry { plan, key, operation }, mut answer)| {
             answer.keep_amounts(&operation);
             let cost = operation.cost();
-            let granted = if all_admitted && answer.applied { cost } else { 0 };
+            if all_admitted && answer.applied {
+                answer.granted = cost;
+            } else {
+                answer.forget_charge();
+            }
             self.answers.decisions.count_check(&plan, &key, &answer);
-            Decision::new(self.id, plan, key, cost, Answer { granted, ..answer })
+            Decision::new(self.id, plan, key, cost, answer)
         });
         Decision::of_all(decisions.collect())
             .ok_or_else(|| Error::new(ErrorKind::StoreRejected, "the store answered without an answer"))

@@ -42,13 +42,10 @@ impl Units {
     /// `cost_invalid` for a name that the policy does not count, and for a number that is too large.
     fn check(&self, plan: &Plan) -> Result<()> {
         for (name, units) in self.iter() {
-            let is_of = |limit: &Limit| limit.unit().map_or(name == COST, |unit| unit.is(name));
-            if !plan.policy.limits().iter().any(is_of) {
+            if !counts(plan, name) {
                 return Err(invalid(plan, &format!("counts no {name:?}: it counts {}", counted(plan))));
             }
-            if units > MAX_SAFE_INTEGER {
-                return Err(invalid(plan, &format!("cannot count {units} {name}: a number is at most 2^53 - 1")));
-            }
+            check_units(name, units, plan)?;
         }
         Ok(())
     }
@@ -113,6 +110,44 @@ impl Cost {
             None => self.unnamed(),
             Some(unit) => self.units.get(|name| unit.is(name)),
         }
+    }
+
+    pub(crate) const fn is_number(&self) -> bool {
+        self.units.is_none()
+    }
+
+    #[cfg(feature = "tower")]
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Checks the units of several policies, of which each takes those that it counts.
+    ///
+    /// # Errors
+    /// `cost_invalid` for a unit that none of them counts, and for a number that is out of range.
+    pub(crate) fn check_counted<'a>(&self, plans: impl Iterator<Item = &'a Plan> + Clone) -> Result<()> {
+        for (name, units) in self.units.iter() {
+            let Some(plan) = plans.clone().find(|plan| counts(plan, name)) else {
+                let names = plans.clone().map(|plan| format!("{:?} counts {}", plan.policy.name(), counted(plan)));
+                let names = names.collect::<Vec<_>>().join(", ");
+                return Err(Error::new(ErrorKind::CostInvalid, format!("no policy here counts {name:?}: {names}")));
+            };
+            check_units(name, units, plan)?;
+        }
+        Ok(())
+    }
+
+    /// What one of several policies takes that share a cost: of numbers by the names of units those that it counts.
+    #[cfg(feature = "tower")]
+    pub(crate) fn share_of(&self, plan: &Plan) -> Self {
+        if self.is_number() { self.clone() } else { self.actual_share_of(plan).unwrap_or_else(|| Self::of(1)) }
+    }
+
+    /// The same of what work has cost: `None` where the policy counts none of the units.
+    #[cfg(feature = "tower")]
+    pub(crate) fn actual_share_of(&self, plan: &Plan) -> Option<Self> {
+        let share: Vec<_> = self.units.iter().filter(|(name, _)| counts(plan, name)).collect();
+        (!share.is_empty()).then(|| share.into_iter().collect::<Units>().into())
     }
 
     /// Checks what work has cost, where it may be nothing, and where units that are not named stay as they are.
@@ -200,6 +235,21 @@ impl Taken {
     }
 }
 
+fn counts(plan: &Plan, name: &str) -> bool {
+    plan.policy.limits().iter().any(|limit| is_name_of(name, limit))
+}
+
+fn is_name_of(name: &str, limit: &Limit) -> bool {
+    limit.unit().map_or(name == COST, |unit| unit.is(name))
+}
+
+fn check_units(name: &str, units: u64, plan: &Plan) -> Result<()> {
+    if units > MAX_SAFE_INTEGER {
+        return Err(invalid(plan, &format!("cannot count {units} {name}: a number is at most 2^53 - 1")));
+    }
+    Ok(())
+}
+
 /// The part of each limit that calls of a class leave free.
 fn part_of(class: &str, plan: &Plan) -> Result<CapacityPart> {
     let policy = plan.policy.name();
@@ -222,14 +272,25 @@ fn not_counted(plan: &Plan, number: u64) -> Error {
 
 /// The units that a policy counts, in words.
 fn counted(plan: &Plan) -> String {
+    counted_units(&plan.policy).join(", ")
+}
+
+/// # Errors
+/// `cost_invalid` where a call of that cost would be.
+pub(crate) fn check_cost(cost: &Cost, plan: &Plan) -> Result<()> {
+    Taken::of(cost.number, &cost.units, None, plan).map(drop)
+}
+
+/// The names that a map of units may have for a policy.
+pub(crate) fn counted_units(policy: &Policy) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
-    for limit in plan.policy.limits() {
+    for limit in policy.limits() {
         let name = limit.unit().map_or(COST, Unit::name);
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    names.join(", ")
+    names
 }
 
 /// # Errors

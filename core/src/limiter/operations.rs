@@ -16,7 +16,7 @@ use crate::store::request::{Details, Operation};
 pub const MAX_META: usize = MAX_METADATA;
 
 const COST: OptionDeclaration = declared_options! {
-    /// The units of the call.
+    /// The units of the call: a number, or numbers by the names of units for limits that name what they count.
     cost: Cost = Count(1);
 }[0];
 const META: OptionDeclaration = declared_options! {
@@ -71,6 +71,13 @@ pub struct CheckOptions {
 impl CheckOptions {
     pub(crate) const fn of_cost(cost: u64) -> Self {
         Self { cost, units: Units::NONE, meta: None, partial: false, priority: None }
+    }
+}
+
+/// What a call takes, without the other options.
+impl From<CheckOptions> for Cost {
+    fn from(CheckOptions { cost: number, units, .. }: CheckOptions) -> Self {
+        Self { number, units }
     }
 }
 

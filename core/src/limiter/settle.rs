@@ -35,6 +35,7 @@ impl<'a> ActualCosts<'a> {
         let is_named = |entry: &Decision| entry.cost() != 1 || !entry.answer().amounts().is_empty();
         match self {
             Self::Each(costs) => costs.get(index).and_then(Option::as_ref),
+            Self::One(cost) if names_unit_of(cost, &entries[index]) => Some(cost),
             Self::One(cost) => {
                 let is_meant = is_named(&entries[index]) || !entries.iter().any(is_named);
                 is_meant.then_some(cost)
@@ -58,8 +59,21 @@ impl<'a> ActualCosts<'a> {
             ));
         }
         let costs = entries.iter().enumerate().filter_map(|(index, entry)| Some((entry, self.of(entries, index)?)));
+        if let Self::One(cost) = self
+            && entries.len() > 1
+            && !cost.is_number()
+        {
+            let plans: Vec<&Plan> = costs.map(|(entry, _)| &**entry.plan()).collect();
+            return cost.check_counted(plans.iter().copied());
+        }
         costs.into_iter().try_for_each(|(entry, cost)| cost.check_actual(entry.plan()))
     }
+}
+
+/// Whether a cost names a unit that a limit of the entry counts.
+fn names_unit_of(cost: &Cost, entry: &Decision) -> bool {
+    let limits = entry.plan().policy.limits();
+    limits.iter().any(|limit| limit.unit().is_some() && cost.of_limit(limit).is_some())
 }
 
 /// The entries of a Decision that are being settled.

@@ -47,7 +47,7 @@ pub enum ArgumentKind {
     WarningListener,
     /// A number of checks, in Rust.
     BatchSize,
-    /// A number of units.
+    /// A number of units, or numbers by the names of units.
     Cost,
     /// A text or bytes.
     Meta,
@@ -61,7 +61,7 @@ pub enum ArgumentKind {
     PolicyList,
     /// A function of the request that returns its key.
     RequestKey,
-    /// A number of units, or a function of the request.
+    /// A number of units, numbers by the names of units, or a function of the request.
     RequestCost,
     /// A text or bytes, or a function of the request.
     RequestMeta,

@@ -374,8 +374,10 @@ pub(crate) struct RareAnswer {
     pub(crate) connection: u64,
     /// The limits of another release that count this key too.
     pub(crate) others: Vec<LimitTag>,
-    /// What the call took of each limit, where that is not its cost of all.
+    /// What the call took of each limit, where that is not its cost of all …
     pub(crate) amounts: Amounts,
+    /// … and whether it has consumed that.
+    pub(crate) has_charged: bool,
 }
 
 impl Answer {
@@ -413,7 +415,9 @@ impl Answer {
     pub(crate) fn keep_amounts(&mut self, operation: &Operation) {
         match operation.amounts() {
             Some(amounts) if !matches!(operation, Operation::Take { .. }) => {
-                self.rare.get_or_insert_default().amounts = amounts.into();
+                let rare = self.rare.get_or_insert_default();
+                rare.amounts = amounts.into();
+                rare.has_charged = self.applied && operation.charges();
             }
             _ => {}
         }
@@ -422,6 +426,24 @@ impl Answer {
     /// What the call took of each limit; empty where that is its cost of all.
     pub(crate) fn amounts(&self) -> &[Amount] {
         self.rare.as_ref().map_or(&[], |rare| &rare.amounts)
+    }
+
+    /// The units of a limit that the call has consumed.
+    pub(crate) fn charged(&self, index: usize) -> u64 {
+        match &self.rare {
+            Some(rare) if !rare.amounts.is_empty() => {
+                rare.amounts.get(index).filter(|_| rare.has_charged).map_or(0, |amount| amount.units)
+            }
+            _ => self.granted,
+        }
+    }
+
+    /// The call was undone, since another one of several was refused: it has consumed nothing.
+    pub(crate) fn forget_charge(&mut self) {
+        self.granted = 0;
+        if let Some(rare) = &mut self.rare {
+            rare.has_charged = false;
+        }
     }
 
     pub(crate) fn traces(&self) -> Traces {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate::{AsPolicy, AsyncLimiter, Attempt, Builder, CheckOptions, Decision, HoldAnswer, Limiter, Result};
+use tidegate::{AsPolicy, AsyncLimiter, Attempt, Builder, CheckOptions, Cost, Decision, HoldAnswer, Limiter, Result};
 use tokio::runtime::Runtime;
 
 /// A blocking limiter, or an async one with its runtime.
@@ -52,24 +52,28 @@ impl AnyLimiter {
         call!(self, limiter => limiter.check_with(policy, key, &options))
     }
 
+    pub fn check_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
+        call!(self, limiter => limiter.check_with(policy, key, options))
+    }
+
     pub fn take(&self, policy: impl AsPolicy, key: &str, cost: u64, meta: Option<Vec<u8>>) -> Result<Decision> {
         let options = CheckOptions { cost, meta, partial: true, ..CheckOptions::default() };
         call!(self, limiter => limiter.check_with(policy, key, &options))
     }
 
-    pub fn peek(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+    pub fn peek(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
         call!(self, limiter => limiter.peek(policy, key, cost))
     }
 
-    pub fn charge(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+    pub fn charge(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
         call!(self, limiter => limiter.charge(policy, key, cost))
     }
 
-    pub fn refund(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+    pub fn refund(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
         call!(self, limiter => limiter.refund(policy, key, cost))
     }
 
-    pub fn settle(&self, decision: &Decision, actual: u64) -> Result<()> {
+    pub fn settle(&self, decision: &Decision, actual: impl Into<Cost>) -> Result<()> {
         call!(self, limiter => limiter.settle(decision, actual))
     }
 
@@ -78,7 +82,11 @@ impl AnyLimiter {
         call!(self, limiter => limiter.check_all(entries))
     }
 
-    pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<HoldAnswer> {
+    pub fn check_all_of(&self, entries: Vec<(&str, String, Cost)>) -> Result<Decision> {
+        call!(self, limiter => limiter.check_all(entries))
+    }
+
+    pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<HoldAnswer> {
         call!(self, limiter => limiter.hold(policy, key, cost))
     }
 

@@ -41,7 +41,6 @@ impl Host {
             ArgumentKind::Lease => ("Option<Lease>", "str | int | None", "number | string"),
             ArgumentKind::Priorities => ("Option<Priorities>", "Mapping[str, str] | None", "Readonly<Record<string, string>>"),
             ArgumentKind::Priority => ("Option<String>", "str | None", "string"),
-            ArgumentKind::RequestPriority => ("", "str | Callable[..., Any] | None", "string | ((request: Request) => Awaitable<string | undefined>)"),
             ArgumentKind::OnStoreError => ("OnStoreError", "str", "OnStoreError"),
             ArgumentKind::Choice(words) if self == Self::Node => {
                 return Some(words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" | "));
@@ -62,15 +61,16 @@ impl Host {
             ArgumentKind::Logger => ("", "", "Logger | false"),
             ArgumentKind::WarningListener => ("Arc<dyn Fn(&str) + Send + Sync>", "", ""),
             ArgumentKind::BatchSize => ("usize", "", ""),
-            ArgumentKind::Cost => ("u64", "int | Mapping[str, int]", "number | Readonly<Record<string, number>>"),
+            ArgumentKind::Cost => ("impl Into<Cost>", "int | Mapping[str, int]", "Cost"),
             ArgumentKind::Meta => ("Option<Vec<u8>>", "str | bytes | None", "string | Uint8Array"),
             ArgumentKind::Signal => ("", "", "CancelSignal"),
             ArgumentKind::Limiter => ("", "Limiter | AsyncLimiter | None", "Limiter"),
             ArgumentKind::PolicyChoice => ("", "PolicyOption", "PolicyOption<Request>"),
             ArgumentKind::PolicyList => ("", "PolicyOption | None", "PolicyChoice<Request>"),
             ArgumentKind::RequestKey => ("", "Key | Callable[..., Any] | None", "KeyFunction<Request>"),
-            ArgumentKind::RequestCost => ("", "int | Callable[..., Any]", "CostOption<Request>"),
+            ArgumentKind::RequestCost => ("", "int | Mapping[str, int] | Callable[..., Any]", "CostOption<Request>"),
             ArgumentKind::RequestMeta => ("", "str | bytes | Callable[..., Any] | None", "MetaOption<Request>"),
+            ArgumentKind::RequestPriority => ("", "str | Callable[..., Any] | None", "PriorityOption<Request>"),
             ArgumentKind::RequestFunction => {
                 ("", "Callable[..., Any] | None", "((request: Request) => Awaitable<boolean>)")
             }

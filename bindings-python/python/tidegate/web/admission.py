@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from .._cost import COST, checked_units, is_counted, share_of, uncounted
 from .._shown import shortened, shown
 from .._tidegate import Decision, Limiter, Policy, placed_key
 from .._tracing import TRACED
@@ -26,8 +27,9 @@ class Charge:
     entries: Sequence[LimitEntry]
     entry: LimitEntry
     key: str
-    cost: int
+    cost: Any
     meta: Any = None
+    priority: str | None = None
     # What the limiter said; set when it was asked.
     decision: Decision = None  # type: ignore[assignment]
     # Whether it was given back or settled.
@@ -37,6 +39,8 @@ class Charge:
     def arguments(self) -> tuple[Any, ...]:
         """The policy, the key and the cost, and the metadata where there is some."""
         given = (self.entry.resolved.policy, self.key, self.cost)
+        if self.priority is not None:
+            return (*given, self.meta, self.priority)
         return given if self.meta is None else (*given, self.meta)
 
     @property
@@ -45,11 +49,17 @@ class Charge:
         return self.entry.resolved.rates and not self.returned and not self.decision.shadow
 
 
-def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, int]]:
+def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, Any]]:
     """The charges of one limit that are settled, each with its cost. It raises before the first of them is."""
     entries = charges[0].entries
-    if isinstance(given, Mapping):
-        names = [entry.resolved.name for entry in entries]
+    costs: list[tuple[Charge, Any]]
+    # Where a policy names a cost, one that names none counts requests.
+    named = any(entry.names_cost for entry in entries)
+    meant = [charge for charge in charges if charge.entry.names_cost or not named]
+    names = [entry.resolved.name for entry in entries]
+    if _names_units(entries, given, names):
+        costs = [(charge, _units_of(charge, given, charge in meant)) for charge in charges]
+    elif isinstance(given, Mapping):
         if wrong := [name for name in given if name not in names]:
             known = ", ".join(map(shortened, names))
             raise ConfigError(f"settle returned a cost of {shown(wrong[0])}, and the policies of the limit are {known}")
@@ -60,17 +70,38 @@ def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, int
         # One whose cost was 0 has no charge.
         costs = [(charge, given[entries.index(charge.entry)]) for charge in charges]
     else:
-        # Where a policy names a cost, one that names none counts requests.
-        named = any(entry.names_cost for entry in entries)
-        costs = [(charge, given) for charge in charges if charge.entry.names_cost or not named]
+        costs = [(charge, given) for charge in meant]
     told = "settle returned", "an actual cost is"
-    return [(charge, _whole_number(cost, *told)) for charge, cost in costs if cost is not None]
+    return [(charge, _checked_cost(cost, *told)) for charge, cost in costs if cost is not None]
 
 
-def _whole_number(given: Any, before: str, after: str) -> int:
+def _names_units(entries: Sequence[LimitEntry], given: Any, names: Sequence[str]) -> bool:
+    """Whether a dict names units, of policies that count some: it names none of the policies."""
+    if not isinstance(given, Mapping) or all(entry.resolved.nothing == 0 for entry in entries):
+        return False
+    if any(name in names for name in given):
+        return False
+    counted = {name for entry in entries for name in entry.resolved.counted}
+    if wrong := uncounted(given, counted):
+        raise CostError(f"settle: {wrong}")
+    return True
+
+
+def _units_of(charge: Charge, given: Mapping[str, Any], takes_cost: bool) -> Any:
+    """What a policy counts of the units that were consumed; None where it counts none of them."""
+    counted = charge.entry.resolved.counted
+    share = {name: cost for name, cost in given.items() if is_counted(name, counted) and (takes_cost or name != COST)}
+    return share or None
+
+
+def _checked_cost(given: Any, before: str, after: str) -> Any:
+    if isinstance(given, Mapping):
+        return checked_units(given, before)
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
-    raise CostError(f"{before} {shown(given)}: {after} a whole number from 0 on")
+    raise CostError(
+        f"{before} {shown(given)}: {after} a whole number from 0 on, or a dict of such numbers by the names of units"
+    )
 
 
 log = logging.getLogger("tidegate.http")
@@ -132,7 +163,7 @@ class Admission:
         """What was charged. For a limit that was checked in one native call it is made from the Decision."""
         if self._charges is None:
             decision, bound = self.decision, self.bound
-            charge = Charge(bound, bound.entries, bound.entries[0], decision.key, decision.cost, None, decision)
+            charge = Charge(bound, bound.entries, bound.entries[0], decision.key, decision.cost, decision=decision)
             self._charges = (charge,) if decision else ()
         return self._charges
 
@@ -194,16 +225,26 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
         meta = bound.meta
         if meta is not None and callable(meta):
             meta = _checked_meta(bound, (yield from awaited(meta(request))))
+        priority = bound.priority
+        if priority is not None and callable(priority):
+            priority = _checked_class(bound, (yield from awaited(priority(request))))
         budget = budget_of(method) if bound.per_method else None
         for entry in entries:
             key = checked_key(entry, (yield from awaited(entry.key(request))))
             cost = entry.cost
             if not isinstance(cost, int):
-                cost = _whole_number((yield from awaited(cost(request))), f"the cost of {entry.name} is", "it must be")
+                if callable(cost):
+                    cost = _checked_cost(
+                        (yield from awaited(cost(request))), f"the cost of {entry.name} is", "it must be"
+                    )
+                    if not entry.names_cost:
+                        cost = share_of(bound.shared_cost(cost, entries), entry.resolved.counted)
                 if cost == 0:
                     # There is nothing to limit, such as an empty batch.
                     continue
-            charges.append(Charge(bound, entries, entry, _placed(entry, key, budget), cost, meta))
+            # A policy without classes has nothing to leave free.
+            own = None if entry.resolved.classes is None else priority
+            charges.append(Charge(bound, entries, entry, _placed(entry, key, budget), cost, meta, own))
     if not charges:
         return None
     try:
@@ -222,6 +263,12 @@ def _skips(bound: BoundLimit, request: Request, known: dict[Any, bool]) -> Steps
         if known[skip]:
             return True
     return False
+
+
+def _checked_class(bound: BoundLimit, given: Any) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    raise ConfigError(f"the priority function {name_of(bound.priority)} returned {shown(given)}: a class is text (str)")
 
 
 def _checked_meta(bound: BoundLimit, meta: Any) -> str | bytes | None:
@@ -252,7 +299,9 @@ def _check(charges: list[Charge]) -> Steps[Admission]:
         checked: Decision | None = None
         if plain:
             asked = [charge.arguments for charge in plain]
-            checked = yield ("check", asked[0]) if len(asked) == 1 else ("check_all", (asked,))
+            # Alone one with a class is asked like several: its class is an argument by name of a check.
+            alone = len(asked) == 1 and plain[0].priority is None
+            checked = yield ("check", asked[0]) if alone else ("check_all", (asked,))
             for charge, decision in zip(plain, checked.decisions or (checked,), strict=True):
                 charge.decision = decision
             if not checked:
@@ -296,7 +345,7 @@ def _give_back(charges: Iterable[Charge]) -> Steps[None]:
             continue
         charge.returned = True
         try:
-            yield "settle", (charge.decision, 0)
+            yield "settle", (charge.decision, charge.entry.resolved.nothing)
         except (StoreError, ConfigError) as error:
             # What the view has settled itself is a ConfigError.
             _warn(charge, error)
@@ -345,7 +394,7 @@ def _settle(admission: Admission, request: Request, response: Response) -> Steps
             for charge, cost in settlements(charges, (yield from awaited(bound.settle(request, response)))):
                 if not charge.consumed:
                     continue
-                if cost == 0:
+                if cost == 0 and charge.entry.resolved.nothing == 0:
                     yield from _give_back((charge,))
                 elif cost != charge.cost:
                     charge.returned = True

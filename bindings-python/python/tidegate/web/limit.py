@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._constants import check_constants, empty_limiter
+from .._cost import COST, checked_units, share_of, uncounted
 from .._shown import shortened, shown
 from .._tidegate import AsyncLimiter, Headers, Limiter, Policy, PolicyUse, PreparedCheck, nearest
 from ..errors import ConfigError, CostError, PolicyError
@@ -64,6 +65,7 @@ class DeclaredLimit:
         self.refund_when = checked("refund_when", None, with_arity, 2, "refund_when")
         self.settle = checked("settle", None, with_arity, 2, "settle")
         self.meta = checked("meta", None, _meta_option)
+        self.priority = checked("priority", None, _priority_option)
         self.headers = Headers(options.get("headers", "both"))
         self.hold_until = checked("hold_until", RESPONSE, _hold_until_option)
         self.methods = limited_methods(options.get("methods"))
@@ -96,6 +98,12 @@ class ResolvedPolicy:
         # As long as this exists, `reload` refuses to drop the policy.
         self.use = limiter._use_policy(policy, by)
         algorithms = {limit.algorithm for limit in resolved.limits}
+        # The names of what its limits count.
+        self.counted = frozenset(limit.unit or COST for limit in resolved.limits)
+        # The classes of calls for which a part stays free; None where there are none.
+        self.classes = resolved.priorities
+        # What a settle takes that gives everything back.
+        self.nothing: Any = 0 if self.counted == {COST} else dict.fromkeys(self.counted, 0)
         self.holds, self.shapes = "concurrency" in algorithms, "leaky-bucket" in algorithms
         # Whether a charge leaves usage that can be given back.
         self.rates = algorithms != {"concurrency"}
@@ -137,6 +145,8 @@ class BoundLimit(DeclaredLimit):
         # Whether there may be something to do after the view has answered.
         functions = (self.refund_when, self.settle, self.choose)
         self.has_follow_up = functions != (None, None, None) or any(entry.resolved.holds for entry in self.entries)
+        self._check_costs(self.entries)
+        self._check_class(self.entries)
         self.prepared: Any = None
         if len(self.entries) == 1:
             self._prepare(self.entries[0], self.policies[0][1])
@@ -155,6 +165,7 @@ class BoundLimit(DeclaredLimit):
             or self.skips
             or self.methods is not None
             or self.meta is not None
+            or self.priority is not None
             or self.per_method
         )
         if key.plain and not needs_steps:
@@ -162,10 +173,49 @@ class BoundLimit(DeclaredLimit):
 
     def _entry(self, use: KeyedPolicy, resolved: ResolvedPolicy) -> LimitEntry:
         _, key, cost, names_cost = use
+        # Of numbers by units that policies share each takes those that it counts.
+        cost = cost if names_cost or callable(cost) else share_of(cost, resolved.counted)
         return LimitEntry(resolved, key.bind(self._adapter), repr(key), cost, names_cost)
 
     def _resolved(self, policy: str | Policy) -> ResolvedPolicy:
         return ResolvedPolicy(policy, self._limiter, self.place, self._by)
+
+    def _check_costs(self, entries: Sequence[LimitEntry]) -> None:
+        """Raises for what no request could be asked: a number where units are counted, and units that none counts."""
+        counted = {name for entry in entries if not entry.names_cost for name in entry.resolved.counted}
+        if entries and not callable(self.cost) and (wrong := uncounted(self.cost, counted)):
+            raise ConfigError(f"{self._by}: {wrong}")
+        for entry in entries:
+            if callable(entry.cost) or (entry.resolved.nothing == 0 and not isinstance(entry.cost, Mapping)):
+                continue
+            try:
+                empty_limiter().peek(entry.resolved.announced, "", entry.cost)
+            except CostError as error:
+                raise ConfigError(
+                    f'{self._by}: {error.message}: give cost a dict such as {{"tokens": 1200}}, or a function of the '
+                    "request that returns one"
+                ) from None
+
+    def _check_class(self, entries: Sequence[LimitEntry]) -> None:
+        """Raises for a class that no request could have."""
+        if not isinstance(self.priority, str) or not entries:
+            return
+        classed = [entry.resolved for entry in entries if entry.resolved.classes is not None]
+        if not classed:
+            raise ConfigError(
+                f"{self._by}: priority is {self.priority!r}, and no policy has classes: declare them with its option "
+                'priorities, as in {"batch": "30%"}'
+            )
+        for resolved in classed:
+            # It raises for a class that the policy does not have.
+            empty_limiter().peek(resolved.announced, "", resolved.nothing or 1, priority=self.priority)
+
+    def shared_cost(self, cost: Any, entries: Sequence[LimitEntry]) -> Any:
+        """What a cost function of all policies has returned. It raises for units that none of them counts."""
+        counted = {name for entry in entries if not entry.names_cost for name in entry.resolved.counted}
+        if wrong := uncounted(cost, counted):
+            raise CostError(f"{self._by}: {wrong}")
+        return cost
 
     @property
     def uses(self) -> list[PolicyUse]:
@@ -235,11 +285,16 @@ def _check_helper(given: Any) -> None:
 
 
 def cost_option(given: Any) -> Any:
-    """A number of units, or a function of the request."""
+    """A number of units, numbers by the names of units, or a function of the request."""
+    if isinstance(given, Mapping):
+        return checked_units(given, "cost is")
     if callable(given):
         return with_arity(given, 1, "cost")
     if isinstance(given, bool) or not hasattr(given, "__index__"):
-        raise CostError(f"cost is a whole number or a function of the request, not {shown(given)}")
+        raise CostError(
+            f'cost is a whole number, a dict such as {{"tokens": 1200}}, or a function of the request, not '
+            f"{shown(given)}"
+        )
     if given < 1:
         raise CostError(f"cost is {given}: a request costs at least 1; use skip for those that cost nothing")
     check_constants(cost=given)
@@ -252,6 +307,11 @@ def _meta_option(given: Any) -> Any:
         return with_arity(given, 1, "meta")
     check_constants(meta=given)
     return given
+
+
+def _priority_option(given: Any) -> Any:
+    """The name of a class, or a function of the request."""
+    return given if isinstance(given, str) else with_arity(given, 1, "priority")
 
 
 def _hold_until_option(given: Any) -> Any:

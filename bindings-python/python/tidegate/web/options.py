@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from .._options import LimiterOptions
@@ -17,8 +17,9 @@ class LimitOptions(TypedDict, total=False):
     # The key of a request: a function of the request, or what a helper such as that of the client's address returns.
     # Default: the client's address.
     key: Key | Callable[..., Any] | None
-    # The units that a request consumes, or a function of the request. A function's 0 charges nothing. Default: 1.
-    cost: int | Callable[..., Any]
+    # The units that a request consumes: a number, numbers by the names of units, or a function of the request. Of
+    # numbers by names each policy takes those that it counts. A function's 0 charges nothing. Default: 1.
+    cost: int | Mapping[str, int] | Callable[..., Any]
     # A function of the request; true exempts the request. That of a layer applies to each of its limits as well.
     skip: Callable[..., Any] | None
     # Called when a request is refused, and may answer it. It gets the request and the Decision, and returns the
@@ -30,14 +31,18 @@ class LimitOptions(TypedDict, total=False):
     # Called when the response has ended, with the request and the response. True gives back what the request consumed.
     refund_when: Callable[..., Any] | None
     # Called when the response has ended, with the request and the response: the units that the request should have
-    # consumed; nothing is as many as it did. Of several policies one number is for those that name a cost, or for all
-    # where none does; a list has a number for each, a map one for each policy that it names.
+    # consumed; nothing is as many as it did. Of numbers by the names of units each policy takes those that it counts,
+    # and others stay. Of several policies one number is for those that name a cost, or for all where none does; a list
+    # has a number for each, a map one for each policy that it names.
     settle: Callable[..., Any] | None
     # How long units of a `concurrency` limit are held: to the end of the `response`, or to that of the `handler`, which
     # may run longer. Default: `response`.
     hold_until: str
     # What the journal remembers of a request: a text, bytes, or a function of the request.
     meta: str | bytes | Callable[..., Any] | None
+    # The class of a request, one of those that a policy declares with its option `priorities`: a name, or a function of
+    # the request, which may return nothing for none. Of several policies it is for those that have classes.
+    priority: str | Callable[..., Any] | None
     # The HTTP methods that are limited. HEAD counts as GET. Default: all of them.
     methods: Iterable[str] | None
     # Whether each HTTP method has a budget of its own. HEAD shares that of GET. Default: False.

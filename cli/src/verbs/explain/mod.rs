@@ -106,6 +106,9 @@ impl<'a> Explanation<'a> {
         output.line(paint(NAME, &format!("{name}{notation}")));
         if self.policy.limits().len() > 1 {
             output.line("All limits must admit a check; then all are charged, or none is.");
+            if self.policy.limits().iter().any(|limit| limit.unit().is_some()) {
+                output.line("Below, a call takes as many of each unit.");
+            }
         }
         for limit in self.policy.limits() {
             self.paragraph(&paint(BOLD, &limit.to_string()), &words::limit(limit), output);
@@ -207,6 +210,7 @@ impl<'a> Explanation<'a> {
                     "notation": limit.to_string(),
                     "algorithm": limit.algorithm().name(),
                     "count": limit.count(),
+                    "unit": limit.unit().map(tidegate::Unit::name),
                     "period": seconds(limit.period().micros()),
                     "burst": limit.algorithm().has_burst().then(|| limit.capacity()),
                     "words": words::limit(limit),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption, algorithm_words};
-use tidegate::{Limit, Period, Policy, TimeUnit};
+use tidegate::{Algorithm, Limit, Period, Policy, TimeUnit};
 
 use crate::number_text::number;
 use crate::time_text::length;
@@ -33,10 +33,15 @@ pub(super) fn limit(limit: &Limit) -> String {
         return "Denies every check.".to_owned();
     }
     let period = limit.period();
+    // The places of a queue are what they are, whatever is counted.
+    let counted = |count: u64| match limit.unit().filter(|_| limit.algorithm() != Algorithm::LeakyBucket) {
+        Some(unit) => format!("{} {unit}", number(count)),
+        None => number(count),
+    };
     let micros = |micros: u64| length(Duration::from_micros(micros));
     let values = [
-        ("{count}", number(limit.count())),
-        ("{capacity}", number(limit.capacity())),
+        ("{count}", counted(limit.count())),
+        ("{capacity}", counted(limit.capacity())),
         ("{any}", name(period)),
         ("{span}", span(period)),
         ("{each}", micros(period.micros().div_ceil(limit.count()))),
@@ -65,8 +70,6 @@ pub(super) fn options(policy: &Policy) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate::Algorithm;
-
     use super::*;
 
     #[test]
@@ -81,5 +84,13 @@ mod tests {
             let words = limit(&policy.limits()[0]);
             assert!(!words.contains(['{', '}']), "{words}");
         }
+    }
+
+    #[test]
+    fn a_limit_says_what_it_counts() {
+        let words = |notation: &str| limit(&Policy::parse(notation).expect("a policy").limits()[0]);
+        assert!(words("100000 tokens/minute").starts_with("At most 100,000 tokens in any minute;"));
+        assert!(words("token-bucket 20 pages/s").starts_with("A bucket of 20 pages that starts full"));
+        assert!(words("leaky-bucket 20 pages/s").starts_with("A queue of 20 places"));
     }
 }

@@ -10,7 +10,7 @@ use super::body::HeldUnits;
 use super::request_limits::{LimitEntry, RequestLimits};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::{CheckOptions, Hold, HoldAnswer};
+use crate::limiter::{CheckOptions, Cost, Hold, HoldAnswer};
 use crate::plan::Plan;
 use crate::process::clock::Signal;
 
@@ -44,11 +44,12 @@ impl RequestLimits {
         if holding.is_empty() && plain.is_empty() {
             return Ok(Admission::Unlimited);
         }
-        let cost = self.cost_of(request);
+        let cost = self.cost_of(request, policies)?;
         let meta = self.meta.as_ref().and_then(|read| read(request));
+        let class = self.priority.as_ref().and_then(|read| read(request));
         let mut holds = Vec::with_capacity(holding.len());
-        for LimitEntry { policy, key, .. } in holding {
-            match self.limiter.hold(&policy, &key, cost).await {
+        for LimitEntry { policy, key, plan, .. } in holding {
+            match self.limiter.hold_with(&policy, &key, &options_of(&cost, class.as_ref(), &plan)).await {
                 Ok(HoldAnswer::Held(hold)) => holds.push(hold),
                 refused => {
                     self.give_back(&holds).await;
@@ -56,7 +57,7 @@ impl RequestLimits {
                 }
             }
         }
-        let charged = self.check(plain, CheckOptions { cost, meta, ..CheckOptions::default() }).await;
+        let charged = self.check(plain, (&cost, class.as_ref()), meta).await;
         if !charged.as_ref().is_ok_and(|charged| charged.as_ref().is_none_or(Decision::allowed)) {
             self.give_back(&holds).await;
         }
@@ -73,12 +74,20 @@ impl RequestLimits {
         Ok(Admission::Admitted(Box::new(AdmittedRequest { decision, charged, held: HeldUnits::of(holds) })))
     }
 
-    async fn check(&self, entries: Vec<LimitEntry>, options: CheckOptions) -> Result<Option<Decision>> {
+    async fn check(
+        &self,
+        entries: Vec<LimitEntry>,
+        (cost, class): (&Cost, Option<&String>),
+        meta: Option<Vec<u8>>,
+    ) -> Result<Option<Decision>> {
         Ok(match &entries[..] {
             [] => None,
-            [LimitEntry { policy, key, .. }] => Some(self.limiter.check_with(policy, key, &options).await?),
+            [LimitEntry { policy, key, plan, .. }] => {
+                let options = CheckOptions { meta, ..options_of(cost, class, plan) };
+                Some(self.limiter.check_with(policy, key, &options).await?)
+            }
             several => {
-                let entries = several.iter().map(|entry| (&entry.policy, &entry.key, options.cost));
+                let entries = several.iter().map(|entry| (&entry.policy, &entry.key, options_of(cost, class, &entry.plan)));
                 Some(self.limiter.check_all(entries).await?)
             }
         })
@@ -87,16 +96,28 @@ impl RequestLimits {
     /// Gives back what the other limits of these policies were charged. The holds end when they are dropped.
     async fn give_back(&self, holds: &[Hold]) {
         for hold in holds {
-            self.settle_to(hold.decision(), 0).await;
+            self.settle_to(hold.decision(), None).await;
         }
     }
 
-    pub(super) async fn settle_to(&self, decision: &Decision, cost: u64) {
+    /// Settles a request for what it has cost; for nothing at all without a cost.
+    async fn settle_to(&self, decision: &Decision, actual: Option<&Cost>) {
         // A shadow policy that would have denied was not charged.
         if decision.shadow() {
             return;
         }
-        if let Err(error) = self.limiter.settle(decision, cost).await {
+        let settled = match actual {
+            Some(number) if number.is_number() => self.limiter.settle(decision, number.clone()).await,
+            actual => {
+                let entries = decision.entries().iter().map(Decision::plan);
+                let costs: Vec<Option<Cost>> = match actual {
+                    Some(units) => entries.map(|plan| units.actual_share_of(plan)).collect(),
+                    None => entries.map(|plan| Some(Cost::of_each(&plan.policy, 0))).collect(),
+                };
+                self.limiter.settle_each(decision, &costs).await
+            }
+        };
+        if let Err(error) = settled {
             tracing::warn!(target: "tidegate", %error, "units of a request could not be given back or charged");
         }
     }
@@ -104,12 +125,30 @@ impl RequestLimits {
     /// Refunds or settles what a request was charged, once the head of its response is known.
     pub(super) async fn follow_up(&self, admitted: &AdmittedRequest, response: &response::Parts) {
         let refunds = self.refund_when.as_ref().is_some_and(|when| when(response));
-        let actual = if refunds { Some(0) } else { self.settle.as_ref().and_then(|read| read(response)) };
-        let Some(actual) = actual else { return };
-        for decision in admitted.all_charged() {
+        let actual = self.settle.as_ref().filter(|_| !refunds).and_then(|read| read(response));
+        if refunds || actual.is_some() {
+            let charged: Vec<Decision> = admitted.all_charged().cloned().collect();
+            self.settle_all(&charged, actual.as_ref()).await;
+        }
+    }
+
+    /// Settles all that a request was charged.
+    pub(super) async fn settle_all(&self, charged: &[Decision], actual: Option<&Cost>) {
+        let plans = charged.iter().flat_map(|decision| decision.entries().iter().map(|entry| &**entry.plan()));
+        if let Some(Err(error)) = actual.map(|cost| cost.check_counted(plans)) {
+            tracing::warn!(target: "tidegate", %error, "a request was not settled");
+            return;
+        }
+        for decision in charged {
             self.settle_to(decision, actual).await;
         }
     }
+}
+
+/// What a policy is asked. One without classes has nothing to leave free.
+fn options_of(cost: &Cost, class: Option<&String>, plan: &Plan) -> CheckOptions {
+    let priority = class.filter(|_| plan.policy.options().priorities.is_some()).cloned();
+    CheckOptions { priority, ..cost.share_of(plan).into() }
 }
 
 impl AdmittedRequest {

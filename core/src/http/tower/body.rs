@@ -153,11 +153,7 @@ impl Drop for SettledAtEnd {
         let Some(actual) = self.limits.settle_at_end.as_ref().and_then(|read| read(&self.response)) else { return };
         let limits = Arc::clone(&self.limits);
         let charged = std::mem::take(&mut self.charged);
-        let settle = async move {
-            for decision in charged {
-                limits.settle_to(&decision, actual).await;
-            }
-        };
+        let settle = async move { limits.settle_all(&charged, Some(&actual)).await };
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(settle)),
             Err(_) => {

@@ -14,7 +14,9 @@ use super::service::RateLimitLayer;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::http::Headers;
-use crate::limiter::{AsPolicy, AsyncLimiter};
+use crate::limiter::{AsPolicy, AsyncLimiter, Cost, Units};
+use crate::plan::plan_cache::plan_of;
+use crate::policy::Policy;
 
 /// Turns the limits off in a whole process, for tests: `TIDEGATE_ENABLED=false`.
 const ENABLED: &str = "TIDEGATE_ENABLED";
@@ -39,6 +41,8 @@ impl RateLimitLayer {
 pub struct RateLimitLayerBuilder {
     limits: RequestLimits,
     enabled: Option<bool>,
+    /// The class of all requests.
+    class: Option<String>,
 }
 
 impl RateLimitLayerBuilder {
@@ -49,7 +53,8 @@ impl RateLimitLayerBuilder {
             policies_by: None,
             key: RequestKey::default(),
             peer: Box::new(known_peer),
-            cost: RequestCost::Fixed(1),
+            cost: RequestCost::Fixed(1.into()),
+            priority: None,
             meta: None,
             skip: None,
             methods: None,
@@ -62,7 +67,7 @@ impl RateLimitLayerBuilder {
             enabled: true,
             _places: Vec::new(),
         };
-        Self { limits, enabled: None }
+        Self { limits, enabled: None, class: None }
     }
 
     /// Adds a policy: the name of one, a notation, or a `Policy`. All policies of a request must admit it; then all are charged,
@@ -106,15 +111,36 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// The units that a request consumes; 1 unless it is given.
-    pub fn cost(mut self, cost: u64) -> Self {
-        self.limits.cost = RequestCost::Fixed(cost);
+    /// The units that a request consumes; 1 unless it is given. Of numbers by the names of units, as in
+    /// `Cost::from([("tokens", 1_200)])`, each policy takes those that it counts; a limit that names nothing takes 1, or what they
+    /// have for `cost`.
+    pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
+        self.limits.cost = RequestCost::Fixed(cost.into());
         self
     }
 
     /// The units that a request consumes, by request.
     pub fn cost_by(mut self, read: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
-        self.limits.cost = RequestCost::Read(Box::new(read));
+        self.limits.cost = RequestCost::Read(Box::new(move |request| read(request).into()));
+        self
+    }
+
+    /// Numbers by the names of units, by request: as for [`RateLimitLayerBuilder::cost`].
+    pub fn units_by(mut self, read: impl Fn(&Parts) -> Units + Send + Sync + 'static) -> Self {
+        self.limits.cost = RequestCost::Read(Box::new(move |request| read(request).into()));
+        self
+    }
+
+    /// The class of all requests, one of the [`priorities`](crate::Options::priorities) of a policy. Of several policies it is for
+    /// those that have classes.
+    pub fn priority(mut self, class: impl Into<String>) -> Self {
+        self.class = Some(class.into());
+        self
+    }
+
+    /// The class of a request; `None` for none.
+    pub fn priority_by(mut self, read: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.limits.priority = Some(Box::new(read));
         self
     }
 
@@ -164,7 +190,13 @@ impl RateLimitLayerBuilder {
 
     /// The actual cost, once the head of the response is known; `None` leaves what was charged.
     pub fn settle(mut self, read: impl Fn(&response::Parts) -> Option<u64> + Send + Sync + 'static) -> Self {
-        self.limits.settle = Some(Box::new(read));
+        self.limits.settle = Some(Box::new(move |response| read(response).map(Into::into)));
+        self
+    }
+
+    /// The same by the names of units: a unit that is not named stays as it was charged.
+    pub fn settle_units(mut self, read: impl Fn(&response::Parts) -> Option<Units> + Send + Sync + 'static) -> Self {
+        self.limits.settle = Some(Box::new(move |response| read(response).map(Into::into)));
         self
     }
 
@@ -172,7 +204,16 @@ impl RateLimitLayerBuilder {
     /// extensions of its response. `None` leaves what was charged, or what [`RateLimitLayerBuilder::settle`] made of it: a request
     /// is settled once.
     pub fn settle_at_end(mut self, read: impl Fn(&response::Parts) -> Option<u64> + Send + Sync + 'static) -> Self {
-        self.limits.settle_at_end = Some(Box::new(read));
+        self.limits.settle_at_end = Some(Box::new(move |response| read(response).map(Into::into)));
+        self
+    }
+
+    /// The same by the names of units: a unit that is not named stays as it was charged.
+    pub fn settle_units_at_end(
+        mut self,
+        read: impl Fn(&response::Parts) -> Option<Units> + Send + Sync + 'static,
+    ) -> Self {
+        self.limits.settle_at_end = Some(Box::new(move |response| read(response).map(Into::into)));
         self
     }
 
@@ -192,7 +233,8 @@ impl RateLimitLayerBuilder {
     /// The layer.
     ///
     /// # Errors
-    /// `policy_unknown` and `policy_invalid`; `cost_invalid` for a cost of 0; `config_invalid` for a layer without a policy, an empty
+    /// `policy_unknown` and `policy_invalid`; `cost_invalid` for a cost of 0, for a policy that counts units which the cost does not
+    /// name, and for a unit that no policy counts; `config_invalid` for a layer without a policy, an empty
     /// list of methods, an unknown value of `TIDEGATE_ENABLED`, and a notation that another layer of the limiter counts under
     /// the same name.
     pub fn build(self) -> Result<RateLimitLayer> {
@@ -212,12 +254,19 @@ impl RateLimitLayerBuilder {
         if limits.place.as_ref().is_some_and(String::is_empty) {
             return Err(Error::config("the place of the layer is an empty text: give it a name, or leave it out"));
         }
-        if let RequestCost::Fixed(cost) = limits.cost {
-            crate::limiter::valid_cost(cost)?;
-        }
         let limiter = Arc::as_ptr(&limits.limiter.core) as usize;
-        for (policy, _) in &limits.policies {
-            let policy = limits.limiter.policy(policy)?;
+        let policies: Vec<Policy> =
+            limits.policies.iter().map(|(policy, _)| limits.limiter.policy(policy)).collect::<Result<_>>()?;
+        if let RequestCost::Fixed(cost) = &limits.cost {
+            can_be_asked(cost, &policies, limits.policies_by.is_some())?;
+        }
+        if let Some(class) = self.class {
+            if limits.policies_by.is_none() {
+                has_class(&class, &policies)?;
+            }
+            limits.priority = Some(Box::new(move |_| Some(class.clone())));
+        }
+        for policy in policies {
             if is_in_place(&policy) {
                 limits._places.push(notation_place::claim(
                     limiter,
@@ -228,6 +277,37 @@ impl RateLimitLayerBuilder {
         }
         Ok(RateLimitLayer::of(limits))
     }
+}
+
+/// # Errors
+/// `config_invalid` for a class that no request could have.
+fn has_class(class: &str, policies: &[Policy]) -> Result<()> {
+    let mut classed = policies.iter().filter_map(|policy| Some((policy, policy.options().priorities.as_ref()?))).peekable();
+    if classed.peek().is_none() {
+        return Err(Error::config(format!(
+            "the layer has the priority {class:?}, and no policy has classes: declare them with the option priorities"
+        )));
+    }
+    classed.try_for_each(|(policy, priorities)| priorities.part_of(class, policy.name()).map(drop))
+}
+
+/// # Errors
+/// `cost_invalid` where every request would be refused for its cost: with what to do. `more` policies may follow with a request.
+fn can_be_asked(cost: &Cost, policies: &[Policy], more: bool) -> Result<()> {
+    let plans: Vec<_> = policies.iter().map(plan_of).collect();
+    if !more {
+        cost.check_counted(plans.iter().map(|plan| &**plan))?;
+    }
+    for plan in &plans {
+        crate::limiter::check_cost(&cost.share_of(plan), plan).map_err(|error| {
+            let message = format!(
+                "{}: give the layer such a cost, as in .cost([(\"tokens\", 1_200)]), or a function of the request with .units_by",
+                error.message()
+            );
+            Error::new(error.kind(), message)
+        })?;
+    }
+    if plans.is_empty() && cost.is_number() { crate::limiter::valid_cost(cost.number()).map(drop) } else { Ok(()) }
 }
 
 fn enabled_by_environment() -> Result<bool> {

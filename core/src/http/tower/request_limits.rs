@@ -13,7 +13,7 @@ use super::request_key::RequestKey;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::http::{Headers, placed_key};
-use crate::limiter::{AsPolicy, AsyncLimiter, PolicyRef};
+use crate::limiter::{AsPolicy, AsyncLimiter, Cost, PolicyRef};
 use crate::plan::Plan;
 use crate::policy::Policy;
 
@@ -46,10 +46,10 @@ impl AsPolicy for NamedPolicy {
     }
 }
 
-/// The cost of a request.
+/// The cost of a request, which its policies share.
 pub(super) enum RequestCost {
-    Fixed(u64),
-    Read(Read<Parts, u64>),
+    Fixed(Cost),
+    Read(Read<Parts, Cost>),
 }
 
 /// Says for each request which policies, keys and cost it has.
@@ -61,14 +61,15 @@ pub(super) struct RequestLimits {
     pub(super) key: RequestKey,
     pub(super) peer: Read<Extensions, Option<PeerAddress>>,
     pub(super) cost: RequestCost,
+    pub(super) priority: Option<Read<Parts, Option<String>>>,
     pub(super) meta: Option<Read<Parts, Option<Vec<u8>>>>,
     pub(super) skip: Option<Read<Parts, bool>>,
     pub(super) methods: Option<Vec<Method>>,
     pub(super) headers: Headers,
     pub(super) on_denied: Option<OnDenied>,
     pub(super) refund_when: Option<Read<response::Parts, bool>>,
-    pub(super) settle: Option<Read<response::Parts, Option<u64>>>,
-    pub(super) settle_at_end: Option<Read<response::Parts, Option<u64>>>,
+    pub(super) settle: Option<Read<response::Parts, Option<Cost>>>,
+    pub(super) settle_at_end: Option<Read<response::Parts, Option<Cost>>>,
     pub(super) place: Option<String>,
     pub(super) enabled: bool,
     /// Notations are counted here for this layer alone.
@@ -91,10 +92,15 @@ impl RequestLimits {
         self.enabled && in_methods && !self.skip.as_ref().is_some_and(|skip| skip(request))
     }
 
-    pub(super) fn cost_of(&self, request: &Parts) -> u64 {
+    /// The cost of a request.
+    ///
+    /// # Errors
+    /// `cost_invalid` for a unit that none of its policies counts.
+    pub(super) fn cost_of(&self, request: &Parts, policies: &[Arc<Plan>]) -> Result<Cow<'_, Cost>> {
         match &self.cost {
-            RequestCost::Fixed(cost) => *cost,
-            RequestCost::Read(read) => read(request),
+            RequestCost::Fixed(cost) if self.policies_by.is_none() => Ok(Cow::Borrowed(cost)),
+            RequestCost::Fixed(cost) => counted_by(Cow::Borrowed(cost), policies),
+            RequestCost::Read(read) => counted_by(Cow::Owned(read(request)), policies),
         }
     }
 
@@ -118,6 +124,13 @@ impl RequestLimits {
         let holds = plan.policy.limits().iter().any(|limit| limit.algorithm() == crate::policy::Algorithm::Concurrency);
         Ok(LimitEntry { policy, key, plan, holds })
     }
+}
+
+/// # Errors
+/// `cost_invalid` for a unit that none of the policies counts.
+fn counted_by<'a>(cost: Cow<'a, Cost>, policies: &[Arc<Plan>]) -> Result<Cow<'a, Cost>> {
+    cost.check_counted(policies.iter().map(|plan| &**plan))?;
+    Ok(cost)
 }
 
 /// Whether a policy has no name but its notation.

@@ -18,6 +18,9 @@ pub(super) type Outcome = Result<(Value, Option<Value>), Error>;
 impl Run {
     /// Runs a call on the limiter and on the model. `None` when Rust cannot express the call.
     pub(super) fn act(&mut self, action: &str, step: &Value) -> Result<Option<Outcome>, Mismatch> {
+        if self.of_units.are_counted {
+            return self.act_units(action, step);
+        }
         if action == "change" {
             let policies = policies(step).ok_or("a change has a policy or policies")?;
             let text = self.file.write(&policies);
@@ -202,7 +205,7 @@ impl Run {
 }
 
 /// A text: written out, or as `{"repeat": "k", "times": 10000}`. `None` when it is something else.
-fn text(value: &Value) -> Option<String> {
+pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Object(_) => Some(value["repeat"].as_str()?.repeat(value["times"].as_u64()? as usize)),

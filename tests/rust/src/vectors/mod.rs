@@ -3,6 +3,7 @@
 
 mod calls;
 mod run;
+mod units;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

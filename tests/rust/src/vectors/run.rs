@@ -67,6 +67,15 @@ pub(super) struct Run {
     pub(super) named: BTreeMap<String, NamedDecision>,
     /// By name: the hold, the number it has in the model, its policy and key.
     pub(super) holds: BTreeMap<String, (Hold, u64, String, String)>,
+    pub(super) of_units: UnitsOfCase,
+}
+
+/// What steps have named, of a case whose policies count units.
+#[derive(Default)]
+pub(super) struct UnitsOfCase {
+    pub(super) are_counted: bool,
+    pub(super) named: BTreeMap<String, Decision>,
+    pub(super) holds: BTreeMap<String, Hold>,
 }
 
 impl Run {
@@ -78,9 +87,12 @@ impl Run {
         let mismatch = |error: Error| format!("the limiter: {error}");
         let builder = Builder::from_file(&file.0).map_err(mismatch)?.store(&variant.store).prefix(fresh_prefix());
         let builder = builder.timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
+        let policies = PolicyFile::parse(&text, Format::Json, None).map_err(mismatch)?;
+        let are_counted = policies.policies().iter().any(|policy| policy.limits().iter().any(|limit| limit.unit().is_some()));
         Ok(Self {
             start,
-            policies: PolicyFile::parse(&text, Format::Json, None).map_err(mismatch)?,
+            of_units: UnitsOfCase { are_counted, ..UnitsOfCase::default() },
+            policies,
             file,
             clock,
             limiter: AnyLimiter::new(builder, variant.is_async).map_err(mismatch)?,

@@ -7,6 +7,7 @@ mod keys;
 mod limits;
 mod options;
 mod served;
+mod units;
 mod websockets;
 
 use std::net::SocketAddr;
