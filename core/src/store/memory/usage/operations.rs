@@ -164,11 +164,12 @@ impl Usage {
             Operation::Acquire { cost, .. } | Operation::Take { cost, .. } => (cost, 0),
             _ => return false,
         };
+        let adopts = plan.has_calendar && self.adopt(plan, now);
         if !plan.denial_writes {
-            return false;
+            return adopts;
         }
         let blocked = self.blocked_until() > now;
-        let mut changed = plan.charges_denials;
+        let mut changed = plan.charges_denials || adopts;
         for (index, (rule, state)) in plan.rules.iter().zip(&mut self.states).enumerate() {
             if plan.charges_denials {
                 let units = entry.operation.amounts().map_or(cost, |amounts| amounts[index].units);
@@ -184,6 +185,11 @@ impl Usage {
             changed = true;
         }
         changed
+    }
+
+    /// Notes of each limit what is known only at the first look at it; returns whether there was such a thing.
+    fn adopt(&mut self, plan: &Plan, now: u64) -> bool {
+        plan.rules.iter().zip(&mut self.states).fold(false, |adopted, (rule, state)| rule.adopt(state, now) || adopted)
     }
 
     /// Every operation that is neither a check nor a peek.

@@ -333,6 +333,10 @@ impl<C: Callers> ServerPipeline<C> {
         let meaning =
             ReplyMeaning::of(&reply, &batch.script, &self.server, self.options.directory.has_several_servers());
         let unknown = matches!(meaning, ReplyMeaning::UnknownScript) && !batch.in_full;
+        let other_time = if let ReplyMeaning::OtherTime(time) = meaning { Some(time) } else { None };
+        if let Some(time) = other_time {
+            batch.script.go_by(time);
+        }
         if meaning.is_doubtful(&reply) && !is_certain && batch.is_awaited() {
             batch.doubtful = Some(reply);
             if let Some(connection) = &mut self.connection {
@@ -343,9 +347,13 @@ impl<C: Callers> ServerPipeline<C> {
         if unknown && batch.is_awaited() && self.silent_since.is_none() {
             return self.send_batch(ScriptCall { in_full: true, ..batch });
         }
+        if other_time.is_some() && batch.is_awaited() && self.silent_since.is_none() {
+            return self.send_batch(batch);
+        }
         self.queues.note_completed(batch.queue, batch.members.len());
         match meaning {
             ReplyMeaning::UnknownScript if unknown => self.requeue(batch),
+            ReplyMeaning::OtherTime(_) => self.requeue(batch),
             ReplyMeaning::NotAsOne { known } => {
                 if !known {
                     self.queues.keep_slots_apart(&mut self.next_moment);

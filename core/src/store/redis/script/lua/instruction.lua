@@ -19,6 +19,8 @@
 -- Flags: 1 shadow, 2 charges_denials, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line, 64 undo of a
 -- check, 128 amounts. head.lua and check.lua read the first parts too.
 local rules = {}
+-- Whether an instruction has edges of a calendar that are not those around now.
+local edges_are_others
 local function read_instruction(s, at)
   local operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format
   operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format, at =
@@ -37,6 +39,11 @@ local function read_instruction(s, at)
   for i = 1, n do
     local algorithm, first, list, length, count, period, x, y, z
     algorithm, first, list, length, count, period, x, y, z, at = unpack_('<BBBBddddd', s, at)
+    if algorithm == CALENDAR_WINDOW and z > 0 then
+      instruction.has_edges = true
+      if now >= y then period, x, y = -1 - x, -1 - y, z end
+      if now < period or now >= y then edges_are_others = true end
+    end
     local kind = algorithm + (x == 1 and 16 or 0) + (z > 0 and 32 or 0) + (all_methods and 64 or 0)
     local rule = rules[kind]
     if not rule then
@@ -75,3 +82,5 @@ end
 local instructions = {}
 instructions[1] = read_instruction(ARGV[1], INSTRUCTION)
 for i = 2, instruction_count do instructions[i] = read_instruction(ARGV[1 + i], 1) end
+-- Nothing has run. The core asks again, with the edges around this time.
+if edges_are_others then return { err = string.format('TIDEGATE edges %.0f %.0f', now, call_number) } end
