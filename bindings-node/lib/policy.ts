@@ -40,6 +40,10 @@ export interface LimitOptions {
   initial?: number | undefined;
   /** `sliding-window`: its granules. Default 20. */
   precision?: number | undefined;
+  /** `calendar-window` of one day, week, month or year: where each window begins, as in `'day 15 at 06:00'` or `'monday'`. */
+  from?: string | undefined;
+  /** The same: the time zone by whose clocks it begins, as in `'Europe/Berlin'`. Default: UTC. */
+  in?: string | undefined;
 }
 
 /** The options of a policy. */
@@ -107,6 +111,8 @@ const LIMIT_OPTIONS = {
   burst: ['number'],
   initial: ['number'],
   precision: ['number'],
+  from: ['string'],
+  in: ['string'],
 } as const;
 
 /**
@@ -158,6 +164,16 @@ export class Limit {
   /** The granules of a `sliding-window`. */
   get precision(): number | undefined {
     return this.#properties.precision;
+  }
+
+  /** Where in its period each window begins, if that is another moment than the one of every period. */
+  get from(): string | undefined {
+    return this.#properties.from;
+  }
+
+  /** The time zone by whose clocks windows begin, if it is another one than UTC. */
+  get in(): string | undefined {
+    return this.#properties.in;
   }
 
   /** The notation. */

@@ -28,6 +28,11 @@ pub struct LimitSpec {
     pub initial: Option<f64>,
     /// Granules of a sliding window.
     pub precision: Option<f64>,
+    /// Where a window of a calendar begins.
+    pub from: Option<String>,
+    /// The time zone of a calendar.
+    #[napi(js_name = "in")]
+    pub zone: Option<String>,
 }
 
 /// The properties of a valid limit.
@@ -47,6 +52,11 @@ pub struct LimitProperties {
     pub initial: Option<f64>,
     /// The granules of a sliding window.
     pub precision: Option<u32>,
+    /// Where a window of a calendar begins, where it is another moment than the one of every period.
+    pub from: Option<String>,
+    /// The time zone of a calendar, where it is another one than UTC.
+    #[napi(js_name = "in")]
+    pub zone: Option<String>,
     /// The notation.
     pub notation: String,
 }
@@ -71,6 +81,12 @@ fn build(spec: &LimitSpec) -> Result<tidegate::Limit> {
     }
     if let Some(precision) = spec.precision {
         limit = limit.with_precision(small("precision", precision)?)?;
+    }
+    if let Some(anchor) = &spec.from {
+        limit = limit.with_anchor(anchor.parse()?)?;
+    }
+    if let Some(zone) = &spec.zone {
+        limit = limit.with_zone(zone)?;
     }
     Ok(limit)
 }
@@ -113,6 +129,8 @@ impl Limit {
             capacity: limit.capacity() as f64,
             initial: limit.initial().map(|initial| initial as f64),
             precision: (limit.algorithm() == Algorithm::SlidingWindow).then(|| limit.precision()),
+            from: limit.anchor().map(ToString::to_string),
+            zone: limit.zone().map(ToOwned::to_owned),
             notation: limit.to_string(),
         }
     }
