@@ -7,6 +7,7 @@
 -- docs/adr/0034 has the reasons.
 --[[ algorithms: CALENDAR_WINDOW ]]
 --[[ fields: index, used ]]
+--[[ numbers: count, period, months, shift ]]
 --[[ more methods ]]
 function rule:refund(value, cost)
   self:advance(value)
@@ -16,7 +17,6 @@ function rule:refund(value, cost)
   return returned
 end
 --[[ when: months >= 0 ]]
---[[ numbers: count, period, months, shift ]]
 --[[ helpers: index_of, end_of ]]
 local DAY = 86400000000
 -- The number of the window at a moment. Years are taken to begin in March, so that the leap day is the last of its year.
@@ -60,13 +60,14 @@ function rule:adopt(value)
   local current = index_of(now, period, months, shift)
   local function edge(window) return end_of(window, period, months, shift) end
   local own = rule_of(CALENDAR_WINDOW, -1, 1, all_methods)
-  local edges = { first = first, count = count, period = edge(current - 2), x = -1 - edge(current - 1), y = edge(current), z = 1 }
-  self.edges = setmetatable(edges, own)
+  local edges = setmetatable({ x = -1 - edge(current - 1), y = edge(current), z = 1 }, own)
+  edges.first, edges.count, edges.period, self.edges = first, count, edge(current - 2), edges
   for _, name in ipairs({ 'advance', 'used', 'possible', 'charge', 'ends', 'refund', 'undo' }) do
     local of_number, of_kept = self[name], own[name]
     self[name] = of_kept and function(limit, value, ...)
       if index < 524288 then return of_number(limit, value, ...) end
       local result = of_kept(edges, value, ...)
+      if name == 'advance' and used == 0 then of_number(limit, value) end
       -- This calendar has a number for it.
       if name == 'charge' and floor(index / 524288) * 1000000 == edges.y then index = current end
       return result
@@ -85,7 +86,9 @@ local begins = -1 - negated_1
 if now < begins then begins = edge_0 end
 local closes = floor(index / 524288) * 1000000
 -- What another calendar has kept counts until the first edge of this one after its last charge, too.
-if used == 0 or closes <= now and closes - 1 - index % 524288 * 64000000 < begins then index, used = 0, 0 end
+if used == 0 or index >= 524288 and closes <= now and closes - 1 - index % 524288 * 64000000 < begins then
+  index, used = 0, 0
+end
 --[[ used ]]
 used
 --[[ possible ]]
