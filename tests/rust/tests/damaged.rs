@@ -9,9 +9,10 @@ use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
 
-const POLICIES: [&str; 11] = [
+const POLICIES: [&str; 12] = [
     "fixed-window 5/2s",
     "calendar-window 5/2s",
+    "calendar-window 5/day in Asia/Tokyo",
     "sliding-log 5/2s",
     "sliding-log 200/2s",
     "sliding-window 5/2s",
@@ -246,6 +247,7 @@ fn each() -> impl Iterator<Item = Policy> {
         "fixed-window 5/20s",
         "calendar-window 5/day",
         "calendar-window 5/month",
+        "calendar-window 5/month from day 15 at 06:00",
         "sliding-log 5/20s",
         "sliding-window 5/20s",
         "sliding-counter 5/20s",
