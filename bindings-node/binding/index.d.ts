@@ -433,6 +433,10 @@ export interface LimitProperties {
   initial?: number
   /** The granules of a sliding window. */
   precision?: number
+  /** Where a window of a calendar begins, where it is another moment than the one of every period. */
+  from?: string
+  /** The time zone of a calendar, where it is another one than UTC. */
+  in?: string
   /** The notation. */
   notation: string
 }
@@ -451,6 +455,10 @@ export interface LimitSpec {
   initial?: number
   /** Granules of a sliding window. */
   precision?: number
+  /** Where a window of a calendar begins. */
+  from?: string
+  /** The time zone of a calendar. */
+  in?: string
 }
 
 /** Every warning about a policy file, given by its path, or about a notation. */

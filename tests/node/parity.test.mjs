@@ -81,7 +81,8 @@ const RENAMED = {
     next_after: 'nextAfterMs',
     as_dict: 'toJSON',
   },
-  Limit: { period: 'periodMs' },
+  // Words of the notation that Python has as keywords.
+  Limit: { period: 'periodMs', from_: 'from', in_: 'in' },
   Policy: { block_for: 'blockForMs' },
   Hold: {},
   ManualClock: {},

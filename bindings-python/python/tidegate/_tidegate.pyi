@@ -120,7 +120,7 @@ class AsyncLimiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int = 1,
+        cost: int | Mapping[str, int] = ...,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
     ) -> Coroutine[Any, Any, Decision]:
@@ -134,12 +134,18 @@ class AsyncLimiter:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
-    def charge(self, /, policy: str | Policy, key: str, cost: int) -> Coroutine[Any, Any, Decision]:
+    def charge(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int]) -> Coroutine[Any, Any, Decision]:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
-        self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = ...,
+        meta: str | bytes | None = None,
+        partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
@@ -149,7 +155,11 @@ class AsyncLimiter:
         many units as there are, up to `cost`; `granted` says how many.
         """
     def check_all(
-        self, /, entries: Iterable[tuple[str | Policy | int | bytes | None, ...]], *, partial: bool = False
+        self,
+        /,
+        entries: Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]],
+        *,
+        partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
@@ -187,7 +197,9 @@ class AsyncLimiter:
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
-    def hold(self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Holding:
+    def hold(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
+    ) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
         `async with`. Raises RateLimited when there is no room::
@@ -213,7 +225,9 @@ class AsyncLimiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             async def send_mail(user, text): ...
         """
-    def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, Decision]:
+    def peek(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
+    ) -> Coroutine[Any, Any, Decision]:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -226,7 +240,9 @@ class AsyncLimiter:
         The policy that a name or a notation means now.
         Not awaitable: it needs no store.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, None]:
+    def refund(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
+    ) -> Coroutine[Any, Any, None]:
         """
         Gives units back, at most what is used.
         """
@@ -240,14 +256,18 @@ class AsyncLimiter:
         Not awaitable: it needs no store.
         """
     def settle(
-        self, /, decision: Decision, actual_cost: int | Sequence[int | None] | Mapping[str, int | None]
+        self,
+        /,
+        decision: Decision,
+        actual_cost: int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None],
     ) -> Coroutine[Any, Any, None]:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         A peek has consumed nothing: a settle of its Decision charges the actual cost.
 
         After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
-        for the policies that it names; None leaves an entry as it is.
+        for the policies that it names; None leaves an entry as it is. For a policy that counts units a dict names these; those that
+        it does not name stay as they are.
         """
     def stats(self, /) -> dict[str, Any]:
         """
@@ -512,6 +532,8 @@ class Limit:
 
     `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
     left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
+    With a `unit` it counts what it names, such as "tokens", and a call says how many. A calendar-window of one day, week, month or year
+    may begin at another moment, `from_="day 15 at 06:00"`, and by the clocks of a time zone, `in_="Europe/Berlin"`.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -526,6 +548,9 @@ class Limit:
         burst: int | None = None,
         initial: int | None = None,
         precision: int | None = None,
+        unit: str | None = None,
+        from_: str | None = None,
+        in_: str | None = None,
     ) -> Limit: ...
     def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...
@@ -554,6 +579,16 @@ class Limit:
         Units per period.
         """
     @property
+    def from_(self, /) -> str | None:
+        """
+        Where in its period each window begins, such as "day 15 at 06:00"; None where it begins as every period does.
+        """
+    @property
+    def in_(self, /) -> str | None:
+        """
+        The time zone by whose clocks windows begin; None for UTC.
+        """
+    @property
     def initial(self, /) -> int | None:
         """
         The tokens that a token-bucket starts with, if they were given.
@@ -567,6 +602,11 @@ class Limit:
     def precision(self, /) -> int | None:
         """
         The granules of a sliding-window, else None.
+        """
+    @property
+    def unit(self, /) -> str | None:
+        """
+        What it counts, where it names it: a call says how many of these it takes.
         """
 
 @final
@@ -585,6 +625,11 @@ class LimitState:
     def as_dict(self, /) -> dict[str, Any]:
         """
         Its fields as a dict.
+        """
+    @property
+    def cost(self, /) -> int:
+        """
+        The units of it that were asked for.
         """
     @property
     def exceeded(self, /) -> bool:
@@ -625,6 +670,11 @@ class LimitState:
     def retry_after(self, /) -> float | None:
         """
         Seconds until it admits the cost: 0 when it does now, None for never.
+        """
+    @property
+    def unit(self, /) -> str | None:
+        """
+        What it counts, where it names it.
         """
 
 @final
@@ -674,7 +724,7 @@ class Limiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int = 1,
+        cost: int | Mapping[str, int] = ...,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
     ) -> Decision:
@@ -687,12 +737,18 @@ class Limiter:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
-    def charge(self, /, policy: str | Policy, key: str, cost: int) -> Decision:
+    def charge(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int]) -> Decision:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
-        self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = ...,
+        meta: str | bytes | None = None,
+        partial: bool = False,
     ) -> Decision:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
@@ -702,7 +758,11 @@ class Limiter:
         many units as there are, up to `cost`; `granted` says how many.
         """
     def check_all(
-        self, /, entries: Iterable[tuple[str | Policy | int | bytes | None, ...]], *, partial: bool = False
+        self,
+        /,
+        entries: Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]],
+        *,
+        partial: bool = False,
     ) -> Decision:
         """
         Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
@@ -739,7 +799,9 @@ class Limiter:
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
-    def hold(self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Hold:
+    def hold(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
+    ) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
         `with`. Raises RateLimited when there is no room.
@@ -762,7 +824,7 @@ class Limiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
         """
-    def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Decision:
+    def peek(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> Decision:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -774,7 +836,7 @@ class Limiter:
         """
         The policy that a name or a notation means now.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int = 1) -> None:
+    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> None:
         """
         Gives units back, at most what is used.
         """
@@ -786,13 +848,19 @@ class Limiter:
         """
         Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
         """
-    def settle(self, /, decision: Decision, actual_cost: int | Sequence[int | None] | Mapping[str, int | None]) -> None:
+    def settle(
+        self,
+        /,
+        decision: Decision,
+        actual_cost: int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None],
+    ) -> None:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         A peek has consumed nothing: a settle of its Decision charges the actual cost.
 
         After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
-        for the policies that it names; None leaves an entry as it is.
+        for the policies that it names; None leaves an entry as it is. For a policy that counts units a dict names these; those that
+        it does not name stay as they are.
         """
     def stats(self, /) -> dict[str, Any]:
         """
@@ -926,7 +994,13 @@ class PreparedCheck:
     A check that one native call makes for a request: its key, the check, and the header fields of the response.
     """
     def __new__(
-        cls, /, policy: str | Policy, place: str | None, cost: int, headers: Headers, ip: ClientIp | None = None
+        cls,
+        /,
+        policy: str | Policy,
+        place: str | None,
+        cost: int | Mapping[str, int],
+        headers: Headers,
+        ip: ClientIp | None = None,
     ) -> PreparedCheck:
         """
         With an `ip` the identity of a request is the address of its peer, without one it is the key.

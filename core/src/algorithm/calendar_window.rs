@@ -112,7 +112,7 @@ impl Rule {
         }
     }
 
-    /// The window of a charged state. Of one that has a number nobody knows the last charge, but that it is not later than `now`.
+    /// The window of a charged state. Of one that has a number the last charge is not known, but that it is not later than `now`.
     fn window(&self, state: &State, now: u64) -> KeptWindow {
         if self.is_kept(state) {
             return KeptWindow::of_number(state.index);

@@ -180,7 +180,7 @@ impl Limit {
     /// week, month or year has such windows.
     ///
     /// # Errors
-    /// `policy_invalid` for every other limit, and for a zone that nobody knows.
+    /// `policy_invalid` for every other limit, and for an unknown zone.
     pub fn with_zone(mut self, zone: &str) -> Result<Self> {
         let unit = self.unit_of_calendar("in")?;
         self.calendar = Calendar::with_zone(unit, self.calendar.as_deref(), zone)?.map(Arc::new);

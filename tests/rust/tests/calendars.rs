@@ -119,8 +119,9 @@ fn a_key_lives_as_long_as_its_window() {
     let limiter = builder(&servers).build().expect("a limiter");
     for policy in ["calendar-window 10/day in Asia/Tokyo", "calendar-window 10/year from day 20 at 07:30 in Europe/Berlin"] {
         let decision = limiter.check(policy, "k").expect("a decision");
-        let keys = servers.command(0, &["KEYS", "*"]);
-        let ttl = servers.command(0, &["PTTL", keys[0].as_str().expect("a key")]).as_u64().expect("a time");
+        let mut connection = servers.connection(0);
+        let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut connection).expect("keys");
+        let ttl: u64 = redis::cmd("PTTL").arg(&keys[0]).query(&mut connection).expect("a time");
         let reset = decision.reset_after().as_millis() as u64;
         assert!((reset - 5_000..=reset + 1_000).contains(&ttl), "{policy}: {ttl} ms and {reset} ms");
         limiter.clear_all().expect("nothing is kept");
@@ -134,8 +135,8 @@ fn a_denial_notes_the_last_charge_of_a_window_of_utc_once() {
     let version = |notation: &str| Policy::parse(notation).and_then(|policy| policy.named("p")).expect("a policy");
     let (utc, own) = (version("calendar-window 3/month"), version("calendar-window 3/month from day 9 in Asia/Tokyo"));
     assert_eq!(admitted(&limiter, &utc, "k"), 3);
-    let key = servers.command(0, &["KEYS", "*"])[0].as_str().expect("a key").to_owned();
-    let value = || servers.command(0, &["GET", &key]);
+    let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut servers.connection(0)).expect("keys");
+    let value = || -> Vec<u8> { redis::cmd("GET").arg(&keys[0]).query(&mut servers.connection(0)).expect("a value") };
     let (plain, writes) = (value(), servers.calls(0, "set"));
     assert!(!limiter.peek(&own, "k", 1).expect("a decision").allowed());
     assert_eq!((value(), servers.calls(0, "set")), (plain.clone(), writes), "a peek writes nothing");

@@ -27,9 +27,9 @@ const POLICIES: [&str; 12] = [
 const DAMAGES: u64 = 400;
 /// The bytes that `each_byte_of_a_value_may_be_any` puts into a value.
 const BYTES: [u8; 6] = [0, 1, 0x20, 0x40, 0x80, 0xff];
-/// How far the clock of a server may jump back before the moments of its values are no moments, the longest period of the
-/// policies here, and half a second.
-const LATEST: Duration = Duration::from_secs((30 + 31) * 86_400 + 1);
+/// How far the clock of a server may jump back before the moments of its values are no moments, and half a second; and four times
+/// the longest period of the policies here: a window of a calendar of one's own may end two of them later, and its key live two more.
+const LATEST: Duration = Duration::from_secs((30 + 4 * 31) * 86_400 + 1);
 /// The longest lease of a hold, which its limit alone does not bound.
 const LONGEST_TTL: Duration = Duration::from_secs(3_660 * 86_400);
 /// The longest that another release's limit may count, whose policy is not known.

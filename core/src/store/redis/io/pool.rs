@@ -87,7 +87,7 @@ impl Pool {
             }
             match meaning {
                 ReplyMeaning::UnknownScript if !in_full => in_full = true,
-                ReplyMeaning::OtherTime(time) => batch.go_by(time),
+                ReplyMeaning::OtherTime(time) => drop(batch.go_by(Some(time))),
                 // A call of its own has one slot.
                 ReplyMeaning::Answer | ReplyMeaning::UnknownScript | ReplyMeaning::NotAsOne { .. } => {
                     return Ok(Ok(reply));

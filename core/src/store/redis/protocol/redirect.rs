@@ -57,6 +57,14 @@ impl ReplyMeaning {
         }
     }
 
+    /// The time of the server, where the call needs other edges.
+    pub(crate) const fn other_time(&self) -> Option<u64> {
+        match self {
+            Self::OtherTime(time) => Some(*time),
+            _ => None,
+        }
+    }
+
     /// Whether a call would be sent again because of an error, which names no call: see `in_step.rs`.
     pub(crate) fn is_doubtful(&self, reply: &Value) -> bool {
         matches!(self, Self::UnknownScript | Self::NotServed(_) | Self::NotAsOne { .. })

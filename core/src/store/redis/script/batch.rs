@@ -126,9 +126,10 @@ impl Batch {
         time.filter(|_| is_refusal && is_of_call)
     }
 
-    /// Hands the edges around that time, of this call and of those that follow.
-    pub(crate) fn go_by(&mut self, time: u64) {
-        self.server_time = Some(time);
+    /// Hands the edges around that time when it is written again; returns whether there is one. Calendars remember it.
+    pub(crate) fn go_by(&mut self, time: Option<u64>) -> bool {
+        self.server_time = self.server_time.or(time);
+        time.is_some()
     }
 
     pub(crate) const fn now(&self) -> Option<u64> {

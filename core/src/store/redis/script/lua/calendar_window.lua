@@ -93,7 +93,7 @@ end
 used
 --[[ possible ]]
 now >= edge_0 and now < edge_2 and used <= MAX and (used == 0 or index >= 524288)
-  and index <= (LATEST / 1000000 + 33554432) * 524288
+  and floor(index / 524288) * 1000000 <= LATEST + edge_2 - edge_0
 --[[ charge ]]
 local closes = -1 - negated_1
 if now >= closes then closes = edge_2 end
@@ -120,7 +120,7 @@ function rule:ends(value)
   if last >= edge_2 or last < edge_0 then return closes end
   return max(closes, last < -1 - negated_1 and -1 - negated_1 or edge_2)
 end
--- Of a window of the UTC calendar nobody knows the last charge, but that it is not later than the first look at it.
+-- Of a window of the UTC calendar the last charge is not known, but that it is not later than the first look at it.
 function rule:adopt(value)
   if used == 0 or index >= 524288 then return false end
   local unit = floor(byte(self.id, #self.id) / 31)

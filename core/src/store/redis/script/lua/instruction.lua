@@ -3,7 +3,7 @@
 --   '<Bc0Bc0Hc0' header, format and the value of an unused key, in the compact form
 --   '<BBc0Bc0'  size of a value in the narrow form, its header and format; 0 and empty where the policy has none
 --   '<BBBBddddd' for each limit: algorithm, slots of its first field, its list and the length of its list (0: it has no
---                list), count, period, x, y, z
+--                list), count, period, x, y, z; of a calendar of one's own count and four edges, see calendar_window.lua
 --   '<H'        the length of what follows, up to the metadata
 --   '<ddHdd'    block in µs (of GIVE_BACK: the moment of the charge), hold (of LEASE and GIVE_BACK: the life), length of the journal,
 --               its TTL, grace period
