@@ -56,6 +56,7 @@ fn to_optional_period(given: &Bound<'_, PyAny>) -> PyResult<Option<Period>> {
 #[pymethods]
 impl Limit {
     #[new]
+    #[allow(clippy::too_many_arguments, reason = "Python gives each by its name")]
     #[pyo3(signature = (
         algorithm: "str", count: "int", period: "float | str | timedelta | None" = None, *, burst: "int | None" = None,
         initial: "int | None" = None, precision: "int | None" = None, unit: "str | None" = None, from_: "str | None" = None, in_: "str | None" = None
