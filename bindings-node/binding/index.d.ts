@@ -443,6 +443,10 @@ export interface LimitProperties {
   precision?: number
   /** What it counts, where it names it. */
   unit?: string
+  /** Where a window of a calendar begins, where it is another moment than the one of every period. */
+  from?: string
+  /** The time zone of a calendar, where it is another one than UTC. */
+  in?: string
   /** The notation. */
   notation: string
 }
@@ -463,6 +467,10 @@ export interface LimitSpec {
   precision?: number
   /** The name of what it counts. */
   unit?: string
+  /** Where a window of a calendar begins. */
+  from?: string
+  /** The time zone of a calendar. */
+  in?: string
 }
 
 /** Every warning about a policy file, given by its path, or about a notation. */

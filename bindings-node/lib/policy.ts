@@ -42,6 +42,10 @@ export interface LimitOptions {
   precision?: number | undefined;
   /** The name of what it counts, such as `tokens`. */
   unit?: string | undefined;
+  /** `calendar-window` of one day, week, month or year: where each window begins, as in `'day 15 at 06:00'` or `'monday'`. */
+  from?: string | undefined;
+  /** The same: the time zone by whose clocks it begins, as in `'Europe/Berlin'`. Default: UTC. */
+  in?: string | undefined;
 }
 
 /** The options of a policy. */
@@ -124,6 +128,8 @@ const LIMIT_OPTIONS = {
   initial: ['number'],
   precision: ['number'],
   unit: ['string'],
+  from: ['string'],
+  in: ['string'],
 } as const;
 
 /**
@@ -180,6 +186,16 @@ export class Limit {
   /** What it counts, where it names it. */
   get unit(): string | undefined {
     return this.#properties.unit;
+  }
+
+  /** Where in its period each window begins, if that is another moment than the one of every period. */
+  get from(): string | undefined {
+    return this.#properties.from;
+  }
+
+  /** The time zone by whose clocks windows begin, if it is another one than UTC. */
+  get in(): string | undefined {
+    return this.#properties.in;
   }
 
   /** The notation. */

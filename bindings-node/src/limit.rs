@@ -30,6 +30,11 @@ pub struct LimitSpec {
     pub precision: Option<f64>,
     /// The name of what it counts.
     pub unit: Option<String>,
+    /// Where a window of a calendar begins.
+    pub from: Option<String>,
+    /// The time zone of a calendar.
+    #[napi(js_name = "in")]
+    pub zone: Option<String>,
 }
 
 /// The properties of a valid limit.
@@ -51,6 +56,11 @@ pub struct LimitProperties {
     pub precision: Option<u32>,
     /// What it counts, where it names it.
     pub unit: Option<String>,
+    /// Where a window of a calendar begins, where it is another moment than the one of every period.
+    pub from: Option<String>,
+    /// The time zone of a calendar, where it is another one than UTC.
+    #[napi(js_name = "in")]
+    pub zone: Option<String>,
     /// The notation.
     pub notation: String,
 }
@@ -78,6 +88,12 @@ fn build(spec: &LimitSpec) -> Result<tidegate::Limit> {
     }
     if let Some(unit) = &spec.unit {
         limit = limit.with_unit(unit)?;
+    }
+    if let Some(anchor) = &spec.from {
+        limit = limit.with_anchor(anchor.parse()?)?;
+    }
+    if let Some(zone) = &spec.zone {
+        limit = limit.with_zone(zone)?;
     }
     Ok(limit)
 }
@@ -121,6 +137,8 @@ impl Limit {
             initial: limit.initial().map(|initial| initial as f64),
             precision: (limit.algorithm() == Algorithm::SlidingWindow).then(|| limit.precision()),
             unit: limit.unit().map(|unit| unit.name().to_owned()),
+            from: limit.anchor().map(ToString::to_string),
+            zone: limit.zone().map(ToOwned::to_owned),
             notation: limit.to_string(),
         }
     }

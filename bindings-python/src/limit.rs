@@ -1,7 +1,7 @@
 //! `Limit`.
 
 use pyo3::prelude::*;
-use tidegate::{Algorithm, ErrorKind, Period, TimeUnit, host};
+use tidegate::{Algorithm, Anchor, ErrorKind, Period, TimeUnit, host};
 
 use crate::convert::{owned_text, period as to_period, shown, whole};
 use crate::error::{policy, raise};
@@ -10,7 +10,8 @@ use crate::error::{policy, raise};
 ///
 /// `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
 /// left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
-/// With a `unit` it counts what it names, such as "tokens", and a call says how many.
+/// With a `unit` it counts what it names, such as "tokens", and a call says how many. A calendar-window of one day, week, month or year
+/// may begin at another moment, `from_="day 15 at 06:00"`, and by the clocks of a time zone, `in_="Europe/Berlin"`.
 #[pyclass(module = "tidegate", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct Limit {
@@ -37,6 +38,17 @@ fn to_optional_unit(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     if given.is_none() { Ok(None) } else { owned_text(given, ErrorKind::PolicyInvalid, "the unit").map(Some) }
 }
 
+fn to_optional_anchor(given: &Bound<'_, PyAny>) -> PyResult<Option<Anchor>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    owned_text(given, ErrorKind::PolicyInvalid, "from_")?.parse().map(Some).map_err(raise)
+}
+
+fn to_optional_zone(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if given.is_none() { Ok(None) } else { owned_text(given, ErrorKind::PolicyInvalid, "in_").map(Some) }
+}
+
 fn to_optional_period(given: &Bound<'_, PyAny>) -> PyResult<Option<Period>> {
     if given.is_none() { Ok(None) } else { to_period(given).map(Some) }
 }
@@ -44,9 +56,10 @@ fn to_optional_period(given: &Bound<'_, PyAny>) -> PyResult<Option<Period>> {
 #[pymethods]
 impl Limit {
     #[new]
+    #[allow(clippy::too_many_arguments, reason = "Python gives each by its name")]
     #[pyo3(signature = (
         algorithm: "str", count: "int", period: "float | str | timedelta | None" = None, *, burst: "int | None" = None,
-        initial: "int | None" = None, precision: "int | None" = None, unit: "str | None" = None
+        initial: "int | None" = None, precision: "int | None" = None, unit: "str | None" = None, from_: "str | None" = None, in_: "str | None" = None
     ))]
     fn new(
         #[pyo3(from_py_with = to_algorithm)] algorithm: Algorithm,
@@ -56,6 +69,8 @@ impl Limit {
         #[pyo3(from_py_with = to_optional_number)] initial: Option<u64>,
         #[pyo3(from_py_with = to_optional_number)] precision: Option<u64>,
         #[pyo3(from_py_with = to_optional_unit)] unit: Option<String>,
+        #[pyo3(from_py_with = to_optional_anchor)] from_: Option<Anchor>,
+        #[pyo3(from_py_with = to_optional_zone)] in_: Option<String>,
     ) -> PyResult<Self> {
         let period = match period {
             Some(period) => period,
@@ -74,6 +89,12 @@ impl Limit {
         }
         if let Some(unit) = unit {
             limit = limit.with_unit(&unit).map_err(raise)?;
+        }
+        if let Some(anchor) = from_ {
+            limit = limit.with_anchor(anchor).map_err(raise)?;
+        }
+        if let Some(zone) = in_ {
+            limit = limit.with_zone(&zone).map_err(raise)?;
         }
         Ok(Self { inner: limit })
     }
@@ -120,6 +141,18 @@ impl Limit {
         self.inner.unit().map(tidegate::Unit::name)
     }
 
+    /// Where in its period each window begins, such as "day 15 at 06:00"; None where it begins as every period does.
+    #[getter]
+    fn from_(&self) -> Option<String> {
+        self.inner.anchor().map(ToString::to_string)
+    }
+
+    /// The time zone by whose clocks windows begin; None for UTC.
+    #[getter]
+    fn in_(&self) -> Option<&str> {
+        self.inner.zone()
+    }
+
     /// The most units that it ever admits at once.
     #[getter]
     fn capacity(&self) -> u64 {
@@ -146,6 +179,12 @@ impl Limit {
         if let Some(unit) = self.unit() {
             text += &format!(", unit='{unit}'");
         }
+        if let Some(anchor) = limit.anchor() {
+            text += &format!(", from_='{anchor}'");
+        }
+        if let Some(zone) = limit.zone() {
+            text += &format!(", in_='{zone}'");
+        }
         text + ")"
     }
 
@@ -157,6 +196,8 @@ impl Limit {
         options.set_item("initial", limit.initial())?;
         options.set_item("precision", self.precision())?;
         options.set_item("unit", self.unit())?;
+        options.set_item("from_", self.from_())?;
+        options.set_item("in_", self.in_())?;
         // A plain tuple of arguments has no keyword options.
         let make = py.import("functools")?.getattr("partial")?.call((py.get_type::<Self>(),), Some(&options))?;
         let period = match limit.period().unit() {

@@ -46,6 +46,7 @@ fn explain_every_algorithm() {
     let policies = [
         "fixed-window 100/minute",
         "calendar-window 1000/month",
+        "calendar-window 1000/month from day 15 at 06:00 in Europe/Berlin",
         "sliding-log 100/minute",
         "sliding-counter 100/minute",
         "token-bucket 10/s burst 50",

@@ -83,7 +83,8 @@ const RENAMED = {
     next_after: 'nextAfterMs',
     as_dict: 'toJSON',
   },
-  Limit: { period: 'periodMs' },
+  // Words of the notation that Python has as keywords.
+  Limit: { period: 'periodMs', from_: 'from', in_: 'in' },
   Policy: { block_for: 'blockForMs' },
   Hold: {},
   ManualClock: {},
@@ -142,10 +143,15 @@ it('a policy and a limit take the options of Python', () => {
   assert.deepEqual(made.limits.map(String), ['5/s', '9/minute']);
   assert.equal(String(made), '5/s; 9/minute');
 
-  const words = ['algorithm', 'count', 'period', 'burst', 'initial', 'precision', 'unit'];
+  const words = ['algorithm', 'count', 'period', 'burst', 'initial', 'precision', 'unit', 'from_', 'in_'];
   assert.deepEqual(parametersOf('Limit'), words);
   const bucket = new Limit('token-bucket', 5, { period: '1s', burst: 7, initial: 3 });
   assert.deepEqual([bucket.burst, bucket.initial, bucket.capacity, bucket.precision], [7, 3, 7, undefined]);
   assert.equal(new Limit('sliding-window', 5, { period: 1000, precision: 8 }).precision, 8);
   assert.equal(String(new Limit('gcra', 5, { period: '1m', unit: 'Tokens' })), 'gcra 5 tokens/minute');
+  const own = new Limit('calendar-window', 5, { period: 'month', from: 'Day 15 at 06:00', in: 'europe/berlin' });
+  assert.deepEqual([own.from, own.in], ['day 15 at 06:00', 'Europe/Berlin']);
+  assert.equal(String(own), 'calendar-window 5/month from day 15 at 06:00 in Europe/Berlin');
+  const utc = new Limit('calendar-window', 5, { period: 'week', from: 'monday', in: 'UTC' });
+  assert.deepEqual([utc.from, utc.in, String(utc)], [undefined, undefined, 'calendar-window 5/week']);
 });

@@ -224,7 +224,11 @@ def test_policies_and_limits_are_values() -> None:
 
     names = {"Limit": Limit, "Policy": Policy}
     rich = Policy(
-        [Limit("token-bucket", 5, "week", initial=1), Limit("sliding-window", 9, 0.5, precision=7)],
+        [
+            Limit("token-bucket", 5, "week", initial=1),
+            Limit("sliding-window", 9, 0.5, precision=7),
+            Limit("calendar-window", 5, "month", from_="Day 15 at 06:00", in_="europe/berlin"),
+        ],
         on_store_error="open",
         shadow=True,
         count_denied=True,
@@ -284,9 +288,14 @@ def test_policies_can_be_given_in_every_way(prefix: str) -> None:
         (("fixed-window", 1, 1), {"burst": 5}),
         (("gcra", 1, 1), {"initial": 1}),
         (("sliding-window", 1, 1), {"precision": 0}),
+        (("calendar-window", 1, "month"), {"from_": "day 32"}),
+        (("calendar-window", 1, "week"), {"from_": "day 3"}),
+        (("calendar-window", 1, "2 days"), {"in_": "Europe/Berlin"}),
+        (("calendar-window", 1, "day"), {"in_": "Europe/Berlim"}),
+        (("gcra", 1, "day"), {"in_": "Europe/Berlin"}),
     ],
 )
-def test_wrong_limits_raise(arguments: tuple[object, ...], options: dict[str, int]) -> None:
+def test_wrong_limits_raise(arguments: tuple[object, ...], options: dict[str, object]) -> None:
     with pytest.raises(PolicyError):
         Limit(*arguments, **options)  # type: ignore[arg-type]
 
@@ -324,3 +333,18 @@ def test_everything_is_documented() -> None:
         for name, member in vars(noun).items():
             if not name.startswith("_"):
                 assert getattr(member, "__doc__", None), f"{noun.__name__}.{name}"
+
+
+def test_a_calendar_of_ones_own() -> None:
+    limit = Limit("calendar-window", 5, "month", from_="Day 15 at 06:00", in_="europe/berlin")
+    assert (limit.from_, limit.in_) == ("day 15 at 06:00", "Europe/Berlin")
+    assert str(limit) == "calendar-window 5/month from day 15 at 06:00 in Europe/Berlin"
+    assert eval(repr(limit)) == limit == Policy(str(limit)).limits[0]
+    utc = Limit("calendar-window", 5, "week", from_="monday", in_="UTC")
+    assert (utc.from_, utc.in_, utc) == (None, None, Limit("calendar-window", 5, "week"))
+    # 29 March 2026 has 23 hours in Berlin.
+    clock = ManualClock(now=1774738800.0)
+    with Limiter(policies={"p": "calendar-window 1/day in Europe/Berlin"}, clock=clock) as limiter:
+        assert limiter.check("p", "k").reset_after == 23 * 3600
+        clock.advance(23 * 3600)
+        assert limiter.check("p", "k")

@@ -120,7 +120,7 @@ class AsyncLimiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = 1,
+        cost: int | Mapping[str, int] = ...,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
     ) -> Coroutine[Any, Any, Decision]:
@@ -143,7 +143,7 @@ class AsyncLimiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = 1,
+        cost: int | Mapping[str, int] = ...,
         meta: str | bytes | None = None,
         partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
@@ -198,7 +198,7 @@ class AsyncLimiter:
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, meta: str | bytes | None = None
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
     ) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
@@ -212,17 +212,12 @@ class AsyncLimiter:
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self,
-        /,
-        policy: str | Policy,
-        *,
-        key: str | Callable[..., str],
-        cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
+        self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         A function that is not async is limited on the thread that calls it::
@@ -231,7 +226,7 @@ class AsyncLimiter:
             async def send_mail(user, text): ...
         """
     def peek(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
     ) -> Coroutine[Any, Any, Decision]:
         """
         Answers as a check would, and consumes nothing.
@@ -245,7 +240,9 @@ class AsyncLimiter:
         The policy that a name or a notation means now.
         Not awaitable: it needs no store.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> Coroutine[Any, Any, None]:
+    def refund(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
+    ) -> Coroutine[Any, Any, None]:
         """
         Gives units back, at most what is used.
         """
@@ -535,7 +532,8 @@ class Limit:
 
     `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
     left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
-    With a `unit` it counts what it names, such as "tokens", and a call says how many.
+    With a `unit` it counts what it names, such as "tokens", and a call says how many. A calendar-window of one day, week, month or year
+    may begin at another moment, `from_="day 15 at 06:00"`, and by the clocks of a time zone, `in_="Europe/Berlin"`.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -551,6 +549,8 @@ class Limit:
         initial: int | None = None,
         precision: int | None = None,
         unit: str | None = None,
+        from_: str | None = None,
+        in_: str | None = None,
     ) -> Limit: ...
     def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...
@@ -577,6 +577,16 @@ class Limit:
     def count(self, /) -> int:
         """
         Units per period.
+        """
+    @property
+    def from_(self, /) -> str | None:
+        """
+        Where in its period each window begins, such as "day 15 at 06:00"; None where it begins as every period does.
+        """
+    @property
+    def in_(self, /) -> str | None:
+        """
+        The time zone by whose clocks windows begin; None for UTC.
         """
     @property
     def initial(self, /) -> int | None:
@@ -714,7 +724,7 @@ class Limiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = 1,
+        cost: int | Mapping[str, int] = ...,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
     ) -> Decision:
@@ -736,7 +746,7 @@ class Limiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = 1,
+        cost: int | Mapping[str, int] = ...,
         meta: str | bytes | None = None,
         partial: bool = False,
     ) -> Decision:
@@ -790,7 +800,7 @@ class Limiter:
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, meta: str | bytes | None = None
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
     ) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
@@ -801,17 +811,12 @@ class Limiter:
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self,
-        /,
-        policy: str | Policy,
-        *,
-        key: str | Callable[..., str],
-        cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
+        self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         An async function is limited without blocking its event loop::
@@ -819,7 +824,7 @@ class Limiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
         """
-    def peek(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> Decision:
+    def peek(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> Decision:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -831,7 +836,7 @@ class Limiter:
         """
         The policy that a name or a notation means now.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> None:
+    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> None:
         """
         Gives units back, at most what is used.
         """

@@ -4,8 +4,16 @@
 //! month. Windows are numbered; a window of months or years has as many days as the calendar gives it. A check is
 //! admitted when `used + c <= n` in the window that holds t. **State:** the window's number and `used`. **Cost:** O(1).
 //!
+//! **A calendar of one's own** ([`Calendar`]) has windows that no number names: in place of a number it stores the edge at which a
+//! window ends and the moment of its last charge. What another calendar has stored counts until the later of two edges: the one of its window, and the
+//! first one of this calendar after its last charge. docs/adr/0034 has the reasons.
+//!
 //! **Example,** 2 per day: two checks on 31 December at 23:00 are admitted, a third is refused until midnight.
 
+use std::sync::Arc;
+
+use super::calendar::Calendar;
+use super::kept_window::KeptWindow;
 use super::period::{DAY, Period, TimeUnit};
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits};
@@ -14,6 +22,7 @@ use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Mean
 /// Monday, 1 January 2024.
 const YEAR_2024: u64 = 19_723 * DAY;
 const EDGES: u64 = 61;
+const EDGES_OF_DAYS: u64 = 366;
 /// The UTC calendar begins on a Thursday; weeks begin on the Monday four days later.
 const FIRST_MONDAY: u64 = 4 * DAY;
 
@@ -43,23 +52,117 @@ impl Grid {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) count: u64,
+    /// The windows of the UTC calendar.
     pub(crate) grid: Grid,
+    /// What it counts by in place of it.
+    pub(crate) calendar: Option<Arc<Calendar>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct State {
-    /// The window's number.
+    /// The window's number, or a [`KeptWindow`].
     pub(crate) index: u64,
     /// Units charged in it.
     pub(crate) used: u64,
 }
 
 impl Rule {
+    /// Whether a state has a window with an edge of its own.
+    #[inline]
+    fn is_kept(&self, state: &State) -> bool {
+        // Shorter windows have larger numbers.
+        KeptWindow::is_in(state.index) && !matches!(self.grid, Grid::Uniform { length: ..DAY, .. })
+    }
+
+    /// Whether a state needs more than the numbers of windows.
+    #[inline]
+    fn has_edges(&self, state: &State) -> bool {
+        self.calendar.is_some() || self.is_kept(state)
+    }
+
     /// The state at `now`. Its window is never earlier than the stored one.
     #[inline]
     fn state_at(&self, state: &State, now: u64) -> State {
+        if self.has_edges(state) {
+            return self.kept_at(state, now);
+        }
         let index = index_of(self.grid, now);
         if state.used > 0 && index <= state.index { *state } else { State { index, used: 0 } }
+    }
+
+    /// The edges before and after a moment.
+    fn edges(&self, now: u64) -> (u64, u64) {
+        match &self.calendar {
+            Some(calendar) => {
+                let [_, begins, closes, _] = calendar.around(now);
+                (begins, closes)
+            }
+            None => {
+                let index = index_of(self.grid, now);
+                (start_of(self.grid, index), start_of(self.grid, index + 1))
+            }
+        }
+    }
+
+    /// The first edge after a moment.
+    fn next_edge(&self, moment: u64) -> u64 {
+        match &self.calendar {
+            Some(calendar) => calendar.next(moment),
+            None => start_of(self.grid, index_of(self.grid, moment) + 1),
+        }
+    }
+
+    /// The window of a charged state. Of one that has a number the last charge is not known, but that it is not later than `now`.
+    fn window(&self, state: &State, now: u64) -> KeptWindow {
+        if self.is_kept(state) {
+            return KeptWindow::of_number(state.index);
+        }
+        let closes = start_of(self.grid, state.index + 1);
+        KeptWindow { closes, last: now.min(closes - 1) }
+    }
+
+    /// [`Self::state_at`], as a kept window, where there is one.
+    fn kept_at(&self, state: &State, now: u64) -> State {
+        if state.used == 0 {
+            return State::default();
+        }
+        let window = self.window(state, now);
+        if now < window.closes || window.last >= self.edges(now).0 {
+            return State { index: window.number(), used: state.used };
+        }
+        State::default()
+    }
+
+    /// When a charged state that is a kept window ends.
+    fn kept_ends(&self, window: KeptWindow) -> u64 {
+        window.closes.max(self.next_edge(window.last))
+    }
+
+    /// When the window closes of a state that [`Self::state_at`] returned; now, when it is not charged.
+    #[inline]
+    fn closes(&self, state: &State, now: u64) -> u64 {
+        match state.used {
+            0 => now,
+            _ if self.has_edges(state) => self.kept_ends(KeptWindow::of_number(state.index)),
+            _ => start_of(self.grid, state.index + 1),
+        }
+    }
+
+    /// Charges a state that has edges. The later edge wins.
+    fn charge_kept(&self, state: &mut State, now: u64, cost: u64) {
+        let State { index, used } = self.kept_at(state, now);
+        let next = self.edges(now).1;
+        let window = match used {
+            0 => KeptWindow { closes: next, last: now },
+            _ => {
+                let KeptWindow { closes, last } = KeptWindow::of_number(index);
+                KeptWindow { closes: closes.max(next), last: last.max(now) }
+            }
+        };
+        // The UTC calendar has a number for it.
+        let is_numbered = self.calendar.is_none() && window.closes == next;
+        let index = if is_numbered { index_of(self.grid, now) } else { window.number() };
+        *state = State { index, used: (used + cost).min(MAX_SAFE_INTEGER) };
     }
 }
 
@@ -79,8 +182,23 @@ impl LimitRule for Rule {
 
     #[inline]
     fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        if self.has_edges(state) {
+            return self.charge_kept(state, now, cost);
+        }
         let State { index, used } = self.state_at(state, now);
         *state = State { index, used: (used + cost).min(MAX_SAFE_INTEGER) };
+    }
+
+    /// Says when a window of the UTC calendar was charged last: not after the first look at it.
+    fn adopt(&self, state: &mut State, now: u64) -> bool {
+        if self.calendar.is_none() || self.is_kept(state) || state.used == 0 {
+            return false;
+        }
+        let kept = self.kept_at(state, now);
+        if kept.used > 0 {
+            *state = kept;
+        }
+        kept.used > 0
     }
 
     fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
@@ -92,22 +210,33 @@ impl LimitRule for Rule {
         used.min(cost)
     }
 
-    /// Gives back units of a charge: while the window lasts that it was made in.
+    /// Gives back units of a charge: while the window lasts that it was made in. Of a kept window it is certain that a charge was
+    /// made in it which is not older than the window of `now`.
     fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
-        if state.index == index_of(self.grid, charge.at) { self.refund(state, now, charge.units) } else { 0 }
+        let is_counted = if self.has_edges(state) {
+            let (kept, (begins, closes)) = (self.kept_at(state, now), self.edges(now));
+            kept.used > 0 && KeptWindow::of_number(kept.index).last < closes && charge.at >= begins
+        } else {
+            state.index == index_of(self.grid, charge.at)
+        };
+        if is_counted { self.refund(state, now, charge.units) } else { 0 }
     }
 
     #[inline]
     fn ends(&self, state: &State) -> u64 {
-        if state.used == 0 { 0 } else { start_of(self.grid, state.index + 1) }
+        match state.used {
+            0 => 0,
+            _ if self.has_edges(state) => self.kept_ends(self.window(state, u64::MAX)),
+            _ => start_of(self.grid, state.index + 1),
+        }
     }
 
     fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let State { index, used } = self.state_at(state, now);
-        let closes = if used == 0 { now } else { start_of(self.grid, index + 1) };
+        let state = self.state_at(state, now);
+        let closes = self.closes(&state, now);
         View {
-            left: left(self.count, used),
-            admits_at: (cost <= self.count).then_some(if used + cost <= self.count { now } else { closes }),
+            left: left(self.count, state.used),
+            admits_at: (cost <= self.count).then_some(if state.used + cost <= self.count { now } else { closes }),
             resets_at: closes,
             ..View::default()
         }
@@ -123,7 +252,7 @@ impl LimitRule for Rule {
     }
 
     fn lease_ends(&self, _view: &View, charged_at: u64) -> Option<u64> {
-        Some(start_of(self.grid, index_of(self.grid, charged_at) + 1))
+        Some(self.next_edge(charged_at))
     }
 
     fn more_at(&self, view: &View, _used: u64) -> Option<u64> {
@@ -134,14 +263,19 @@ impl LimitRule for Rule {
 impl Meaning for Rule {
     const KIND: AlgorithmKind = AlgorithmKind::Windows;
     const WORDS: &'static str =
-        "At most {count} in each {any} of the calendar ({utc}); around the edge of two windows up to twice that.";
+        "At most {count} in each {any} of the calendar ({calendar}); around the edge of two windows up to twice that.";
 
     fn of(limit: &Limit) -> Self {
-        Self { count: limit.count(), grid: Grid::of(limit.period()) }
+        Self { count: limit.count(), grid: Grid::of(limit.period()), calendar: limit.calendar().cloned() }
     }
 
     fn lengths(limit: &Limit) -> (u64, u64) {
         let period = limit.period();
+        if limit.calendar().is_some() {
+            let edges = edges(limit);
+            let lengths = || edges.windows(2).map(|pair| pair[1] - pair[0]);
+            return (lengths().min().unwrap_or(period.micros()), lengths().max().unwrap_or(period.micros()));
+        }
         let days = |days: u64| period.multiple() * days * DAY;
         match period.unit() {
             TimeUnit::Month => (days(28), days(31)),
@@ -151,7 +285,7 @@ impl Meaning for Rule {
     }
 
     fn most_in(limit: &Limit, window: u64) -> u64 {
-        if limit.period().unit() < TimeUnit::Month {
+        if limit.period().unit() < TimeUnit::Month && limit.calendar().is_none() {
             return limit.count().saturating_mul((window - 2) / limit.period().micros() + 2);
         }
         let edges = edges(limit);
@@ -180,11 +314,20 @@ impl Meaning for Rule {
                 "a calendar-window of {period} does not line up with the calendar: its windows begin on odd dates; use {advice}"
             ));
         }
+        if let Some(day) = limit.calendar().and_then(|calendar| calendar.day_that_months_lack()) {
+            warn(format!("some months have no day {day}: there the window begins on the last day of the month"));
+        }
     }
 }
 
-/// Where windows of the calendar begin, in microseconds since 1970: from 2024 on, and so many that leap years are among them.
+/// Where windows of the calendar begin, in microseconds since 1970: from 2024 on, and so many that leap years are among them, and
+/// days of every length.
 pub fn edges(limit: &Limit) -> Vec<u64> {
+    if let Some(calendar) = limit.calendar() {
+        let count = if limit.period().unit() == TimeUnit::Day { EDGES_OF_DAYS } else { EDGES };
+        let edges = std::iter::successors(Some(calendar.next(YEAR_2024 - 1)), |edge| Some(calendar.next(*edge)));
+        return edges.take(count as usize + 1).collect();
+    }
     let grid = Grid::of(limit.period());
     let first = index_of(grid, YEAR_2024);
     (0..=EDGES).map(|number| start_of(grid, first + number)).collect()
@@ -195,11 +338,14 @@ impl StoredRule for Rule {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
 
     fn can_have(&self, state: &State) -> bool {
-        state.index <= index_of(self.grid, MAX_SAFE_INTEGER) && fits(state.used)
+        (state.index <= index_of(self.grid, MAX_SAFE_INTEGER) || self.is_kept(state) && fits(state.index))
+            && fits(state.used)
     }
 
+    /// Of a calendar of one's own the script gets edges with each call.
     fn numbers(&self) -> [u64; 5] {
         match self.grid {
+            _ if self.calendar.is_some() => [self.count, 0, 0, 0, 0],
             Grid::Uniform { length, shift } => [self.count, length, 0, shift, 0],
             Grid::Months(months) => [self.count, 0, months, 0, 0],
         }
@@ -255,7 +401,8 @@ mod tests {
 
     #[test]
     fn the_example_of_this_file() {
-        let (rule, mut state) = (Rule { count: 2, grid: Grid::Uniform { length: DAY, shift: 0 } }, State::default());
+        let (rule, mut state) =
+            (Rule { count: 2, grid: Grid::Uniform { length: DAY, shift: 0 }, calendar: None }, State::default());
         // 1 January 2026 is day 20,454.
         let midnight = 20_454 * DAY;
         let before = midnight - DAY / 24;

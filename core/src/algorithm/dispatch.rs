@@ -69,6 +69,19 @@ impl Rule {
         of_both!(self, state, |rule, state| rule.as_meter(state))
     }
 
+    /// Notes what is known of a state only at the first look at it; returns whether it did.
+    pub(crate) fn adopt(&self, state: &mut State, now: u64) -> bool {
+        of_both!(self, state, |rule, state| rule.adopt(state, now))
+    }
+
+    /// The calendar of its own.
+    pub(crate) fn calendar(&self) -> Option<&Calendar> {
+        match self {
+            Self::CalendarWindow(rule) => rule.calendar.as_deref(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         of_both!(self, state, |rule, state| rule.refund(state, now, cost))
     }

@@ -1,9 +1,11 @@
 //! One limit: an algorithm with its numbers, validated here.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::Algorithm;
-use super::period::Period;
+use super::calendar::{Anchor, Calendar};
+use super::period::{Period, TimeUnit};
 use super::unit::Unit;
 use crate::error::{Error, Result};
 
@@ -64,6 +66,7 @@ pub struct Limit {
     initial: Option<u64>,
     precision: u32,
     unit: Option<Unit>,
+    calendar: Option<Arc<Calendar>>,
 }
 
 impl Limit {
@@ -73,7 +76,16 @@ impl Limit {
     /// `policy_invalid` when the count is too large.
     pub fn new(algorithm: Algorithm, count: u64, period: Period) -> Result<Self> {
         Self::bounded("count", count)?;
-        Ok(Self { algorithm, count, period, burst: None, initial: None, precision: DEFAULT_PRECISION, unit: None })
+        Ok(Self {
+            algorithm,
+            count,
+            period,
+            burst: None,
+            initial: None,
+            precision: DEFAULT_PRECISION,
+            unit: None,
+            calendar: None,
+        })
     }
 
     /// Changes the limit so that it has room for `burst` units at once; only buckets have one.
@@ -153,6 +165,46 @@ impl Limit {
         Ok(self)
     }
 
+    /// Lets each window begin at that moment of its period: `day 15 at 06:00`. Only a `calendar-window` of one day, week, month or
+    /// year has such windows. A month that has no such day begins on its last. A year begins on that day of January.
+    ///
+    /// # Errors
+    /// `policy_invalid` for every other limit, and for an anchor that the period does not have.
+    pub fn with_anchor(mut self, anchor: Anchor) -> Result<Self> {
+        let unit = self.unit_of_calendar("from")?;
+        self.calendar = Calendar::with_anchor(unit, self.calendar.as_deref(), anchor)?.map(Arc::new);
+        Ok(self)
+    }
+
+    /// Lets windows begin by the clocks of a time zone, an IANA name such as `Europe/Berlin`. Only a `calendar-window` of one day,
+    /// week, month or year has such windows.
+    ///
+    /// # Errors
+    /// `policy_invalid` for every other limit, and for an unknown zone.
+    pub fn with_zone(mut self, zone: &str) -> Result<Self> {
+        let unit = self.unit_of_calendar("in")?;
+        self.calendar = Calendar::with_zone(unit, self.calendar.as_deref(), zone)?.map(Arc::new);
+        Ok(self)
+    }
+
+    /// The unit of a limit that may have a calendar of its own.
+    fn unit_of_calendar(&self, word: &str) -> Result<TimeUnit> {
+        if self.algorithm != Algorithm::CalendarWindow {
+            return Err(Error::policy(format!(
+                "{} has no calendar: write `{}` before the count for windows that have `{word}`",
+                self.algorithm,
+                Algorithm::CalendarWindow
+            )));
+        }
+        match (self.period.multiple(), self.period.unit()) {
+            (1, unit @ (TimeUnit::Day | TimeUnit::Week | TimeUnit::Month | TimeUnit::Year)) => Ok(unit),
+            _ => Err(Error::policy(format!(
+                "`{word}` needs a period of one day, week, month or year, not {}",
+                self.period
+            ))),
+        }
+    }
+
     fn bounded(what: &str, number: u64) -> Result<()> {
         if number > MAX_COUNT {
             return Err(Error::policy(format!("{what} {number} is too large: it must be at most 10^12")));
@@ -202,6 +254,23 @@ impl Limit {
         self.unit.as_ref()
     }
 
+    /// Where in its period each window begins, where it says it. What every period begins with anyway, such as `day 1`, is not said.
+    #[must_use]
+    pub fn anchor(&self) -> Option<&Anchor> {
+        self.calendar.as_ref()?.anchor()
+    }
+
+    /// The time zone by whose clocks windows begin, where it is another one than UTC.
+    #[must_use]
+    pub fn zone(&self) -> Option<&str> {
+        self.calendar.as_ref()?.zone()
+    }
+
+    /// The calendar that it has in place of the one of UTC.
+    pub(crate) const fn calendar(&self) -> Option<&Arc<Calendar>> {
+        self.calendar.as_ref()
+    }
+
     /// The most units that are ever admitted at once. A count of 0 always denies, whatever the burst.
     #[must_use]
     pub fn capacity(&self) -> u64 {
@@ -224,9 +293,9 @@ impl fmt::Display for Limit {
             Some(unit) => write!(f, "{} {unit}/{}", self.count, self.period)?,
             None => write!(f, "{}/{}", self.count, self.period)?,
         }
-        match self.burst {
-            Some(burst) => write!(f, " burst {burst}"),
-            None => Ok(()),
+        if let Some(burst) = self.burst {
+            write!(f, " burst {burst}")?;
         }
+        self.calendar.as_ref().map_or(Ok(()), |calendar| calendar.fmt(f))
     }
 }

@@ -10,12 +10,14 @@
 //! All moments and lengths are whole microseconds. Time for a state never runs backwards: every rule reads the later of
 //! `now` and the moment that it stored last.
 
+mod calendar;
 mod calendar_window;
 mod charge;
 mod compaction;
 mod concurrency;
 mod fixed_window;
 mod gcra;
+mod kept_window;
 mod leaky_bucket;
 mod lease;
 mod limit;
@@ -32,6 +34,8 @@ mod tests;
 mod token_bucket;
 mod unit;
 
+pub use calendar::Anchor;
+pub(crate) use calendar::{AnchorDay, Calendar, WEEKDAYS, zone_names};
 pub use calendar_window::edges as calendar_edges;
 pub(crate) use charge::{LimitCharge, Traces};
 pub(crate) use concurrency::{HoldId, StoredHold};
@@ -41,13 +45,13 @@ use meaning::Meaning;
 pub(crate) use meter::Meter;
 #[cfg(feature = "files")]
 pub(crate) use period::SECOND;
-pub use period::{Period, TimeUnit};
 pub(crate) use period::SPELLINGS;
-pub use unit::Unit;
+pub use period::{Period, TimeUnit};
 #[cfg(feature = "redis")]
 use stored::StoredRule;
 #[cfg(feature = "redis")]
 pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, Stored, number};
+pub use unit::Unit;
 
 use crate::tables::allocation::allocated;
 
@@ -151,6 +155,12 @@ pub(crate) trait LimitRule {
 
     /// Gives a hold back; false when there is no such hold.
     fn close(&self, _state: &mut Self::State, _now: u64, _hold: HoldId) -> bool {
+        false
+    }
+
+    /// Notes what is known of a state only at the first look at it; returns whether it did.
+    #[inline]
+    fn adopt(&self, _state: &mut Self::State, _now: u64) -> bool {
         false
     }
 
@@ -364,7 +374,7 @@ macro_rules! algorithms {
 algorithms! { $
     /// A window that the first admitted check opens.
     FixedWindow "fixed-window": fixed_window::Rule, fixed_window::State;
-    /// A window aligned to the UTC calendar.
+    /// A window aligned to the calendar: that of UTC, or one of one's own.
     CalendarWindow "calendar-window": calendar_window::Rule, calendar_window::State;
     /// The exact sum over the last period, with an entry for each admitted check.
     SlidingLog "sliding-log": sliding_log::Rule, Box<sliding_log::State>;

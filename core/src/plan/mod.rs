@@ -57,7 +57,9 @@ pub(crate) struct Plan {
     pub(crate) is_held: bool,
     /// Whether a limit names what it counts.
     pub(crate) has_units: bool,
-    /// Whether a check of it is nothing but a cost: neither of the two.
+    /// Whether a limit has a calendar of its own.
+    pub(crate) has_calendar: bool,
+    /// Whether a check of it is nothing but a cost: it has neither units to hold nor names of them.
     pub(crate) is_plain: bool,
     /// How long a key is kept after all its states have ended; only for buckets with `initial`.
     pub(crate) grace: u64,
@@ -108,6 +110,7 @@ impl Plan {
         Self {
             is_held,
             has_units,
+            has_calendar: rules.iter().any(|rule| rule.calendar().is_some()),
             is_plain: !is_held && !has_units,
             lease: lease_of(&policy),
             near_limit: rules.first().map_or(0, |rule| (rule.capacity() / PARTS_OF_LIMIT) as i64),

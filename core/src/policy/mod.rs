@@ -13,7 +13,9 @@ mod priorities;
 pub(crate) mod options;
 pub(crate) mod suggestion;
 
-pub use crate::algorithm::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION, Period, TimeUnit, Unit};
+pub use crate::algorithm::{
+    Algorithm, Anchor, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION, Period, TimeUnit, Unit,
+};
 pub use file::PolicyFile;
 pub use format::Format;
 pub use lease::Lease;
@@ -31,6 +33,7 @@ use self::derived::Derived;
 pub(crate) use self::derived::{DerivedValue, FieldTexts};
 pub(crate) use self::notation::{may_be_url, quoted};
 pub(crate) use self::suggestion::did_you_mean;
+use crate::algorithm::Calendar;
 use crate::error::{Error, Result};
 use crate::tables::allocation::allocated;
 
@@ -118,8 +121,12 @@ impl Policy {
     /// The bytes that it has allocated or may allocate, without what other modules derive from it.
     pub(crate) fn heap_bytes(&self) -> usize {
         let texts = (self.limits.len() + 1) * (self.name.len() + TEXT_OF_LIMIT);
-        let priorities = self.options.priorities.as_ref().map_or(0, Priorities::heap_bytes);
-        allocated(self.name.capacity()) + priorities + allocated(self.limits.capacity() * size_of::<Limit>()) + allocated(texts)
+        let calendars = self.limits.iter().filter(|limit| limit.calendar().is_some()).count();
+        allocated(self.name.capacity())
+            + self.options.priorities.as_ref().map_or(0, Priorities::heap_bytes)
+            + allocated(self.limits.capacity() * size_of::<Limit>())
+            + allocated(texts)
+            + calendars * allocated(size_of::<Calendar>() + 16)
     }
 
     /// What the fields and problems of responses call one of its limits: the name of the policy, and where there are several

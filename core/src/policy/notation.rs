@@ -10,8 +10,7 @@ use std::str::FromStr;
 
 use self::parser::Parser;
 pub(super) use self::syntax_error::SyntaxError;
-use crate::algorithm::Limit;
-use crate::algorithm::Period;
+use crate::algorithm::{Anchor, Limit, Period};
 use crate::error::{Error, Result};
 
 /// The limits that a notation means.
@@ -40,6 +39,15 @@ pub(super) fn scan_duration(text: &str) -> Result<Period, SyntaxError> {
     Ok(period)
 }
 
+/// Where windows begin, as a text such as `day 15 at 06:00` says it, for callers that know the position of the text in a file.
+pub(super) fn scan_anchor(text: &str) -> Result<Anchor, SyntaxError> {
+    refuse_url(text, "where a window begins, as in `day 15 at 06:00`")?;
+    let mut parser = Parser::new(text);
+    let anchor = parser.anchor()?;
+    parser.end()?;
+    Ok(anchor)
+}
+
 /// Whether a text may be the URL of a store, or what is left of one: an error must not show its password.
 pub(crate) fn may_be_url(text: &str) -> bool {
     text.contains("://") || text.split_once(':').is_some_and(|(_, rest)| rest.starts_with('/') || rest.contains('@'))
@@ -64,6 +72,15 @@ impl FromStr for Period {
 
     fn from_str(text: &str) -> Result<Self> {
         parse_duration(text)
+    }
+}
+
+/// `day 15 at 06:00`, `monday`, `at 06:00`.
+impl FromStr for Anchor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        scan_anchor(text).map_err(|error| error.to_error(text))
     }
 }
 

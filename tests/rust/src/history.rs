@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate::{
-    Algorithm, CheckOptions, Cost, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy, Units,
+    Algorithm, CheckOptions, Cost, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy, TimeUnit,
+    Units,
 };
 
 use crate::random::Random;
-use crate::strategies::is_held;
+use crate::strategies::{ZONES, is_held};
 
 const SECOND: u64 = 1_000_000;
 
@@ -67,10 +68,27 @@ fn limit(random: &mut Random) -> Limit {
     if algorithm == Algorithm::SlidingWindow && random.one_in(2) {
         limit = limit.with_precision(random.below(40) as u32 + 1).expect("in range");
     }
+    limit = with_calendar(random, limit);
     if algorithm != Algorithm::Concurrency && random.one_in(8) {
         limit = limit.with_unit(random.pick(&["tokens", "requests", "bytes"])).expect("a name");
     }
     limit
+}
+
+/// The same limit, sometimes with a calendar of its own where it can have one.
+fn with_calendar(random: &mut Random, limit: Limit) -> Limit {
+    let period = limit.period();
+    if limit.algorithm() != Algorithm::CalendarWindow || period.multiple() > 1 || period.unit() < TimeUnit::Day || random.one_in(3) {
+        return limit;
+    }
+    let limit = limit.with_zone(random.pick(ZONES)).expect("a zone");
+    let time = format!("at {:02}:{:02}", random.below(24), random.below(60));
+    let anchor = match period.unit() {
+        TimeUnit::Week => format!("{} {time}", random.pick(&["monday", "friday"])),
+        TimeUnit::Month => format!("day {} {time}", random.below(31) + 1),
+        _ => time,
+    };
+    if random.one_in(3) { limit } else { limit.with_anchor(anchor.parse().expect("an anchor")).expect("of that period") }
 }
 
 /// A cost for a policy: a number, or numbers by name where the policy counts something with a name.
@@ -126,7 +144,7 @@ pub fn changed(random: &mut Random, policy: &Policy) -> Policy {
             let count = if random.one_in(3) { old.count() } else { random.below(2 * old.count().min(1 << 38) + 2) };
             let fresh = Limit::new(old.algorithm(), count, old.period()).expect("in range");
             let burst = old.burst().and_then(|burst| fresh.clone().with_burst(burst).ok());
-            let limit = burst.unwrap_or(fresh);
+            let limit = with_calendar(random, burst.unwrap_or(fresh));
             let limit = match old.unit() {
                 Some(unit) => limit.with_unit(unit.name()).expect("a name"),
                 None => limit,

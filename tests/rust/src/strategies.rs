@@ -77,6 +77,30 @@ pub fn limit(algorithms: &'static [Algorithm]) -> impl Strategy<Value = Limit> {
     )
 }
 
+/// A `calendar-window` of one day, week, month or year with a calendar of its own.
+pub fn own_calendar() -> impl Strategy<Value = Limit> {
+    let days = (1u32..32).prop_map(|day| format!("day {day}"));
+    let anchored = prop_oneof![
+        select(&["day", "week", "month", "year"][..]).prop_map(|unit| (unit, String::new())),
+        days.clone().prop_map(|day| ("month", day)),
+        days.prop_map(|day| ("year", day)),
+        select(&["monday", "wednesday", "sunday"][..]).prop_map(|day| ("week", day.to_owned())),
+    ];
+    let time = prop_oneof![Just(String::new()), (0u32..24, 0u32..60).prop_map(|(hour, minute)| format!("at {hour:02}:{minute:02}"))];
+    (1u64..12, anchored, time, select(ZONES)).prop_map(|(count, (unit, day), time, zone)| {
+        let anchor = [day, time].join(" ");
+        let from = if anchor.trim().is_empty() { String::new() } else { format!(" from {}", anchor.trim()) };
+        let policy = Policy::parse(&format!("calendar-window {count}/{unit}{from} in {zone}")).expect("a policy");
+        policy.limits()[0].clone()
+    })
+}
+
+/// Zones of many kinds: clocks that change in summer and in winter, by an hour and by half of one, at midnight, and never.
+pub const ZONES: &[&str] = &[
+    "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Cairo", "Pacific/Apia",
+    "America/Santiago", "Etc/GMT+12",
+];
+
 /// No options.
 pub fn plain() -> BoxedStrategy<Options> {
     Just(Options::default()).boxed()

@@ -9,9 +9,10 @@ use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
 
-const POLICIES: [&str; 11] = [
+const POLICIES: [&str; 12] = [
     "fixed-window 5/2s",
     "calendar-window 5/2s",
+    "calendar-window 5/day in Asia/Tokyo",
     "sliding-log 5/2s",
     "sliding-log 200/2s",
     "sliding-window 5/2s",
@@ -26,9 +27,9 @@ const POLICIES: [&str; 11] = [
 const DAMAGES: u64 = 400;
 /// The bytes that `each_byte_of_a_value_may_be_any` puts into a value.
 const BYTES: [u8; 6] = [0, 1, 0x20, 0x40, 0x80, 0xff];
-/// How far the clock of a server may jump back before the moments of its values are no moments, the longest period of the
-/// policies here, and half a second.
-const LATEST: Duration = Duration::from_secs((30 + 31) * 86_400 + 1);
+/// How far the clock of a server may jump back before the moments of its values are no moments, and half a second; and four times
+/// the longest period of the policies here: a window of a calendar of one's own may end two of them later, and its key live two more.
+const LATEST: Duration = Duration::from_secs((30 + 4 * 31) * 86_400 + 1);
 /// The longest lease of a hold, which its limit alone does not bound.
 const LONGEST_TTL: Duration = Duration::from_secs(3_660 * 86_400);
 /// The longest that another release's limit may count, whose policy is not known.
@@ -246,6 +247,7 @@ fn each() -> impl Iterator<Item = Policy> {
         "fixed-window 5/20s",
         "calendar-window 5/day",
         "calendar-window 5/month",
+        "calendar-window 5/month from day 15 at 06:00",
         "sliding-log 5/20s",
         "sliding-window 5/20s",
         "sliding-counter 5/20s",

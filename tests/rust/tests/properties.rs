@@ -347,3 +347,54 @@ fn no_window_of_live_traffic_holds_more_than_n() {
     live("memory://");
     live(Servers::start(Kind::Single).url());
 }
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn calendars_of_ones_own_are_those_that_the_model_counts_up(
+        limit in strategies::own_calendar(),
+        actions in proptest::collection::vec((strategies::pause(), strategies::any_action()), 1..25),
+    ) {
+        let policy = Policy::new(vec![limit], tidegate::Options::default()).expect("a policy").named("p").expect("a name");
+        let same = |action: &Action| !matches!(action, Action::Change(_));
+        let actions = actions.into_iter().filter(|(_, action)| same(action)).map(|(pause, action)| (pause as i64, action));
+        agree(&policy, &actions.collect::<Vec<_>>())?;
+    }
+
+    /// What a version of a policy admits in a window of its calendar, with all that others admit in it later, is at most its count.
+    #[test]
+    fn never_more_between_two_edges_while_calendars_change(
+        limits in proptest::collection::vec(strategies::own_calendar(), 2..4),
+        calls in proptest::collection::vec((0usize..3, 0u64..20 * 3_600_000_000, 1u64..4), 1..60),
+    ) {
+        let mut real = TimedLimiter::default();
+        let plain = Policy::parse("calendar-window 5/day").expect("a policy").limits()[0].period();
+        let versions: Vec<Policy> = limits.iter().enumerate().map(|(at, limit)| {
+            let own = tidegate::Limit::new(Algorithm::CalendarWindow, 5, plain).expect("a limit");
+            let own = match (at, limit.zone()) {
+                (0, _) | (_, None) => own,
+                (_, Some(zone)) => own.with_zone(zone).expect("a zone"),
+            };
+            let time = limit.anchor().map(ToString::to_string).unwrap_or_default();
+            let own = match time.find("at ") {
+                Some(from) if at > 0 => own.with_anchor(time[from..].parse().expect("a time")).expect("an anchor"),
+                _ => own,
+            };
+            Policy::new(vec![own], tidegate::Options::default()).expect("a policy").named("p").expect("a name")
+        }).collect();
+        let mut admitted: Vec<(u64, usize, u64)> = Vec::new();
+        for (version, pause, cost) in calls {
+            real.pass(pause);
+            let version = version % versions.len();
+            if real.limiter.check_with(&versions[version], "key", &tidegate::Cost::from(cost).into()).expect("a check").allowed() {
+                admitted.push((real.now, version, cost));
+            }
+        }
+        for (at, version, _) in &admitted {
+            let (_, ends) = tidegate_tests::model::window(&versions[*version].limits()[0], *at);
+            let units: u64 = admitted.iter().filter(|(other, ..)| other >= at && *other < ends).map(|(.., cost)| cost).sum();
+            prop_assert!(units <= 5, "{} of version {} from {}: {:?}", units, version, at, admitted);
+        }
+    }
+}

@@ -27,6 +27,14 @@ fn span(period: Period) -> String {
     }
 }
 
+/// By which clocks windows of the calendar begin, and where, if not as everyone expects.
+fn calendar(limit: &Limit) -> String {
+    let monday = || (limit.period().unit() == TimeUnit::Week).then(|| "from Monday".to_owned());
+    let anchor = limit.anchor().map(|anchor| format!("from {anchor}")).or_else(monday);
+    let zone = limit.zone().unwrap_or("UTC").to_owned();
+    anchor.map_or(zone.clone(), |anchor| format!("{zone}, {anchor}"))
+}
+
 /// What a limit does, as a sentence.
 pub(super) fn limit(limit: &Limit) -> String {
     if limit.capacity() == 0 {
@@ -47,7 +55,7 @@ pub(super) fn limit(limit: &Limit) -> String {
         ("{each}", micros(period.micros().div_ceil(limit.count()))),
         ("{granule}", micros(period.micros() / u64::from(limit.precision()))),
         ("{initial}", limit.initial().map_or("full".to_owned(), |units| format!("with {}", number(units)))),
-        ("{utc}", if period.unit() == TimeUnit::Week { "UTC, from Monday" } else { "UTC" }.to_owned()),
+        ("{calendar}", calendar(limit)),
     ];
     let words = algorithm_words(limit.algorithm()).to_owned();
     values.iter().fold(words, |words, (name, value)| words.replace(name, value))
@@ -92,5 +100,18 @@ mod tests {
         assert!(words("100000 tokens/minute").starts_with("At most 100,000 tokens in any minute;"));
         assert!(words("token-bucket 20 pages/s").starts_with("A bucket of 20 pages that starts full"));
         assert!(words("leaky-bucket 20 pages/s").starts_with("A queue of 20 places"));
+    }
+
+    #[test]
+    fn a_calendar_of_ones_own_is_named() {
+        let words = |notation| limit(&Policy::parse(notation).expect("a policy").limits()[0]);
+        for (notation, calendar) in [
+            ("calendar-window 8/month", "(UTC)"),
+            ("calendar-window 8/week", "(UTC, from Monday)"),
+            ("calendar-window 8/day in Europe/Berlin", "(Europe/Berlin)"),
+            ("calendar-window 8/week from friday at 06:00 in Asia/Tokyo", "(Asia/Tokyo, from friday at 06:00)"),
+        ] {
+            assert!(words(notation).contains(calendar), "{}", words(notation));
+        }
     }
 }

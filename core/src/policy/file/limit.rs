@@ -3,12 +3,12 @@
 use super::super::notation;
 use super::option_value::{choice, duration, notation_error, unknown_name, whole_number};
 use super::tree::{FileError, Key, Node, Position, Value};
-use crate::algorithm::{Algorithm, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION, Period};
+use crate::algorithm::{Algorithm, Anchor, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION, Period};
 use crate::error::Error;
 
 /// The names in a limit that is a map.
-pub(super) const LIMIT_NAMES: [&str; 9] =
-    ["algorithm", "count", "unit", "period", "burst", "initial", "precision", "ttl", "limit"];
+pub(super) const LIMIT_NAMES: [&str; 11] =
+    ["algorithm", "count", "unit", "period", "burst", "from", "in", "initial", "precision", "ttl", "limit"];
 
 /// A limit and its position.
 pub(super) struct LocatedLimit {
@@ -40,6 +40,8 @@ struct Fields<'a> {
     burst: Option<(&'a Node, u64)>,
     initial: Option<(&'a Node, u64)>,
     precision: Option<(&'a Node, u64)>,
+    from: Option<(&'a Node, Anchor)>,
+    zone: Option<(&'a Node, &'a str)>,
 }
 
 fn limit(entries: &[(Key, Node)], position: Position) -> Result<Limit, FileError> {
@@ -64,6 +66,23 @@ fn limit(entries: &[(Key, Node)], position: Position) -> Result<Limit, FileError
                         node.position,
                         format!("`unit` must be a name, as in `unit: tokens`, not {}", node.describe()),
                     ));
+                }
+            },
+            "from" => match &node.value {
+                Value::Text(text) => {
+                    let anchor = notation::scan_anchor(&text.text);
+                    fields.from = Some((node, anchor.map_err(|error| notation_error(&error, text, node.position))?));
+                }
+                _ => {
+                    let what = format!("`from` must be a text, as in `from: day 15 at 06:00`, not {}", node.describe());
+                    return Err(FileError::new(node.position, what));
+                }
+            },
+            "in" => match &node.value {
+                Value::Text(text) => fields.zone = Some((node, &text.text)),
+                _ => {
+                    let what = format!("`in` must be a time zone, as in `in: Europe/Berlin`, not {}", node.describe());
+                    return Err(FileError::new(node.position, what));
                 }
             },
             "period" => fields.period = Some((key, duration(key, node)?)),
@@ -101,6 +120,12 @@ fn build(fields: &Fields<'_>, position: Position) -> Result<Limit, FileError> {
     }
     if let Some((node, burst)) = fields.burst {
         limit = limit.with_burst(burst).map_err(|error| error_at(node.position, &error))?;
+    }
+    if let Some((node, anchor)) = fields.from {
+        limit = limit.with_anchor(anchor).map_err(|error| error_at(node.position, &error))?;
+    }
+    if let Some((node, zone)) = fields.zone {
+        limit = limit.with_zone(zone).map_err(|error| error_at(node.position, &error))?;
     }
     if let Some((node, initial)) = fields.initial {
         limit = limit.with_initial(initial).map_err(|error| error_at(node.position, &error))?;

@@ -73,7 +73,9 @@ fn nested(strict: &Limit, loose: &Limit) -> bool {
     // A week may overlap two months or two years.
     let overlaps =
         strict.algorithm() == Algorithm::CalendarWindow && short.unit() == TimeUnit::Week && long.unit() > TimeUnit::Week;
-    if !alike || overlaps {
+    // Windows of two calendars have other edges.
+    let same_calendar = (strict.anchor(), strict.zone()) == (loose.anchor(), loose.zone());
+    if !alike || overlaps || !same_calendar {
         return false;
     }
     let windows = if short.unit() >= TimeUnit::Month && long.unit() >= TimeUnit::Month {

@@ -156,3 +156,11 @@ fn a_lease_that_never_takes_a_unit() {
     assert!(warnings("gcra 1000/s burst 10", "50%")[0].contains("too short to lease"));
     assert!(warnings("sliding-log 100/30ms", "50%")[0].contains("too short to lease"));
 }
+
+#[test]
+fn a_day_that_months_lack_and_calendars_that_differ() {
+    warns("{a: 'calendar-window 5/month from day 30'}", "some months have no day 30: there the window begins on the last day");
+    quiet("{a: 'calendar-window 5/month from day 28; calendar-window 5/year from day 31'}");
+    warns("{a: 'calendar-window 5/day in Asia/Tokyo; calendar-window 200/month in Asia/Tokyo'}", "never decides anything");
+    quiet("{a: 'calendar-window 5/day in Asia/Tokyo; calendar-window 155/month'}");
+}

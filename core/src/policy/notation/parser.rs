@@ -3,12 +3,18 @@
 use super::super::MAX_LIMITS;
 use super::super::suggestion::did_you_mean;
 use super::syntax_error::{SyntaxError, clip, is_blank, printable};
-use crate::algorithm::{Algorithm, DEFAULT_TTL, Limit, MAX_COUNT};
+use crate::algorithm::{Algorithm, Anchor, AnchorDay, DEFAULT_TTL, Limit, MAX_COUNT, WEEKDAYS, zone_names};
 use crate::algorithm::{Period, SPELLINGS, TimeUnit, Unit};
+use crate::error::Error;
 
 const UNIT_WORDS: &str = "a unit: ms, s, minute, hour, day, week, month or year";
 const PER_WORDS: &str = "`/` or `per` and a period, as in `20/minute` or `20 per 2 hours`";
 const END_WORDS: &str = "`;` and another limit, or the end";
+const ANCHOR_WORDS: &str =
+    "`day` and its number, a weekday or `at` and a time, as in `from day 15 at 06:00` or `from monday`";
+const TIME_WORDS: &str = "a time from 00:00 to 23:59, as in `at 06:00`";
+const ZONE_WORDS: &str = "the IANA name of a time zone, as in `in Europe/Berlin`";
+
 pub(super) struct Parser<'a> {
     text: &'a str,
     /// Bytes that were read.
@@ -69,20 +75,94 @@ impl<'a> Parser<'a> {
         }
         self.skip_blanks();
         let word_offset = self.offset;
-        if !self.keyword("burst") {
-            return Ok(limit);
+        if self.keyword("burst") {
+            if !algorithm.has_burst() {
+                return Err(SyntaxError::new(
+                    word_offset,
+                    format!("{algorithm} has no burst: only token-bucket, gcra and leaky-bucket have one"),
+                    END_WORDS,
+                ));
+            }
+            self.skip_blanks();
+            let burst_offset = self.offset;
+            let burst = self.count("a count, as in `burst 200`")?;
+            limit = limit.with_burst(burst).map_err(|error| SyntaxError::new(burst_offset, error.message(), ""))?;
         }
-        if !algorithm.has_burst() {
-            return Err(SyntaxError::new(
-                word_offset,
-                format!("{algorithm} has no burst: only token-bucket, gcra and leaky-bucket have one"),
-                END_WORDS,
-            ));
+        self.calendar(limit)
+    }
+
+    /// `["from" anchor] ["in" zone]`, behind a limit.
+    fn calendar(&mut self, mut limit: Limit) -> Result<Limit, SyntaxError> {
+        self.skip_blanks();
+        let word_offset = self.offset;
+        let refused = |what: &Error| SyntaxError::new(word_offset, what.message(), calendar_words(&limit));
+        if self.keyword("from") {
+            // What the limit cannot have is said before what is wrong with it.
+            limit.clone().with_anchor(Anchor::new(None, 0)).map_err(|error| refused(&error))?;
+            self.skip_blanks();
+            let anchor_offset = self.offset;
+            let anchor = self.anchor()?;
+            limit = limit.with_anchor(anchor).map_err(|error| SyntaxError::new(anchor_offset, error.message(), ""))?;
         }
         self.skip_blanks();
-        let burst_offset = self.offset;
-        let burst = self.count("a count, as in `burst 200`")?;
-        limit.with_burst(burst).map_err(|error| SyntaxError::new(burst_offset, error.message(), ""))
+        let word_offset = self.offset;
+        if self.keyword("in") {
+            let refused = |what: &Error| SyntaxError::new(word_offset, what.message(), calendar_words(&limit));
+            limit.clone().with_zone("UTC").map_err(|error| refused(&error))?;
+            self.skip_blanks();
+            let zone_offset = self.offset;
+            let zone = self.take_while(|c| !is_blank(c) && !is_separator(c) && c != ':');
+            if zone.is_empty() {
+                return Err(self.unexpected(ZONE_WORDS));
+            }
+            limit = limit.with_zone(zone).map_err(|_| {
+                let names = zone_names();
+                let near = did_you_mean(zone, names.iter().map(String::as_str));
+                SyntaxError::new(zone_offset, format!("unknown time zone `{}`{near}", clip(zone)), ZONE_WORDS)
+            })?;
+        }
+        Ok(limit)
+    }
+
+    /// `day 15 at 06:00`, `monday`, `at 06:00`.
+    pub(super) fn anchor(&mut self) -> Result<Anchor, SyntaxError> {
+        self.skip_blanks();
+        let day = if self.keyword("day") {
+            self.skip_blanks();
+            let offset = self.offset;
+            if !self.peek().is_some_and(|c| c.is_ascii_digit()) {
+                return Err(self.unexpected("the number of a day, as in `day 15`"));
+            }
+            match self.number() {
+                Some(day @ 1..=31) => Some(AnchorDay::Number(day as u8)),
+                _ => return Err(SyntaxError::new(offset, "there is no such day of a month", "a number from 1 to 31")),
+            }
+        } else {
+            let weekday = (0..).zip(WEEKDAYS).find(|(_, name)| self.keyword(name));
+            weekday.map(|(number, _)| AnchorDay::Weekday(number))
+        };
+        self.skip_blanks();
+        if !self.keyword("at") {
+            if day.is_some() {
+                return Ok(Anchor::new(day, 0));
+            }
+            return Err(self.unexpected(ANCHOR_WORDS));
+        }
+        self.skip_blanks();
+        Ok(Anchor::new(day, self.time()?))
+    }
+
+    /// `06:00`, in minutes.
+    fn time(&mut self) -> Result<u16, SyntaxError> {
+        let start = self.offset;
+        let text = self.take_while(|c| c.is_ascii_digit() || c == ':');
+        let two = |digits: &str| (digits.len() == 2).then(|| digits.parse::<u16>().ok()).flatten();
+        let parts = text.split_once(':').and_then(|(hour, minute)| Some((two(hour)?, two(minute)?)));
+        match parts {
+            Some((hour @ ..24, minute @ ..60)) => Ok(hour * 60 + minute),
+            _ if text.is_empty() => Err(self.unexpected(TIME_WORDS)),
+            _ => Err(SyntaxError::new(start, format!("`{}` is no time", clip(text)), TIME_WORDS)),
+        }
     }
 
     /// The name of what is counted, and where it stands. A word of the notation is none.
@@ -232,6 +312,8 @@ impl<'a> Parser<'a> {
             ("burst", "a burst is written once, after the period"),
             ("ttl", "only concurrency has a ttl"),
             ("per", "a limit has one period"),
+            ("from", "`from` is written once, after the period and before `in`"),
+            ("in", "`in` is written once, at the end of a limit"),
         ] {
             if self.begins(word) {
                 return SyntaxError::new(self.offset, what, END_WORDS);
@@ -291,6 +373,14 @@ impl<'a> Parser<'a> {
     fn rest(&self) -> &'a str {
         self.text.get(self.offset..).unwrap_or_default()
     }
+}
+
+/// What to write in place of a limit that cannot have a calendar of its own.
+fn calendar_words(limit: &Limit) -> String {
+    if limit.algorithm() == Algorithm::CalendarWindow {
+        return "a period of one day, week, month or year before it".to_owned();
+    }
+    format!("`{} {}/{}` before it, or the end", Algorithm::CalendarWindow, limit.count(), limit.period())
 }
 
 const fn is_separator(c: char) -> bool {

@@ -127,6 +127,51 @@ fn an_error_shows_the_text_and_a_caret() {
 }
 
 #[test]
+fn calendars_are_written_as_they_are_read() {
+    for (text, canonical) in [
+        ("calendar-window 1000/month from day 15 at 06:00", "calendar-window 1000/month from day 15 at 06:00"),
+        ("Calendar_Window 9 per Day FROM AT 06:30 In europe/berlin", "calendar-window 9/day from at 06:30 in Europe/Berlin"),
+        ("calendar-window 9/week from Sunday;5/s", "calendar-window 9/week from sunday; 5/s"),
+        ("calendar-window 9 tokens/year from day 31 in Etc/GMT+5", "calendar-window 9 tokens/year from day 31 in Etc/GMT+5"),
+        ("calendar-window 9/month from day 1 at 00:00 in UTC", "calendar-window 9/month"),
+        ("calendar-window 9/week from monday", "calendar-window 9/week"),
+        ("calendar-window 9/24h in Asia/Tokyo,3/m", "calendar-window 9/day in Asia/Tokyo; 3/minute"),
+    ] {
+        let policy = Policy::parse(text).unwrap();
+        assert_eq!(policy.to_string(), canonical);
+        assert_eq!(Policy::parse(canonical).unwrap().limits(), policy.limits());
+    }
+}
+
+#[test]
+fn wrong_calendars_are_said_with_what_to_write() {
+    for (text, column, words) in [
+        ("100/day in Europe/Berlin", 9, "sliding-window has no calendar"),
+        ("100/day in Europe/Berlin", 9, "expected `calendar-window 100/day` before it, or the end"),
+        ("gcra 5/day from day 3", 12, "gcra has no calendar"),
+        ("calendar-window 5/2 days from at 06:00", 26, "`from` needs a period of one day, week, month or year, not 2 days"),
+        ("calendar-window 5/hour in UTC", 24, "`in` needs a period of one day"),
+        ("calendar-window 5/month from", 29, "the text ends too early"),
+        ("calendar-window 5/month from", 29, "expected `day` and its number, a weekday or `at` and a time"),
+        ("calendar-window 5/month from day", 33, "the number of a day, as in `day 15`"),
+        ("calendar-window 5/month from day 0", 34, "expected a number from 1 to 31"),
+        ("calendar-window 5/month from day 32", 34, "there is no such day of a month"),
+        ("calendar-window 5/month from monday", 30, "a month begins on a day of a month"),
+        ("calendar-window 5/week from day 3", 29, "a week begins on a weekday"),
+        ("calendar-window 5/day from day 3", 28, "a day begins at a time"),
+        ("calendar-window 5/day from at 24:00", 31, "`24:00` is no time"),
+        ("calendar-window 5/day from at 6:00", 31, "expected a time from 00:00 to 23:59"),
+        ("calendar-window 5/day in", 25, "expected the IANA name of a time zone"),
+        ("calendar-window 5/day in Europe/Berlim", 26, "unknown time zone `Europe/Berlim`; did you mean `Europe/Berlin`?"),
+        ("calendar-window 5/day in Europe/Berlin from at 06:00", 40, "`from` is written once, after the period and before `in`"),
+        ("calendar-window 5/day in UTC in UTC", 30, "`in` is written once"),
+    ] {
+        let (found, message) = fails(text);
+        assert!(found == column && message.contains(words), "{text}: {found} {message}");
+    }
+}
+
+#[test]
 fn long_texts_are_shown_around_the_column() {
     let (column, message) = fails(&format!("{}x{}", "5/s; ".repeat(10), "\n5/s".repeat(300_000)));
     assert_eq!(column, 51);
@@ -185,7 +230,7 @@ proptest! {
     #[test]
     fn no_near_miss_panics(words in proptest::collection::vec(
         prop::sample::select(vec![
-            "20", "0", "/", "per", "minute", "s", " ", ";", ",", "|", ":", "gcra", "burst", "ttl", "concurrency", "-", "é",
+            "20", "0", "/", "per", "minute", "s", " ", ";", ",", "|", ":", "gcra", "burst", "ttl", "concurrency", "calendar-window ", " from ", "day", "monday", " at ", "06:00", " in ", "Asia/Tokyo", "-", "é",
             "\u{0}", "99999999999999999999999", "month", "token_bucket", ".", "\u{202e}", "\u{1d}",
         ]), 0..12)
     ) {

@@ -15,7 +15,7 @@ mod simulation;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use smallvec::smallvec;
 
@@ -27,8 +27,10 @@ use super::key_names::KeyNames;
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, Operation};
 use super::url::Endpoints;
+use crate::algorithm::Rule;
 use crate::counting::histogram::SharedHistogram;
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Plan;
 use crate::process::fork::{PerProcess, ProcessValue};
 use crate::process::log::Log;
 use io::{BlockingCalls, Caller, Connector, Engine, EngineCall, guarded};
@@ -54,6 +56,15 @@ struct Redis {
     engine: PerProcess<Engine>,
     readers: Arc<PerProcess<ReaderRegistry>>,
     closed: AtomicBool,
+}
+
+/// Lets calendars begin with the time of this machine. From then on the servers say theirs.
+#[cold]
+fn guess_time(plan: &Plan) {
+    for calendar in plan.rules.iter().filter_map(Rule::calendar).filter(|calendar| calendar.knows_nothing()) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        calendar.around(now.as_micros() as u64);
+    }
 }
 
 /// A store on these servers. Nothing is connected before the first call.
@@ -82,6 +93,9 @@ impl Redis {
     }
 
     fn request(&self, entry: &Entry<'_>) -> Request {
+        if entry.plan.has_calendar {
+            guess_time(entry.plan);
+        }
         Request::new(&self.names, entry)
     }
 

@@ -6,7 +6,7 @@
 use tidegate::{Algorithm, Limit};
 
 use super::bucket_level::Level;
-use super::calendar::window_start;
+use super::calendar::window;
 
 /// The largest count of any kind.
 const MOST: u128 = (1 << 53) - 1;
@@ -48,6 +48,8 @@ pub(super) struct Ledger {
     last: u64,
     /// Windows.
     charges: Vec<Charge>,
+    /// `calendar-window`: the latest edge of the window that its charges were made in.
+    closes: u64,
     /// Buckets; `None` until the first charge.
     level: Option<Level>,
     /// `concurrency`, in the order they expire.
@@ -56,7 +58,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn new(limit: &Limit) -> Self {
-        Self { limit: limit.clone(), last: 0, charges: Vec::new(), level: None, held: Vec::new() }
+        Self { limit: limit.clone(), last: 0, charges: Vec::new(), closes: 0, level: None, held: Vec::new() }
     }
 
     fn period(&self) -> u64 {
@@ -141,10 +143,8 @@ impl Ledger {
                 }
                 opened.is_some_and(|opened| charge.at >= opened && moment < opened + period)
             }
-            Algorithm::CalendarWindow => {
-                let period = self.limit.period();
-                window_start(period, charge.at) == window_start(period, moment)
-            }
+            // A window keeps its edge. Under another calendar it counts until the first edge after its last charge, too.
+            Algorithm::CalendarWindow => moment < self.closes || moment < window(&self.limit, self.last).1,
             Algorithm::SlidingLog => charge.at + period > moment,
             Algorithm::SlidingWindow => charge.last_instant + period > moment,
             Algorithm::SlidingCounter => charge.at / period + 1 >= moment / period,
@@ -285,6 +285,13 @@ impl Ledger {
                 Algorithm::SlidingLog => MOST / 2 - self.used(now).min(MOST / 2),
                 _ => MOST - self.used(now).min(MOST),
             };
+            if self.limit.algorithm() == Algorithm::CalendarWindow {
+                let next = window(&self.limit, now).1;
+                if self.used(now) == 0 {
+                    (self.charges, self.closes) = (Vec::new(), next);
+                }
+                self.closes = self.closes.max(next);
+            }
             let last_instant = last_instant(now, self.granule());
             self.charges.push(Charge { at: now, units: cost.min(room), last_instant });
         }
@@ -351,7 +358,7 @@ impl Ledger {
             Algorithm::FixedWindow => {
                 self.charges.iter().any(|first| first.at <= at && first.units > 0 && self.counts(first, now))
             }
-            _ => window_start(self.limit.period(), charge.at) == window_start(self.limit.period(), at),
+            _ => at >= window(&self.limit, now).0,
         };
         let own: Vec<bool> = self.charges.iter().map(|charge| is_own(charge) && self.weighs(charge, now)).collect();
         // Refunds take the oldest units: they have left this charge alone while there are units before its entry, granule or window.

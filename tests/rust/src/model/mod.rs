@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use tidegate::{Algorithm, Policy};
 
 use crate::decision_values::DecisionValues;
+pub use calendar::window;
 use ledger::{ChargedLimit, Ledger};
 use usage::{Usage, is_tighter};
 

@@ -12,10 +12,11 @@ use tidegate_tests::servers::{Kind, Servers};
 const HISTORIES: u64 = 250;
 const SECOND: u64 = 1_000_000;
 
-const POLICIES: [&str; 12] = [
+const POLICIES: [&str; 13] = [
     "fixed-window 60/2s",
     "calendar-window 50/s",
     "calendar-window 500/month",
+    "calendar-window 500/day from at 10:15 in Australia/Lord_Howe",
     "sliding-log 40/2s",
     "sliding-log 900/30s",
     "sliding-window 60/s",

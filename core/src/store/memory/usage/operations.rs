@@ -165,12 +165,13 @@ impl Usage {
             Operation::Acquire { cost, .. } | Operation::Take { cost, .. } => (cost, 0),
             _ => return false,
         };
+        let adopts = plan.has_calendar && self.adopt(plan, now);
         if !plan.denial_writes {
-            return false;
+            return adopts;
         }
         let blocked = self.blocked_until() > now;
         let charges = plan.charges_denials && !spared;
-        let mut changed = charges;
+        let mut changed = charges || adopts;
         // The amounts of a partial check are what it asks about.
         let amounts = entry.operation.amounts().filter(|_| !matches!(entry.operation, Operation::Take { .. }));
         for (index, (rule, state)) in plan.rules.iter().zip(&mut self.states).enumerate() {
@@ -188,6 +189,11 @@ impl Usage {
             changed = true;
         }
         changed
+    }
+
+    /// Notes of each limit what is known only at the first look at it; returns whether there was such a thing.
+    fn adopt(&mut self, plan: &Plan, now: u64) -> bool {
+        plan.rules.iter().zip(&mut self.states).fold(false, |adopted, (rule, state)| rule.adopt(state, now) || adopted)
     }
 
     /// Every operation that is neither a check nor a peek.

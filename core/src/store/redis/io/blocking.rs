@@ -63,12 +63,12 @@ impl BlockingCalls {
         slot: u16,
         call: CallState,
     ) -> StoreResult<Vec<StoreResult<Answer>>> {
-        let batch = Batch::new(Arc::clone(&self.prefix), time, grouping, requests);
-        let reply = self.call(&batch, slot, call).map_err(|failure| failure.error)?;
+        let mut batch = Batch::new(Arc::clone(&self.prefix), time, grouping, requests);
+        let reply = self.call(&mut batch, slot, call).map_err(|failure| failure.error)?;
         batch.answers(reply)
     }
 
-    fn call(&self, batch: &Batch, slot: u16, mut call: CallState) -> Result<Value, Failure> {
+    fn call(&self, batch: &mut Batch, slot: u16, mut call: CallState) -> Result<Value, Failure> {
         let mut now = Instant::now();
         if call.prefers_replica() && self.schedule.try_lock().is_some_and(|schedule| schedule.replicas_are_old(now)) {
             self.doubt_topology();

@@ -42,7 +42,7 @@ impl Pool {
     /// store has several servers.
     pub(crate) fn call(
         &self,
-        batch: &Batch,
+        batch: &mut Batch,
         asking: bool,
         several: bool,
         now: Instant,
@@ -69,7 +69,7 @@ impl Pool {
     fn exchange(
         &self,
         connection: &mut BlockingConnection,
-        batch: &Batch,
+        batch: &mut Batch,
         asking: bool,
         several: bool,
         deadline: Instant,
@@ -87,6 +87,7 @@ impl Pool {
             }
             match meaning {
                 ReplyMeaning::UnknownScript if !in_full => in_full = true,
+                ReplyMeaning::OtherTime(time) => drop(batch.go_by(Some(time))),
                 // A call of its own has one slot.
                 ReplyMeaning::Answer | ReplyMeaning::UnknownScript | ReplyMeaning::NotAsOne { .. } => {
                     return Ok(Ok(reply));

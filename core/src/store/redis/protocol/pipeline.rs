@@ -42,8 +42,7 @@ const NEXT_ATTEMPT: Duration = Duration::from_millis(250);
 const MAX_ATTEMPTS: usize = 4;
 /// Batches of one server in flight at once, as when each call travels alone.
 const MAX_IN_FLIGHT: usize = 1_024;
-/// Where so many keys of a call are refused, all but the declared one, they have not moved: this server, or a proxy before it,
-/// serves no undeclared keys.
+/// Where so many keys of a call are refused, all but the declared one, the server or a proxy before it serves no undeclared keys.
 const NEVER_SERVED: usize = 8;
 
 /// What all pipelines of a router have in common.
@@ -333,6 +332,7 @@ impl<C: Callers> ServerPipeline<C> {
         let meaning =
             ReplyMeaning::of(&reply, &batch.script, &self.server, self.options.directory.has_several_servers());
         let unknown = matches!(meaning, ReplyMeaning::UnknownScript) && !batch.in_full;
+        let again = unknown || batch.script.go_by(meaning.other_time());
         if meaning.is_doubtful(&reply) && !is_certain && batch.is_awaited() {
             batch.doubtful = Some(reply);
             if let Some(connection) = &mut self.connection {
@@ -340,23 +340,17 @@ impl<C: Callers> ServerPipeline<C> {
             }
             return;
         }
-        if unknown && batch.is_awaited() && self.silent_since.is_none() {
-            return self.send_batch(ScriptCall { in_full: true, ..batch });
+        if again && batch.is_awaited() && self.silent_since.is_none() {
+            return self.send_batch(ScriptCall { in_full: batch.in_full || unknown, ..batch });
         }
         self.queues.note_completed(batch.queue, batch.members.len());
         match meaning {
-            ReplyMeaning::UnknownScript if unknown => self.requeue(batch),
+            _ if again => self.requeue(batch),
             ReplyMeaning::NotAsOne { known } => {
                 if !known {
                     self.queues.keep_slots_apart(&mut self.next_moment);
                 }
                 self.send_alone(batch.into_calls());
-            }
-            ReplyMeaning::Answer | ReplyMeaning::UnknownScript | ReplyMeaning::OutOfStep => {
-                if batch.script.is_over_slots() {
-                    self.send_elsewhere(&mut batch, &reply);
-                }
-                batch.give_out(reply, self.connection_number(), effects);
             }
             ReplyMeaning::NotServed(obstacle) => {
                 let several = batch.members.len() > 1;
@@ -364,6 +358,12 @@ impl<C: Callers> ServerPipeline<C> {
                     call.state.alone |= several;
                     self.give_back(call, obstacle.clone(), effects);
                 }
+            }
+            _ => {
+                if batch.script.is_over_slots() {
+                    self.send_elsewhere(&mut batch, &reply);
+                }
+                batch.give_out(reply, self.connection_number(), effects);
             }
         }
     }

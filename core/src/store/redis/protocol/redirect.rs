@@ -17,6 +17,8 @@ pub(crate) enum ReplyMeaning {
     Answer,
     /// The server does not know the script. The call did not run.
     UnknownScript,
+    /// The call needs the edges of calendars around that time of the server. It did not run.
+    OtherTime(u64),
     /// This server did not serve the call. It did not run.
     NotServed(Obstacle),
     /// The server does not serve a call over several slots as one. Nothing of it ran.
@@ -31,6 +33,9 @@ pub(crate) enum ReplyMeaning {
 impl ReplyMeaning {
     /// `several` says whether the store has several servers.
     pub(crate) fn of(reply: &Value, batch: &Batch, server: &Server, several: bool) -> Self {
+        if let Some(time) = batch.other_time(reply) {
+            return Self::OtherTime(time);
+        }
         match reply {
             _ if is_unknown_script(reply) => Self::UnknownScript,
             Value::ServerError(error) if batch.is_over_slots() && !is_compiled(error) => {
@@ -49,6 +54,14 @@ impl ReplyMeaning {
                 readonly.map_or(Self::Answer, wrong)
             }
             _ => Self::Answer,
+        }
+    }
+
+    /// The time of the server, where the call needs other edges.
+    pub(crate) const fn other_time(&self) -> Option<u64> {
+        match self {
+            Self::OtherTime(time) => Some(*time),
+            _ => None,
         }
     }
 

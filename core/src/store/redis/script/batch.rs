@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use once_cell::race::OnceBox;
+use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
 use super::request::{RedisKey, Request};
 use super::{command, instruction, script, script_over_slots};
+use crate::algorithm::MAX_SAFE_INTEGER;
 use crate::store::request::Operation;
 
 /// Bytes of the first argument before the first instruction.
@@ -81,6 +83,8 @@ pub(crate) struct Batch {
     instructions: SmallVec<[u16; 1]>,
     /// For each key, in the order of their first request, its requests.
     keys: SmallVec<[Members; 1]>,
+    /// The time of a server that has said it because it needs other edges of a calendar.
+    server_time: Option<u64>,
     /// Whether its keys have several slots. Then none of them has companions.
     over_slots: bool,
 }
@@ -93,7 +97,7 @@ impl Batch {
             several => arranged(several),
         };
         let number = next_number();
-        Self { number, prefix, now, grouping, requests, instructions, keys, over_slots: false }
+        Self { number, prefix, now, grouping, requests, instructions, keys, server_time: None, over_slots: false }
     }
 
     /// These requests for keys of several slots of a cluster, without companions.
@@ -109,6 +113,23 @@ impl Batch {
     /// What tells its reply from those of other batches.
     pub(crate) const fn number(&self) -> u32 {
         self.number
+    }
+
+    /// The time of the server that refused this call because its time is not among the edges of calendars that it was handed. Nothing of it
+    /// ran.
+    pub(crate) fn other_time(&self, reply: &Value) -> Option<u64> {
+        let Value::ServerError(error) = reply else { return None };
+        let mut words = error.details().filter(|_| error.code() == "TIDEGATE")?.split(' ');
+        let is_refusal = words.next()? == "edges" && self.now.is_none() && self.server_time.is_none();
+        let time = words.next()?.parse().ok().filter(|time| *time <= MAX_SAFE_INTEGER);
+        let is_of_call = words.next()?.parse() == Ok(self.number);
+        time.filter(|_| is_refusal && is_of_call)
+    }
+
+    /// Hands the edges around that time when it is written again; returns whether there is one. Calendars remember it.
+    pub(crate) fn go_by(&mut self, time: Option<u64>) -> bool {
+        self.server_time = self.server_time.or(time);
+        time.is_some()
     }
 
     pub(crate) const fn now(&self) -> Option<u64> {
@@ -190,7 +211,7 @@ impl Batch {
         if let Some(first) = instructions.next() {
             command::begin_word(out, HEAD + instruction::size(first));
             self.write_head(stride as u8, out);
-            instruction::write(first, out);
+            instruction::write(first, self.now.or(self.server_time), out);
             command::end_word(out);
         }
         if !program.is_empty() {
@@ -198,7 +219,7 @@ impl Batch {
         }
         for other in instructions {
             command::begin_word(out, instruction::size(other));
-            instruction::write(other, out);
+            instruction::write(other, self.now.or(self.server_time), out);
             command::end_word(out);
         }
         1 + usize::from(asking)

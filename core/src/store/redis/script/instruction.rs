@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::request::Request;
+use crate::plan::Plan;
 use crate::policy::Period;
 use crate::store::request::Operation;
 
@@ -45,8 +46,32 @@ pub(super) fn size(request: &Request) -> usize {
     OPERATION_HEAD + of_plan + size_of::<u16>() + usize::from(SLOW_PATH_HEAD) + meta
 }
 
-/// Appends an instruction.
-pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
+/// Bytes of a limit before its count, and of all its numbers.
+const LIMIT_HEAD: usize = 4;
+const LIMIT_NUMBERS: usize = 5 * size_of::<f64>();
+
+/// Appends the numbers of the limits. Calendars of one's own hand the edges around that time: the script knows no calendar.
+fn write_limits(plan: &Plan, now: Option<u64>, out: &mut Vec<u8>) {
+    let begins = out.len();
+    out.extend_from_slice(&plan.stored.script_arguments.limits);
+    if !plan.has_calendar {
+        return;
+    }
+    let of_limits = out[begins..].chunks_exact_mut(LIMIT_HEAD + LIMIT_NUMBERS);
+    for (rule, bytes) in plan.rules.iter().zip(of_limits) {
+        if let Some(calendar) = rule.calendar() {
+            let edges = now.map_or_else(|| calendar.last_known(), |now| calendar.around(now)).map(|edge| edge as f64);
+            let numbers = [edges[0], -1.0 - edges[1], edges[2], edges[3]];
+            for (slot, number) in bytes[LIMIT_HEAD + size_of::<f64>()..].chunks_exact_mut(size_of::<f64>()).zip(numbers)
+            {
+                slot.copy_from_slice(&number.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// Appends an instruction that decides by that time, or by one of the server that is about the last known one.
+pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
     let (plan, options) = (&request.plan, request.plan.policy.options());
     let block_for = options.block_for.map_or(0, Period::micros);
     let (operation, block, hold) = match &request.operation {
@@ -79,7 +104,7 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
     out.extend_from_slice(&[operation, flags, plan.rules.len() as u8, policy.slots]);
     push_double(out, request.only_units().unwrap_or(request.operation.named_cost()));
     out.extend_from_slice(&policy.compact_form);
-    out.extend_from_slice(&policy.limits);
+    write_limits(plan, now, out);
     out.extend_from_slice(&(policy.slow_path.len() as u16 + SLOW_PATH_HEAD).to_le_bytes());
     push_double(out, block);
     push_double(out, hold);

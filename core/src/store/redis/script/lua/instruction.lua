@@ -3,7 +3,7 @@
 --   '<Bc0Bc0Hc0' header, format and the value of an unused key, in the compact form
 --   '<BBc0Bc0'  size of a value in the narrow form, its header and format; 0 and empty where the policy has none
 --   '<BBBBddddd' for each limit: algorithm, slots of its first field, its list and the length of its list (0: it has no
---                list), count, period, x, y, z
+--                list), count, period, x, y, z; of a calendar of one's own count and four edges, see calendar_window.lua
 --   '<H'        the length of what follows, up to the metadata
 --   '<ddHdd'    block in µs (of GIVE_BACK: the moment of the charge), hold (of LEASE and GIVE_BACK: the life), length of the journal,
 --               its TTL, grace period
@@ -19,6 +19,8 @@
 -- Flags: 1 shadow, 2 charges_denials, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line, 64 undo of a
 -- check, 128 amounts. head.lua and check.lua read the first parts too.
 local rules = {}
+-- Whether an instruction has edges of a calendar that are not those around now.
+local edges_are_others
 local function read_instruction(s, at)
   local operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format
   operation, flags, n, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format, at =
@@ -37,6 +39,11 @@ local function read_instruction(s, at)
   for i = 1, n do
     local algorithm, first, list, length, count, period, x, y, z
     algorithm, first, list, length, count, period, x, y, z, at = unpack_('<BBBBddddd', s, at)
+    if algorithm == CALENDAR_WINDOW and z > 0 then
+      instruction.has_edges = true
+      if now >= y then period, x, y = -1 - x, -1 - y, z end
+      if now < period or now >= y then edges_are_others = true end
+    end
     local kind = algorithm + (x == 1 and 16 or 0) + (z > 0 and 32 or 0) + (all_methods and 64 or 0)
     local rule = rules[kind]
     if not rule then
@@ -75,3 +82,5 @@ end
 local instructions = {}
 instructions[1] = read_instruction(ARGV[1], INSTRUCTION)
 for i = 2, instruction_count do instructions[i] = read_instruction(ARGV[1 + i], 1) end
+-- Nothing has run. The core asks again, with the edges around this time.
+if edges_are_others then return { err = string.format('TIDEGATE edges %.0f %.0f', now, call_number) } end

@@ -128,11 +128,12 @@ local function join_line(value, waiter)
   if #line < MAX_LINE then line[#line + 1] = { id = waiter, overtaken = 0, seen = now } end
 end
 
--- What a refusal changes: nothing, unless the policy says so. `s` is the stored value. A refusal that is `spared` is not charged and
--- begins no block. Returns the value to store, if any.
+-- What a refusal changes: nothing, unless the policy says so, or a limit has noted what it knows only at its first look. `s` is the
+-- stored value. A refusal that is `spared` is not charged and begins no block. Returns the value to store, if any.
 local function refuse(instruction, s, blocked, spared)
-  if not instruction.refusal_writes then return nil end
-  local value, changed = read(s, instruction), false
+  if not instruction.refusal_writes and not instruction.has_edges then return nil end
+  local value = read(s, instruction)
+  local changed = value.adopted
   for _, limit in ipairs(instruction.limits) do
     if instruction.charges_denials and not spared then
       local units = limit.units or instruction.cost

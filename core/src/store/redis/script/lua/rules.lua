@@ -42,7 +42,8 @@ end
 --   charges_end  the same for what was charged before, also beside later charges
 --   clear_ends   until when a charge from before a clear could be taken for a later one
 --   unused   whether the fields mean the same as those of an unused key under every rule of the algorithm
--- Only some have: `start`, which starts a bucket, `raise`, which makes its level last, `summary`, what a Decision needs of a log,
+-- Only some have: `adopt`, which reads what another calendar has stored, and says whether it has noted what has to be written,
+-- `start`, which starts a bucket, `raise`, which makes its level last, `summary`, what a Decision needs of a log,
 -- `renew` and `close` of holds.
 local function ends(limit, value) return limit:ends(value) end
 local function charges_end(limit, value) return limit:charges_end(value) end

@@ -163,6 +163,7 @@ local function kept_until(tag)
   if tag.algorithm == SLIDING_WINDOW then return tag.values[1] + 2 * tag.micros end
   local months = tag.algorithm == CALENDAR_WINDOW and tag.unit > 5 and tag.micros / UNITS[7] or 0
   tag.period, tag.x, tag.y = months == 0 and tag.micros or 0, months, 0
+  if tag.adopt then tag:adopt(tag.values) end
   return tag:ends(tag.values)
 end
 
@@ -318,6 +319,9 @@ local function read_unchecked(s, instruction)
   local value, reason = decode(s, instruction), nil
   if not value then value, reason = convert(s, instruction) end
   if not value then return nil, reason end
+  for _, limit in ipairs(instruction.limits) do
+    if limit.adopt and limit:adopt(value) then value.adopted = true end
+  end
   require_possible(value, instruction)
   if instruction.grace > 0 then
     -- Buckets that do not start full have not started when all is over, grace period included.
