@@ -164,6 +164,14 @@ export class Decision {
     return (this.#numbers[DecisionField.Header] & DecisionFlag.Unavailable) !== 0;
   }
 
+  /**
+   * Whether it is denied by a block that follows repeated denials: of a policy whose `blockFor` has several lengths, and not of one
+   * that was made by hand.
+   */
+  get abnormal(): boolean {
+    return (this.#numbers[DecisionField.Header] & DecisionFlag.Abnormal) !== 0;
+  }
+
   /** The state of each limit, in the order of the policy. */
   get limits(): readonly LimitState[] {
     return limitsOf(this.#numbers);
@@ -208,6 +216,7 @@ const FIELDS = [
   'source',
   'shadow',
   'unavailable',
+  'abnormal',
 ] as const;
 
 /** The fields of a Decision, as a plain object. */

@@ -51,8 +51,16 @@ export interface PolicyOptions {
   onStoreError?: OnStoreError | undefined;
   /** Evaluate and count, but never deny. Default: false. */
   shadow?: boolean | undefined;
-  /** Once denied, the key stays denied this long. */
-  blockFor?: Duration | undefined;
+  /**
+   * Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+   * repeats.
+   */
+  blockFor?: Duration | readonly Duration[] | undefined;
+  /**
+   * With several lengths in `blockFor`: a key whose last block ended so long ago begins with the first length again.
+   * Without it a day.
+   */
+  forgive?: Duration | undefined;
   /** Charge denied checks too: a caller that keeps trying stays out. Default: false. */
   countDenied?: boolean | undefined;
   /** Remember that many of the newest attempts with their metadata; 0 is none. Default: 0. */
@@ -180,7 +188,7 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #options: Record<string, boolean | number | string>;
+  readonly #options: Record<string, boolean | number | string | number[]>;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
     const given: unknown = limits;
@@ -209,9 +217,20 @@ export class Policy {
     return this.#options['shadow'] as boolean;
   }
 
-  /** Once denied, the key stays denied this long. */
-  get blockForMs(): number | undefined {
-    return this.#options['blockForMs'] as number | undefined;
+  /**
+   * Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+   * repeats.
+   */
+  get blockForMs(): number | readonly number[] | undefined {
+    return this.#options['blockForMs'] as number | readonly number[] | undefined;
+  }
+
+  /**
+   * With several lengths in `blockFor`: a key whose last block ended so long ago begins with the first length again.
+   * Without it a day.
+   */
+  get forgiveMs(): number | undefined {
+    return this.#options['forgiveMs'] as number | undefined;
   }
 
   /** Charge denied checks too: a caller that keeps trying stays out. */

@@ -113,6 +113,8 @@ pub enum DecisionFlag {
     Simple = 128,
     /// It is denied because the store is missing.
     Unavailable = 4096,
+    /// It is denied by a block that follows repeated denials.
+    Abnormal = 8192,
 }
 
 /// Where the numbers of a Decision stand, counted from its header. Times are in microseconds.

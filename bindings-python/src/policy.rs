@@ -3,10 +3,10 @@
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 use tidegate::policy::{Format, PolicyFile};
-use tidegate::{ErrorKind, Lease, OnStoreError, Options};
+use tidegate::{BlockFor, ErrorKind, Lease, OnStoreError, Options, Period};
 
 use crate::convert::{argument, owned_text, period, shown, text, unexpected, whole};
 use crate::error::{PolicyError, policy, raise, raise_about};
@@ -71,6 +71,7 @@ fn option_value(option: &PolicyOption, given: &Bound<'_, PyAny>) -> PyResult<Opt
         OptionKind::Flag => OptionValue::Flag(argument(option.name, given)?),
         OptionKind::OnStoreError => OptionValue::OnStoreError(on_store_error(given).map_err(policy)?),
         OptionKind::Duration => OptionValue::Duration(period(given)?),
+        OptionKind::BlockFor => OptionValue::BlockFor(block_for(given)?),
         OptionKind::Count { of, .. } => {
             let wrong = || policy(format!("{} is a whole number of {of}, not {}", option.name, shown(given)));
             let number = whole(given).ok_or_else(wrong)?;
@@ -94,6 +95,7 @@ fn shown_value(py: Python<'_>, value: Option<OptionValue>) -> PyResult<Bound<'_,
         Some(OptionValue::Flag(value)) => value.into_bound_py_any(py),
         Some(OptionValue::OnStoreError(choice)) => choice.name().into_bound_py_any(py),
         Some(OptionValue::Duration(period)) => (period.micros() as f64 / 1e6).into_bound_py_any(py),
+        Some(OptionValue::BlockFor(lengths)) => block_lengths(&lengths).into_bound_py_any(py),
         Some(OptionValue::Count(number)) => number.into_bound_py_any(py),
         Some(OptionValue::Lease(lease)) => lease_value(lease).into_bound_py_any(py),
     }
@@ -101,6 +103,34 @@ fn shown_value(py: Python<'_>, value: Option<OptionValue>) -> PyResult<Bound<'_,
 
 fn lease_value(lease: Lease) -> LeaseValue {
     lease.as_units().map_or_else(|| LeaseValue::Part(lease.to_string()), LeaseValue::Units)
+}
+
+/// The lengths of blocks in seconds, as Python reads them.
+#[derive(IntoPyObject)]
+enum BlockLengths {
+    One(f64),
+    Several(Vec<f64>),
+}
+
+fn block_lengths(lengths: &BlockFor) -> BlockLengths {
+    let seconds = |length: &Period| length.micros() as f64 / 1e6;
+    match lengths.lengths() {
+        [length] => BlockLengths::One(seconds(length)),
+        several => BlockLengths::Several(several.iter().map(seconds).collect()),
+    }
+}
+
+/// A length of time, or a sequence of them.
+fn block_for(given: &Bound<'_, PyAny>) -> PyResult<BlockFor> {
+    let several = given.cast::<PyList>().map(|list| list.iter().collect::<Vec<_>>());
+    let several = several.or_else(|_| given.cast::<PyTuple>().map(|tuple| tuple.iter().collect()));
+    match several {
+        Ok(lengths) => {
+            let lengths = lengths.iter().map(period).collect::<PyResult<Vec<_>>>()?;
+            BlockFor::new(lengths).map_err(raise)
+        }
+        Err(_) => Ok(period(given)?.into()),
+    }
 }
 
 fn lease(given: &Bound<'_, PyAny>) -> PyResult<Lease> {
@@ -216,10 +246,18 @@ impl Policy {
         self.inner.options().shadow
     }
 
-    /// Once denied, the key stays denied this long.
+    /// Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+    /// repeats.
     #[getter]
-    fn block_for(&self) -> Option<f64> {
-        self.inner.options().block_for.map(|period| period.micros() as f64 / 1e6)
+    fn block_for(&self) -> Option<BlockLengths> {
+        self.inner.options().block_for.as_ref().map(block_lengths)
+    }
+
+    /// With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length
+    /// again. Without it a day.
+    #[getter]
+    fn forgive(&self) -> Option<f64> {
+        self.inner.options().forgive.map(|period| period.micros() as f64 / 1e6)
     }
 
     /// Charge denied checks too: a caller that keeps trying stays out.

@@ -47,6 +47,7 @@ pub(crate) fn as_json(decision: &Decision, policy: &Policy) -> Value {
         "source": decision.source().name(),
         "unavailable": decision.unavailable(),
         "shadow": decision.shadow(),
+        "abnormal": decision.abnormal(),
         "limits": limits,
     })
 }

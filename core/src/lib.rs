@@ -34,7 +34,7 @@ pub use limiter::{
     PolicyUse, Units,
 };
 pub use policy::{
-    Algorithm, Lease, Limit, OnStoreError, Options, Period, Policy, PolicyFile, TimeUnit, Unit, Warning, lint, lint_policies,
+    Algorithm, BlockFor, Lease, Limit, OnStoreError, Options, Period, Policy, PolicyFile, TimeUnit, Unit, Warning, lint, lint_policies,
 };
 pub use process::clock::ManualClock;
 pub use process::fork::after_fork_in_child;

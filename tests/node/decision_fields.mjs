@@ -8,6 +8,7 @@ export function fieldsOf(decision) {
   return {
     allowed: decision.allowed,
     shadow: decision.shadow,
+    abnormal: decision.abnormal,
     policy: decision.policy,
     key: decision.key,
     cost: decision.cost,

@@ -17,6 +17,7 @@ def fields_of(decision: Decision) -> dict[str, Any]:
     return {
         "allowed": decision.allowed,
         "shadow": decision.shadow,
+        "abnormal": decision.abnormal,
         "policy": decision.policy,
         "key": decision.key,
         "cost": decision.cost,

@@ -39,7 +39,7 @@ export function asRefusal(response: WebResponse, status: number): WebResponse {
 /** The body, as JSON. It names policies, never keys. Without a Decision these policies could not be asked. */
 export function problem(decision: Decision | undefined, unasked: readonly PolicyRef[] = []): string {
   const names = decision === undefined ? unasked.flatMap(limitNames) : violated(decision);
-  return native.problem(status(decision) === 503, retryAfter(decision), names);
+  return native.problem(status(decision) === 503, retryAfter(decision), names, decision?.abnormal ?? false);
 }
 
 /**

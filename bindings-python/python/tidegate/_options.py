@@ -21,8 +21,12 @@ class PolicyOptions(TypedDict, total=False):
     on_store_error: str | None
     # Evaluate and count, but never deny. Default: False.
     shadow: bool
-    # Once denied, the key stays denied this long.
-    block_for: float | str | timedelta | None
+    # Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+    # repeats.
+    block_for: float | str | timedelta | Sequence[float | str | timedelta] | None
+    # With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length again.
+    # Without it a day.
+    forgive: float | str | timedelta | None
     # Charge denied checks too: a caller that keeps trying stays out. Default: False.
     count_denied: bool
     # Remember that many of the newest attempts with their metadata; 0 is none. Default: 0.

@@ -1,6 +1,7 @@
 //! A policy made ready to be applied: its rules, and the layout of its stored value.
 
 mod amount;
+mod block_level;
 mod conversion;
 mod limit_tag;
 pub(crate) mod plan_cache;
@@ -13,11 +14,12 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{LeaseTerms, Rule, View};
 use crate::counting::cells::PolicyCounts;
-use crate::policy::{DerivedValue, Limit, MAX_LIMITS, Period, Policy, SHORTEST_LEASE};
+use crate::policy::{DerivedValue, Limit, MAX_LIMITS, Policy, SHORTEST_LEASE};
 use crate::tables::allocation::{allocated, spilled};
 use crate::tables::one_or_many::OneOrMany;
 
 pub(crate) use amount::{Amount, Amounts};
+pub(crate) use block_level::BlockLevel;
 pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;
 use stored::StoredForm;
@@ -59,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) has_units: bool,
     /// Whether a check of it is nothing but a cost: neither of the two.
     pub(crate) is_plain: bool,
+    /// For how long after a block its level is remembered; 0 where blocks do not become longer.
+    pub(crate) level_life: u64,
     /// How long a key is kept after all its states have ended; only for buckets with `initial`.
     pub(crate) grace: u64,
     /// The most that a process takes in advance, of a policy that leases and whose units can be spent later.
@@ -110,6 +114,7 @@ impl Plan {
             has_units,
             is_plain: !is_held && !has_units,
             lease: lease_of(&policy),
+            level_life: policy.options().level_life(),
             near_limit: rules.first().map_or(0, |rule| (rule.capacity() / PARTS_OF_LIMIT) as i64),
             counts: OnceLock::new(),
             policy,
@@ -162,7 +167,7 @@ impl Plan {
     /// How long a journal keeps an attempt: as long as it can matter to a limit or a block.
     pub(crate) fn journal_life(&self) -> u64 {
         let limits = self.policy.limits().iter().map(|limit| limit.period().micros());
-        let block = self.policy.options().block_for.map(Period::micros);
+        let block = self.policy.options().block_for.as_ref().map(|lengths| lengths.longest().micros());
         limits.chain(block).max().unwrap_or(0)
     }
 }

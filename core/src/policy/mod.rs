@@ -1,6 +1,7 @@
 //! What is limited and how: policies, limits, their notation and their file. They are parsed and validated here, so that
 //! every number elsewhere is valid.
 
+mod block_for;
 pub(crate) mod declaration;
 mod derived;
 #[cfg_attr(not(feature = "files"), path = "without_files.rs")]
@@ -13,6 +14,7 @@ pub(crate) mod options;
 pub(crate) mod suggestion;
 
 pub use crate::algorithm::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION, Period, TimeUnit, Unit};
+pub use block_for::{BlockFor, MAX_BLOCK_LENGTHS};
 pub use file::PolicyFile;
 pub use format::Format;
 pub use lease::Lease;

@@ -3,12 +3,16 @@
 use std::fmt;
 
 use super::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
+use super::block_for::BlockFor;
 use super::lease::Lease;
-use crate::algorithm::{AlgorithmKind, Limit, Period};
+use crate::algorithm::{AlgorithmKind, Limit, Period, SECOND};
 use crate::error::{Error, Result, named};
 
 /// The most attempts a journal remembers.
 pub const MAX_JOURNAL: u32 = 10_000;
+
+/// After how many microseconds blocks begin anew where a policy does not say: a day.
+const DEFAULT_FORGIVE: u64 = 86_400 * SECOND;
 
 /// What a check answers when the store fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -62,6 +66,8 @@ pub enum OptionKind {
     OnStoreError,
     /// A length of time.
     Duration,
+    /// A length of time, or several.
+    BlockFor,
     /// A whole number of what is named, up to the largest.
     Count {
         /// What is counted.
@@ -74,7 +80,7 @@ pub enum OptionKind {
 }
 
 /// What is set of an option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptionValue {
     /// True or false.
     Flag(bool),
@@ -82,6 +88,8 @@ pub enum OptionValue {
     OnStoreError(OnStoreError),
     /// A length of time.
     Duration(Period),
+    /// The lengths of blocks.
+    BlockFor(BlockFor),
     /// A whole number.
     Count(u32),
     /// A number of units, or a part.
@@ -95,6 +103,7 @@ impl fmt::Display for OptionValue {
             Self::Flag(value) => value.fmt(f),
             Self::OnStoreError(value) => value.fmt(f),
             Self::Duration(value) => value.fmt(f),
+            Self::BlockFor(value) => value.fmt(f),
             Self::Count(value) => value.fmt(f),
             Self::Lease(value) => value.fmt(f),
         }
@@ -130,6 +139,7 @@ impl PolicyOption {
             OptionKind::Flag => (ArgumentKind::Flag, OptionDefault::Flag(false)),
             OptionKind::OnStoreError => (ArgumentKind::OnStoreError, OptionDefault::Nothing),
             OptionKind::Duration => (ArgumentKind::Period, OptionDefault::Nothing),
+            OptionKind::BlockFor => (ArgumentKind::Periods, OptionDefault::Nothing),
             OptionKind::Count { .. } => (ArgumentKind::Count, OptionDefault::Count(0)),
             OptionKind::Lease => (ArgumentKind::Lease, OptionDefault::Nothing),
         };
@@ -172,7 +182,7 @@ macro_rules! policy_options {
             kind: OptionKind::$kind $({ $($bound)+ })?,
             documentation: $documentation.trim_ascii_start(),
             effect: $effect,
-            get: |options| Option::from(options.$name).map(OptionValue::$kind),
+            get: |options| Option::from(options.$name.clone()).map(OptionValue::$kind),
             set: |options, value| {
                 if let OptionValue::$kind(value) = value {
                     options.$name = value.into();
@@ -204,8 +214,11 @@ policy_options! {
     /// Evaluate and count, but never deny.
     shadow: bool = Flag, "A shadow: it counts and reports denials, and denies nothing.";
 
-    /// Once denied, the key stays denied this long.
-    block_for: Option<Period> = Duration, "Once denied, a key stays denied for {}, whatever its usage.";
+    /// Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last repeats.
+    block_for: Option<BlockFor> = BlockFor, "Once denied, a key stays denied for {}, whatever its usage.";
+
+    /// With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length again. Without it a day.
+    forgive: Option<Period> = Duration, "Blocks begin with the first length again {} after the last one has ended.";
 
     /// Charge denied checks too: a caller that keeps trying stays out.
     count_denied: bool = Flag, "Denied checks count too: a caller that keeps trying stays out.";
@@ -225,7 +238,21 @@ impl Options {
                 self.journal
             )));
         }
+        if self.forgive.is_some() && self.block_for.is_none() {
+            return Err(Error::policy(format!(
+                "forgive says when blocks begin anew, and this policy has no blocks: add {}, as in `1m, 10m, 1h`, or remove forgive",
+                named("block_for")
+            )));
+        }
         self.validate_lease(limits)
+    }
+
+    /// For how long after a block its level is remembered, in microseconds: 0 where all blocks have the same length.
+    pub(crate) fn level_life(&self) -> u64 {
+        match &self.block_for {
+            Some(lengths) if lengths.escalates() => self.forgive.map_or(DEFAULT_FORGIVE, Period::micros),
+            _ => 0,
+        }
     }
 
     /// Whether these limits with these options can lease.

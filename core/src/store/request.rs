@@ -6,7 +6,7 @@ use compact_str::CompactString;
 use smallvec::SmallVec;
 
 use crate::algorithm::{HoldId, LeaseTerms, LimitCharge, Rule, State, Traces, View};
-use crate::plan::{Amount, Amounts, LimitTag, Plan};
+use crate::plan::{Amount, Amounts, BlockLevel, LimitTag, Plan};
 use crate::tables::one_or_many::OneOrMany;
 
 /// What the limits of a policy say, in order.
@@ -372,10 +372,19 @@ pub(crate) struct RareAnswer {
     pub(crate) generation: u64,
     /// The connection over which the answer to a lease came.
     pub(crate) connection: u64,
+    /// Which block of a policy whose blocks become longer is the last one, from 1 on: see [`BlockLevel`].
+    pub(crate) block_level: BlockLevel,
     /// The limits of another release that count this key too.
     pub(crate) others: Vec<LimitTag>,
     /// What the call took of each limit, where that is not its cost of all.
     pub(crate) amounts: Amounts,
+}
+
+impl RareAnswer {
+    /// What says the level of a block; `None` where there is none.
+    pub(crate) fn of_level(block_level: BlockLevel) -> Option<Box<Self>> {
+        (block_level != BlockLevel::default()).then(|| Box::new(Self { block_level, ..Self::default() }))
+    }
 }
 
 impl Answer {
@@ -417,6 +426,11 @@ impl Answer {
             }
             _ => {}
         }
+    }
+
+    /// Which block of a policy whose blocks become longer is the last one.
+    pub(crate) fn block_level(&self) -> BlockLevel {
+        self.rare.as_ref().map(|rare| rare.block_level).unwrap_or_default()
     }
 
     /// What the call took of each limit; empty where that is its cost of all.

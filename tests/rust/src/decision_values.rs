@@ -12,6 +12,8 @@ pub struct DecisionValues {
     pub allowed: bool,
     /// Whether an enforced policy would have denied.
     pub shadow: bool,
+    /// Whether a block that follows repeated denials refused.
+    pub abnormal: bool,
     /// Units that were consumed.
     pub granted: u64,
     /// Of the limit that binds.
@@ -73,6 +75,7 @@ impl DecisionValues {
         Self {
             allowed: decision.allowed(),
             shadow: decision.shadow(),
+            abnormal: decision.abnormal(),
             granted: decision.granted(),
             limit: decision.limit(),
             remaining: decision.remaining(),
@@ -117,6 +120,7 @@ impl DecisionValues {
         Some(Self {
             allowed: value["allowed"].as_bool()?,
             shadow: value["shadow"].as_bool()?,
+            abnormal: value["abnormal"].as_bool().unwrap_or(false),
             granted: value["granted"].as_u64()?,
             limit: value["limit"].as_u64()?,
             remaining: value["remaining"].as_u64()?,
@@ -144,7 +148,7 @@ impl DecisionValues {
             })
             .collect();
         json!({
-            "allowed": self.allowed, "shadow": self.shadow, "granted": self.granted, "limit": self.limit,
+            "allowed": self.allowed, "shadow": self.shadow, "abnormal": self.abnormal, "granted": self.granted, "limit": self.limit,
             "remaining": self.remaining, "retry_after": self.retry_after, "next_after": self.next_after,
             "reset_after": self.reset_after, "delay": self.delay,
             "limits": limits, "decisions": self.decisions.iter().map(Self::json).collect::<Vec<_>>(),

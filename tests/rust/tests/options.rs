@@ -37,6 +37,11 @@ impl Host {
             ArgumentKind::Duration => ("Duration", "float | timedelta", "number"),
             ArgumentKind::Wait => ("Option<Duration>", "float | timedelta | None", "number"),
             ArgumentKind::Period => ("Option<Period>", "float | str | timedelta | None", "Duration"),
+            ArgumentKind::Periods => (
+                "Option<BlockFor>",
+                "float | str | timedelta | Sequence[float | str | timedelta] | None",
+                "Duration | readonly Duration[]",
+            ),
             ArgumentKind::Count => ("usize", "int", "number"),
             ArgumentKind::Lease => ("Option<Lease>", "str | int | None", "number | string"),
             ArgumentKind::OnStoreError => ("OnStoreError", "str", "OnStoreError"),
@@ -214,6 +219,7 @@ fn getter(option: &PolicyOption) -> String {
         OptionKind::Flag => ("bool", ""),
         OptionKind::OnStoreError => ("Option<&'static str>", ".map(OnStoreError::name)"),
         OptionKind::Duration => ("Option<f64>", ".map(|period| period.micros() as f64 / 1e6)"),
+        OptionKind::BlockFor => ("Option<BlockLengths>", ".as_ref().map(block_lengths)"),
         OptionKind::Count { .. } => ("u32", ""),
         OptionKind::Lease => ("Option<LeaseValue>", ".map(lease_value)"),
     };
@@ -229,6 +235,7 @@ fn property(option: &PolicyOption) -> String {
         OptionKind::Flag => ("boolean", ""),
         OptionKind::OnStoreError => ("OnStoreError | undefined", ""),
         OptionKind::Duration => ("number | undefined", "Ms"),
+        OptionKind::BlockFor => ("number | readonly number[] | undefined", "Ms"),
         OptionKind::Count { .. } => ("number", ""),
         OptionKind::Lease => ("number | string | undefined", ""),
     };

@@ -1,5 +1,6 @@
 //! The kinds of value that the options of a policy file have, and the errors for values and names that it cannot have.
 
+use super::super::block_for::BlockFor;
 use super::super::lease::Lease;
 use super::super::notation;
 use super::super::options::{OnStoreError, OptionKind, OptionValue};
@@ -37,6 +38,7 @@ pub(super) fn policy_option(kind: OptionKind, key: &Key, node: &Node) -> Result<
             OptionValue::OnStoreError(choice(key, node, OnStoreError::from_name, &names)?)
         }
         OptionKind::Duration => OptionValue::Duration(duration(key, node)?),
+        OptionKind::BlockFor => OptionValue::BlockFor(block_for(key, node)?),
         OptionKind::Count { most, .. } => OptionValue::Count(whole_number(key, node, u64::from(most))? as u32),
         OptionKind::Lease => OptionValue::Lease(lease(key, node)?),
     })
@@ -83,6 +85,15 @@ pub(super) fn duration(key: &Key, node: &Node) -> Result<Period, FileError> {
         _ => None,
     };
     micros.and_then(|micros| Period::from_micros(micros).ok()).ok_or_else(|| wrong_value(key, node, wanted))
+}
+
+/// A length of time, or a list of them.
+fn block_for(key: &Key, node: &Node) -> Result<BlockFor, FileError> {
+    let lengths = match &node.value {
+        Value::List(items) => items.iter().map(|item| duration(key, item)).collect::<Result<Vec<_>, _>>()?,
+        _ => vec![duration(key, node)?],
+    };
+    BlockFor::new(lengths).map_err(|error| FileError::new(node.position, error.message().to_owned()))
 }
 
 /// A number of units, or a part such as `5%`.

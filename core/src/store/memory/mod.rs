@@ -25,7 +25,7 @@ use super::Store;
 use super::call_context::CallContext;
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, States};
-use crate::algorithm::{Rule, Traces};
+use crate::algorithm::Rule;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::clock::SteadyClock;
@@ -34,6 +34,7 @@ use crate::tables::byte_budget::ByteBudget;
 use crate::tables::table_key::TableKeyRef;
 pub(crate) use forgotten_denials::ForgottenDenials;
 use shard::{Evicted, MemoryShard};
+pub(crate) use usage::Resumed;
 use usage::Usage;
 
 /// Usages that one addition checks for expiry.
@@ -224,11 +225,11 @@ impl Memory {
 
     /// Stores states that are known from elsewhere, in place of what is stored. The time is that of the key: other keys may
     /// have another clock, so nothing is swept by it.
-    pub(crate) fn put(&self, entry: &Entry<'_>, states: States, (blocked_until, traces): (u64, Traces), now: u64) {
+    pub(crate) fn put(&self, entry: &Entry<'_>, states: States, resumed: Resumed, now: u64) {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
         let mut usage = Usage::new(entry, hash);
-        usage.resume(states.into_iter().collect(), blocked_until, traces);
+        usage.resume(states.into_iter().collect(), resumed);
         usage.refresh_expiry(entry.plan, now);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         if let Some(index) = shard.find(hash, entry.plan, key) {

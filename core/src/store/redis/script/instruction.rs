@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 
 use super::request::Request;
-use crate::policy::Period;
 use crate::store::request::Operation;
 
 /// Names the operations once: their numbers, and the names that the sources of the script have for them.
@@ -33,7 +32,7 @@ operations! {
 }
 
 /// Bytes between the length of the slow path's part and the part that the plan holds.
-const SLOW_PATH_HEAD: u16 = 34;
+const SLOW_PATH_HEAD: u16 = 35;
 
 /// Bytes before the parts that the plan holds.
 const OPERATION_HEAD: usize = 12;
@@ -48,7 +47,7 @@ pub(super) fn size(request: &Request) -> usize {
 /// Appends an instruction.
 pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
     let (plan, options) = (&request.plan, request.plan.policy.options());
-    let block_for = options.block_for.map_or(0, Period::micros);
+    let block_for = options.block_for.as_ref().map_or(0, |lengths| lengths.of_level(1).micros());
     let (operation, block, hold) = match &request.operation {
         Operation::Check { hold, .. } => (CHECK, block_for, *hold),
         Operation::Acquire { waiter, .. } => (CHECK, block_for, *waiter),
@@ -86,6 +85,7 @@ pub(super) fn write(request: &Request, out: &mut Vec<u8>) {
     out.extend_from_slice(&(options.journal as u16).to_le_bytes());
     push_double(out, plan.journal_life() / 1_000 + 500);
     push_double(out, plan.grace);
+    out.push(if plan.level_life > 0 { options.block_for.as_ref().map_or(0, |lengths| lengths.lengths().len() as u8) } else { 0 });
     out.extend_from_slice(&policy.slow_path);
     match &request.operation {
         Operation::GiveBack { charge, .. } => {

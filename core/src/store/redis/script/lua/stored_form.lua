@@ -261,9 +261,15 @@ local function meaning_ends(value, instruction)
   return ends > 0 and ends + instruction.grace or 0
 end
 
--- The same for the traces too: then the key is gone.
+-- Until when the level of the last block is remembered; 0 where it is not.
+local function level_ends(value, instruction)
+  if not instruction.level_life or (value.block_level or 0) == 0 then return 0 end
+  return value.blocked_until + instruction.level_life
+end
+
+-- The same for traces and levels too: then the key is gone.
 local function ends_of(value, instruction)
-  local ends = meaning_ends(value, instruction)
+  local ends = max(meaning_ends(value, instruction), level_ends(value, instruction))
   if value.traces and value.traces.ends > ends then ends = value.traces.ends end
   for _, waiter in ipairs(value.line or {}) do ends = max(ends, waiter.seen + PATIENCE) end
   return ends
