@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use napi::bindgen_prelude::{ClassInstance, Either, Either4};
+use napi::bindgen_prelude::{ClassInstance, Either, Either5};
 use napi_derive::napi;
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS};
-use tidegate::{BlockFor, Error, ErrorKind, Lease, OnStoreError, Options, Period, Result, host};
+use tidegate::{BlockFor, Error, ErrorKind, KeyOverride, Lease, OnStoreError, Options, Overrides, Period, Result, host};
 
 use crate::error_value::{ErrorValue, crossing, node_name};
 use crate::limit::{Limit, period};
@@ -18,9 +18,9 @@ pub struct Policy {
 }
 
 /// A value of an option: a boolean, a number, a text, or several numbers and texts.
-type GivenValue = Either4<bool, f64, String, Vec<Either<f64, String>>>;
+type GivenValue = Either5<bool, f64, String, Vec<Either<f64, String>>, HashMap<String, String>>;
 /// The same, as JavaScript reads it.
-type ReadValue = Either4<bool, f64, String, Vec<f64>>;
+type ReadValue = Either5<bool, f64, String, Vec<f64>, HashMap<String, String>>;
 
 /// The choice with that name.
 pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError> {
@@ -33,27 +33,38 @@ pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError
 fn value(option: &host::PolicyOption, given: GivenValue) -> Result<OptionValue> {
     let name = node_name(option.name);
     Ok(match (option.kind, given) {
-        (OptionKind::Flag, Either4::A(flag)) => OptionValue::Flag(flag),
-        (OptionKind::OnStoreError, Either4::C(word)) => {
+        (OptionKind::Flag, Either5::A(flag)) => OptionValue::Flag(flag),
+        (OptionKind::OnStoreError, Either5::C(word)) => {
             OptionValue::OnStoreError(on_store_error(&word, ErrorKind::PolicyInvalid)?)
         }
-        (OptionKind::Duration, Either4::B(length)) => OptionValue::Duration(period("block", &Either::A(length))?),
-        (OptionKind::Duration, Either4::C(length)) => OptionValue::Duration(period("block", &Either::B(length))?),
-        (OptionKind::BlockFor, Either4::B(length)) => OptionValue::BlockFor(period("block", &Either::A(length))?.into()),
-        (OptionKind::BlockFor, Either4::C(length)) => OptionValue::BlockFor(period("block", &Either::B(length))?.into()),
-        (OptionKind::BlockFor, Either4::D(lengths)) => {
+        (OptionKind::Duration, Either5::B(length)) => OptionValue::Duration(period("block", &Either::A(length))?),
+        (OptionKind::Duration, Either5::C(length)) => OptionValue::Duration(period("block", &Either::B(length))?),
+        (OptionKind::BlockFor, Either5::B(length)) => OptionValue::BlockFor(period("block", &Either::A(length))?.into()),
+        (OptionKind::BlockFor, Either5::C(length)) => OptionValue::BlockFor(period("block", &Either::B(length))?.into()),
+        (OptionKind::BlockFor, Either5::D(lengths)) => {
             let lengths = lengths.iter().map(|length| period("block", length)).collect::<Result<Vec<_>>>()?;
             OptionValue::BlockFor(BlockFor::new(lengths)?)
         }
-        (OptionKind::Count { .. }, Either4::B(number)) => OptionValue::Count(small(&name, number)?),
-        (OptionKind::Lease, Either4::B(units)) if units >= 1.0 && units.fract() == 0.0 && units <= 9e15 => {
+        (OptionKind::Overrides, Either5::E(overrides)) => {
+            let own = |(key, text): (String, String)| {
+                let about = |error: Error| {
+                    let message = format!("the override of {}: {}", host::quoted(&key), error.message());
+                    Error::new(ErrorKind::PolicyInvalid, message)
+                };
+                let own = KeyOverride::parse(&text).map_err(about)?;
+                Ok((key, own))
+            };
+            OptionValue::Overrides(overrides.into_iter().map(own).collect::<Result<Overrides>>()?)
+        }
+        (OptionKind::Count { .. }, Either5::B(number)) => OptionValue::Count(small(&name, number)?),
+        (OptionKind::Lease, Either5::B(units)) if units >= 1.0 && units.fract() == 0.0 && units <= 9e15 => {
             OptionValue::Lease(Lease::units(units as u64)?)
         }
-        (OptionKind::Lease, Either4::B(units)) => {
+        (OptionKind::Lease, Either5::B(units)) => {
             let message = format!("lease {}: it must be a whole number of units, or a part as in '5%'", shown(units));
             return Err(Error::new(ErrorKind::PolicyInvalid, message));
         }
-        (OptionKind::Lease, Either4::C(text)) => OptionValue::Lease(Lease::parse(&text)?),
+        (OptionKind::Lease, Either5::C(text)) => OptionValue::Lease(Lease::parse(&text)?),
         // The types are checked before.
         _ => return Err(Error::new(ErrorKind::PolicyInvalid, format!("{name} has the wrong type"))),
     })
@@ -126,22 +137,25 @@ impl Policy {
             .map(|(option, value)| {
                 let name = node_name(option.name);
                 match value {
-                    OptionValue::Flag(flag) => (name, Either4::A(flag)),
-                    OptionValue::OnStoreError(choice) => (name, Either4::C(choice.name().to_owned())),
-                    OptionValue::Duration(length) => (name + "Ms", Either4::B(length.micros() as f64 / 1_000.0)),
+                    OptionValue::Flag(flag) => (name, Either5::A(flag)),
+                    OptionValue::OnStoreError(choice) => (name, Either5::C(choice.name().to_owned())),
+                    OptionValue::Duration(length) => (name + "Ms", Either5::B(length.micros() as f64 / 1_000.0)),
                     OptionValue::BlockFor(lengths) => {
                         let ms = |length: &Period| length.micros() as f64 / 1_000.0;
-                        let several = |lengths: &[Period]| Either4::D(lengths.iter().map(ms).collect());
+                        let several = |lengths: &[Period]| Either5::D(lengths.iter().map(ms).collect());
                         let value = match lengths.lengths() {
-                            [length] => Either4::B(ms(length)),
+                            [length] => Either5::B(ms(length)),
                             lengths => several(lengths),
                         };
                         (name + "Ms", value)
                     }
-                    OptionValue::Count(number) => (name, Either4::B(f64::from(number))),
+                    OptionValue::Overrides(overrides) => {
+                        (name, Either5::E(overrides.iter().map(|(key, own)| (key.to_owned(), own.to_string())).collect()))
+                    }
+                    OptionValue::Count(number) => (name, Either5::B(f64::from(number))),
                     OptionValue::Lease(lease) => {
-                        let part = || Either4::C(lease.to_string());
-                        (name, lease.as_units().map_or_else(part, |units| Either4::B(units as f64)))
+                        let part = || Either5::C(lease.to_string());
+                        (name, lease.as_units().map_or_else(part, |units| Either5::B(units as f64)))
                     }
                 }
             })

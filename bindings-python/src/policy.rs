@@ -1,12 +1,14 @@
 //! `Policy`.
 
+use std::collections::BTreeMap;
+
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 use tidegate::policy::{Format, PolicyFile};
-use tidegate::{BlockFor, ErrorKind, Lease, OnStoreError, Options, Period};
+use tidegate::{BlockFor, ErrorKind, KeyOverride, Lease, OnStoreError, Options, Overrides, Period};
 
 use crate::convert::{argument, owned_text, period, shown, text, unexpected, whole};
 use crate::error::{PolicyError, policy, raise, raise_about};
@@ -78,6 +80,7 @@ fn option_value(option: &PolicyOption, given: &Bound<'_, PyAny>) -> PyResult<Opt
             OptionValue::Count(u32::try_from(number).unwrap_or(u32::MAX))
         }
         OptionKind::Lease => OptionValue::Lease(lease(given)?),
+        OptionKind::Overrides => OptionValue::Overrides(overrides(given)?),
     }))
 }
 
@@ -96,6 +99,7 @@ fn shown_value(py: Python<'_>, value: Option<OptionValue>) -> PyResult<Bound<'_,
         Some(OptionValue::OnStoreError(choice)) => choice.name().into_bound_py_any(py),
         Some(OptionValue::Duration(period)) => (period.micros() as f64 / 1e6).into_bound_py_any(py),
         Some(OptionValue::BlockFor(lengths)) => block_lengths(&lengths).into_bound_py_any(py),
+        Some(OptionValue::Overrides(overrides)) => override_texts(&overrides).into_bound_py_any(py),
         Some(OptionValue::Count(number)) => number.into_bound_py_any(py),
         Some(OptionValue::Lease(lease)) => lease_value(lease).into_bound_py_any(py),
     }
@@ -103,6 +107,35 @@ fn shown_value(py: Python<'_>, value: Option<OptionValue>) -> PyResult<Bound<'_,
 
 fn lease_value(lease: Lease) -> LeaseValue {
     lease.as_units().map_or_else(|| LeaseValue::Part(lease.to_string()), LeaseValue::Units)
+}
+
+/// The limits of each key with numbers of its own, as Python reads them.
+fn override_texts(overrides: &Overrides) -> BTreeMap<String, String> {
+    overrides.iter().map(|(key, own)| (key.to_owned(), own.to_string())).collect()
+}
+
+/// Limits as `override` takes them: a notation or "none", a Limit, a list of both, or a Policy, of which only its limits count.
+pub(crate) fn key_override(given: &Bound<'_, PyAny>) -> PyResult<KeyOverride> {
+    if let Ok(text) = given.cast::<PyString>() {
+        let text = self::text(text, ErrorKind::PolicyInvalid, "the notation of an override")?;
+        return KeyOverride::parse(text).map_err(|error| raise_about(error, Some(text)));
+    }
+    if let Ok(policy) = given.cast::<Policy>() {
+        return Ok(KeyOverride::of(policy.get().inner.limits().to_vec()));
+    }
+    match to_limits(given)? {
+        limits if limits.is_empty() => Err(policy("an override has no limits: give \"none\" for a key without limits".to_owned())),
+        limits => Ok(KeyOverride::of(limits)),
+    }
+}
+
+fn overrides(given: &Bound<'_, PyAny>) -> PyResult<Overrides> {
+    let wrong = || PyTypeError::new_err(format!("overrides are a dict from keys to limits, not {}", shown(given)));
+    let given = given.cast::<PyDict>().map_err(|_| wrong())?;
+    let own = |(key, own): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+        Ok((owned_text(&key, ErrorKind::PolicyInvalid, "the key of an override")?, key_override(&own)?))
+    };
+    given.iter().map(own).collect()
 }
 
 /// The lengths of blocks in seconds, as Python reads them.
@@ -270,6 +303,12 @@ impl Policy {
     #[getter]
     fn journal(&self) -> u32 {
         self.inner.options().journal
+    }
+
+    /// Other limits for single keys, by the key: a notation, or `none` for no limit.
+    #[getter]
+    fn overrides(&self) -> Option<BTreeMap<String, String>> {
+        self.inner.options().overrides.as_ref().map(override_texts)
     }
 
     /// Take units in advance and spend them without the network: a number of units, or a part such as `5%`.

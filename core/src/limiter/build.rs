@@ -20,7 +20,7 @@ use crate::error::{Error, Result, named};
 use crate::policy::quoted;
 use crate::process::fork::{self, ForkListener, PerProcess};
 use crate::process::log::Log;
-use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
+use crate::resilience::{KnownOverrides, Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
 use crate::store::Store;
 use crate::store::key_names::KeyNames;
 use crate::store::memory::{ForgottenDenials, Memory};
@@ -58,7 +58,7 @@ impl Builder {
         if let ([url], None) = (&*self.stores, &self.rollout)
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
-            return Ok((Arc::new(Memory::new(bounds, Arc::clone(forgotten_denials))), None));
+            return Ok((Arc::new(Memory::with_overrides(bounds, Arc::clone(forgotten_denials))), None));
         }
         #[cfg(feature = "bench")]
         if let (true, [url]) = (self.bare, &*self.stores)
@@ -108,7 +108,7 @@ impl Builder {
         if let [url] = urls
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
-            return Ok(Arc::new(Memory::new(bounds, telemetry.forgotten_denials())));
+            return Ok(Arc::new(Memory::with_overrides(bounds, telemetry.forgotten_denials())));
         }
         let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {
             let store = match StoreUrl::parse(url)? {
@@ -184,7 +184,7 @@ impl Builder {
         let (shared_id, publishes) = (self.shared_id(&self.names()?), self.publishes);
         let id = LimiterId::of_digest(if layers.is_none() { seed } else { shared_id });
         let wait_queues = WaitQueues::new(self.wait_bounds);
-        let answers = Arc::new(Answers { limiter: id, decisions: DecisionCounts::default(), wait_queues });
+        let answers = Arc::new(Answers { limiter: id, decisions: DecisionCounts::default(), wait_queues, overrides: KnownOverrides::default() });
         let core = Arc::new(LimiterCore {
             store,
             policies: Policies::new(

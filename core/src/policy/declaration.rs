@@ -21,6 +21,8 @@ pub enum ArgumentKind {
     Period,
     /// As `Period`, or several of them.
     Periods,
+    /// Limits by keys.
+    Overrides,
     /// A whole number from 1 on.
     Count,
     /// A number of units, or a part such as `5%`.

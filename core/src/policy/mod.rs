@@ -11,6 +11,7 @@ mod lease;
 mod lint;
 mod notation;
 pub(crate) mod options;
+mod overrides;
 pub(crate) mod suggestion;
 
 pub use crate::algorithm::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION, Period, TimeUnit, Unit};
@@ -22,6 +23,8 @@ pub(crate) use lease::SHORTEST_LEASE;
 pub(crate) use lint::lint_text;
 pub use lint::{Warning, lint, lint_policies};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
+pub(crate) use overrides::MAX_OVERRIDE_TEXT;
+pub use overrides::{KeyOverride, MAX_OVERRIDES, Overrides};
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -99,6 +102,13 @@ impl Policy {
         }
         (self.name, self.derived, self.texts) = (name, Derived::default(), OnceLock::new());
         Ok(self)
+    }
+
+    /// This policy with the numbers of one of its keys. It leases nothing: units of a block have the numbers of the policy.
+    pub(crate) fn overridden(&self, own: &KeyOverride) -> Result<Self> {
+        own.check(&self.limits)?;
+        let limits = if own.is_unlimited() { self.limits.clone() } else { own.limits().to_vec() };
+        Self::new(limits, self.options.of_override())?.named(self.name.clone())
     }
 
     /// What another module derives from the policy: made from a copy by the first call, then kept with the policy and its

@@ -5,6 +5,7 @@ use std::fmt;
 use super::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 use super::block_for::BlockFor;
 use super::lease::Lease;
+use super::overrides::{MAX_OVERRIDES, Overrides};
 use crate::algorithm::{AlgorithmKind, Limit, Period, SECOND};
 use crate::error::{Error, Result, named};
 
@@ -77,6 +78,8 @@ pub enum OptionKind {
     },
     /// A number of units, or a part such as `5%`.
     Lease,
+    /// Limits by keys.
+    Overrides,
 }
 
 /// What is set of an option.
@@ -94,6 +97,8 @@ pub enum OptionValue {
     Count(u32),
     /// A number of units, or a part.
     Lease(Lease),
+    /// Limits by keys.
+    Overrides(Overrides),
 }
 
 /// Numbers as they are; who writes them for people may want separators.
@@ -106,6 +111,7 @@ impl fmt::Display for OptionValue {
             Self::BlockFor(value) => value.fmt(f),
             Self::Count(value) => value.fmt(f),
             Self::Lease(value) => value.fmt(f),
+            Self::Overrides(value) => value.fmt(f),
         }
     }
 }
@@ -142,6 +148,7 @@ impl PolicyOption {
             OptionKind::BlockFor => (ArgumentKind::Periods, OptionDefault::Nothing),
             OptionKind::Count { .. } => (ArgumentKind::Count, OptionDefault::Count(0)),
             OptionKind::Lease => (ArgumentKind::Lease, OptionDefault::Nothing),
+            OptionKind::Overrides => (ArgumentKind::Overrides, OptionDefault::Nothing),
         };
         OptionDeclaration { name: self.name, kind, default, documentation: self.documentation }
     }
@@ -228,6 +235,9 @@ policy_options! {
 
     /// Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
     lease: Option<Lease> = Lease, "Each process takes blocks of {} in advance and spends them without a call.";
+
+    /// Other limits for single keys, by the key: a notation, or `none` for no limit.
+    overrides: Option<Overrides> = Overrides, "These keys have limits of their own: {}.";
 }
 
 impl Options {
@@ -244,7 +254,31 @@ impl Options {
                 named("block_for")
             )));
         }
+        if let Some(overrides) = &self.overrides {
+            self.validate_overrides(overrides, limits)?;
+        }
         self.validate_lease(limits)
+    }
+
+    /// The options of a key with numbers of its own.
+    pub(super) fn of_override(&self) -> Self {
+        Self { lease: None, overrides: None, ..self.clone() }
+    }
+
+    fn validate_overrides(&self, overrides: &Overrides, limits: &[Limit]) -> Result<()> {
+        let keys = overrides.iter().len();
+        if keys > MAX_OVERRIDES {
+            return Err(Error::policy(format!("overrides has {keys} keys: it may have at most {MAX_OVERRIDES}")));
+        }
+        let options = self.of_override();
+        for (key, own) in overrides.iter() {
+            let about = |error: Error| Error::policy(format!("the override of {key:?}: {}", error.message()));
+            own.check(limits).map_err(about)?;
+            if !own.is_unlimited() {
+                super::Policy::new(own.limits().to_vec(), options.clone()).map_err(about)?;
+            }
+        }
+        Ok(())
     }
 
     /// For how long after a block its level is remembered, in microseconds: 0 where all blocks have the same length.

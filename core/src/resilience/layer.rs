@@ -10,7 +10,8 @@ use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, WakeTarget};
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, OwnedEntry, borrowed, owned};
+use crate::plan::Plan;
+use crate::store::request::{Answer, Entry, OverrideChange, OwnedEntry, StoredOverride, borrowed, owned};
 
 /// A layer around a store.
 pub(super) trait Layer: Send + Sync + 'static {
@@ -39,6 +40,9 @@ pub(super) trait Layer: Send + Sync + 'static {
     ) -> Result<Vec<Answer>> {
         result
     }
+
+    /// A key has other numbers now.
+    fn numbers_changed(&self, _entry: &Entry<'_>) {}
 
     /// The store has forgotten everything.
     fn forget_all(&self) {}
@@ -114,6 +118,17 @@ impl<L: Layer> Store for Layered<L> {
         Ok(())
     }
 
+    fn change_override(&self, entry: &Entry<'_>, change: &Arc<OverrideChange>, now: Option<u64>) -> Result<()> {
+        self.layer.numbers_changed(entry);
+        let result = self.store.change_override(entry, change, now);
+        self.layer.numbers_changed(entry);
+        result
+    }
+
+    fn overrides(&self, plan: &Arc<Plan>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
+        self.store.overrides(plan, now)
+    }
+
     fn close(&self) {
         self.layer.close();
         self.store.close();
@@ -155,7 +170,7 @@ pub(crate) fn submit<T>(
     make: impl FnOnce() -> T,
 ) -> Option<Result<Answer>>
 where
-    T: FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send + 'static,
+    T: FnOnce(&Arc<dyn Store>, OwnedEntry, Result<Answer>) -> WakeTarget + Send + 'static,
 {
     let (make, now) = (Cell::new(Some(make)), context.now);
     let complete = |mut states| -> Completion<Answer> {
@@ -164,7 +179,7 @@ where
         let callback = make.take().map(|make| make());
         Box::new(move |result| {
             let result = layers.finish(&owned.entry(), now, &mut states, result);
-            callback.and_then(|callback| callback(owned, result))
+            callback.and_then(|callback| callback(&layers, owned, result))
         })
     };
     store.begin(entry, context.waiting(Waits::Later(&complete)), &mut LayerStates::default())
@@ -180,7 +195,7 @@ pub(crate) fn submit_then(
     let mut callback = Some(callback);
     let immediate = submit(store, entry, context, || {
         let callback = callback.take();
-        move |_, result| callback.and_then(|callback| callback(result))
+        move |_: &Arc<dyn Store>, _, result| callback.and_then(|callback| callback(result))
     });
     immediate.and_then(|result| callback.and_then(|callback| callback(result)))
 }

@@ -1,5 +1,7 @@
 //! A store for the tests of the layers: a test takes its calls, and answers them or loses them.
 
+use std::sync::Arc;
+
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -9,7 +11,8 @@ use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, wake};
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, OwnedEntry};
+use crate::plan::Plan;
+use crate::store::request::{Answer, Entry, OwnedEntry, OverrideChange, StoredOverride};
 
 /// A call that no test has taken.
 pub(super) struct Message {
@@ -62,5 +65,13 @@ impl Store for StubStore {
 
     fn clear_all(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn change_override(&self, _: &Entry<'_>, _: &Arc<OverrideChange>, _: Option<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    fn overrides(&self, _: &Arc<Plan>, _: Option<u64>) -> Result<Vec<StoredOverride>> {
+        Ok(Vec::new())
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked of a store, and what it answers.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use compact_str::CompactString;
 use smallvec::SmallVec;
@@ -47,6 +48,12 @@ pub(crate) enum Operation {
     Clear,
     /// Return the newest attempts.
     Journal,
+    /// Give a key other numbers, or those of its policy again.
+    Override(Arc<OverrideChange>),
+    /// Note in the list of its policy that a key has other numbers, or that it has them no more.
+    NoteOverride(Arc<OverrideChange>),
+    /// Return that list.
+    ListOverrides,
 }
 
 impl Operation {
@@ -166,6 +173,38 @@ impl Operation {
     pub(crate) const fn is_check(&self) -> bool {
         matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Take { .. })
     }
+}
+
+/// The longest key that may have other numbers than its policy, in bytes: lists of them are bounded.
+pub(crate) const MAX_OVERRIDDEN_KEY: usize = 1_024;
+
+/// Other numbers of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OverrideChange {
+    /// The key, as the list of its policy has it.
+    pub(crate) key: String,
+    /// The limits as text; empty for those of the policy.
+    pub(crate) text: String,
+    /// For how many microseconds; 0 is for ever.
+    pub(crate) ttl: u64,
+}
+
+/// A key that has other numbers than its policy, as its store has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredOverride {
+    pub(crate) key: String,
+    pub(crate) text: String,
+    /// When it ends, in microseconds since 1970 by the time of the store; 0 is never.
+    pub(crate) ends: u64,
+}
+
+/// Numbers of a key that differ from those that a call brought, so that it was not made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// The store has these; empty: it has none.
+    To(String),
+    /// Those of another entry of the same call.
+    OfAnother,
 }
 
 /// What only few operations have beside their cost.
@@ -378,9 +417,20 @@ pub(crate) struct RareAnswer {
     pub(crate) others: Vec<LimitTag>,
     /// What the call took of each limit, where that is not its cost of all.
     pub(crate) amounts: Amounts,
+    /// Why the call was not made, where its key has other numbers.
+    pub(crate) moved: Option<Moved>,
+    /// When the call gives up that has to be repeated, where that is known.
+    pub(crate) deadline: Option<Instant>,
+    /// The keys of a policy that have other numbers.
+    pub(crate) overrides: Vec<StoredOverride>,
 }
 
 impl RareAnswer {
+    /// What says that a call was not made.
+    pub(crate) fn of_moved(moved: Moved) -> Option<Box<Self>> {
+        Some(Box::new(Self { moved: Some(moved), ..Self::default() }))
+    }
+
     /// What says the level of a block; `None` where there is none.
     pub(crate) fn of_level(block_level: BlockLevel) -> Option<Box<Self>> {
         (block_level != BlockLevel::default()).then(|| Box::new(Self { block_level, ..Self::default() }))
@@ -426,6 +476,12 @@ impl Answer {
             }
             _ => {}
         }
+    }
+
+    /// Why the call was not made, where its key has other numbers than it brought.
+    #[inline]
+    pub(crate) fn moved(&self) -> Option<&Moved> {
+        self.rare.as_ref()?.moved.as_ref()
     }
 
     /// Which block of a policy whose blocks become longer is the last one.

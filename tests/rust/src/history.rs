@@ -111,6 +111,7 @@ pub fn policy(random: &mut Random, name: &str) -> Policy {
         journal: if random.one_in(8) { 5 } else { 0 },
         on_store_error: None,
         lease: None,
+        overrides: None,
     };
     Policy::new(limits, options).expect("from one to five limits").named(name).expect("a short name")
 }

@@ -42,6 +42,9 @@ impl Host {
                 "float | str | timedelta | Sequence[float | str | timedelta] | None",
                 "Duration | readonly Duration[]",
             ),
+            ArgumentKind::Overrides => {
+                ("Option<Overrides>", "Mapping[str, Any] | None", "Readonly<Record<string, OverrideLike>>")
+            }
             ArgumentKind::Count => ("usize", "int", "number"),
             ArgumentKind::Lease => ("Option<Lease>", "str | int | None", "number | string"),
             ArgumentKind::OnStoreError => ("OnStoreError", "str", "OnStoreError"),
@@ -222,6 +225,7 @@ fn getter(option: &PolicyOption) -> String {
         OptionKind::BlockFor => ("Option<BlockLengths>", ".as_ref().map(block_lengths)"),
         OptionKind::Count { .. } => ("u32", ""),
         OptionKind::Lease => ("Option<LeaseValue>", ".map(lease_value)"),
+        OptionKind::Overrides => ("Option<BTreeMap<String, String>>", ".as_ref().map(override_texts)"),
     };
     let (name, documentation) = (option.name, Host::Python.documentation_of(&option.declaration()));
     let body = format!("        self.inner.options().{name}{convert}\n");
@@ -238,6 +242,7 @@ fn property(option: &PolicyOption) -> String {
         OptionKind::BlockFor => ("number | readonly number[] | undefined", "Ms"),
         OptionKind::Count { .. } => ("number", ""),
         OptionKind::Lease => ("number | string | undefined", ""),
+        OptionKind::Overrides => ("Readonly<Record<string, string>> | undefined", ""),
     };
     let declaration = option.declaration();
     let name = Host::Node.name_of(&declaration) + unit;

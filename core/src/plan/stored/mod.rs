@@ -16,7 +16,7 @@ pub(crate) use script_arguments::ScriptArguments;
 /// that sends more than the bounds below is not believed.
 const FIELDS: usize = 256;
 /// The annex, of which the script sends no states of other limits.
-const ANNEX: usize = 2_048;
+const ANNEX: usize = 4_096;
 /// An attempt in a journal without its metadata, with its frame in the reply.
 const ATTEMPT: usize = 64;
 

@@ -2,10 +2,12 @@
 
 use super::super::block_for::BlockFor;
 use super::super::lease::Lease;
+use super::super::overrides::{KeyOverride, Overrides};
 use super::super::notation;
 use super::super::options::{OnStoreError, OptionKind, OptionValue};
 use super::super::suggestion::did_you_mean;
 use super::scalar::plain_scalar;
+use super::schema::limits;
 use super::tree::{FileError, Key, Node, Position, Text, Value};
 use crate::algorithm::{Period, SECOND};
 
@@ -41,6 +43,7 @@ pub(super) fn policy_option(kind: OptionKind, key: &Key, node: &Node) -> Result<
         OptionKind::BlockFor => OptionValue::BlockFor(block_for(key, node)?),
         OptionKind::Count { most, .. } => OptionValue::Count(whole_number(key, node, u64::from(most))? as u32),
         OptionKind::Lease => OptionValue::Lease(lease(key, node)?),
+        OptionKind::Overrides => OptionValue::Overrides(overrides(key, node)?),
     })
 }
 
@@ -85,6 +88,21 @@ pub(super) fn duration(key: &Key, node: &Node) -> Result<Period, FileError> {
         _ => None,
     };
     micros.and_then(|micros| Period::from_micros(micros).ok()).ok_or_else(|| wrong_value(key, node, wanted))
+}
+
+/// Limits by keys.
+fn overrides(key: &Key, node: &Node) -> Result<Overrides, FileError> {
+    let Value::Map(entries) = &node.value else {
+        return Err(wrong_value(key, node, "a map from keys to limits, as in `{alice: 1000/minute, internal: none}`"));
+    };
+    let own = |(key, node): &(Key, Node)| {
+        let own = match &node.value {
+            Value::Text(text) if text.text.trim().eq_ignore_ascii_case("none") => KeyOverride::unlimited(),
+            _ => KeyOverride::of(limits(node)?.into_iter().map(|located| located.limit).collect()),
+        };
+        Ok((key.name.clone(), own))
+    };
+    entries.iter().map(own).collect()
 }
 
 /// A length of time, or a list of them.

@@ -119,7 +119,7 @@ fn hint(name: &str, format: Format) -> &'static str {
 }
 
 /// The limits of a notation, of one map, or of a list of both.
-fn limits(node: &Node) -> Result<Vec<LocatedLimit>, FileError> {
+pub(super) fn limits(node: &Node) -> Result<Vec<LocatedLimit>, FileError> {
     match &node.value {
         Value::List(nodes) => limit_list(nodes, node.position, limit::limits),
         _ => limit::limits(node),

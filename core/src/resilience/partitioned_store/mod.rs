@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
+use crate::plan::Plan;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry};
+use crate::store::request::{Answer, Entry, OverrideChange, StoredOverride};
 use pending_check_all::PendingCheckAll;
 
 /// Which store has which keys.
@@ -65,6 +66,15 @@ impl<T: PartitionedStore> Store for T {
 
     fn clear_all(&self) -> Result<()> {
         self.stores().iter().try_for_each(|store| store.clear_all())
+    }
+
+    fn change_override(&self, entry: &Entry<'_>, change: &Arc<OverrideChange>, now: Option<u64>) -> Result<()> {
+        self.stores()[self.store_of(entry)].change_override(entry, change, now)
+    }
+
+    fn overrides(&self, plan: &Arc<Plan>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
+        let lists = self.stores().iter().map(|store| store.overrides(plan, now));
+        Ok(lists.collect::<Result<Vec<_>>>()?.concat())
     }
 
     fn close(&self) {

@@ -25,10 +25,11 @@ use super::call_context::{CallContext, Waits};
 use super::completion::Completion;
 use super::key_names::KeyNames;
 use super::layer_states::LayerStates;
-use super::request::{Answer, Entry, Operation};
+use super::request::{Answer, Entry, Operation, OverrideChange, StoredOverride};
 use super::url::Endpoints;
 use crate::counting::histogram::SharedHistogram;
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Plan;
 use crate::process::fork::{PerProcess, ProcessValue};
 use crate::process::log::Log;
 use io::{BlockingCalls, Caller, Connector, Engine, EngineCall, guarded};
@@ -175,11 +176,15 @@ impl Store for Redis {
         let make = match context.waits {
             Waits::Never => return None,
             Waits::Here => {
-                let result = self.ask(entry, &context);
+                let deadline = self.deadline(&context);
+                states.deadline = Some(deadline);
+                let result = self.ask(entry, &CallContext { deadline: Some(deadline), ..context });
                 return Some(self.finish(entry, context.now, states, result));
             }
             Waits::Later(make) => make,
         };
+        let deadline = self.deadline(&context);
+        states.deadline = Some(deadline);
         let queued = self.enqueue(context.batch, || {
             let request = self.request(entry);
             let slot = self.slot(&request);
@@ -188,15 +193,18 @@ impl Store for Redis {
                 grouping: Grouping::Independent,
                 time: context.now,
                 slot,
-                state: self.call_state(&entry.operation, self.deadline(&context)),
+                state: self.call_state(&entry.operation, deadline),
                 recipient: Recipient::One(Caller::new(make(*states))),
             })
         });
         queued.err().map(Err)
     }
 
-    fn finish(&self, entry: &Entry<'_>, _: Option<u64>, _: &mut LayerStates, result: Result<Answer>) -> Result<Answer> {
+    fn finish(&self, entry: &Entry<'_>, _: Option<u64>, states: &mut LayerStates, result: Result<Answer>) -> Result<Answer> {
         let mut answer = result?;
+        if let Some(rare) = answer.rare.as_mut().filter(|rare| rare.moved.is_some()) {
+            rare.deadline = states.deadline;
+        }
         answer.may_be_old = self.may_read_replica(&entry.operation);
         Ok(answer)
     }
@@ -250,6 +258,22 @@ impl Store for Redis {
     fn clear_all(&self) -> Result<()> {
         let blocking = self.blocking()?;
         guarded(|| clear_all::clear_all(&blocking, self.directory.timeout()))
+    }
+
+    /// The list is written first, so that no override is in force that it does not have. It is written once more behind, in case another
+    /// process has removed the key from it meanwhile.
+    fn change_override(&self, entry: &Entry<'_>, change: &Arc<OverrideChange>, now: Option<u64>) -> Result<()> {
+        let (value, list) = (Operation::Override(Arc::clone(change)), Operation::NoteOverride(Arc::clone(change)));
+        let operations = if change.text.is_empty() { vec![value, list] } else { vec![list.clone(), value, list] };
+        operations.into_iter().try_for_each(|operation| {
+            self.ask(&Entry { operation, ..*entry }, &CallContext::at(now)).map(drop)
+        })
+    }
+
+    fn overrides(&self, plan: &Arc<Plan>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
+        let entry = Entry { plan, key: "", operation: Operation::ListOverrides };
+        let answer = self.ask(&entry, &CallContext::at(now))?;
+        Ok(answer.rare.map(|rare| rare.overrides).unwrap_or_default())
     }
 
     fn close(&self) {

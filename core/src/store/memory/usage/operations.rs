@@ -248,6 +248,9 @@ impl Usage {
                 });
             }
             Operation::Journal
+            | Operation::Override(_)
+            | Operation::NoteOverride(_)
+            | Operation::ListOverrides
             | Operation::Check { .. }
             | Operation::Acquire { .. }
             | Operation::Take { .. }

@@ -6,11 +6,13 @@
 --                list), count, period, x, y, z
 --   '<H'        the length of what follows, up to the metadata
 --   '<ddHddB'   block in µs (of GIVE_BACK: the moment of the charge), hold (of LEASE and GIVE_BACK: the life), length of the journal,
---               its TTL, grace period, the number of lengths of a block, 0 where all blocks have one
+--               its TTL, grace period, the number of lengths of a block, 0 where all blocks have one, and 128 where
+--               the call brings numbers of its key
 --   '<Bc0Bc0'   header and format of the full form
 --   '<BBdBc0Bc0' for each limit: its fields, its counts, the largest count in the compact form, its identity, the prefix of
 --                its chunks
 --   '<d' for how long after a block its level is remembered, and '<d' for each length of a block, where they become longer
+--   '<Hc0'      the numbers of the key that the call brings, as text, where it brings any
 --   then the metadata, to the end; of GIVE_BACK '<dddd', the generation (0: any), the units that had gone back at the charge,
 --   the last clear that was known then and the units charged, and '<d' for each limit: when its bucket would have been empty again
 --   (0: not known, -1: it was not charged).
@@ -61,11 +63,14 @@ local function read_instruction(s, at)
     local limit = limits[i]
     limit.fields, limit.counts, limit.max_compact, limit.id, limit.chunks, at = unpack_('<BBdBc0Bc0', s, at)
   end
+  local has_override = instruction.levels >= 128
+  instruction.levels, instruction.override = instruction.levels % 128, ''
   if instruction.levels > 0 then
     local lengths = { unpack_('<' .. string.rep('d', instruction.levels + 1), s, at) }
     instruction.lengths, instruction.level_life = lengths, lengths[1]
     at = at + 8 * (instruction.levels + 1)
   end
+  if has_override then instruction.override, at = unpack_('<Hc0', s, at) end
   if instruction.amounts and operation ~= GIVE_BACK then
     for i = 1, n do
       local units

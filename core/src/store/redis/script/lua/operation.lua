@@ -77,6 +77,11 @@ local operations = {
     end
     return true
   end,
+  [OVERRIDE] = function(instruction, value) -- block: for how long, 0 for ever; the text is empty for the numbers of the policy
+    local text = sub(instruction.text, instruction.meta)
+    value.override = text ~= '' and { text = text, ends = instruction.block > 0 and now + instruction.block or 0 } or nil
+    return true
+  end,
   [GIVE_BACK] = function(instruction, value) -- block: when the units were charged, hold: the life of a lease
     local generation, known, known_clear, charged = unpack_('<dddd', instruction.text, instruction.meta)
     local charged_at, traces = instruction.block, value.traces or { cleared = 0, refunded_at = 0, since = 0, refunded = 0 }
