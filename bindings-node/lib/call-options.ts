@@ -55,6 +55,12 @@ export interface HoldOptions {
   // options end
 }
 
+/** The options of `override`. */
+export interface OverrideOptions {
+  // options: override
+  // options end
+}
+
 /** An entry of `checkAll`: policy, key and cost, which is 1 by default. */
 export type CheckEntry = readonly [policy: PolicyLike, key: string, cost?: number | undefined] | NamedCheckEntry;
 

@@ -172,6 +172,13 @@ export class Decision {
     return (this.#numbers[DecisionField.Header] & DecisionFlag.Abnormal) !== 0;
   }
 
+  /**
+   * Whether its key has other numbers than the policy, which answered: `limits` has them. A key with `'none'` is always allowed.
+   */
+  get overridden(): boolean {
+    return (this.#numbers[DecisionField.Header] & DecisionFlag.Overridden) !== 0;
+  }
+
   /** The state of each limit, in the order of the policy. */
   get limits(): readonly LimitState[] {
     return limitsOf(this.#numbers);
@@ -217,6 +224,7 @@ const FIELDS = [
   'shadow',
   'unavailable',
   'abnormal',
+  'overridden',
 ] as const;
 
 /** The fields of a Decision, as a plain object. */

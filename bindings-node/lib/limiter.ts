@@ -11,6 +11,7 @@ import {
   type HeldWork,
   type HoldOptions,
   holdArguments,
+  type OverrideOptions,
   onlyCost,
 } from './call-options.js';
 import { Decision, policyRefOf } from './decision.js';
@@ -20,7 +21,8 @@ import { isRecord } from './given-options.js';
 import { type Hold, Holds } from './hold.js';
 import { builderOf, type LimiterOptions } from './limiter-options.js';
 import { throwIfFailed, unwrap } from './native.js';
-import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
+import { type OverriddenKey, overriddenKeyFrom } from './overridden-key.js';
+import { type OverrideLike, overrideText, type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import { PolicyRefs } from './policy-refs.js';
 import { checkPercent } from './rollout.js';
 import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.js';
@@ -246,6 +248,29 @@ export class Limiter {
   /** Forgets a key's usage and ends its block. Its journal stays. */
   async clear(policy: PolicyLike, key: string): Promise<void> {
     await this.#transport.tasks.about(TaskKind.Clear, this.#target(policy, key));
+  }
+
+  /**
+   * Gives a key other limits than its policy, for `ttlMs` or until they are removed: a notation, a Limit, a list of both, or a Policy, of
+   * which only the limits count. `'none'` is no limit, and `null` the limits of its policy again. Other processes have them within a
+   * second. What was used stays used for each limit of the same algorithm, period and unit.
+   */
+  async override(policy: PolicyLike, key: string, limits: OverrideLike | null, options?: OverrideOptions): Promise<void> {
+    const { ttlMs } = checkedOptions('override', options);
+    const text = limits === null ? undefined : overrideText(limits);
+    const target = this.#target(policy, key);
+    const { tasks, nativeLimiter } = this.#transport;
+    await tasks.begin([target], (ticket) =>
+      nativeLimiter.setOverride(ticket, target.policyRef.id, target.key, text, ttlMs),
+    );
+  }
+
+  /** The keys of a policy that `override` has given other limits, in the order of the keys. */
+  async overrides(policy: PolicyLike): Promise<readonly OverriddenKey[]> {
+    const { tasks, nativeLimiter } = this.#transport;
+    const { id } = this.#policyRefs.of(policy);
+    const { overrides } = await tasks.begin([], (ticket) => nativeLimiter.overrides(ticket, id));
+    return (overrides ?? []).map(overriddenKeyFrom);
   }
 
   /** The newest attempts, newest first, of a policy with a `journal`. */

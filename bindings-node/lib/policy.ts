@@ -1,5 +1,5 @@
 import { checkText, describe, PolicyError, type SourceLocation } from './errors.js';
-import { checkOptions, checkType, declaredNames, declaredOptions } from './given-options.js';
+import { checkOptions, checkType, declaredNames, declaredOptions, isRecord } from './given-options.js';
 import { native, unwrap } from './native.js';
 
 /** How a limit counts. */
@@ -69,6 +69,9 @@ export interface PolicyOptions {
   lease?: number | string | undefined;
   // options end
 }
+
+/** Limits for a single key: a notation or `'none'`, a Limit, a list of both, or a Policy, of which only the limits count. */
+export type OverrideLike = string | Limit | Policy | readonly (string | Limit)[];
 
 /** What a call takes as its policy: a name, a notation written in place, or a Policy. */
 export type PolicyLike = string | Policy;
@@ -188,7 +191,7 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #options: Record<string, boolean | number | string | number[]>;
+  readonly #options: Record<string, boolean | number | string | number[] | Record<string, string>>;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
     const given: unknown = limits;
@@ -276,12 +279,43 @@ function nativeLimit(algorithm: Algorithm, count: number, options: LimitOptions)
   return unwrap(native.limit({ algorithm, count, ...rest }));
 }
 
+/** Limits of a key as text. */
+export function overrideText(limits: OverrideLike): string {
+  const all: readonly unknown[] = limits instanceof Policy ? limits.limits : Array.isArray(limits) ? limits : [limits];
+  if (all.length === 0) throw new PolicyError("an override has no limits: give 'none' for a key without limits");
+  const texts = all.map((limit) => {
+    if (typeof limit === 'string') {
+      checkText(limit, 'a notation', PolicyError);
+      return limit;
+    }
+    if (!(limit instanceof Limit)) {
+      throw new PolicyError(`an override cannot have the limit ${describe(limit)}: give a notation or a Limit`);
+    }
+    // No notation has them.
+    if (limit.initial !== undefined || (limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION)) {
+      throw new PolicyError(`the override ${limit} has numbers that no notation has, such as precision or initial: leave them out`);
+    }
+    return limit.toString();
+  });
+  return texts.join('; ');
+}
+
+/** The granules of a `sliding-window` that names no other number. */
+const DEFAULT_PRECISION = 20;
+
 function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
   checkOptions(options, ['name', ...declaredNames('policy')], 'a policy', 'shadow: true', PolicyError);
   const { name, ...given } = withoutUndefined(options);
   if (name !== undefined) checkType('name', name, ['string'], PolicyError);
   for (const { name, types } of declaredOptions('policy')) {
     if (name in given) checkType(name, given[name as keyof typeof given], types, PolicyError);
+  }
+  if (given.overrides !== undefined) {
+    if (!isRecord(given.overrides)) {
+      throw new PolicyError(`overrides cannot be ${describe(given.overrides)}: it must be an object of keys and their limits`);
+    }
+    const texts = Object.entries(given.overrides).map(([key, own]) => [key, overrideText(own)] as const);
+    given.overrides = Object.fromEntries(texts);
   }
   const all: readonly unknown[] = Array.isArray(limits) ? limits : [limits];
   const natives = all.map((limit) => {

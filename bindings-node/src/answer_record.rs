@@ -111,6 +111,7 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         (DecisionFlag::Simple, simple.is_some()),
         (DecisionFlag::Unavailable, decision.unavailable()),
         (DecisionFlag::Abnormal, decision.abnormal()),
+        (DecisionFlag::Overridden, decision.overridden()),
         (DecisionFlag::Exceeded, simple.as_ref().is_some_and(|limit| limit.exceeded)),
     ] {
         header |= if set { flag as u64 } else { 0 };

@@ -9,7 +9,7 @@ use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use parking_lot::Mutex;
 use tidegate::host::{BatchGuard, Call, CompletionQueue, DENIAL_GENERATIONS, Outcome, Wake, cohort_size};
-use tidegate::{AsPolicy, AsyncLimiter, Attempt, CheckOptions, Cost, Error, ErrorKind, Hold, Policy, PolicyRef, Result};
+use tidegate::{AsPolicy, AsyncLimiter, Attempt, CheckOptions, Cost, Error, ErrorKind, Hold, OverriddenKey, Policy, PolicyRef, Result};
 
 use crate::answer_record::{write_attachment, write_decision, write_nothing};
 use crate::array_layout::{AnswerKind, CallField, CallKind, FIRST_TASK_TICKET, Special};
@@ -230,6 +230,7 @@ pub(crate) enum Attachment {
     Error(Error),
     Hold(Hold),
     Attempts(Vec<Attempt>),
+    Overrides(Vec<OverriddenKey>),
 }
 
 #[derive(Default)]
@@ -256,6 +257,7 @@ impl Attachments {
                 return write_decision(out, ticket, &decision);
             }
             Ok(Outcome::Attempts(attempts)) => (AnswerKind::Attempts, Attachment::Attempts(attempts)),
+            Ok(Outcome::Overrides(overrides)) => (AnswerKind::Overrides, Attachment::Overrides(overrides)),
             Err(error) => (AnswerKind::Error, Attachment::Error(error)),
         };
         write_attachment(out, ticket, kind, self.store(attachment));

@@ -9,6 +9,7 @@ export function fieldsOf(decision) {
     allowed: decision.allowed,
     shadow: decision.shadow,
     abnormal: decision.abnormal,
+    overridden: decision.overridden,
     policy: decision.policy,
     key: decision.key,
     cost: decision.cost,

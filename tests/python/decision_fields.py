@@ -18,6 +18,7 @@ def fields_of(decision: Decision) -> dict[str, Any]:
         "allowed": decision.allowed,
         "shadow": decision.shadow,
         "abnormal": decision.abnormal,
+        "overridden": decision.overridden,
         "policy": decision.policy,
         "key": decision.key,
         "cost": decision.cost,

@@ -20,7 +20,7 @@ use crate::error::{Error, Result, named};
 use crate::policy::quoted;
 use crate::process::fork::{self, ForkListener, PerProcess};
 use crate::process::log::Log;
-use crate::resilience::{KnownOverrides, Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
+use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
 use crate::store::Store;
 use crate::store::key_names::KeyNames;
 use crate::store::memory::{ForgottenDenials, Memory};
@@ -184,7 +184,7 @@ impl Builder {
         let (shared_id, publishes) = (self.shared_id(&self.names()?), self.publishes);
         let id = LimiterId::of_digest(if layers.is_none() { seed } else { shared_id });
         let wait_queues = WaitQueues::new(self.wait_bounds);
-        let answers = Arc::new(Answers { limiter: id, decisions: DecisionCounts::default(), wait_queues, overrides: KnownOverrides::default() });
+        let answers = Arc::new(Answers { limiter: id, decisions: DecisionCounts::default(), wait_queues, overrides: Arc::default() });
         let core = Arc::new(LimiterCore {
             store,
             policies: Policies::new(

@@ -15,7 +15,7 @@ use super::acquire::WaitQueues;
 use super::caller::{DecisionWait, NoCompletion, User};
 use super::completion_queue::{CompletionQueue, Outcome};
 use super::cost::{Cost, valid_cost};
-use super::overrides::{REPETITIONS, needless, translated};
+use super::overrides::{KeyNumbers, REPETITIONS, needless, translated};
 use super::operations::{CheckOptions, block_operation, check_operation, of_cost};
 use super::policy_ref::AsPolicy;
 use super::settle::{ChargedUnits, difference, valid_actual};
@@ -24,7 +24,7 @@ use crate::counting::DecisionCounts;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::resilience::{KnownOverrides, ask, submit, try_immediate};
+use crate::resilience::{ask, submit, try_immediate};
 use crate::store::Store;
 use crate::store::batch_guard::BatchGuard;
 use crate::store::call_context::{CallContext, Waits};
@@ -74,7 +74,7 @@ pub(crate) struct Answers {
     pub(super) limiter: LimiterId,
     pub(crate) decisions: DecisionCounts,
     pub(super) wait_queues: WaitQueues,
-    pub(super) overrides: KnownOverrides,
+    pub(super) overrides: Arc<KeyNumbers>,
 }
 
 impl Answers {
@@ -133,7 +133,7 @@ impl LimiterCore {
     where
         T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
     {
-        let (plan, operation) = match self.answers.in_force(&plan, key) {
+        let (plan, operation) = match self.answers.overrides.in_force(&plan, key) {
             Ok(None) => (plan, operation),
             Ok(Some(own)) => {
                 let operation = translated(&operation, &plan, &own);
@@ -160,8 +160,8 @@ impl LimiterCore {
                         };
                         match answer {
                             Ok(answer) if answer.moved().is_some() => {
-                                let counted = Arc::clone(&answers);
-                                answers.repeat_later(store, owned, answer, (now, REPETITIONS), move |owned, answer| {
+                                let (counted, overrides) = (Arc::clone(&answers), Arc::clone(&answers.overrides));
+                                overrides.repeat_later(store, owned, answer, (now, REPETITIONS), move |owned, answer| {
                                     let _core = core;
                                     decided(&counted, owned, answer)
                                 })
@@ -181,7 +181,7 @@ impl LimiterCore {
         };
         match answer {
             Ok(answer) if answer.moved().is_some() => {
-                let (owned, answer) = self.answers.repeated(&*self.store, &entry, answer, context.now, !is_never)?;
+                let (owned, answer) = self.answers.overrides.repeated(&*self.store, &entry, answer, context.now, !is_never)?;
                 Some(self.answers.decided(owned.plan, key, &owned.operation, answer))
             }
             answer => {

@@ -104,7 +104,7 @@ impl LimiterCore {
     fn move_entries(&self, entries: &mut CheckAllEntries, answers: &[Answer]) -> Result<()> {
         for (entry, answer) in entries.iter_mut().zip(answers) {
             if let Some(Moved::To(text)) = answer.moved() {
-                *entry = self.answers.moved(&entry.entry(), text)?;
+                *entry = self.answers.overrides.moved(&entry.entry(), text)?;
             }
         }
         Ok(())
@@ -118,7 +118,7 @@ impl LimiterCore {
         let resolve = |entry: &dyn CheckEntry| {
             let plan = self.plan(&entry.policy(), entry.key())?;
             let operation = whole_operation(&named("check_all"), &entry.options(), &plan, 0)?;
-            Ok(match self.answers.in_force(&plan, entry.key())? {
+            Ok(match self.answers.overrides.in_force(&plan, entry.key())? {
                 None => OwnedEntry { plan, key: entry.key().into(), operation },
                 Some(own) => {
                     let operation = translated(&operation, &plan, &own);

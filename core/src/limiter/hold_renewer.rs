@@ -130,7 +130,7 @@ impl HoldRenewer {
             };
             let answer = match answer {
                 Ok(answer) if answer.moved().is_some() => {
-                    let repeated = core.answers.repeated(&*core.store, &entry, answer, core.now(), true);
+                    let repeated = core.answers.overrides.repeated(&*core.store, &entry, answer, core.now(), true);
                     repeated.map_or_else(|| Err(gone()), |(_, answer)| answer)
                 }
                 answer => answer,

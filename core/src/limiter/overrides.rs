@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use smallvec::SmallVec;
 
 use super::LimiterCore;
-use super::call::Answers;
 use super::caller::User;
 use super::policy_ref::AsPolicy;
 use crate::algorithm::AlgorithmKind;
@@ -14,7 +13,7 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Amount, Amounts, Plan};
 use crate::policy::{KeyOverride, Unit};
-use crate::resilience::{ask, submit};
+use crate::resilience::{KnownOverrides, ask, submit, try_immediate};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::completion::WakeTarget;
@@ -127,19 +126,38 @@ fn charge_of(charge: &Charge, from: &Plan, to: &Plan) -> Charge {
     Charge { limits: limits.collect(), amounts, ..charge.clone() }
 }
 
-impl Answers {
+/// The keys with other numbers that a limiter knows.
+#[derive(Default)]
+pub(super) struct KeyNumbers(KnownOverrides);
+
+impl KeyNumbers {
+    /// Whether a call of this policy has to ask for the plan of its key.
+    #[inline(always)]
+    pub(super) fn concern(&self, plan: &Plan) -> bool {
+        self.0.concern(plan)
+    }
+
+    /// Learns which numbers the store has for a key, empty where it has none, and returns the plan with them.
+    pub(super) fn learn(&self, base: &Arc<Plan>, key: &str, text: &str) -> Result<Arc<Plan>> {
+        self.0.learn(base, key, text)
+    }
+
+    pub(super) fn forget_all(&self) {
+        self.0.forget_all();
+    }
+
     /// The plan with the numbers of a key, and an operation for it, where they are not those that the call brings.
     pub(super) fn in_force(&self, plan: &Arc<Plan>, key: &str) -> Result<Option<Arc<Plan>>> {
-        if plan.overridden.is_some() || !self.overrides.concern(plan) {
+        if plan.overridden.is_some() || !self.concern(plan) {
             return Ok(None);
         }
-        self.overrides.plan_of(plan, key)
+        self.0.plan_of(plan, key)
     }
 
     /// Learns from an answer to a call that was not made. Returns the entry to ask about.
     #[cold]
     pub(super) fn moved(&self, entry: &Entry<'_>, text: &str) -> Result<OwnedEntry> {
-        let plan = self.overrides.learn(Plan::base(entry.plan), entry.key, text)?;
+        let plan = self.learn(Plan::base(entry.plan), entry.key, text)?;
         let operation = translated(&entry.operation, entry.plan, &plan);
         Ok(OwnedEntry { plan, key: entry.key.into(), operation })
     }
@@ -169,7 +187,7 @@ impl Answers {
             let result = if here {
                 ask(store, &owned.entry(), context)
             } else {
-                crate::resilience::try_immediate(store, &owned.entry(), context)?
+                try_immediate(store, &owned.entry(), context)?
             };
             answer = match result {
                 Ok(answer) => answer,
@@ -248,7 +266,7 @@ impl LimiterCore {
     /// The plan that is in force for a Decision or a hold that outlives a reload.
     pub(super) fn current(&self, plan: &Arc<Plan>, key: &str) -> Arc<Plan> {
         let base = self.policies.current(Plan::base(plan));
-        self.answers.in_force(&base, key).ok().flatten().unwrap_or(base)
+        self.answers.overrides.in_force(&base, key).ok().flatten().unwrap_or(base)
     }
 
     pub(super) async fn set_override(
@@ -288,8 +306,10 @@ impl LimiterCore {
 
     pub(super) async fn overrides(self: &Arc<Self>, policy: &impl AsPolicy, user: User) -> Result<Vec<OverriddenKey>> {
         let (plan, now) = (self.plan(policy, "")?, self.now());
-        let mut stored =
-            self.make_several("tidegate-overrides", user, move |store| store.overrides(&plan, now)).await?;
+        let list = move |store: &dyn Store| {
+            store.overrides(&Entry { plan: &plan, key: "", operation: Operation::ListOverrides }, now)
+        };
+        let mut stored = self.make_several("tidegate-overrides", user, list).await?;
         stored.sort_by(|a, b| a.key.cmp(&b.key));
         stored.dedup_by(|a, b| a.key == b.key);
         let of = |own: crate::store::request::StoredOverride| OverriddenKey {

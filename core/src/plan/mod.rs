@@ -4,6 +4,7 @@ mod amount;
 mod block_level;
 mod conversion;
 mod limit_tag;
+mod own_numbers;
 pub(crate) mod plan_cache;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 mod stored;
@@ -23,6 +24,7 @@ pub(crate) use amount::{Amount, Amounts};
 pub(crate) use block_level::BlockLevel;
 pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;
+pub(crate) use own_numbers::{MAX_OVERRIDDEN_KEY, MAX_OVERRIDES, Moved, OverrideChange, StoredOverride};
 use stored::StoredForm;
 #[cfg(feature = "redis")]
 pub(crate) use stored::{Form, LENGTH_WIDTH, VERSION};

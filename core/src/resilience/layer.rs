@@ -10,7 +10,6 @@ use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, WakeTarget};
 use crate::store::layer_states::LayerStates;
-use crate::plan::Plan;
 use crate::store::request::{Answer, Entry, OverrideChange, OwnedEntry, StoredOverride, borrowed, owned};
 
 /// A layer around a store.
@@ -125,8 +124,8 @@ impl<L: Layer> Store for Layered<L> {
         result
     }
 
-    fn overrides(&self, plan: &Arc<Plan>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
-        self.store.overrides(plan, now)
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
+        self.store.overrides(entry, now)
     }
 
     fn close(&self) {

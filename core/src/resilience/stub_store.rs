@@ -11,7 +11,6 @@ use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, wake};
 use crate::store::layer_states::LayerStates;
-use crate::plan::Plan;
 use crate::store::request::{Answer, Entry, OwnedEntry, OverrideChange, StoredOverride};
 
 /// A call that no test has taken.
@@ -71,7 +70,7 @@ impl Store for StubStore {
         Ok(())
     }
 
-    fn overrides(&self, _: &Arc<Plan>, _: Option<u64>) -> Result<Vec<StoredOverride>> {
+    fn overrides(&self, _: &Entry<'_>, _: Option<u64>) -> Result<Vec<StoredOverride>> {
         Ok(Vec::new())
     }
 }

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::Result;
-use crate::plan::Plan;
 use call_context::CallContext;
 use layer_states::LayerStates;
 use request::{Answer, Entry, OverrideChange, StoredOverride};
@@ -70,8 +69,8 @@ pub(crate) trait Store: Send + Sync {
     /// Gives a key other numbers, or those of its policy again; the caller waits. `entry` has the plan with the new numbers.
     fn change_override(&self, entry: &Entry<'_>, change: &Arc<OverrideChange>, now: Option<u64>) -> Result<()>;
 
-    /// The keys of a policy that have other numbers, in any order; the caller waits.
-    fn overrides(&self, plan: &Arc<Plan>, now: Option<u64>) -> Result<Vec<StoredOverride>>;
+    /// The keys of the policy of an entry that have other numbers, in any order; the caller waits.
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Vec<StoredOverride>>;
 
     /// Closes what is open; calls that wait are answered with `closed`.
     fn close(&self) {}

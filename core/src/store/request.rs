@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{HoldId, LeaseTerms, LimitCharge, Rule, State, Traces, View};
 use crate::plan::{Amount, Amounts, BlockLevel, LimitTag, Plan};
+pub(crate) use crate::plan::{MAX_OVERRIDDEN_KEY, Moved, OverrideChange, StoredOverride};
 use crate::tables::one_or_many::OneOrMany;
 
 /// What the limits of a policy say, in order.
@@ -173,38 +174,6 @@ impl Operation {
     pub(crate) const fn is_check(&self) -> bool {
         matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Take { .. })
     }
-}
-
-/// The longest key that may have other numbers than its policy, in bytes: lists of them are bounded.
-pub(crate) const MAX_OVERRIDDEN_KEY: usize = 1_024;
-
-/// Other numbers of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OverrideChange {
-    /// The key, as the list of its policy has it.
-    pub(crate) key: String,
-    /// The limits as text; empty for those of the policy.
-    pub(crate) text: String,
-    /// For how many microseconds; 0 is for ever.
-    pub(crate) ttl: u64,
-}
-
-/// A key that has other numbers than its policy, as its store has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StoredOverride {
-    pub(crate) key: String,
-    pub(crate) text: String,
-    /// When it ends, in microseconds since 1970 by the time of the store; 0 is never.
-    pub(crate) ends: u64,
-}
-
-/// Numbers of a key that differ from those that a call brought, so that it was not made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Moved {
-    /// The store has these; empty: it has none.
-    To(String),
-    /// Those of another entry of the same call.
-    OfAnother,
 }
 
 /// What only few operations have beside their cost.

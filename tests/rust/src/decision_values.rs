@@ -14,6 +14,8 @@ pub struct DecisionValues {
     pub shadow: bool,
     /// Whether a block that follows repeated denials refused.
     pub abnormal: bool,
+    /// Whether the key has other numbers than its policy.
+    pub overridden: bool,
     /// Units that were consumed.
     pub granted: u64,
     /// Of the limit that binds.
@@ -76,6 +78,7 @@ impl DecisionValues {
             allowed: decision.allowed(),
             shadow: decision.shadow(),
             abnormal: decision.abnormal(),
+            overridden: decision.overridden(),
             granted: decision.granted(),
             limit: decision.limit(),
             remaining: decision.remaining(),
@@ -121,6 +124,7 @@ impl DecisionValues {
             allowed: value["allowed"].as_bool()?,
             shadow: value["shadow"].as_bool()?,
             abnormal: value["abnormal"].as_bool().unwrap_or(false),
+            overridden: value["overridden"].as_bool().unwrap_or(false),
             granted: value["granted"].as_u64()?,
             limit: value["limit"].as_u64()?,
             remaining: value["remaining"].as_u64()?,
@@ -148,7 +152,7 @@ impl DecisionValues {
             })
             .collect();
         json!({
-            "allowed": self.allowed, "shadow": self.shadow, "abnormal": self.abnormal, "granted": self.granted, "limit": self.limit,
+            "allowed": self.allowed, "shadow": self.shadow, "abnormal": self.abnormal, "overridden": self.overridden, "granted": self.granted, "limit": self.limit,
             "remaining": self.remaining, "retry_after": self.retry_after, "next_after": self.next_after,
             "reset_after": self.reset_after, "delay": self.delay,
             "limits": limits, "decisions": self.decisions.iter().map(Self::json).collect::<Vec<_>>(),

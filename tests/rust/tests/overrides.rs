@@ -243,14 +243,16 @@ fn random_histories_are_those_of_a_policy_that_changes() {
             let first = limiter(url, &prefix, Some(&clock));
             let second = if url.starts_with("memory") { first.clone() } else { limiter(url, &prefix, Some(&clock)) };
             let mut model = Model::new(START);
-            let mut effective = base.clone();
+            let (mut effective, mut is_overridden) = (base.clone(), false);
             for step in 0..80 {
                 let pause = random.pick(&[0, 1, 1_000, 300_000, 2_000_000]);
                 clock.advance(Duration::from_micros(pause));
                 model.set(model.now() + pause);
                 let by = if random.one_in(2) { &first } else { &second };
                 let cost = random.pick(&[1, 1, 1, 2, 3]);
+                let overridden = is_overridden;
                 let compare = |found: tidegate::Result<Decision>, expected: DecisionValues| {
+                    let expected = DecisionValues { overridden, ..expected };
                     let found = DecisionValues::of(&found.expect("a decision"));
                     assert_eq!(found, expected, "round {round}, step {step} on {url}: {base} as {effective}");
                 };
@@ -258,11 +260,11 @@ fn random_histories_are_those_of_a_policy_that_changes() {
                     0 => {
                         let text = random.pick(&texts);
                         by.set_override(&base, "k", Some(&own(text)), None).expect("an override");
-                        effective = named(text);
+                        (effective, is_overridden) = (named(text), true);
                     }
                     1 => {
                         by.set_override(&base, "k", None, None).expect("a removal");
-                        effective = base.clone();
+                        (effective, is_overridden) = (base.clone(), false);
                     }
                     2 => {
                         by.clear(&base, "k").expect("a clear");

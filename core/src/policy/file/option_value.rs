@@ -7,7 +7,6 @@ use super::super::notation;
 use super::super::options::{OnStoreError, OptionKind, OptionValue};
 use super::super::suggestion::did_you_mean;
 use super::scalar::plain_scalar;
-use super::schema::limits;
 use super::tree::{FileError, Key, Node, Position, Text, Value};
 use crate::algorithm::{Period, SECOND};
 
@@ -31,8 +30,13 @@ pub(super) fn choice<T>(
     })
 }
 
-/// The value of an option of a policy.
-pub(super) fn policy_option(kind: OptionKind, key: &Key, node: &Node) -> Result<OptionValue, FileError> {
+/// The value of an option of a policy. `own` reads the limits of one of its keys.
+pub(super) fn policy_option(
+    kind: OptionKind,
+    key: &Key,
+    node: &Node,
+    own: impl Fn(&Node) -> Result<KeyOverride, FileError>,
+) -> Result<OptionValue, FileError> {
     Ok(match kind {
         OptionKind::Flag => OptionValue::Flag(boolean(key, node)?),
         OptionKind::OnStoreError => {
@@ -43,7 +47,7 @@ pub(super) fn policy_option(kind: OptionKind, key: &Key, node: &Node) -> Result<
         OptionKind::BlockFor => OptionValue::BlockFor(block_for(key, node)?),
         OptionKind::Count { most, .. } => OptionValue::Count(whole_number(key, node, u64::from(most))? as u32),
         OptionKind::Lease => OptionValue::Lease(lease(key, node)?),
-        OptionKind::Overrides => OptionValue::Overrides(overrides(key, node)?),
+        OptionKind::Overrides => OptionValue::Overrides(overrides(key, node, own)?),
     })
 }
 
@@ -91,18 +95,15 @@ pub(super) fn duration(key: &Key, node: &Node) -> Result<Period, FileError> {
 }
 
 /// Limits by keys.
-fn overrides(key: &Key, node: &Node) -> Result<Overrides, FileError> {
+fn overrides(
+    key: &Key,
+    node: &Node,
+    own: impl Fn(&Node) -> Result<KeyOverride, FileError>,
+) -> Result<Overrides, FileError> {
     let Value::Map(entries) = &node.value else {
         return Err(wrong_value(key, node, "a map from keys to limits, as in `{alice: 1000/minute, internal: none}`"));
     };
-    let own = |(key, node): &(Key, Node)| {
-        let own = match &node.value {
-            Value::Text(text) if text.text.trim().eq_ignore_ascii_case("none") => KeyOverride::unlimited(),
-            _ => KeyOverride::of(limits(node)?.into_iter().map(|located| located.limit).collect()),
-        };
-        Ok((key.name.clone(), own))
-    };
-    entries.iter().map(own).collect()
+    entries.iter().map(|(key, node)| Ok((key.name.clone(), own(node)?))).collect()
 }
 
 /// A length of time, or a list of them.

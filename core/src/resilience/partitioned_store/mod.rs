@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::plan::Plan;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::layer_states::LayerStates;
@@ -72,8 +71,8 @@ impl<T: PartitionedStore> Store for T {
         self.stores()[self.store_of(entry)].change_override(entry, change, now)
     }
 
-    fn overrides(&self, plan: &Arc<Plan>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
-        let lists = self.stores().iter().map(|store| store.overrides(plan, now));
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
+        let lists = self.stores().iter().map(|store| store.overrides(entry, now));
         Ok(lists.collect::<Result<Vec<_>>>()?.concat())
     }
 

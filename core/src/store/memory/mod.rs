@@ -311,8 +311,8 @@ impl Store for Memory {
         self.own_limits.as_ref().map_or(Ok(()), |own_limits| own_limits.change(entry.plan, change, now))
     }
 
-    fn overrides(&self, plan: &Arc<Plan>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
         let (now, _) = self.time(now);
-        Ok(self.own_limits.as_ref().map_or_else(Vec::new, |own_limits| own_limits.of(plan, now)))
+        Ok(self.own_limits.as_ref().map_or_else(Vec::new, |own_limits| own_limits.of(entry.plan, now)))
     }
 }

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use crate::error::{Error, Result};
-use crate::plan::Plan;
-use crate::policy::MAX_OVERRIDES;
+use crate::plan::{MAX_OVERRIDES, Plan};
 use crate::store::request::{OverrideChange, StoredOverride};
 
 /// The numbers of a key, and when they end; 0 is never.

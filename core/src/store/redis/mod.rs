@@ -29,7 +29,6 @@ use super::request::{Answer, Entry, Operation, OverrideChange, StoredOverride};
 use super::url::Endpoints;
 use crate::counting::histogram::SharedHistogram;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::Plan;
 use crate::process::fork::{PerProcess, ProcessValue};
 use crate::process::log::Log;
 use io::{BlockingCalls, Caller, Connector, Engine, EngineCall, guarded};
@@ -270,9 +269,9 @@ impl Store for Redis {
         })
     }
 
-    fn overrides(&self, plan: &Arc<Plan>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
-        let entry = Entry { plan, key: "", operation: Operation::ListOverrides };
-        let answer = self.ask(&entry, &CallContext::at(now))?;
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
+        let list = Entry { operation: Operation::ListOverrides, ..*entry };
+        let answer = self.ask(&list, &CallContext::at(now))?;
         Ok(answer.rare.map(|rare| rare.overrides).unwrap_or_default())
     }
 

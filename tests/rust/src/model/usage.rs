@@ -215,6 +215,7 @@ impl Usage {
         DecisionValues {
             allowed: admitted || shadow,
             shadow,
+            overridden: false,
             abnormal: !(admitted || shadow) && blocked > 0 && self.level > 0 && !self.by_hand,
             granted: charged,
             limit: binding.limit,

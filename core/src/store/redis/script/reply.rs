@@ -9,7 +9,7 @@ use super::stored_value::{self, ViewContext};
 use crate::algorithm::Rule;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::policy::MAX_OVERRIDES;
+use crate::plan::MAX_OVERRIDES;
 use crate::store::request::{Answer, Attempt, Moved, Operation, RareAnswer, Source, States, StoredOverride};
 
 /// Bytes of a number of a call.

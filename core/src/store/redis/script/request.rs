@@ -5,7 +5,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::plan::{Amount, Plan};
-use crate::policy::{MAX_OVERRIDE_TEXT, MAX_OVERRIDES};
+use crate::plan::MAX_OVERRIDES;
+use crate::policy::MAX_OVERRIDE_TEXT;
 use crate::store::key_names::KeyNames;
 use crate::store::request::{Answer, Entry, MAX_OVERRIDDEN_KEY, Operation};
 
