@@ -238,6 +238,12 @@ function shortFields(fields: DecisionFields): DecisionFields {
   return fields.decisions === undefined ? short : { ...short, decisions: fields.decisions.map(shortFields) };
 }
 
+/** How HTTP announces the limits that answered, if it does. */
+export function announcementOf(decision: Decision): native.Announcement | undefined {
+  const { announcement, announcementFor } = policyRefOf(decision);
+  return decision.overridden && announcement !== undefined ? announcementFor(decision.key) : announcement;
+}
+
 const NONE: readonly Decision[] = Object.freeze([]);
 
 const NO_NUMBERS = Array.from({ length: DecisionField.Limits + 1 }, () => 0) as MutableNumbers;

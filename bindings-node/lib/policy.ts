@@ -85,6 +85,8 @@ export interface PolicyRef {
   readonly holds: boolean;
   /** How HTTP announces it, if it does. */
   readonly announcement?: native.Announcement;
+  /** The same with the limits of one of its keys. */
+  readonly announcementFor: (key: string) => native.Announcement | undefined;
   /** What the caller gave. */
   readonly given: PolicyLike;
   /** The store and the prefix of the limiter, as one number. */

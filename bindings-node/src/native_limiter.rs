@@ -149,6 +149,14 @@ impl NativeLimiter {
         }))
     }
 
+    /// How HTTP announces a policy with the limits of one of its keys.
+    #[napi(catch_unwind)]
+    pub fn announcement_for(&self, policy: u32, key: String) -> Option<Announcement> {
+        let codec = self.codec.borrow();
+        let policy = codec.policy_ref(f64::from(policy)).ok()?;
+        announcement(&codec.limiter.policy_in_force(policy, &key).ok()?)
+    }
+
     /// Names the store and the prefix: limiters of the same ones settle each other's Decisions.
     #[napi(catch_unwind)]
     pub fn identity(&self) -> String {

@@ -130,6 +130,19 @@ pub fn denial_generation(decision: &Decision) -> u32 {
     decision.answer().denial_generation
 }
 
+/// The policy with the numbers of the key of a Decision, where these answered.
+#[must_use]
+pub fn own_policy(decision: &Decision) -> Option<&Policy> {
+    decision.overridden().then(|| decision.asked_policy())
+}
+
+/// The limits of the key of a Decision as text, where these answered.
+#[must_use]
+pub fn override_text(decision: &Decision) -> Option<String> {
+    let plan = decision.plan();
+    decision.overridden().then(|| if plan.is_unlimited() { "none".to_owned() } else { plan.policy.to_string() })
+}
+
 /// How much longer the key of a Decision is blocked, if it is.
 #[must_use]
 pub fn block_left(decision: &Decision) -> Option<Duration> {

@@ -5,14 +5,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
-use super::LimiterCore;
+use super::{AsyncLimiter, LimiterCore};
 use super::caller::User;
 use super::policy_ref::AsPolicy;
 use crate::algorithm::AlgorithmKind;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Amount, Amounts, Plan};
-use crate::policy::{KeyOverride, Unit};
+use crate::policy::{KeyOverride, Policy, Unit};
 use crate::resilience::{KnownOverrides, ask, submit, try_immediate};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
@@ -318,6 +318,19 @@ impl LimiterCore {
             expires_at: (own.ends > 0).then(|| UNIX_EPOCH + Duration::from_micros(own.ends)),
         };
         Ok(stored.into_iter().map(of).collect())
+    }
+}
+
+impl AsyncLimiter {
+    /// The policy as its numbers are for a key, as far as this process knows.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::policy`].
+    #[doc(hidden)]
+    pub fn policy_in_force(&self, policy: impl AsPolicy, key: &str) -> Result<Policy> {
+        let plan = self.core.plan(&policy, key)?;
+        let own = self.core.answers.overrides.in_force(&plan, key)?;
+        Ok(own.unwrap_or(plan).policy.clone())
     }
 }
 
