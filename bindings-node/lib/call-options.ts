@@ -58,6 +58,8 @@ export interface HoldOptions {
 /** The options of `override`. */
 export interface OverrideOptions {
   // options: override
+  /** For how long the key has the numbers. Default: until they are removed. */
+  ttlMs?: number | undefined;
   // options end
 }
 

@@ -67,6 +67,8 @@ export interface PolicyOptions {
   journal?: number | undefined;
   /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
   lease?: number | string | undefined;
+  /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
+  overrides?: Readonly<Record<string, OverrideLike>> | undefined;
   // options end
 }
 
@@ -251,6 +253,11 @@ export class Policy {
   /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
   get lease(): number | string | undefined {
     return this.#options['lease'] as number | string | undefined;
+  }
+
+  /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
+  get overrides(): Readonly<Record<string, string>> | undefined {
+    return this.#options['overrides'] as Readonly<Record<string, string>> | undefined;
   }
 
   // options end

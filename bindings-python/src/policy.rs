@@ -305,16 +305,16 @@ impl Policy {
         self.inner.options().journal
     }
 
-    /// Other limits for single keys, by the key: a notation, or `none` for no limit.
-    #[getter]
-    fn overrides(&self) -> Option<BTreeMap<String, String>> {
-        self.inner.options().overrides.as_ref().map(override_texts)
-    }
-
     /// Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
     #[getter]
     fn lease(&self) -> Option<LeaseValue> {
         self.inner.options().lease.map(lease_value)
+    }
+
+    /// Other limits for single keys, by the key: a notation, or `none` for no limit.
+    #[getter]
+    fn overrides(&self) -> Option<BTreeMap<String, String>> {
+        self.inner.options().overrides.as_ref().map(override_texts)
     }
 
     // options end

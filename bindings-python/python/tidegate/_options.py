@@ -33,6 +33,8 @@ class PolicyOptions(TypedDict, total=False):
     journal: int
     # Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
     lease: str | int | None
+    # Other limits for single keys, by the key: a notation, or `none` for no limit.
+    overrides: Mapping[str, Any] | None
     # options end
 
 

@@ -18,9 +18,10 @@ use crate::{Failure, Outcome, Output};
     after_help = "All processes have the limits within a second. What was used stays used.
 
 Examples:
-  $ tidegate override api alice \"1000/minute\" --ttl \"1 day\" --policies tidegate.yaml --store redis://localhost:6379
-  $ tidegate override api internal none --policies tidegate.yaml --store redis://localhost:6379
-  $ tidegate override api alice --remove --policies tidegate.yaml --store redis://localhost:6379"
+  $ tidegate override login alice 90/minute --policies tidegate.yaml --store redis://localhost:6379
+  $ tidegate override \"20/minute\" alice 90/minute --ttl 1h --store redis://localhost:6379
+  $ tidegate override \"20/minute\" internal none --store redis://localhost:6379
+  $ tidegate override \"20/minute\" alice --remove --store redis://localhost:6379"
 )]
 pub(crate) struct Override {
     /// The name of a policy of --policies, or a notation such as "20/minute; 5/3s"
@@ -68,7 +69,7 @@ impl Override {
 #[command(after_help = "Those of the policy file are not listed.
 
 Examples:
-  $ tidegate overrides api --policies tidegate.yaml --store redis://localhost:6379")]
+  $ tidegate overrides login --policies tidegate.yaml --store redis://localhost:6379")]
 pub(crate) struct Overrides {
     /// The name of a policy of --policies, or a notation such as "20/minute; 5/3s"
     policy: String,

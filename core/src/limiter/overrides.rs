@@ -296,7 +296,8 @@ impl LimiterCore {
         let change = Arc::new(OverrideChange { key: key.to_owned(), text, ttl: if own.is_some() { micros } else { 0 } });
         let (now, sent) = (self.now(), Arc::clone(&change));
         self.make_several("tidegate-override", user, move |store| {
-            store.change_override(&Entry { plan: &plan, key: &sent.key, operation: Operation::Clear }, &sent, now)
+            let operation = Operation::Override(Arc::clone(&sent));
+            store.change_override(&Entry { plan: &plan, key: &sent.key, operation }, now)
         })
         .await?;
         self.answers.overrides.learn(&base, key, &change.text)?;
@@ -309,7 +310,7 @@ impl LimiterCore {
         let list = move |store: &dyn Store| {
             store.overrides(&Entry { plan: &plan, key: "", operation: Operation::ListOverrides }, now)
         };
-        let mut stored = self.make_several("tidegate-overrides", user, list).await?;
+        let mut stored = self.make_several("tidegate-overrides", user, list).await?.into_overrides();
         stored.sort_by(|a, b| a.key.cmp(&b.key));
         stored.dedup_by(|a, b| a.key == b.key);
         let of = |own: crate::store::request::StoredOverride| OverriddenKey {

@@ -24,7 +24,7 @@ pub(crate) use amount::{Amount, Amounts};
 pub(crate) use block_level::BlockLevel;
 pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;
-pub(crate) use own_numbers::{MAX_OVERRIDDEN_KEY, MAX_OVERRIDES, Moved, OverrideChange, StoredOverride};
+pub(crate) use own_numbers::{MAX_OVERRIDDEN_KEY, MAX_OVERRIDDEN_KEYS, Moved, OverrideChange, StoredOverride};
 use stored::StoredForm;
 #[cfg(feature = "redis")]
 pub(crate) use stored::{Form, LENGTH_WIDTH, VERSION};

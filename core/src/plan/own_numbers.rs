@@ -1,6 +1,7 @@
 //! Keys that have other numbers than their policy, as stores keep them.
 
-pub(crate) use crate::policy::MAX_OVERRIDES;
+/// The most keys of one policy that may have other numbers.
+pub(crate) const MAX_OVERRIDDEN_KEYS: usize = crate::policy::MAX_OVERRIDES;
 
 /// The longest key that may have other numbers than its policy, in bytes: lists of them are bounded.
 pub(crate) const MAX_OVERRIDDEN_KEY: usize = 1_024;

@@ -10,7 +10,7 @@ use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, WakeTarget};
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, OverrideChange, OwnedEntry, StoredOverride, borrowed, owned};
+use crate::store::request::{Answer, Entry, OwnedEntry, borrowed, owned};
 
 /// A layer around a store.
 pub(super) trait Layer: Send + Sync + 'static {
@@ -117,14 +117,14 @@ impl<L: Layer> Store for Layered<L> {
         Ok(())
     }
 
-    fn change_override(&self, entry: &Entry<'_>, change: &Arc<OverrideChange>, now: Option<u64>) -> Result<()> {
+    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
         self.layer.numbers_changed(entry);
-        let result = self.store.change_override(entry, change, now);
+        let result = self.store.change_override(entry, now);
         self.layer.numbers_changed(entry);
         result
     }
 
-    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
         self.store.overrides(entry, now)
     }
 

@@ -1,7 +1,5 @@
 //! A store for the tests of the layers: a test takes its calls, and answers them or loses them.
 
-use std::sync::Arc;
-
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -11,7 +9,7 @@ use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, wake};
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, OwnedEntry, OverrideChange, StoredOverride};
+use crate::store::request::{Answer, Entry, OwnedEntry};
 
 /// A call that no test has taken.
 pub(super) struct Message {
@@ -66,11 +64,11 @@ impl Store for StubStore {
         Ok(())
     }
 
-    fn change_override(&self, _: &Entry<'_>, _: &Arc<OverrideChange>, _: Option<u64>) -> Result<()> {
+    fn change_override(&self, _: &Entry<'_>, _: Option<u64>) -> Result<()> {
         Ok(())
     }
 
-    fn overrides(&self, _: &Entry<'_>, _: Option<u64>) -> Result<Vec<StoredOverride>> {
-        Ok(Vec::new())
+    fn overrides(&self, _: &Entry<'_>, _: Option<u64>) -> Result<Answer> {
+        Ok(Answer::default())
     }
 }

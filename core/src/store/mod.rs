@@ -13,13 +13,12 @@ pub(crate) mod redis;
 pub(crate) mod request;
 pub(crate) mod url;
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::Result;
 use call_context::CallContext;
 use layer_states::LayerStates;
-use request::{Answer, Entry, OverrideChange, StoredOverride};
+use request::{Answer, Entry};
 
 /// The most entries that one call carries: they occupy a Redis server for about half a millisecond.
 pub(crate) const MAX_ENTRIES: usize = 256;
@@ -66,11 +65,11 @@ pub(crate) trait Store: Send + Sync {
     /// Forgets everything that is stored under the prefix. The caller waits as long as there are keys.
     fn clear_all(&self) -> Result<()>;
 
-    /// Gives a key other numbers, or those of its policy again; the caller waits. `entry` has the plan with the new numbers.
-    fn change_override(&self, entry: &Entry<'_>, change: &Arc<OverrideChange>, now: Option<u64>) -> Result<()>;
+    /// Gives a key other numbers, or those of its policy again; the caller waits. The operation of the entry says which, and its plan has them.
+    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()>;
 
     /// The keys of the policy of an entry that have other numbers, in any order; the caller waits.
-    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Vec<StoredOverride>>;
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer>;
 
     /// Closes what is open; calls that wait are answered with `closed`.
     fn close(&self) {}

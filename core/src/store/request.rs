@@ -477,6 +477,11 @@ impl Answer {
         }
     }
 
+    /// The keys of a policy that have other numbers; none for other answers.
+    pub(crate) fn into_overrides(self) -> Vec<StoredOverride> {
+        self.rare.map(|rare| rare.overrides).unwrap_or_default()
+    }
+
     /// The attempts of a journal; none for other answers.
     pub(crate) fn into_attempts(self) -> Vec<Attempt> {
         self.rare.map(|rare| rare.attempts).unwrap_or_default()

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, OverrideChange, StoredOverride};
+use crate::store::request::{Answer, Entry};
 use pending_check_all::PendingCheckAll;
 
 /// Which store has which keys.
@@ -67,13 +67,16 @@ impl<T: PartitionedStore> Store for T {
         self.stores().iter().try_for_each(|store| store.clear_all())
     }
 
-    fn change_override(&self, entry: &Entry<'_>, change: &Arc<OverrideChange>, now: Option<u64>) -> Result<()> {
-        self.stores()[self.store_of(entry)].change_override(entry, change, now)
+    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
+        self.stores()[self.store_of(entry)].change_override(entry, now)
     }
 
-    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
-        let lists = self.stores().iter().map(|store| store.overrides(entry, now));
-        Ok(lists.collect::<Result<Vec<_>>>()?.concat())
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
+        self.stores().iter().try_fold(Answer::default(), |mut all, store| {
+            let of_store = store.overrides(entry, now)?.into_overrides();
+            all.rare.get_or_insert_default().overrides.extend(of_store);
+            Ok(all)
+        })
     }
 
     fn close(&self) {

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use super::Store;
 use super::call_context::CallContext;
 use super::layer_states::LayerStates;
-use super::request::{Answer, Entry, Moved, Operation, OverrideChange, RareAnswer, States, StoredOverride};
+use super::request::{Answer, Entry, Moved, Operation, RareAnswer, States};
 use crate::algorithm::Rule;
 use crate::error::Result;
 use crate::plan::Plan;
@@ -306,13 +306,17 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn change_override(&self, entry: &Entry<'_>, change: &Arc<OverrideChange>, now: Option<u64>) -> Result<()> {
+    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
         let (now, _) = self.time(now);
-        self.own_limits.as_ref().map_or(Ok(()), |own_limits| own_limits.change(entry.plan, change, now))
+        match (&self.own_limits, &entry.operation) {
+            (Some(own_limits), Operation::Override(change)) => own_limits.change(entry.plan, change, now),
+            _ => Ok(()),
+        }
     }
 
-    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
         let (now, _) = self.time(now);
-        Ok(self.own_limits.as_ref().map_or_else(Vec::new, |own_limits| own_limits.of(entry.plan, now)))
+        let overrides = self.own_limits.as_ref().map_or_else(Vec::new, |own_limits| own_limits.of(entry.plan, now));
+        Ok(Answer { now, rare: Some(Box::new(RareAnswer { overrides, ..RareAnswer::default() })), ..Answer::default() })
     }
 }

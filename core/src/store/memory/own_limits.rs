@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use crate::error::{Error, Result};
-use crate::plan::{MAX_OVERRIDES, Plan};
+use crate::plan::{MAX_OVERRIDDEN_KEYS, Plan};
 use crate::store::request::{OverrideChange, StoredOverride};
 
 /// The numbers of a key, and when they end; 0 is never.
@@ -58,10 +58,10 @@ impl OwnLimitsTable {
             }
             return Ok(());
         }
-        if keys.len() >= MAX_OVERRIDES && !keys.contains_key(&change.key) {
+        if keys.len() >= MAX_OVERRIDDEN_KEYS && !keys.contains_key(&change.key) {
             keys.retain(|_, own| own.is_in_force(now));
-            if keys.len() >= MAX_OVERRIDES {
-                return Err(Error::too_many_overrides(plan.policy.name(), MAX_OVERRIDES));
+            if keys.len() >= MAX_OVERRIDDEN_KEYS {
+                return Err(Error::too_many_overrides(plan.policy.name(), MAX_OVERRIDDEN_KEYS));
             }
         }
         let ends = if change.ttl == 0 { 0 } else { now.saturating_add(change.ttl) };

@@ -25,7 +25,7 @@ use super::call_context::{CallContext, Waits};
 use super::completion::Completion;
 use super::key_names::KeyNames;
 use super::layer_states::LayerStates;
-use super::request::{Answer, Entry, Operation, OverrideChange, StoredOverride};
+use super::request::{Answer, Entry, Operation};
 use super::url::Endpoints;
 use crate::counting::histogram::SharedHistogram;
 use crate::error::{Error, ErrorKind, Result};
@@ -261,18 +261,18 @@ impl Store for Redis {
 
     /// The list is written first, so that no override is in force that it does not have. It is written once more behind, in case another
     /// process has removed the key from it meanwhile.
-    fn change_override(&self, entry: &Entry<'_>, change: &Arc<OverrideChange>, now: Option<u64>) -> Result<()> {
-        let (value, list) = (Operation::Override(Arc::clone(change)), Operation::NoteOverride(Arc::clone(change)));
+    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
+        let Operation::Override(change) = &entry.operation else { return Ok(()) };
+        let (value, list) = (entry.operation.clone(), Operation::NoteOverride(Arc::clone(change)));
         let operations = if change.text.is_empty() { vec![value, list] } else { vec![list.clone(), value, list] };
         operations.into_iter().try_for_each(|operation| {
             self.ask(&Entry { operation, ..*entry }, &CallContext::at(now)).map(drop)
         })
     }
 
-    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Vec<StoredOverride>> {
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
         let list = Entry { operation: Operation::ListOverrides, ..*entry };
-        let answer = self.ask(&list, &CallContext::at(now))?;
-        Ok(answer.rare.map(|rare| rare.overrides).unwrap_or_default())
+        self.ask(&list, &CallContext::at(now))
     }
 
     fn close(&self) {

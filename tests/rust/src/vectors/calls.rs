@@ -228,6 +228,10 @@ impl Run {
         }
         Ok(match self.limiter.check_all(&entries) {
             Err(error) => Err(error),
+            // The model knows no overrides; of several entries some may have them.
+            Ok(decision) if decision.decisions().iter().any(Decision::overridden) => {
+                Ok((DecisionValues::of(&decision).json(), None))
+            }
             Ok(decision) => {
                 let policies: Vec<Policy> =
                     entries.iter().map(|(name, ..)| self.policy(name)).collect::<Result<_, _>>()?;

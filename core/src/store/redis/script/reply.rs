@@ -9,7 +9,7 @@ use super::stored_value::{self, ViewContext};
 use crate::algorithm::Rule;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::plan::MAX_OVERRIDES;
+use crate::plan::MAX_OVERRIDDEN_KEYS;
 use crate::store::request::{Answer, Attempt, Moved, Operation, RareAnswer, Source, States, StoredOverride};
 
 /// Bytes of a number of a call.
@@ -174,7 +174,7 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
             Ok(Answer { applied: false, rare: RareAnswer::of_moved(moved), ..answer })
         }
         (_, Value::ServerError(error)) if error.code() == "TIDEGATEFULL" => {
-            Err(Error::too_many_overrides(request.plan.policy.name(), MAX_OVERRIDES))
+            Err(Error::too_many_overrides(request.plan.policy.name(), MAX_OVERRIDDEN_KEYS))
         }
         (_, Value::ServerError(error)) => Err(rejected(&error)),
         (Operation::NoteOverride(_), _) => Ok(answer),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::plan::{Amount, Plan};
-use crate::plan::MAX_OVERRIDES;
+use crate::plan::MAX_OVERRIDDEN_KEYS;
 use crate::policy::MAX_OVERRIDE_TEXT;
 use crate::store::key_names::KeyNames;
 use crate::store::request::{Answer, Entry, MAX_OVERRIDDEN_KEY, Operation};
@@ -89,7 +89,7 @@ impl Request {
     pub(super) fn max_item(&self) -> usize {
         match self.operation {
             Operation::Journal => self.plan.stored.max_journal,
-            Operation::ListOverrides => MAX_OVERRIDES * (MAX_OVERRIDDEN_KEY + MAX_OVERRIDE_TEXT + LIST_FRAME),
+            Operation::ListOverrides => MAX_OVERRIDDEN_KEYS * (MAX_OVERRIDDEN_KEY + MAX_OVERRIDE_TEXT + LIST_FRAME),
             _ => self.plan.stored.max_value,
         }
     }
