@@ -69,6 +69,10 @@ export declare class NativeLimiter {
   beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
   /** Settles a check whose Decision had these numbers, and whose limits name these units, for numbers by their units. */
   settleUnits(ticket: number, policy: number, key: string, decision: Array<number>, named: Array<string>, policyChanged: boolean, actual: number, units?: Record<string, number> | undefined | null): number
+  /** Gives a key other limits than its policy, as text; without a text those of its policy again. */
+  setOverride(ticket: number, policy: number, key: string, limits?: string | undefined | null, ttl?: number | undefined | null): number
+  /** The keys of a policy that have other limits. */
+  overrides(ticket: number, policy: number): number
   /** Keeps the hold of that number until it is given back. */
   keep(number: number): void
   /** Whether the units of a hold cannot be relied on any more; false for one that was given back. */
@@ -118,6 +122,8 @@ export declare class NativeLimiter {
   overflow(): Float64Array
   /** Takes the error of that number. */
   error(number: number): ErrorValue | null
+  /** Takes the keys with other numbers of that number. */
+  overriddenKeys(number: number): Array<OverriddenKey>
   /** Takes the attempts of that number. */
   attempts(number: number): Array<Attempt>
   /** Drops the attachment of that number. A hold is given back. */
@@ -141,7 +147,7 @@ export declare class Policy {
   /** Its limits. */
   limits(): Array<Limit>
   /** Its options by name, those that have a value. A length of time has the name's unit, `Ms`. */
-  options(): Record<string, boolean | number | string>
+  options(): Record<string, ReadValue>
 }
 
 /** While it exists, a reload refuses to drop a policy. */
@@ -198,6 +204,8 @@ export declare const enum AnswerKind {
   Hold = 4,
   /** An attachment: the attempts of a journal. */
   Attempts = 5,
+  /** An attachment: the keys with other numbers than their policy. */
+  Overrides = 6,
 }
 
 /** One remembered attempt. */
@@ -331,6 +339,10 @@ export declare const enum DecisionFlag {
   Simple = 128,
   /** It is denied because the store is missing. */
   Unavailable = 4096,
+  /** It is denied by a block that follows repeated denials. */
+  Abnormal = 8192,
+  /** Its key has other numbers than its policy. */
+  Overridden = 16384,
 }
 
 /** An option of a policy, a limiter, a call or a web layer. */
@@ -488,11 +500,21 @@ export declare function named(name: string): string
 /** What an OpenAPI document says of the response of a refused request, as JSON, where the fields are this choice. */
 export declare function openapiResponse(headers: string): string
 
+/** A key that has other numbers than its policy. */
+export interface OverriddenKey {
+  /** The key. */
+  key: string
+  /** Its limits as a notation, or `none`. */
+  limits: string
+  /** When it has the numbers of its policy again, in milliseconds since 1970. */
+  expiresAt?: number
+}
+
 /** Makes a policy. */
-export declare function policy(limits: Array<string | Limit>, name: string | undefined | null, options: Record<string, boolean | number | string>): Policy | ErrorValue
+export declare function policy(limits: Array<string | Limit>, name: string | undefined | null, options: Record<string, GivenValue>): Policy | ErrorValue
 
 /** The body of a refusal. Without a wait, waiting does not help. */
-export declare function problem(unavailable: boolean, wait: number | undefined | null, policies: Array<string>): string
+export declare function problem(unavailable: boolean, wait: number | undefined | null, policies: Array<string>, abnormal: boolean): string
 
 /** The media type of a problem. */
 export declare function problemMediaType(): string

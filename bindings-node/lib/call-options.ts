@@ -82,6 +82,14 @@ export interface HoldOptions {
   // options end
 }
 
+/** The options of `override`. */
+export interface OverrideOptions {
+  // options: override
+  /** For how long the key has the numbers. Default: until they are removed. */
+  ttlMs?: number | undefined;
+  // options end
+}
+
 /** An entry of `checkAll`: policy, key and cost, which is 1 by default. */
 export type CheckEntry<Name extends string = string> =
   | readonly [policy: PolicyLike<Name>, key: string, cost?: Cost | undefined]

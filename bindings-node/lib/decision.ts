@@ -168,6 +168,21 @@ export class Decision {
     return (this.#numbers[DecisionField.Header] & DecisionFlag.Unavailable) !== 0;
   }
 
+  /**
+   * Whether it is denied by a block that follows repeated denials: of a policy whose `blockFor` has several lengths, and not of one
+   * that was made by hand.
+   */
+  get abnormal(): boolean {
+    return (this.#numbers[DecisionField.Header] & DecisionFlag.Abnormal) !== 0;
+  }
+
+  /**
+   * Whether its key has other numbers than the policy, which answered: `limits` has them. A key with `'none'` is always allowed.
+   */
+  get overridden(): boolean {
+    return (this.#numbers[DecisionField.Header] & DecisionFlag.Overridden) !== 0;
+  }
+
   /** The state of each limit, in the order of the policy. */
   get limits(): readonly LimitState[] {
     return limitsOf(this.#numbers, this.cost, this.#policyRef.units);
@@ -212,6 +227,8 @@ const FIELDS = [
   'source',
   'shadow',
   'unavailable',
+  'abnormal',
+  'overridden',
 ] as const;
 
 /** The fields of a Decision, as a plain object. */
@@ -223,6 +240,12 @@ export type DecisionFields = { -readonly [Name in (typeof FIELDS)[number]]: Deci
 function shortFields(fields: DecisionFields): DecisionFields {
   const short = { ...fields, policy: shortened(fields.policy), key: shortened(fields.key) };
   return fields.decisions === undefined ? short : { ...short, decisions: fields.decisions.map(shortFields) };
+}
+
+/** How HTTP announces the limits that answered, if it does. */
+export function announcementOf(decision: Decision): native.Announcement | undefined {
+  const { announcement, announcementFor } = policyRefOf(decision);
+  return decision.overridden && announcement !== undefined ? announcementFor(decision.key) : announcement;
 }
 
 const NONE: readonly Decision[] = Object.freeze([]);

@@ -44,6 +44,11 @@ export function checkType(
   types: readonly string[],
   Kind: ErrorClass = ConfigError,
 ): void {
+  if (Array.isArray(value) && types.includes('list')) {
+    const items = types.filter((type) => type !== 'list');
+    value.forEach((item, index) => checkType(`${name}[${index}]`, item, items, Kind));
+    return;
+  }
   if (!types.includes(typeof value)) {
     throw new Kind(`${name} cannot be ${describe(value)}: it must be a ${types.join(' or a ')}`);
   }

@@ -1,4 +1,5 @@
 export type { Attempt } from './attempt.js';
+export type { OverriddenKey } from './overridden-key.js';
 export type {
   AcquireOptions,
   CheckEntry,

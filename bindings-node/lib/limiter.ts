@@ -12,6 +12,7 @@ import {
   type HoldOptions,
   type PeekOptions,
   holdArguments,
+  type OverrideOptions,
   onlyCost,
 } from './call-options.js';
 import { type Cost, checkedCost, isUnits, numberOf, unitsOf } from './cost.js';
@@ -22,7 +23,8 @@ import { isRecord } from './given-options.js';
 import { type Hold, Holds } from './hold.js';
 import { builderOf, type LimiterOptions } from './limiter-options.js';
 import { throwIfFailed, unwrap } from './native.js';
-import { type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
+import { type OverriddenKey, overriddenKeyFrom } from './overridden-key.js';
+import { type OverrideLike, overrideText, type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import { PolicyRefs } from './policy-refs.js';
 import { checkPercent } from './rollout.js';
 import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.js';
@@ -269,6 +271,29 @@ export class Limiter<Name extends string = string> {
   /** Forgets a key's usage and ends its block. Its journal stays. */
   async clear(policy: PolicyLike<Name>, key: string): Promise<void> {
     await this.#transport.tasks.about(TaskKind.Clear, this.#target(policy, key));
+  }
+
+  /**
+   * Gives a key other limits than its policy, for `ttlMs` or until they are removed: a notation, a Limit, a list of both, or a Policy, of
+   * which only the limits count. `'none'` is no limit, and `null` the limits of its policy again. Other processes have them within a
+   * second. What was used stays used for each limit of the same algorithm, period and unit.
+   */
+  async override(policy: PolicyLike, key: string, limits: OverrideLike | null, options?: OverrideOptions): Promise<void> {
+    const { ttlMs } = checkedOptions('override', options);
+    const text = limits === null ? undefined : overrideText(limits);
+    const target = this.#target(policy, key);
+    const { tasks, nativeLimiter } = this.#transport;
+    await tasks.begin([target], (ticket) =>
+      nativeLimiter.setOverride(ticket, target.policyRef.id, target.key, text, ttlMs),
+    );
+  }
+
+  /** The keys of a policy that `override` has given other limits, in the order of the keys. */
+  async overrides(policy: PolicyLike): Promise<readonly OverriddenKey[]> {
+    const { tasks, nativeLimiter } = this.#transport;
+    const { id } = this.#policyRefs.of(policy);
+    const { overrides } = await tasks.begin([], (ticket) => nativeLimiter.overrides(ticket, id));
+    return (overrides ?? []).map(overriddenKeyFrom);
   }
 
   /** The newest attempts, newest first, of a policy with a `journal`. */

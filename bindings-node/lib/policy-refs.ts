@@ -76,7 +76,10 @@ export class PolicyRefs {
   #add<K>(list: Map<K, PolicyRef>, key: K, given: PolicyLike, crossing: string | native.Policy): PolicyRef {
     if (this.#resolved.size + this.#ofLongNotations.size >= MAX_POLICIES || this.#bytes > MAX_BYTES) this.forget();
     const { bytes, ...resolved } = unwrap(this.#transport.nativeLimiter.resolve(crossing));
-    const policyRef: PolicyRef = { ...resolved, given, limiter: this.identity, repeated: 0 };
+    const { nativeLimiter } = this.#transport;
+    const announcementFor = (key: string): native.Announcement | undefined =>
+      nativeLimiter.announcementFor(resolved.id, key) ?? undefined;
+    const policyRef: PolicyRef = { ...resolved, announcementFor, given, limiter: this.identity, repeated: 0 };
     list.set(key, policyRef);
     this.#bytes += bytes;
     return policyRef;

@@ -57,8 +57,16 @@ export interface PolicyOptions {
   onStoreError?: OnStoreError | undefined;
   /** Evaluate and count, but never deny. Default: false. */
   shadow?: boolean | undefined;
-  /** Once denied, the key stays denied this long. */
-  blockFor?: Duration | undefined;
+  /**
+   * Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+   * repeats.
+   */
+  blockFor?: Duration | readonly Duration[] | undefined;
+  /**
+   * With several lengths in `blockFor`: a key whose last block ended so long ago begins with the first length again.
+   * Without it a day.
+   */
+  forgive?: Duration | undefined;
   /** Charge denied checks too: a caller that keeps trying stays out. Default: false. */
   countDenied?: boolean | undefined;
   /** Remember that many of the newest attempts with their metadata; 0 is none. Default: 0. */
@@ -67,8 +75,13 @@ export interface PolicyOptions {
   lease?: number | string | undefined;
   /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
   priorities?: Readonly<Record<string, string>> | undefined;
+  /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
+  overrides?: Readonly<Record<string, OverrideLike>> | undefined;
   // options end
 }
+
+/** Limits for a single key: a notation or `'none'`, a Limit, a list of both, or a Policy, of which only the limits count. */
+export type OverrideLike = string | Limit | Policy | readonly (string | Limit)[];
 
 /** A text that may be a notation and is no name: of a limiter whose names are known, calls take it beside them. */
 export type Notation =
@@ -94,6 +107,8 @@ export interface PolicyRef {
   readonly classes?: readonly string[];
   /** How HTTP announces it, if it does. */
   readonly announcement?: native.Announcement;
+  /** The same with the limits of one of its keys. */
+  readonly announcementFor: (key: string) => native.Announcement | undefined;
   /** What the caller gave. */
   readonly given: PolicyLike;
   /** The store and the prefix of the limiter, as one number. */
@@ -218,7 +233,7 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #options: Record<string, boolean | number | string | Record<string, string>>;
+  readonly #options: Record<string, boolean | number | string | number[] | Record<string, string>>;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
     const given: unknown = limits;
@@ -247,9 +262,20 @@ export class Policy {
     return this.#options['shadow'] as boolean;
   }
 
-  /** Once denied, the key stays denied this long. */
-  get blockForMs(): number | undefined {
-    return this.#options['blockForMs'] as number | undefined;
+  /**
+   * Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+   * repeats.
+   */
+  get blockForMs(): number | readonly number[] | undefined {
+    return this.#options['blockForMs'] as number | readonly number[] | undefined;
+  }
+
+  /**
+   * With several lengths in `blockFor`: a key whose last block ended so long ago begins with the first length again.
+   * Without it a day.
+   */
+  get forgiveMs(): number | undefined {
+    return this.#options['forgiveMs'] as number | undefined;
   }
 
   /** Charge denied checks too: a caller that keeps trying stays out. */
@@ -270,6 +296,11 @@ export class Policy {
   /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
   get priorities(): Record<string, string> | undefined {
     return this.#options['priorities'] as Record<string, string> | undefined;
+  }
+
+  /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
+  get overrides(): Readonly<Record<string, string>> | undefined {
+    return this.#options['overrides'] as Readonly<Record<string, string>> | undefined;
   }
 
   // options end
@@ -318,12 +349,36 @@ function classesText(priorities: unknown): string {
 }
 
 /** The options of a policy, with its classes as they were given. */
-function optionsOf(policy: native.Policy): Record<string, boolean | number | string | Record<string, string>> {
+function optionsOf(policy: native.Policy): Record<string, boolean | number | string | number[] | Record<string, string>> {
   const options = policy.options();
   const { priorities } = options;
   if (typeof priorities !== 'string') return options;
   return { ...options, priorities: Object.fromEntries(priorities.split(', ').map((one) => one.split(': '))) };
 }
+
+/** Limits of a key as text. */
+export function overrideText(limits: OverrideLike): string {
+  const all: readonly unknown[] = limits instanceof Policy ? limits.limits : Array.isArray(limits) ? limits : [limits];
+  if (all.length === 0) throw new PolicyError("an override has no limits: give 'none' for a key without limits");
+  const texts = all.map((limit) => {
+    if (typeof limit === 'string') {
+      checkText(limit, 'a notation', PolicyError);
+      return limit;
+    }
+    if (!(limit instanceof Limit)) {
+      throw new PolicyError(`an override cannot have the limit ${describe(limit)}: give a notation or a Limit`);
+    }
+    // No notation has them.
+    if (limit.initial !== undefined || (limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION)) {
+      throw new PolicyError(`the override ${limit} has numbers that no notation has, such as precision or initial: leave them out`);
+    }
+    return limit.toString();
+  });
+  return texts.join('; ');
+}
+
+/** The granules of a `sliding-window` that names no other number. */
+const DEFAULT_PRECISION = 20;
 
 function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
   checkOptions(options, ['name', ...declaredNames('policy')], 'a policy', 'shadow: true', PolicyError);
@@ -331,6 +386,13 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
   if (name !== undefined) checkType('name', name, ['string'], PolicyError);
   for (const { name, types } of declaredOptions('policy')) {
     if (name in given) checkType(name, given[name as keyof typeof given], types, PolicyError);
+  }
+  if (given.overrides !== undefined) {
+    if (!isRecord(given.overrides)) {
+      throw new PolicyError(`overrides cannot be ${describe(given.overrides)}: it must be an object of keys and their limits`);
+    }
+    const texts = Object.entries(given.overrides).map(([key, own]) => [key, overrideText(own)] as const);
+    given.overrides = Object.fromEntries(texts);
   }
   const all: readonly unknown[] = Array.isArray(limits) ? limits : [limits];
   const natives = all.map((limit) => {

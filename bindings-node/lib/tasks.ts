@@ -31,6 +31,7 @@ export interface TaskResult {
   /** The number of a hold. */
   readonly hold?: number;
   readonly attempts?: native.Attempt[];
+  readonly overrides?: native.OverriddenKey[];
 }
 
 interface PendingTask {
@@ -151,6 +152,9 @@ export class Tasks {
       case AnswerKind.Error:
         // It is taken out of the native side also when its caller has cancelled.
         reject(takeError(this.nativeLimiter, value));
+        return at + AnswerField.Value + 1;
+      case AnswerKind.Overrides:
+        resolve({ overrides: this.nativeLimiter.overriddenKeys(value) });
         return at + AnswerField.Value + 1;
       case AnswerKind.Attempts:
         resolve({ attempts: this.nativeLimiter.attempts(value) });

@@ -118,6 +118,8 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         (DecisionFlag::Shadow, decision.shadow()),
         (DecisionFlag::Simple, simple.is_some()),
         (DecisionFlag::Unavailable, decision.unavailable()),
+        (DecisionFlag::Abnormal, decision.abnormal()),
+        (DecisionFlag::Overridden, decision.overridden()),
         (DecisionFlag::Exceeded, simple.as_ref().is_some_and(|limit| limit.exceeded)),
     ] {
         header |= if set { flag as u64 } else { 0 };

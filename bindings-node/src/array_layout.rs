@@ -87,6 +87,8 @@ pub enum AnswerKind {
     Hold,
     /// An attachment: the attempts of a journal.
     Attempts,
+    /// An attachment: the keys with other numbers than their policy.
+    Overrides,
 }
 
 /// Where the parts of a header are.
@@ -113,6 +115,10 @@ pub enum DecisionFlag {
     Simple = 128,
     /// It is denied because the store is missing.
     Unavailable = 4096,
+    /// It is denied by a block that follows repeated denials.
+    Abnormal = 8192,
+    /// Its key has other numbers than its policy.
+    Overridden = 16384,
 }
 
 /// Where the numbers of a Decision stand, counted from its header. Times are in microseconds.

@@ -9,7 +9,9 @@ use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use parking_lot::Mutex;
 use tidegate::host::{BatchGuard, Call, CompletionQueue, DENIAL_GENERATIONS, Outcome, Wake, cohort_size};
-use tidegate::{AsPolicy, AsyncLimiter, Attempt, CheckOptions, Error, ErrorKind, Hold, Policy, PolicyRef, Result};
+use tidegate::{
+    AsPolicy, AsyncLimiter, Attempt, CheckOptions, Error, ErrorKind, Hold, OverriddenKey, Policy, PolicyRef, Result,
+};
 
 use crate::answer_record::{write_attachment, write_decision, write_nothing};
 use crate::array_layout::{AnswerKind, CallField, CallKind, FIRST_TASK_TICKET, Special};
@@ -242,6 +244,7 @@ pub(crate) enum Attachment {
     Error(Error),
     Hold(Hold),
     Attempts(Vec<Attempt>),
+    Overrides(Vec<OverriddenKey>),
 }
 
 #[derive(Default)]
@@ -268,6 +271,7 @@ impl Attachments {
                 return write_decision(out, ticket, &decision);
             }
             Ok(Outcome::Attempts(attempts)) => (AnswerKind::Attempts, Attachment::Attempts(attempts)),
+            Ok(Outcome::Overrides(overrides)) => (AnswerKind::Overrides, Attachment::Overrides(overrides)),
             Err(error) => (AnswerKind::Error, Attachment::Error(error)),
         };
         write_attachment(out, ticket, kind, self.store(attachment));

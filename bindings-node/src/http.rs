@@ -98,8 +98,8 @@ pub fn problem_media_type() -> String {
 
 /// The body of a refusal. Without a wait, waiting does not help.
 #[napi(catch_unwind)]
-pub fn problem(unavailable: bool, wait: Option<f64>, policies: Vec<String>) -> String {
-    Refusal::new(unavailable, wait.map(|wait| wait as u64), policies).problem()
+pub fn problem(unavailable: bool, wait: Option<f64>, policies: Vec<String>, abnormal: bool) -> String {
+    Refusal::new(unavailable, wait.map(|wait| wait as u64), policies).abnormal(abnormal).problem()
 }
 
 /// The parts of the fields that depend on the policy alone.

@@ -59,6 +59,24 @@ fn units_of(policy: &tidegate::Policy) -> Option<Vec<String>> {
     is_named.then(|| policy.limits().iter().map(|limit| name(limit).unwrap_or_default()).collect())
 }
 
+/// A key that has other numbers than its policy.
+#[napi(object)]
+pub struct OverriddenKey {
+    /// The key.
+    pub key: String,
+    /// Its limits as a notation, or `none`.
+    pub limits: String,
+    /// When it has the numbers of its policy again, in milliseconds since 1970.
+    pub expires_at: Option<f64>,
+}
+
+impl From<tidegate::OverriddenKey> for OverriddenKey {
+    fn from(own: tidegate::OverriddenKey) -> Self {
+        let since = own.expires_at.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        Self { key: own.key, limits: own.limits, expires_at: since.map(|since| since.as_secs_f64() * 1_000.0) }
+    }
+}
+
 /// One remembered attempt.
 #[napi(object)]
 pub struct Attempt {
@@ -146,6 +164,14 @@ impl NativeLimiter {
             codec.policies.push((policy_ref, policy));
             resolved
         }))
+    }
+
+    /// How HTTP announces a policy with the limits of one of its keys.
+    #[napi(catch_unwind)]
+    pub fn announcement_for(&self, policy: u32, key: String) -> Option<Announcement> {
+        let codec = self.codec.borrow();
+        let policy = codec.policy_ref(f64::from(policy)).ok()?;
+        announcement(&codec.limiter.policy_in_force(policy, &key).ok()?)
     }
 
     /// Names the store and the prefix: limiters of the same ones settle each other's Decisions.
@@ -253,7 +279,16 @@ impl NativeLimiter {
     pub fn error(&self, number: f64) -> Option<ErrorValue> {
         match self.codec.borrow().completions.take(number as u64)? {
             Attachment::Error(error) => Some(error.into()),
-            Attachment::Hold(_) | Attachment::Attempts(_) => None,
+            Attachment::Hold(_) | Attachment::Attempts(_) | Attachment::Overrides(_) => None,
+        }
+    }
+
+    /// Takes the keys with other numbers of that number.
+    #[napi(catch_unwind)]
+    pub fn overridden_keys(&self, number: f64) -> Vec<OverriddenKey> {
+        match self.codec.borrow().completions.take(number as u64) {
+            Some(Attachment::Overrides(overrides)) => overrides.into_iter().map(OverriddenKey::from).collect(),
+            _ => Vec::new(),
         }
     }
 

@@ -29,6 +29,8 @@ fn declared(option: OptionDeclaration) -> Option<DeclaredOption> {
         ArgumentKind::Flag => (&["boolean"], &[]),
         ArgumentKind::Text | ArgumentKind::OnStoreError => (&["string"], &[]),
         ArgumentKind::Duration | ArgumentKind::Count => (&["number"], &[]),
+        ArgumentKind::Overrides => (&["object"], &[]),
+        ArgumentKind::Periods => (&["number", "string", "list"], &[]),
         ArgumentKind::Period | ArgumentKind::Lease => (&["number", "string"], &[]),
         ArgumentKind::Priorities => (&["object"], &[]),
         ArgumentKind::Choice(words) => (&[], words),

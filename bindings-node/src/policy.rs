@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use napi::bindgen_prelude::{ClassInstance, Either, Either3};
+use napi::bindgen_prelude::{ClassInstance, Either, Either5};
 use napi_derive::napi;
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS};
-use tidegate::{Error, ErrorKind, Lease, OnStoreError, Options, Result, host};
+use tidegate::{BlockFor, Error, ErrorKind, KeyOverride, Lease, OnStoreError, Options, Overrides, Period, Result, host};
 
 use crate::error_value::{ErrorValue, crossing, node_name};
 use crate::limit::{Limit, period};
@@ -17,8 +17,10 @@ pub struct Policy {
     pub(crate) policy: tidegate::Policy,
 }
 
-/// A value of an option: a boolean, a number or a text.
-type GivenValue = Either3<bool, f64, String>;
+/// A value of an option: a boolean, a number, a text, or several numbers and texts.
+type GivenValue = Either5<bool, f64, String, Vec<Either<f64, String>>, HashMap<String, String>>;
+/// The same, as JavaScript reads it.
+type ReadValue = Either5<bool, f64, String, Vec<f64>, HashMap<String, String>>;
 
 /// The choice with that name.
 pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError> {
@@ -31,22 +33,39 @@ pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError
 fn value(option: &host::PolicyOption, given: GivenValue) -> Result<OptionValue> {
     let name = node_name(option.name);
     Ok(match (option.kind, given) {
-        (OptionKind::Flag, Either3::A(flag)) => OptionValue::Flag(flag),
-        (OptionKind::OnStoreError, Either3::C(word)) => {
+        (OptionKind::Flag, Either5::A(flag)) => OptionValue::Flag(flag),
+        (OptionKind::OnStoreError, Either5::C(word)) => {
             OptionValue::OnStoreError(on_store_error(&word, ErrorKind::PolicyInvalid)?)
         }
-        (OptionKind::Duration, Either3::B(length)) => OptionValue::Duration(period("block", &Either::A(length))?),
-        (OptionKind::Duration, Either3::C(length)) => OptionValue::Duration(period("block", &Either::B(length))?),
-        (OptionKind::Count { .. }, Either3::B(number)) => OptionValue::Count(small(&name, number)?),
-        (OptionKind::Lease, Either3::B(units)) if units >= 1.0 && units.fract() == 0.0 && units <= 9e15 => {
+        (OptionKind::Duration, Either5::B(length)) => OptionValue::Duration(period("block", &Either::A(length))?),
+        (OptionKind::Duration, Either5::C(length)) => OptionValue::Duration(period("block", &Either::B(length))?),
+        (OptionKind::BlockFor, Either5::B(length)) => OptionValue::BlockFor(period("block", &Either::A(length))?.into()),
+        (OptionKind::BlockFor, Either5::C(length)) => OptionValue::BlockFor(period("block", &Either::B(length))?.into()),
+        (OptionKind::BlockFor, Either5::D(lengths)) => {
+            let lengths = lengths.iter().map(|length| period("block", length)).collect::<Result<Vec<_>>>()?;
+            OptionValue::BlockFor(BlockFor::new(lengths)?)
+        }
+        (OptionKind::Overrides, Either5::E(overrides)) => {
+            let own = |(key, text): (String, String)| {
+                let about = |error: Error| {
+                    let message = format!("the override of {}: {}", host::quoted(&key), error.message());
+                    Error::new(ErrorKind::PolicyInvalid, message)
+                };
+                let own = KeyOverride::parse(&text).map_err(about)?;
+                Ok((key, own))
+            };
+            OptionValue::Overrides(overrides.into_iter().map(own).collect::<Result<Overrides>>()?)
+        }
+        (OptionKind::Count { .. }, Either5::B(number)) => OptionValue::Count(small(&name, number)?),
+        (OptionKind::Lease, Either5::B(units)) if units >= 1.0 && units.fract() == 0.0 && units <= 9e15 => {
             OptionValue::Lease(Lease::units(units as u64)?)
         }
-        (OptionKind::Lease, Either3::B(units)) => {
+        (OptionKind::Lease, Either5::B(units)) => {
             let message = format!("lease {}: it must be a whole number of units, or a part as in '5%'", shown(units));
             return Err(Error::new(ErrorKind::PolicyInvalid, message));
         }
-        (OptionKind::Lease, Either3::C(text)) => OptionValue::Lease(Lease::parse(&text)?),
-        (OptionKind::Priorities, Either3::C(text)) => OptionValue::Priorities(text.parse()?),
+        (OptionKind::Lease, Either5::C(text)) => OptionValue::Lease(Lease::parse(&text)?),
+        (OptionKind::Priorities, Either5::C(text)) => OptionValue::Priorities(text.parse()?),
         // The types are checked before.
         _ => return Err(Error::new(ErrorKind::PolicyInvalid, format!("{name} has the wrong type"))),
     })
@@ -86,7 +105,7 @@ fn build(
 pub fn policy(
     limits: Vec<Either<String, ClassInstance<'_, Limit>>>,
     name: Option<String>,
-    options: HashMap<String, Either3<bool, f64, String>>,
+    options: HashMap<String, GivenValue>,
 ) -> Either<Policy, ErrorValue> {
     crossing(build(&limits, name, options).map(|policy| Policy { policy }))
 }
@@ -113,20 +132,32 @@ impl Policy {
 
     /// Its options by name, those that have a value. A length of time has the name's unit, `Ms`.
     #[napi(catch_unwind)]
-    pub fn options(&self) -> HashMap<String, Either3<bool, f64, String>> {
+    pub fn options(&self) -> HashMap<String, ReadValue> {
         let named = POLICY_OPTIONS.iter().filter_map(|option| Some((option, option.get(self.policy.options())?)));
         named
             .map(|(option, value)| {
                 let name = node_name(option.name);
                 match value {
-                    OptionValue::Flag(flag) => (name, Either3::A(flag)),
-                    OptionValue::OnStoreError(choice) => (name, Either3::C(choice.name().to_owned())),
-                    OptionValue::Duration(length) => (name + "Ms", Either3::B(length.micros() as f64 / 1_000.0)),
-                    OptionValue::Count(number) => (name, Either3::B(f64::from(number))),
-                    OptionValue::Priorities(priorities) => (name, Either3::C(priorities.to_string())),
+                    OptionValue::Flag(flag) => (name, Either5::A(flag)),
+                    OptionValue::OnStoreError(choice) => (name, Either5::C(choice.name().to_owned())),
+                    OptionValue::Duration(length) => (name + "Ms", Either5::B(length.micros() as f64 / 1_000.0)),
+                    OptionValue::BlockFor(lengths) => {
+                        let ms = |length: &Period| length.micros() as f64 / 1_000.0;
+                        let several = |lengths: &[Period]| Either5::D(lengths.iter().map(ms).collect());
+                        let value = match lengths.lengths() {
+                            [length] => Either5::B(ms(length)),
+                            lengths => several(lengths),
+                        };
+                        (name + "Ms", value)
+                    }
+                    OptionValue::Overrides(overrides) => {
+                        (name, Either5::E(overrides.iter().map(|(key, own)| (key.to_owned(), own.to_string())).collect()))
+                    }
+                    OptionValue::Priorities(priorities) => (name, Either5::C(priorities.to_string())),
+                    OptionValue::Count(number) => (name, Either5::B(f64::from(number))),
                     OptionValue::Lease(lease) => {
-                        let part = || Either3::C(lease.to_string());
-                        (name, lease.as_units().map_or_else(part, |units| Either3::B(units as f64)))
+                        let part = || Either5::C(lease.to_string());
+                        (name, lease.as_units().map_or_else(part, |units| Either5::B(units as f64)))
                     }
                 }
             })

@@ -145,6 +145,19 @@ impl Decision {
         self.inner.unavailable()
     }
 
+    /// Whether it is denied by a block that follows repeated denials: of a policy whose block_for has several lengths, and not of one
+    /// that was made by hand.
+    #[getter]
+    fn abnormal(&self) -> bool {
+        self.inner.abnormal()
+    }
+
+    /// Whether its key has other numbers than the policy, which answered: `limits` has them. A key with "none" is always allowed.
+    #[getter]
+    fn overridden(&self) -> bool {
+        self.inner.overridden()
+    }
+
     /// Its fields as a dict of plain values, ready for JSON.
     #[pyo3(signature = () -> "dict[str, Any]")]
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -156,6 +169,8 @@ impl Decision {
         dict.set_item("source", self.source())?;
         dict.set_item("shadow", self.shadow())?;
         dict.set_item("unavailable", self.unavailable())?;
+        dict.set_item("abnormal", self.abnormal())?;
+        dict.set_item("overridden", self.overridden())?;
         if !self.inner.decisions().is_empty() {
             let each = self.inner.decisions().iter().map(|one| Self { inner: one.clone() }.as_dict(py));
             dict.set_item("decisions", each.collect::<PyResult<Vec<_>>>()?)?;

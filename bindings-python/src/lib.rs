@@ -5,6 +5,7 @@
 
 mod actual_costs;
 mod attempt;
+mod key_override;
 mod call_coroutine;
 mod clock;
 mod command;
@@ -38,6 +39,8 @@ mod warning;
 mod _tidegate {
     #[pymodule_export]
     use crate::attempt::Attempt;
+    #[pymodule_export]
+    use crate::key_override::Override;
     #[pymodule_export]
     use crate::call_coroutine::CallCoroutine;
     #[pymodule_export]

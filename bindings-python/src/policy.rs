@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 use tidegate::policy::{Format, PolicyFile};
-use tidegate::{ErrorKind, Lease, OnStoreError, Options, Priorities};
+use tidegate::{BlockFor, ErrorKind, KeyOverride, Lease, OnStoreError, Options, Overrides, Period, Priorities};
 
 use crate::convert::{argument, owned_text, period, shown, text, unexpected, whole};
 use crate::error::{PolicyError, policy, raise, raise_about};
@@ -73,6 +73,7 @@ fn option_value(option: &PolicyOption, given: &Bound<'_, PyAny>) -> PyResult<Opt
         OptionKind::Flag => OptionValue::Flag(argument(option.name, given)?),
         OptionKind::OnStoreError => OptionValue::OnStoreError(on_store_error(given).map_err(policy)?),
         OptionKind::Duration => OptionValue::Duration(period(given)?),
+        OptionKind::BlockFor => OptionValue::BlockFor(block_for(given)?),
         OptionKind::Count { of, .. } => {
             let wrong = || policy(format!("{} is a whole number of {of}, not {}", option.name, shown(given)));
             let number = whole(given).ok_or_else(wrong)?;
@@ -80,6 +81,7 @@ fn option_value(option: &PolicyOption, given: &Bound<'_, PyAny>) -> PyResult<Opt
         }
         OptionKind::Lease => OptionValue::Lease(lease(given)?),
         OptionKind::Priorities => OptionValue::Priorities(priorities(given)?),
+        OptionKind::Overrides => OptionValue::Overrides(overrides(given)?),
     }))
 }
 
@@ -97,6 +99,8 @@ fn shown_value(py: Python<'_>, value: Option<OptionValue>) -> PyResult<Bound<'_,
         Some(OptionValue::Flag(value)) => value.into_bound_py_any(py),
         Some(OptionValue::OnStoreError(choice)) => choice.name().into_bound_py_any(py),
         Some(OptionValue::Duration(period)) => (period.micros() as f64 / 1e6).into_bound_py_any(py),
+        Some(OptionValue::BlockFor(lengths)) => block_lengths(&lengths).into_bound_py_any(py),
+        Some(OptionValue::Overrides(overrides)) => override_texts(&overrides).into_bound_py_any(py),
         Some(OptionValue::Count(number)) => number.into_bound_py_any(py),
         Some(OptionValue::Lease(lease)) => lease_value(lease).into_bound_py_any(py),
         Some(OptionValue::Priorities(priorities)) => parts_by_class(&priorities).into_bound_py_any(py),
@@ -119,6 +123,63 @@ fn priorities(given: &Bound<'_, PyAny>) -> PyResult<Priorities> {
         parts.push(pair.extract::<(String, String)>().map_err(|_| wrong())?);
     }
     Priorities::new(parts).map_err(raise)
+}
+
+/// The limits of each key with numbers of its own, as Python reads them.
+fn override_texts(overrides: &Overrides) -> BTreeMap<String, String> {
+    overrides.iter().map(|(key, own)| (key.to_owned(), own.to_string())).collect()
+}
+
+/// Limits as `override` takes them: a notation or "none", a Limit, a list of both, or a Policy, of which only its limits count.
+pub(crate) fn key_override(given: &Bound<'_, PyAny>) -> PyResult<KeyOverride> {
+    if let Ok(text) = given.cast::<PyString>() {
+        let text = self::text(text, ErrorKind::PolicyInvalid, "the notation of an override")?;
+        return KeyOverride::parse(text).map_err(|error| raise_about(error, Some(text)));
+    }
+    if let Ok(policy) = given.cast::<Policy>() {
+        return Ok(KeyOverride::of(policy.get().inner.limits().to_vec()));
+    }
+    match to_limits(given)? {
+        limits if limits.is_empty() => Err(policy("an override has no limits: give \"none\" for a key without limits".to_owned())),
+        limits => Ok(KeyOverride::of(limits)),
+    }
+}
+
+fn overrides(given: &Bound<'_, PyAny>) -> PyResult<Overrides> {
+    let wrong = || PyTypeError::new_err(format!("overrides are a dict from keys to limits, not {}", shown(given)));
+    let given = given.cast::<PyDict>().map_err(|_| wrong())?;
+    let own = |(key, own): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+        Ok((owned_text(&key, ErrorKind::PolicyInvalid, "the key of an override")?, key_override(&own)?))
+    };
+    given.iter().map(own).collect()
+}
+
+/// The lengths of blocks in seconds, as Python reads them.
+#[derive(IntoPyObject)]
+enum BlockLengths {
+    One(f64),
+    Several(Vec<f64>),
+}
+
+fn block_lengths(lengths: &BlockFor) -> BlockLengths {
+    let seconds = |length: &Period| length.micros() as f64 / 1e6;
+    match lengths.lengths() {
+        [length] => BlockLengths::One(seconds(length)),
+        several => BlockLengths::Several(several.iter().map(seconds).collect()),
+    }
+}
+
+/// A length of time, or a sequence of them.
+fn block_for(given: &Bound<'_, PyAny>) -> PyResult<BlockFor> {
+    let several = given.cast::<PyList>().map(|list| list.iter().collect::<Vec<_>>());
+    let several = several.or_else(|_| given.cast::<PyTuple>().map(|tuple| tuple.iter().collect()));
+    match several {
+        Ok(lengths) => {
+            let lengths = lengths.iter().map(period).collect::<PyResult<Vec<_>>>()?;
+            BlockFor::new(lengths).map_err(raise)
+        }
+        Err(_) => Ok(period(given)?.into()),
+    }
 }
 
 fn lease(given: &Bound<'_, PyAny>) -> PyResult<Lease> {
@@ -234,10 +295,18 @@ impl Policy {
         self.inner.options().shadow
     }
 
-    /// Once denied, the key stays denied this long.
+    /// Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+    /// repeats.
     #[getter]
-    fn block_for(&self) -> Option<f64> {
-        self.inner.options().block_for.map(|period| period.micros() as f64 / 1e6)
+    fn block_for(&self) -> Option<BlockLengths> {
+        self.inner.options().block_for.as_ref().map(block_lengths)
+    }
+
+    /// With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length
+    /// again. Without it a day.
+    #[getter]
+    fn forgive(&self) -> Option<f64> {
+        self.inner.options().forgive.map(|period| period.micros() as f64 / 1e6)
     }
 
     /// Charge denied checks too: a caller that keeps trying stays out.
@@ -262,6 +331,12 @@ impl Policy {
     #[getter]
     fn priorities(&self) -> Option<BTreeMap<String, String>> {
         self.inner.options().priorities.as_ref().map(parts_by_class)
+    }
+
+    /// Other limits for single keys, by the key: a notation, or `none` for no limit.
+    #[getter]
+    fn overrides(&self) -> Option<BTreeMap<String, String>> {
+        self.inner.options().overrides.as_ref().map(override_texts)
     }
 
     // options end

@@ -10,6 +10,7 @@ use crate::verbs::explain::Explain;
 use crate::verbs::inspect::Inspect;
 use crate::verbs::journal::Journal;
 use crate::verbs::key::{Block, Check, Key, KeyAndUnits, Peek};
+use crate::verbs::overrides::{Override, Overrides};
 use crate::verbs::lint::Lint;
 use crate::verbs::size::Size;
 use crate::verbs::top::Top;
@@ -76,6 +77,10 @@ Examples:
     #[command(after_help = "Examples:
   $ tidegate unblock login mallory --policies tidegate.yaml --store redis://localhost:6379")]
     Unblock(Key),
+    /// Give a key other limits than its policy
+    Override(Override),
+    /// List the keys of a policy that have other limits
+    Overrides(Overrides),
     /// Show the newest attempts of a key
     Journal(Journal),
     /// Show everything that is known of a key
@@ -108,6 +113,8 @@ impl Command {
             Verb::Clear(key) => key.clear(output),
             Verb::Block(verb) => verb.run(output),
             Verb::Unblock(key) => key.unblock(output),
+            Verb::Override(verb) => verb.run(output),
+            Verb::Overrides(verb) => verb.run(output),
             Verb::Journal(verb) => verb.run(output),
             Verb::Inspect(verb) => verb.run(output),
             Verb::Doctor(verb) => verb.run(output),

@@ -11,6 +11,7 @@ use crate::time_text::{length, moment};
 
 /// The fields of a Decision as JSON: times in seconds, moments in seconds since 1970, `null` for never.
 pub(crate) fn as_json(decision: &Decision, policy: &Policy) -> Value {
+    let policy = host::own_policy(decision).unwrap_or(policy);
     let limits: Vec<Value> = decision
         .limits()
         .zip(policy.limits())
@@ -49,6 +50,8 @@ pub(crate) fn as_json(decision: &Decision, policy: &Policy) -> Value {
         "source": decision.source().name(),
         "unavailable": decision.unavailable(),
         "shadow": decision.shadow(),
+        "abnormal": decision.abnormal(),
+        "overridden": decision.overridden(),
         "limits": limits,
     })
 }
@@ -95,8 +98,15 @@ pub(crate) fn details(decision: &Decision, policy: &Policy) -> Vec<String> {
             None => format!("never admitted: the cost of {} does not fit", number(decision.cost())),
         });
     }
+    lines.extend(overridden(decision));
     lines.extend(table(decision, policy));
     lines
+}
+
+/// Whose limits answered, where they are not those of the policy.
+pub(crate) fn overridden(decision: &Decision) -> Option<String> {
+    let text = host::override_text(decision)?;
+    Some(if text == "none" { "overridden: this key has no limit".to_owned() } else { format!("overridden: {text}") })
 }
 
 /// How long a block still lasts.
@@ -108,6 +118,7 @@ pub(crate) fn blocked(decision: &Decision) -> Option<String> {
 
 /// A line for each limit.
 pub(crate) fn table(decision: &Decision, policy: &Policy) -> Vec<String> {
+    let policy = host::own_policy(decision).unwrap_or(policy);
     let mut rows = vec![["limit", "left", "next", "unused in", ""].map(str::to_owned)];
     rows.extend(decision.limits().zip(policy.limits()).map(|(state, limit)| {
         let left = format!("{} of {}", number(state.remaining), number(state.limit));

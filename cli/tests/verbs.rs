@@ -12,7 +12,7 @@ use tidegate_tests::servers::{Kind, Servers};
 use support::Ran;
 use support::{Scratch, command, golden, ran, run, without_numbers};
 
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 20] = [
     "explain",
     "lint",
     "check",
@@ -22,6 +22,8 @@ const VERBS: [&str; 18] = [
     "clear",
     "block",
     "unblock",
+    "override",
+    "overrides",
     "journal",
     "inspect",
     "doctor",

@@ -340,6 +340,13 @@ impl Decision {
         self.answer.unavailable && !self.allowed()
     }
 
+    /// Whether it is denied by a block that follows repeated denials: of a policy whose `block_for` has several lengths, and not of one that
+    /// was made by hand.
+    #[must_use]
+    pub fn abnormal(&self) -> bool {
+        self.blocked() && self.answer.block_level().by_denials() > 0 && !self.allowed()
+    }
+
     /// How long a caller may repeat this denial for the same policy, key and cost without asking again, counted from the
     /// moment of this answer: until it may be admitted, and no longer than the limiter's `deny_cache`. `None` when every
     /// check must be asked for: it was allowed, or denials are counted, or the cache is off.

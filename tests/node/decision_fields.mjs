@@ -8,6 +8,8 @@ export function fieldsOf(decision) {
   return {
     allowed: decision.allowed,
     shadow: decision.shadow,
+    abnormal: decision.abnormal,
+    overridden: decision.overridden,
     policy: decision.policy,
     key: decision.key,
     cost: decision.cost,

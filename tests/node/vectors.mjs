@@ -132,6 +132,9 @@ class History {
       case 'block':
         await limiter.block(policy, key, step.for / 1000);
         return {};
+      case 'override':
+        await limiter.override(policy, key, step.limits, 'ttl' in step ? { ttlMs: step.ttl / 1000 } : {});
+        return {};
       case 'unblock':
         await limiter.unblock(policy, key);
         return {};

@@ -17,6 +17,8 @@ def fields_of(decision: Decision) -> dict[str, Any]:
     return {
         "allowed": decision.allowed,
         "shadow": decision.shadow,
+        "abnormal": decision.abnormal,
+        "overridden": decision.overridden,
         "policy": decision.policy,
         "key": decision.key,
         "cost": decision.cost,

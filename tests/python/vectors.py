@@ -146,6 +146,8 @@ class Run:
             answer = self.named.pop(step["of"]).release()
         elif do == "block":
             answer = limiter.block(*about, step["for"] / 1e6)
+        elif do == "override":
+            answer = limiter.override(*about, step["limits"], ttl=step["ttl"] / 1e6 if "ttl" in step else None)
         elif do in ("unblock", "clear", "journal"):
             answer = getattr(limiter, do)(*about)
         else:

@@ -3,7 +3,7 @@
 // proves that the result is the core's.
 
 import { DecisionField, Special } from '../../binding/index.js';
-import { bindingOf, type Decision, numbersOf, partsOf, policyRefOf } from '../decision.js';
+import { announcementOf, bindingOf, type Decision, numbersOf, partsOf, policyRefOf } from '../decision.js';
 import { ConfigError, describe } from '../errors.js';
 import { native, throwIfFailed } from '../native.js';
 import type { PolicyRef } from '../policy.js';
@@ -75,15 +75,15 @@ const NO_POLICIES: readonly PolicyRef[] = [];
 function policyItems(policies: readonly PolicyRef[], decisions: readonly Decision[]): string {
   const [only] = decisions;
   if (policies.length === 0 && decisions.length === 1 && only !== undefined && only.decisions.length === 0) {
-    return policyRefOf(only).announcement?.items ?? '';
+    return announcementOf(only)?.items ?? '';
   }
-  const listed = new Map(policies.map((policy) => [policy.name, policy]));
+  const listed = new Map(policies.map((policy) => [policy.name, policy.announcement]));
   // What was asked says what a policy allows: a reload may have changed it.
   for (const decision of decisions) {
-    for (const entry of partsOf(decision)) listed.set(entry.policy, policyRefOf(entry));
+    for (const entry of partsOf(decision)) listed.set(entry.policy, announcementOf(entry));
   }
   const items: string[] = [];
-  for (const { announcement } of listed.values()) if (announcement !== undefined) items.push(announcement.items);
+  for (const announcement of listed.values()) if (announcement !== undefined) items.push(announcement.items);
   return items.join(', ');
 }
 
@@ -123,7 +123,7 @@ function hasLess(a: Decision, b: Decision): boolean {
 
 /** The units that are left of the limit that binds and, when waiting helps, the seconds until there are more. */
 function limitItem(decision: Decision): string {
-  const limit = policyRefOf(decision).announcement?.limits[bindingOf(decision)];
+  const limit = announcementOf(decision)?.limits[bindingOf(decision)];
   if (limit === undefined) return '';
   const left = `${limit.beforeLeft}${Math.min(decision.remaining, LARGEST)}`;
   if (limit.beforeMore === undefined) return left;

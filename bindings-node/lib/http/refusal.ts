@@ -2,7 +2,7 @@
 // out here in the same way as in the core, which `tests/http` proves. For the error handling of a framework it is an error.
 
 import { DecisionField, Special } from '../../binding/index.js';
-import { bindingOf, type Decision, numbersOf, partsOf, policyRefOf } from '../decision.js';
+import { announcementOf, bindingOf, type Decision, numbersOf, partsOf } from '../decision.js';
 import { describe, StoreError } from '../errors.js';
 import { native } from '../native.js';
 import type { PolicyRef } from '../policy.js';
@@ -38,8 +38,8 @@ export function asRefusal(response: WebResponse, status: number): WebResponse {
 
 /** The body, as JSON. It names policies, never keys. Without a Decision these policies could not be asked. */
 export function problem(decision: Decision | undefined, unasked: readonly PolicyRef[] = []): string {
-  const names = decision === undefined ? unasked.flatMap(limitNames) : violated(decision);
-  return native.problem(status(decision) === 503, retryAfter(decision), names);
+  const names = decision === undefined ? unasked.flatMap(({ announcement }) => limitNames(announcement)) : violated(decision);
+  return native.problem(status(decision) === 503, retryAfter(decision), names, decision?.abnormal ?? false);
 }
 
 /**
@@ -50,7 +50,7 @@ function violated(decision: Decision): string[] {
   const names = partsOf(decision)
     .filter(({ allowed }) => !allowed)
     .flatMap((entry) => {
-      const all = limitNames(policyRefOf(entry));
+      const all = limitNames(announcementOf(entry));
       if (entry.unavailable) return all;
       const { limits } = entry;
       const refused = all.filter((_, index) => limits[index]?.exceeded);
@@ -59,7 +59,7 @@ function violated(decision: Decision): string[] {
   return [...new Set(names)];
 }
 
-function limitNames({ announcement }: PolicyRef): string[] {
+function limitNames(announcement: native.Announcement | undefined): string[] {
   return announcement?.limits.map(({ name }) => name) ?? [];
 }
 

@@ -7,7 +7,7 @@ use std::future::Future;
 use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
 use tidegate::host::{Outcome, Started, post_begun, post_task};
-use tidegate::{AsyncLimiter, CheckOptions, Hold, HoldAnswer, Result};
+use tidegate::{AsyncLimiter, CheckOptions, Hold, HoldAnswer, KeyOverride, Result};
 
 use super::NativeLimiter;
 use crate::answer_record::charged_units;
@@ -129,6 +129,25 @@ impl NativeLimiter {
             Err(error) => Some(Err(error)),
         };
         codec.answer(ticket as u64, outcome)
+    }
+
+    /// Gives a key other limits than its policy, as text; without a text those of its policy again.
+    #[napi(catch_unwind)]
+    pub fn set_override(&self, ticket: f64, policy: u32, key: String, limits: Option<String>, ttl: Option<f64>) -> i32 {
+        let policy = self.codec.borrow().policy_ref(f64::from(policy)).cloned();
+        let own = limits.map(|text| KeyOverride::parse(&text)).transpose();
+        let ttl = ttl.map(|ttl| number::milliseconds("ttlMs", ttl)).transpose();
+        self.begin(ticket, move |limiter| async move {
+            let (policy, own, ttl) = (policy?, own?, ttl?);
+            limiter.set_override(&policy, &key, own.as_ref(), ttl).await.map(|()| Outcome::Nothing)
+        })
+    }
+
+    /// The keys of a policy that have other limits.
+    #[napi(catch_unwind)]
+    pub fn overrides(&self, ticket: f64, policy: u32) -> i32 {
+        let policy = self.codec.borrow().policy_ref(f64::from(policy)).cloned();
+        self.begin(ticket, move |limiter| async move { limiter.overrides(&policy?).await.map(Outcome::Overrides) })
     }
 
     /// Keeps the hold of that number until it is given back.

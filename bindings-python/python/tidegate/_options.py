@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ._shown import shown
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
     from ._tidegate import ManualClock, StoreChange
-
-    # The names of a limiter's policies. Covariant, so that a function of a Limiter takes one whose names are known.
-    Name = TypeVar("Name", bound=str, default=str, covariant=True)
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -26,23 +21,30 @@ class PolicyOptions(TypedDict, total=False):
     on_store_error: str | None
     # Evaluate and count, but never deny. Default: False.
     shadow: bool
-    # Once denied, the key stays denied this long.
-    block_for: float | str | timedelta | None
+    # Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+    # repeats.
+    block_for: float | str | timedelta | Sequence[float | str | timedelta] | None
+    # With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length again.
+    # Without it a day.
+    forgive: float | str | timedelta | None
     # Charge denied checks too: a caller that keeps trying stays out. Default: False.
     count_denied: bool
     # Remember that many of the newest attempts with their metadata; 0 is none. Default: 0.
     journal: int
     # Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
     lease: str | int | None
-    # Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
-    priorities: Mapping[str, str] | None
+    # Other limits for single keys, by the key: a notation, or `none` for no limit.
+    overrides: Mapping[str, Any] | None
     # options end
 
 
-class LimiterSettings(TypedDict, total=False):
-    """The options of a limiter but its policies."""
+class LimiterOptions(TypedDict, total=False):
+    """The options of a limiter. Those of a policy file's limiter are the same."""
 
-    # options: settings
+    # options: limiter
+    # Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file
+    # is reloaded.
+    policies: Mapping[str, Any] | None
     # What every key in Redis begins with. Default: `tg`.
     prefix: str
     # A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell
@@ -63,19 +65,6 @@ class LimiterSettings(TypedDict, total=False):
     on_change: Callable[[StoreChange], object] | None
     # A clock for tests, whose time is used instead of the store's.
     clock: ManualClock | None
-    # Whether a refusal is logged, as a warning: its policy, its key, the limit that refused, the wait, and what
-    # answered. At most ten lines a second; the next line says how many refusals have none. Default: False.
-    log_refusals: bool
-    # options end
-
-
-class LimiterOptions(LimiterSettings, total=False):
-    """The options of a limiter. Those of a policy file's limiter are the same."""
-
-    # options: policies
-    # Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file
-    # is reloaded.
-    policies: Mapping[str, Any] | None
     # options end
 
 

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use tidegate::host::Outcome;
-use tidegate::{Builder, CheckOptions, HoldAnswer, Result};
+use tidegate::{KeyOverride, Builder, CheckOptions, HoldAnswer, Result};
 
 use super::{AsyncLimiter, Limiter};
 use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
+use crate::key_override::Override;
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{Key, none_from_outcome, utf8};
 use crate::decision::Decision;
@@ -85,6 +86,24 @@ impl AsyncLimiter {
         self.task(policy, key, Attempt::list_from_outcome, true, |limiter, policy, key| async move {
             limiter.journal(policy, &key).await.map(Outcome::Attempts)
         })
+    }
+
+    pub(super) fn change_override(
+        &self,
+        policy: &Bound<'_, PyAny>,
+        key: Key<'_>,
+        own: Option<KeyOverride>,
+        ttl: Option<Duration>,
+    ) -> PyResult<CallCoroutine> {
+        self.task(policy, key, none_from_outcome, true, move |limiter, policy, key| async move {
+            limiter.set_override(policy, &key, own.as_ref(), ttl).await.map(|()| Outcome::Nothing)
+        })
+    }
+
+    pub(super) fn read_overrides(&self, policy: &Bound<'_, PyAny>) -> PyResult<CallCoroutine> {
+        let (policy, limiter): (OwnedPolicy, _) = (PolicyArgument::of(policy)?.into(), self.core().clone());
+        let read = async move { limiter.overrides(policy).await.map(Outcome::Overrides) };
+        Ok(CallCoroutine::of_task(Override::list_from_outcome, true, read))
     }
 
     pub(super) fn forget_all(&self, _py: Python<'_>) -> PyResult<CallCoroutine> {

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use tidegate::host::Call;
-use tidegate::{Builder, CheckOptions, HoldAnswer, Result};
+use tidegate::{KeyOverride, Builder, CheckOptions, HoldAnswer, Result};
 
 use super::{AsyncLimiter, Limiter, interruptible};
 use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
+use crate::key_override::Override;
 use crate::convert::{Key, utf8};
 use crate::decision::Decision;
 use crate::error::{RateLimited, raise, raise_about};
@@ -101,6 +102,27 @@ impl Limiter {
         let key = utf8(&key.0)?;
         let attempts = self.detached(py, |limiter| limiter.journal(policy, key));
         attempts.map(Attempt::list).map_err(|error| raise_about(error, policy.text()))
+    }
+
+    pub(super) fn change_override(
+        &self,
+        policy: &Bound<'_, PyAny>,
+        key: Key<'_>,
+        own: Option<KeyOverride>,
+        ttl: Option<Duration>,
+    ) -> PyResult<()> {
+        let py = policy.py();
+        let policy = PolicyArgument::of(policy)?;
+        let key = utf8(&key.0)?;
+        let changed = self.detached(py, |limiter| limiter.set_override(policy, key, own.as_ref(), ttl));
+        changed.map_err(|error| raise_about(error, policy.text()))
+    }
+
+    pub(super) fn read_overrides(&self, policy: &Bound<'_, PyAny>) -> PyResult<Vec<Override>> {
+        let py = policy.py();
+        let policy = PolicyArgument::of(policy)?;
+        let overrides = self.detached(py, |limiter| limiter.overrides(policy));
+        overrides.map(Override::list).map_err(|error| raise_about(error, policy.text()))
     }
 
     pub(super) fn forget_all(&self, py: Python<'_>) -> PyResult<()> {

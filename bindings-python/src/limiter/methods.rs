@@ -13,12 +13,16 @@ use super::{AsyncLimiter, Limiter};
 use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
-use crate::convert::{Key, cost, length, meta, none_from_outcome, optional_seconds, path, percent, priority, utf8};
+use crate::convert::{
+    Key, cost, length, meta, named_seconds, none_from_outcome, number, optional_seconds, path, percent, priority, timedelta_seconds,
+    utf8,
+};
 use crate::decision::Decision;
 use crate::error::{belongs_to_process, raise, raise_about};
 use crate::hold::Hold;
 use crate::options::LimiterOptions;
-use crate::policy::Policy;
+use crate::key_override::Override;
+use crate::policy::{Policy, key_override};
 use crate::policy_argument::{PolicyArgument, entries, refuse_partial};
 use crate::policy_use::PolicyUse;
 use crate::stats::{counters, stats};
@@ -28,7 +32,8 @@ use crate::stats::{counters, stats};
 macro_rules! limiter_methods {
     (
         $Class:ident = $class:tt {
-            $Decision:ty = $decision:tt, $Nothing:ty = $nothing:tt, $Attempts:ty = $attempts:tt, $Hold:ty = $hold:tt
+            $Decision:ty = $decision:tt, $Nothing:ty = $nothing:tt, $Attempts:ty = $attempts:tt,
+            $Overrides:ty = $overrides:tt, $Hold:ty = $hold:tt
         }
         acquire: $(#[$($doc_acquire:tt)*])*
         hold: $(#[$($doc_hold:tt)*])*
@@ -217,6 +222,33 @@ macro_rules! limiter_methods {
                 self.carry_out(policy, key, Call::Clear)
             }
 
+            /// Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count;
+            /// "none" is no limit, and None the limits of its policy again. For `ttl` seconds, or until they are removed. Other processes
+            /// have them within a second. What was used stays used for each limit of the same algorithm, period and unit.
+            #[pyo3(name = "override", signature = (
+                policy: "str | Policy", key: "str", limits: "str | Limit | Policy | Iterable[str | Limit] | None",
+                ttl: "float | timedelta | None" = None
+            ) -> $nothing)]
+            fn set_override(
+                &self,
+                policy: &Bound<'_, PyAny>,
+                key: Key<'_>,
+                limits: Option<Bound<'_, PyAny>>,
+                ttl: Option<Bound<'_, PyAny>>,
+            ) -> PyResult<$Nothing> {
+                let own = limits.map(|limits| key_override(&limits)).transpose()?;
+                let ttl = ttl.map(|ttl| {
+                    named_seconds("ttl", timedelta_seconds(&ttl).map_or_else(|| number("ttl", &ttl), Ok)?)
+                });
+                self.change_override(policy, key, own, ttl.transpose()?)
+            }
+
+            /// The keys of a policy that `override` has given other limits, in the order of the keys.
+            #[pyo3(signature = (policy: "str | Policy") -> $overrides)]
+            fn overrides(&self, policy: &Bound<'_, PyAny>) -> PyResult<$Overrides> {
+                self.read_overrides(policy)
+            }
+
             /// The newest attempts, newest first. The policy needs a `journal`.
             #[pyo3(signature = (policy: "str | Policy", key: "str") -> $attempts)]
             fn journal(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<$Attempts> {
@@ -340,7 +372,7 @@ macro_rules! limiter_methods {
 }
 
 limiter_methods! {
-    Limiter = "Limiter" { Decision = "Decision", () = "None", Vec<Attempt> = "list[Attempt]", Hold = "Hold" }
+    Limiter = "Limiter" { Decision = "Decision", () = "None", Vec<Attempt> = "list[Attempt]", Vec<Override> = "list[Override]", Hold = "Hold" }
     acquire:
     hold:
         /// Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
@@ -383,7 +415,8 @@ impl AsyncLimiter {
 limiter_methods! {
     AsyncLimiter = "AsyncLimiter" {
         CallCoroutine = "Coroutine[Any, Any, Decision]", CallCoroutine = "Coroutine[Any, Any, None]",
-        CallCoroutine = "Coroutine[Any, Any, list[Attempt]]", Py<PyAny> = "Holding"
+        CallCoroutine = "Coroutine[Any, Any, list[Attempt]]",
+        CallCoroutine = "Coroutine[Any, Any, list[Override]]", Py<PyAny> = "Holding"
     }
     acquire:
         /// One that is cancelled leaves the queue.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tidegate::{Attempt, Cost, Decision, LimitState, Policy, host};
 
 use super::journal;
-use crate::decision_text::{as_json, blocked, when};
+use crate::decision_text::{as_json, blocked, overridden, when};
 use crate::number_text::number;
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width};
@@ -113,6 +113,9 @@ impl Inspect {
 
 fn show(decision: &Decision, policy: &Policy, output: &mut Output) {
     output.line(format!("{}  {:?}", paint(NAME, policy.name()), decision.key()));
+    if let Some(overridden) = overridden(decision) {
+        output.line(overridden);
+    }
     if let Some(blocked) = blocked(decision) {
         output.line(blocked);
     }

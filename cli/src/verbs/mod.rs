@@ -9,5 +9,6 @@ pub(crate) mod inspect;
 pub(crate) mod journal;
 pub(crate) mod key;
 pub(crate) mod lint;
+pub(crate) mod overrides;
 pub(crate) mod size;
 pub(crate) mod top;

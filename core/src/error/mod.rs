@@ -205,6 +205,12 @@ impl Error {
         Self::new(ErrorKind::PolicyInvalid, message)
     }
 
+    pub(crate) fn too_many_overrides(policy: &str, most: usize) -> Self {
+        Self::config(format!(
+            "the policy {policy:?} has {most} overrides, which is the most: remove one before another is added"
+        ))
+    }
+
     pub(crate) fn config(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::ConfigInvalid, message)
     }

@@ -156,6 +156,19 @@ pub fn counted_units(policy: &Policy) -> Vec<&str> {
     crate::limiter::counted_units(policy)
 }
 
+/// The policy with the numbers of the key of a Decision, where these answered.
+#[must_use]
+pub fn own_policy(decision: &Decision) -> Option<&Policy> {
+    decision.overridden().then(|| decision.asked_policy())
+}
+
+/// The limits of the key of a Decision as text, where these answered.
+#[must_use]
+pub fn override_text(decision: &Decision) -> Option<String> {
+    let plan = decision.plan();
+    decision.overridden().then(|| if plan.is_unlimited() { "none".to_owned() } else { plan.policy.to_string() })
+}
+
 /// How much longer the key of a Decision is blocked, if it is.
 #[must_use]
 pub fn block_left(decision: &Decision) -> Option<Duration> {

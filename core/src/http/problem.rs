@@ -12,6 +12,10 @@ pub(super) const QUOTA: (&str, &str) = (
     "https://iana.org/assignments/http-problem-types#quota-exceeded",
     "Request cannot be satisfied as assigned quota has been exceeded",
 );
+const ABNORMAL: (&str, &str) = (
+    "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
+    "Request cannot be satisfied due to detection of abnormal request pattern",
+);
 const CAPACITY: (&str, &str) = (
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
     "Request cannot be satisfied due to temporary server capacity constraints",
@@ -27,19 +31,28 @@ pub struct Refusal {
     pub wait: Option<u64>,
     /// The limits that refused, as the fields name them, each once; all limits of the policies that could not be asked.
     pub policies: Vec<String>,
+    /// Whether a block that follows repeated denials refused.
+    pub abnormal: bool,
 }
 
 impl Refusal {
     /// A refusal by a limit, or because the store failed.
     #[must_use]
     pub const fn new(unavailable: bool, wait: Option<u64>, policies: Vec<String>) -> Self {
-        Self { unavailable, wait, policies }
+        Self { unavailable, wait, policies, abnormal: false }
+    }
+
+    /// This refusal, by a block that follows repeated denials where that is said.
+    #[must_use]
+    pub const fn abnormal(mut self, abnormal: bool) -> Self {
+        self.abnormal = abnormal;
+        self
     }
 
     /// The refusal of a Decision.
     #[must_use]
     pub fn of(decision: &Decision) -> Self {
-        Self { unavailable: decision.unavailable(), wait: retry_after(decision), policies: violated(decision) }
+        Self::new(decision.unavailable(), retry_after(decision), violated(decision)).abnormal(decision.abnormal())
     }
 
     /// The refusal of a request whose policies could not be asked, because the store failed.
@@ -48,7 +61,7 @@ impl Refusal {
         let limits =
             |policy: &&Policy| (0..policy.limits().len()).map(|index| limit_name(policy, index)).collect::<Vec<_>>();
         let announced = policies.iter().filter(|policy| !policy.options().shadow);
-        Self { unavailable: true, wait: Some(1), policies: announced.flat_map(limits).collect() }
+        Self::new(true, Some(1), announced.flat_map(limits).collect())
     }
 
     /// 429 when a quota is exceeded, 503 when the store failed.
@@ -60,7 +73,11 @@ impl Refusal {
     /// The body of the response.
     #[must_use]
     pub fn problem(&self) -> String {
-        let (kind, title) = if self.unavailable { CAPACITY } else { QUOTA };
+        let (kind, title) = match (self.unavailable, self.abnormal) {
+            (true, _) => CAPACITY,
+            (false, true) => ABNORMAL,
+            (false, false) => QUOTA,
+        };
         let detail = match self.wait {
             None => "This request asks for more than is ever allowed.".to_owned(),
             Some(1) => "Try again in 1 second.".to_owned(),

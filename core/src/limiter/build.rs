@@ -59,7 +59,7 @@ impl Builder {
         if let ([url], None) = (&*self.stores, &self.rollout)
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
-            return Ok((Arc::new(Memory::new(bounds, Arc::clone(forgotten_denials))), None));
+            return Ok((Arc::new(Memory::with_overrides(bounds, Arc::clone(forgotten_denials))), None));
         }
         #[cfg(feature = "bench")]
         if let (true, [url]) = (self.bare, &*self.stores)
@@ -109,7 +109,7 @@ impl Builder {
         if let [url] = urls
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
-            return Ok(Arc::new(Memory::new(bounds, telemetry.forgotten_denials())));
+            return Ok(Arc::new(Memory::with_overrides(bounds, telemetry.forgotten_denials())));
         }
         let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {
             let store = match StoreUrl::parse(url)? {
@@ -191,7 +191,7 @@ impl Builder {
             let listener = move |plan: &_, key: &_, answer: &_| refusals.note(plan, key, answer);
             let _ = decisions.on_refusal.set(Box::new(listener));
         }
-        let answers = Arc::new(Answers { limiter: id, decisions, wait_queues });
+        let answers = Arc::new(Answers { limiter: id, decisions, wait_queues, overrides: Arc::default() });
         let core = Arc::new(LimiterCore {
             store,
             policies: Policies::new(

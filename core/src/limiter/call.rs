@@ -16,6 +16,7 @@ use super::caller::{DecisionWait, NoCompletion, User};
 use super::completion_queue::{CompletionQueue, Outcome};
 use super::cost::{Cost, valid_cost};
 use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation};
+use super::overrides::{KeyNumbers, REPETITIONS, needless, translated};
 use super::policy_ref::AsPolicy;
 use super::settle::{ChargedUnits, difference, valid_actual};
 use super::{AsyncLimiter, Limiter, LimiterCore, LimiterId};
@@ -29,7 +30,7 @@ use crate::store::batch_guard::BatchGuard;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::WakeTarget;
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Attempt, Entry, Operation, OwnedEntry, Source};
+use crate::store::request::{Answer, Attempt, Entry, Moved, Operation, OwnedEntry, Source};
 
 /// A call about one policy and key that a Decision answers.
 #[derive(Debug, Clone)]
@@ -73,6 +74,7 @@ pub(crate) struct Answers {
     pub(super) limiter: LimiterId,
     pub(crate) decisions: DecisionCounts,
     pub(super) wait_queues: WaitQueues,
+    pub(super) overrides: Arc<KeyNumbers>,
 }
 
 impl Answers {
@@ -131,8 +133,18 @@ impl LimiterCore {
     where
         T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
     {
+        let (plan, operation) = match self.answers.overrides.in_force(&plan, key) {
+            Ok(None) => (plan, operation),
+            Ok(Some(own)) => {
+                let operation = translated(&operation, &plan, &own);
+                (own, operation)
+            }
+            Err(error) => return Some(Err(error)),
+        };
         let (entry, context) = (Entry { plan: &plan, key, operation }, self.context());
+        let is_never = matches!(caller, DecisionWait::Never);
         let answer = match caller {
+            _ if needless(entry.plan, &entry.operation) => Ok(Answer { applied: true, ..Answer::default() }),
             DecisionWait::Never => try_immediate(&*self.store, &entry, context)?,
             DecisionWait::Here => ask(&*self.store, &entry, context),
             DecisionWait::Later { batch, make } => {
@@ -141,9 +153,24 @@ impl LimiterCore {
                 let answer = submit(&self.store, &entry, CallContext { batch, ..context }, || {
                     let answers = Arc::clone(&self.answers);
                     let done = make();
-                    move |OwnedEntry { plan, key, operation }, answer| {
-                        let _core = core;
-                        done(answers.decided(plan, &key, &operation, answer))
+                    let now = context.now;
+                    move |store: &Arc<dyn Store>, owned: OwnedEntry, answer: Result<Answer>| {
+                        let decided = |answers: &Answers, OwnedEntry { plan, key, operation }, answer| {
+                            done(answers.decided(plan, &key, &operation, answer))
+                        };
+                        match answer {
+                            Ok(answer) if answer.moved().is_some() => {
+                                let (counted, overrides) = (Arc::clone(&answers), Arc::clone(&answers.overrides));
+                                overrides.repeat_later(store, owned, answer, (now, REPETITIONS), move |owned, answer| {
+                                    let _core = core;
+                                    decided(&counted, owned, answer)
+                                })
+                            }
+                            answer => {
+                                let _core = core;
+                                decided(&answers, owned, answer)
+                            }
+                        }
                     }
                 })?;
                 if let Some(batch) = batch {
@@ -152,8 +179,16 @@ impl LimiterCore {
                 answer
             }
         };
-        let operation = entry.operation;
-        Some(self.answers.decided(plan, key, &operation, answer))
+        match answer {
+            Ok(answer) if answer.moved().is_some() => {
+                let (owned, answer) = self.answers.overrides.repeated(&*self.store, &entry, answer, context.now, !is_never)?;
+                Some(self.answers.decided(owned.plan, key, &owned.operation, answer))
+            }
+            answer => {
+                let operation = entry.operation;
+                Some(self.answers.decided(plan, key, &operation, answer))
+            }
+        }
     }
 
     /// Makes a plain check for a caller that does not go on. Entry and answer move as little as can be, and the answer is counted
@@ -167,7 +202,7 @@ impl LimiterCore {
         waits: Waits<'_, Answer>,
     ) -> Option<Result<Decision>> {
         let plan = match self.plan(policy, key) {
-            Ok(plan) if plan.is_plain => plan,
+            Ok(plan) if plan.is_plain && !self.answers.overrides.concern(&plan) => plan,
             Ok(plan) => return self.check_rare(plan, key, cost, waits.is_never()),
             Err(error) => return Some(Err(error)),
         };
@@ -177,6 +212,12 @@ impl LimiterCore {
             self.store.begin(&entry, self.context().waiting(waits), &mut LayerStates::default())?
         };
         if let Ok(answer) = &answer {
+            if let Some(Moved::To(text)) = answer.moved() {
+                return match self.answers.overrides.learn(&plan, key, text) {
+                    Ok(_) => self.check_rare(plan, key, cost, waits.is_never()),
+                    Err(error) => Some(Err(error)),
+                };
+            }
             self.answers.decisions.count_check(&plan, key, answer);
         }
         Some(answer.map(|answer| Decision::new(self.id, plan, decided_key, cost, answer)))
@@ -250,17 +291,18 @@ impl LimiterCore {
     pub(super) async fn clear_all(&self, user: User) -> Result<()> {
         self.open()?;
         self.make_several("tidegate-clear", user, |store| store.clear_all()).await?;
+        self.answers.overrides.forget_all();
         self.answers.wait_queues.wake_all();
         Ok(())
     }
 
     /// Makes several calls of a shared store, one after the other: for a task on a thread of their own.
-    async fn make_several(
+    pub(super) async fn make_several<T: Send + 'static>(
         &self,
         thread: &str,
         user: User,
-        run: impl FnOnce(&dyn Store) -> Result<()> + Send + 'static,
-    ) -> Result<()> {
+        run: impl FnOnce(&dyn Store) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         if user == User::Thread || self.layers.is_none() {
             return run(&*self.store);
         }

@@ -7,13 +7,14 @@ use super::call::{gone, sent};
 use super::caller::User;
 use super::cost::Cost;
 use super::operations::{CheckOptions, whole_operation};
+use super::overrides::{REPETITIONS, translated};
 use super::policy_ref::{AsPolicy, PolicyRef};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result, named};
 use crate::resilience::{ask_all, submit_all};
 use crate::store::MAX_ENTRIES;
 use crate::store::call_context::CallContext;
-use crate::store::request::{Answer, OwnedEntry, borrowed};
+use crate::store::request::{Answer, Moved, OwnedEntry, borrowed};
 
 /// What `check_all` takes as an entry: a policy, a key, and a cost, a [`Cost`] or [`CheckOptions`].
 pub trait CheckEntry {
@@ -77,19 +78,36 @@ impl LimiterCore {
         entries: impl IntoIterator<Item = impl CheckEntry>,
         user: User,
     ) -> Result<Decision> {
-        let entries = self.resolved(entries)?;
-        let context = CallContext::at(self.now());
-        let answers = match user {
-            User::Thread => ask_all(&*self.store, &borrowed(&entries), context),
-            User::Task => {
-                let (answer, answered) = oneshot::channel();
-                match submit_all(&self.store, &borrowed(&entries), context, |result| sent(answer, result)) {
-                    Some(result) => result,
-                    None => answered.await.unwrap_or_else(|_| Err(gone())),
+        let mut entries = self.resolved(entries)?;
+        for _ in 0..=REPETITIONS {
+            let context = CallContext::at(self.now());
+            let answers = match user {
+                User::Thread => ask_all(&*self.store, &borrowed(&entries), context),
+                User::Task => {
+                    let (answer, answered) = oneshot::channel();
+                    match submit_all(&self.store, &borrowed(&entries), context, |result| sent(answer, result)) {
+                        Some(result) => result,
+                        None => answered.await.unwrap_or_else(|_| Err(gone())),
+                    }
                 }
+            }?;
+            if !answers.iter().any(|answer| answer.moved().is_some()) {
+                return self.decided_all(entries, answers);
             }
-        };
-        self.decided_all(entries, answers?)
+            self.move_entries(&mut entries, &answers)?;
+        }
+        Err(Error::new(ErrorKind::StoreRejected, "the numbers of these keys changed again and again during this call"))
+    }
+
+    /// Learns the numbers of the keys that have other ones than their entries brought.
+    #[cold]
+    fn move_entries(&self, entries: &mut CheckAllEntries, answers: &[Answer]) -> Result<()> {
+        for (entry, answer) in entries.iter_mut().zip(answers) {
+            if let Some(Moved::To(text)) = answer.moved() {
+                *entry = self.answers.overrides.moved(&entry.entry(), text)?;
+            }
+        }
+        Ok(())
     }
 
     /// Finds the policy of each entry.
@@ -100,7 +118,13 @@ impl LimiterCore {
         let resolve = |entry: &dyn CheckEntry| {
             let plan = self.plan(&entry.policy(), entry.key())?;
             let operation = whole_operation(&named("check_all"), &entry.options(), &plan, 0)?;
-            Ok(OwnedEntry { plan, key: entry.key().into(), operation })
+            Ok(match self.answers.overrides.in_force(&plan, entry.key())? {
+                None => OwnedEntry { plan, key: entry.key().into(), operation },
+                Some(own) => {
+                    let operation = translated(&operation, &plan, &own);
+                    OwnedEntry { plan: own, key: entry.key().into(), operation }
+                }
+            })
         };
         let resolved: CheckAllEntries = entries.into_iter().map(|entry| resolve(&entry)).collect::<Result<_>>()?;
         if resolved.is_empty() || resolved.len() > MAX_ENTRIES {

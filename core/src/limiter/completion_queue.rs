@@ -1,6 +1,7 @@
 //! Where answers are delivered that an event loop waits for. One wake-up brings all answers that arrived together.
 
 use super::hold::Hold;
+use super::overrides::OverriddenKey;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::completion::Wake;
@@ -21,6 +22,8 @@ pub enum Outcome {
     Hold(Hold),
     /// Answers `journal`.
     Attempts(Vec<Attempt>),
+    /// Answers `overrides`.
+    Overrides(Vec<OverriddenKey>),
     /// Answers calls that return nothing.
     Nothing,
 }

@@ -83,7 +83,8 @@ impl Drop for Hold {
             return;
         }
         self.core.hold_renewer.remove(self.id);
-        let (plan, key) = (&self.core.policies.current(self.decision.plan()), self.decision.key());
+        let key = self.decision.key();
+        let plan = &self.core.current(self.decision.plan(), key);
         // When the store cannot be reached, the ttl gives the units back.
         if self.blocking {
             let operation = Operation::Close { hold: self.id };

@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::LimiterCore;
+use super::call::gone;
+use super::overrides::needless;
 use super::hold_lifetime::{HoldLifetime, Renewed, ttl};
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::plan::Plan;
 use crate::process::fork::PerProcess;
 use crate::resilience::ask;
-use crate::store::request::{Entry, Operation};
+use crate::store::request::{Answer, Entry, Operation};
 
 /// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.
 const RENEWALS_PER_TTL: u32 = 3;
@@ -120,9 +122,20 @@ impl HoldRenewer {
                 renewal.due = now + renewal.interval;
                 (*id, Arc::clone(&renewal.plan), renewal.key.clone(), Arc::clone(&renewal.lifetime))
             };
-            let plan = core.policies.current(&plan);
+            let plan = core.current(&plan, &key);
             let entry = Entry { plan: &plan, key: &key, operation: Operation::Renew { hold: id } };
-            match lifetime.renewed(&plan, now, ask(&*core.store, &entry, core.context())) {
+            let answer = match () {
+                () if needless(&plan, &entry.operation) => Ok(Answer { applied: true, ..Answer::default() }),
+                () => ask(&*core.store, &entry, core.context()),
+            };
+            let answer = match answer {
+                Ok(answer) if answer.moved().is_some() => {
+                    let repeated = core.answers.overrides.repeated(&*core.store, &entry, answer, core.now(), true);
+                    repeated.map_or_else(|| Err(gone()), |(_, answer)| answer)
+                }
+                answer => answer,
+            };
+            match lifetime.renewed(&plan, now, answer) {
                 Renewed::Kept => {
                     self.failure_logged.store(false, Ordering::Relaxed);
                     self.loss_logged.store(false, Ordering::Relaxed);

@@ -11,6 +11,7 @@ use super::check_all::CheckEntry;
 use super::hold::HoldAnswer;
 use super::cost::{Cost, valid_cost};
 use super::operations::CheckOptions;
+use super::overrides::OverriddenKey;
 use super::policy_ref::AsPolicy;
 use super::policy_uses::PolicyUse;
 use super::settle::{ActualCosts, actual_costs};
@@ -18,7 +19,7 @@ use super::{AsyncLimiter, Limiter};
 use crate::counting::{Counters, Stats};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::policy::Policy;
+use crate::policy::{KeyOverride, Policy};
 use crate::store::call_context::Waits;
 use crate::store::request::Attempt;
 
@@ -313,6 +314,42 @@ calls! {
     /// It goes on once it was polled, also when the future is dropped.
     fn clear_all(limiter) -> Result<()> {
         limiter.wait_for(limiter.core.clear_all(Self::USER))
+    }
+
+    /// Gives a key other numbers than its policy, for that long or, without a ttl, until they are removed: at once in this process, and
+    /// within a second in all others. `None` gives it the numbers of its policy again. What was used stays used for each limit of the
+    /// same algorithm, period and unit.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use tidegate::{KeyOverride, Limiter};
+    ///
+    /// let limiter = Limiter::builder().policy("api", "100/minute")?.build()?;
+    /// let day = Some(Duration::from_secs(86_400));
+    /// limiter.set_override("api", "alice", Some(&KeyOverride::parse("1000/minute")?), day)?;
+    /// let decision = limiter.check("api", "alice")?;
+    /// assert!(decision.overridden() && decision.limit() == 1_000);
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::check`], `policy_invalid` for numbers that the policy cannot have or no notation has, `key_invalid` for a key of more
+    /// than 1,024 bytes, and `config_invalid` for a ttl out of range and beyond 10,000 keys of a policy.
+    dropped:
+    /// As [`Self::block`]: the key has the numbers.
+    fn set_override(limiter, policy: impl AsPolicy, key: &str, own: Option<&KeyOverride>, ttl: Option<Duration>) -> Result<()> {
+        limiter.wait_for(limiter.core.set_override(&policy, key, own, ttl, Self::USER))
+    }
+
+    /// The keys of a policy that have other numbers by [`Self::set_override`], in the order of the keys. Those of its file are in its
+    /// [`Options`](crate::Options).
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    dropped:
+    /// The future can be dropped at any time: reading changes nothing.
+    fn overrides(limiter, policy: impl AsPolicy) -> Result<Vec<OverriddenKey>> {
+        limiter.wait_for(limiter.core.overrides(&policy, Self::USER))
     }
 
     /// The newest attempts, newest first, of a policy with a `journal`.

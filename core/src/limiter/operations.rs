@@ -40,6 +40,11 @@ const SIGNAL: OptionDeclaration = declared_options! {
     signal: Signal;
 }[0];
 
+const TTL: OptionDeclaration = declared_options! {
+    /// For how long the key has the numbers.
+    ttl: Wait = Words("until they are removed");
+}[0];
+
 /// The options of each call that has any.
 pub const CALL_OPTIONS: &[(&str, &[OptionDeclaration])] = &[
     ("check", &[COST, META, PARTIAL, PRIORITY]),
@@ -48,6 +53,7 @@ pub const CALL_OPTIONS: &[(&str, &[OptionDeclaration])] = &[
     ("refund", &[COST]),
     ("acquire", &[COST, TIMEOUT, META, PRIORITY, SIGNAL]),
     ("hold", &[COST, META, PRIORITY, SIGNAL]),
+    ("override", &[TTL]),
 ];
 
 /// The options of a check.

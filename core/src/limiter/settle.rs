@@ -114,12 +114,12 @@ impl<'a> Settling<'a> {
     fn next(&mut self, core: &LimiterCore) -> Option<(&'a Decision, Arc<Plan>, Operation)> {
         loop {
             if let Some((entry, operation)) = self.begun.checked_sub(1).map(|at| &self.entries[at]).zip(self.rest.pop()) {
-                return Some((entry, core.policies.current(entry.plan()), operation));
+                return Some((entry, core.current(entry.plan(), entry.key()), operation));
             }
             let entry = self.entries.get(self.begun)?;
             self.begun += 1;
             let Some(actual) = self.actual.of(self.entries, self.begun - 1) else { continue };
-            let plan = core.policies.current(entry.plan());
+            let plan = core.current(entry.plan(), entry.key());
             // Units that are held are given back by the hold.
             if plan.rules.iter().all(|rule| matches!(rule, Rule::Concurrency(_))) {
                 continue;

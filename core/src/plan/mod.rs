@@ -1,8 +1,10 @@
 //! A policy made ready to be applied: its rules, and the layout of its stored value.
 
 mod amount;
+mod block_level;
 mod conversion;
 mod limit_tag;
+mod own_numbers;
 pub(crate) mod plan_cache;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 mod stored;
@@ -13,13 +15,16 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{LeaseTerms, Rule, View};
 use crate::counting::cells::PolicyCounts;
-use crate::policy::{DerivedValue, Limit, MAX_LIMITS, Period, Policy, SHORTEST_LEASE};
+use crate::error::Result;
+use crate::policy::{DerivedValue, KeyOverride, Limit, MAX_LIMITS, Policy, SHORTEST_LEASE};
 use crate::tables::allocation::{allocated, spilled};
 use crate::tables::one_or_many::OneOrMany;
 
 pub(crate) use amount::{Amount, Amounts};
+pub(crate) use block_level::BlockLevel;
 pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;
+pub(crate) use own_numbers::{MAX_OVERRIDDEN_KEY, MAX_OVERRIDDEN_KEYS, Moved, OverrideChange, StoredOverride};
 use stored::StoredForm;
 #[cfg(feature = "redis")]
 pub(crate) use stored::{Form, LENGTH_WIDTH, VERSION};
@@ -39,6 +44,16 @@ pub(crate) struct StateFormat {
     pub(crate) identity: u128,
     /// The identities of the limits, in order.
     pub(crate) tags: Box<[LimitTag]>,
+}
+
+/// What a plan is that has the numbers of one key.
+#[derive(Debug)]
+pub(crate) struct Overridden {
+    /// The plan of the policy without them.
+    pub(crate) base: Arc<Plan>,
+    /// What the store has for the key; empty where the numbers are the policy's own, of its file or in code.
+    pub(crate) text: String,
+    pub(crate) is_unlimited: bool,
 }
 
 /// A policy, its rules and its layout; made once, shared by every call.
@@ -61,6 +76,8 @@ pub(crate) struct Plan {
     pub(crate) has_calendar: bool,
     /// Whether a check of it is nothing but a cost: it has neither units to hold nor names of them.
     pub(crate) is_plain: bool,
+    /// For how long after a block its level is remembered; 0 where blocks do not become longer.
+    pub(crate) level_life: u64,
     /// How long a key is kept after all its states have ended; only for buckets with `initial`.
     pub(crate) grace: u64,
     /// The most that a process takes in advance, of a policy that leases and whose units can be spent later.
@@ -69,6 +86,8 @@ pub(crate) struct Plan {
     pub(crate) identity: u128,
     /// Where the first limiter that uses it counts its decisions.
     pub(crate) counts: OnceLock<Arc<PolicyCounts>>,
+    /// What it overrides, where it has the numbers of one key.
+    pub(crate) overridden: Option<Overridden>,
     /// What is left of the first limit when it is near.
     near_limit: i64,
     /// The bytes that it takes, without those of its stored form.
@@ -87,6 +106,36 @@ impl Plan {
     pub(crate) fn of(policy: &Policy) -> Arc<Self> {
         let plan = Arc::clone(Self::derived_from(policy)).downcast();
         plan.unwrap_or_else(|_| unreachable!("only plans are derived from policies"))
+    }
+
+    /// The plan for a key that has numbers of its own; `text` is what the store has for it.
+    ///
+    /// # Errors
+    /// `policy_invalid` for numbers that the options of the policy forbid.
+    pub(crate) fn overriding(base: &Arc<Self>, own: &KeyOverride, text: String) -> Result<Arc<Self>> {
+        let overridden = Overridden { base: Arc::clone(base), text, is_unlimited: own.is_unlimited() };
+        let mut plan = Self::new(base.policy.overridden(own)?);
+        plan.bytes += allocated(overridden.text.capacity());
+        if let Some(counts) = base.counts.get() {
+            let _ = plan.counts.set(Arc::clone(counts));
+        }
+        Ok(Arc::new(Self { overridden: Some(overridden), ..plan }))
+    }
+
+    /// The numbers of a key that the store has to have where this plan is in force.
+    #[inline]
+    pub(crate) fn stored_override(&self) -> &str {
+        self.overridden.as_ref().map_or("", |overridden| &overridden.text)
+    }
+
+    /// Whether its key is not limited.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.overridden.as_ref().is_some_and(|overridden| overridden.is_unlimited)
+    }
+
+    /// The plan of its policy, without the numbers of one key.
+    pub(crate) fn base(plan: &Arc<Self>) -> &Arc<Self> {
+        plan.overridden.as_ref().map_or(plan, |overridden| &overridden.base)
     }
 
     fn new(policy: Policy) -> Self {
@@ -113,8 +162,10 @@ impl Plan {
             has_calendar: rules.iter().any(|rule| rule.calendar().is_some()),
             is_plain: !is_held && !has_units,
             lease: lease_of(&policy),
+            level_life: policy.options().level_life(),
             near_limit: rules.first().map_or(0, |rule| (rule.capacity() / PARTS_OF_LIMIT) as i64),
             counts: OnceLock::new(),
+            overridden: None,
             policy,
             rules,
             format,
@@ -165,7 +216,7 @@ impl Plan {
     /// How long a journal keeps an attempt: as long as it can matter to a limit or a block.
     pub(crate) fn journal_life(&self) -> u64 {
         let limits = self.policy.limits().iter().map(|limit| limit.period().micros());
-        let block = self.policy.options().block_for.map(Period::micros);
+        let block = self.policy.options().block_for.as_ref().map(|lengths| lengths.longest().micros());
         limits.chain(block).max().unwrap_or(0)
     }
 }

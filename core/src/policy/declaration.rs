@@ -19,6 +19,10 @@ pub enum ArgumentKind {
     Wait,
     /// As `Duration`, or a text such as `10m`.
     Period,
+    /// As `Period`, or several of them.
+    Periods,
+    /// Limits by keys.
+    Overrides,
     /// A whole number from 1 on.
     Count,
     /// A number of units, or a part such as `5%`.

@@ -1,6 +1,7 @@
 //! What is limited and how: policies, limits, their notation and their file. They are parsed and validated here, so that
 //! every number elsewhere is valid.
 
+mod block_for;
 pub(crate) mod declaration;
 mod derived;
 #[cfg_attr(not(feature = "files"), path = "without_files.rs")]
@@ -11,8 +12,10 @@ mod lint;
 mod notation;
 mod priorities;
 pub(crate) mod options;
+mod overrides;
 pub(crate) mod suggestion;
 
+pub use block_for::{BlockFor, MAX_BLOCK_LENGTHS};
 pub use crate::algorithm::{
     Algorithm, Anchor, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION, Period, TimeUnit, Unit,
 };
@@ -25,6 +28,8 @@ pub use lint::{Warning, lint, lint_policies};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
 pub(crate) use priorities::CapacityPart;
 pub use priorities::Priorities;
+pub(crate) use overrides::MAX_OVERRIDE_TEXT;
+pub use overrides::{KeyOverride, MAX_OVERRIDES, Overrides};
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -103,6 +108,13 @@ impl Policy {
         }
         (self.name, self.derived, self.texts) = (name, Derived::default(), OnceLock::new());
         Ok(self)
+    }
+
+    /// This policy with the numbers of one of its keys. It leases nothing: units of a block have the numbers of the policy.
+    pub(crate) fn overridden(&self, own: &KeyOverride) -> Result<Self> {
+        own.check(&self.limits)?;
+        let limits = if own.is_unlimited() { self.limits.clone() } else { own.limits().to_vec() };
+        Self::new(limits, self.options.of_override())?.named(self.name.clone())
     }
 
     /// What another module derives from the policy: made from a copy by the first call, then kept with the policy and its

@@ -3,13 +3,18 @@
 use std::fmt;
 
 use super::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
+use super::block_for::BlockFor;
 use super::lease::Lease;
+use super::overrides::{MAX_OVERRIDES, Overrides};
 use super::priorities::Priorities;
-use crate::algorithm::{AlgorithmKind, Limit, Period};
+use crate::algorithm::{AlgorithmKind, Limit, Period, SECOND};
 use crate::error::{Error, Result, named};
 
 /// The most attempts a journal remembers.
 pub const MAX_JOURNAL: u32 = 10_000;
+
+/// After how many microseconds blocks begin anew where a policy does not say: a day.
+const DEFAULT_FORGIVE: u64 = 86_400 * SECOND;
 
 /// What a check answers when the store fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -63,6 +68,8 @@ pub enum OptionKind {
     OnStoreError,
     /// A length of time.
     Duration,
+    /// A length of time, or several.
+    BlockFor,
     /// A whole number of what is named, up to the largest.
     Count {
         /// What is counted.
@@ -74,6 +81,8 @@ pub enum OptionKind {
     Lease,
     /// Classes of calls by name, each with a part such as `30%`.
     Priorities,
+    /// Limits by keys.
+    Overrides,
 }
 
 /// What is set of an option.
@@ -85,12 +94,16 @@ pub enum OptionValue {
     OnStoreError(OnStoreError),
     /// A length of time.
     Duration(Period),
+    /// The lengths of blocks.
+    BlockFor(BlockFor),
     /// A whole number.
     Count(u32),
     /// A number of units, or a part.
     Lease(Lease),
     /// Classes of calls with their parts.
     Priorities(Priorities),
+    /// Limits by keys.
+    Overrides(Overrides),
 }
 
 /// Numbers as they are; who writes them for people may want separators.
@@ -100,9 +113,11 @@ impl fmt::Display for OptionValue {
             Self::Flag(value) => value.fmt(f),
             Self::OnStoreError(value) => value.fmt(f),
             Self::Duration(value) => value.fmt(f),
+            Self::BlockFor(value) => value.fmt(f),
             Self::Count(value) => value.fmt(f),
             Self::Lease(value) => value.fmt(f),
             Self::Priorities(value) => value.fmt(f),
+            Self::Overrides(value) => value.fmt(f),
         }
     }
 }
@@ -136,9 +151,11 @@ impl PolicyOption {
             OptionKind::Flag => (ArgumentKind::Flag, OptionDefault::Flag(false)),
             OptionKind::OnStoreError => (ArgumentKind::OnStoreError, OptionDefault::Nothing),
             OptionKind::Duration => (ArgumentKind::Period, OptionDefault::Nothing),
+            OptionKind::BlockFor => (ArgumentKind::Periods, OptionDefault::Nothing),
             OptionKind::Count { .. } => (ArgumentKind::Count, OptionDefault::Count(0)),
             OptionKind::Lease => (ArgumentKind::Lease, OptionDefault::Nothing),
             OptionKind::Priorities => (ArgumentKind::Priorities, OptionDefault::Nothing),
+            OptionKind::Overrides => (ArgumentKind::Overrides, OptionDefault::Nothing),
         };
         OptionDeclaration { name: self.name, kind, default, documentation: self.documentation }
     }
@@ -211,8 +228,11 @@ policy_options! {
     /// Evaluate and count, but never deny.
     shadow: bool = Flag, "A shadow: it counts and reports denials, and denies nothing.";
 
-    /// Once denied, the key stays denied this long.
-    block_for: Option<Period> = Duration, "Once denied, a key stays denied for {}, whatever its usage.";
+    /// Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last repeats.
+    block_for: Option<BlockFor> = BlockFor, "Once denied, a key stays denied for {}, whatever its usage.";
+
+    /// With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length again. Without it a day.
+    forgive: Option<Period> = Duration, "Blocks begin with the first length again {} after the last one has ended.";
 
     /// Charge denied checks too: a caller that keeps trying stays out.
     count_denied: bool = Flag, "Denied checks count too: a caller that keeps trying stays out.";
@@ -225,6 +245,9 @@ policy_options! {
 
     /// Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
     priorities: Option<Priorities> = Priorities, "Calls of a class leave a part of every limit free: {}.";
+
+    /// Other limits for single keys, by the key: a notation, or `none` for no limit.
+    overrides: Option<Overrides> = Overrides, "These keys have limits of their own: {}.";
 }
 
 impl Options {
@@ -238,7 +261,45 @@ impl Options {
         if let Some(priorities) = &self.priorities {
             priorities.validate(limits)?;
         }
+        if self.forgive.is_some() && self.block_for.is_none() {
+            return Err(Error::policy(format!(
+                "forgive says when blocks begin anew, and this policy has no blocks: add {}, as in `1m, 10m, 1h`, or remove forgive",
+                named("block_for")
+            )));
+        }
+        if let Some(overrides) = &self.overrides {
+            self.validate_overrides(overrides, limits)?;
+        }
         self.validate_lease(limits)
+    }
+
+    /// The options of a key with numbers of its own.
+    pub(super) fn of_override(&self) -> Self {
+        Self { lease: None, overrides: None, ..self.clone() }
+    }
+
+    fn validate_overrides(&self, overrides: &Overrides, limits: &[Limit]) -> Result<()> {
+        let keys = overrides.iter().len();
+        if keys > MAX_OVERRIDES {
+            return Err(Error::policy(format!("overrides has {keys} keys: it may have at most {MAX_OVERRIDES}")));
+        }
+        let options = self.of_override();
+        for (key, own) in overrides.iter() {
+            let about = |error: Error| Error::policy(format!("the override of {key:?}: {}", error.message()));
+            own.check(limits).map_err(about)?;
+            if !own.is_unlimited() {
+                super::Policy::new(own.limits().to_vec(), options.clone()).map_err(about)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For how long after a block its level is remembered, in microseconds: 0 where all blocks have the same length.
+    pub(crate) fn level_life(&self) -> u64 {
+        match &self.block_for {
+            Some(lengths) if lengths.escalates() => self.forgive.map_or(DEFAULT_FORGIVE, Period::micros),
+            _ => 0,
+        }
     }
 
     /// Whether these limits with these options can lease.

@@ -40,6 +40,9 @@ pub(super) trait Layer: Send + Sync + 'static {
         result
     }
 
+    /// A key has other numbers now.
+    fn numbers_changed(&self, _entry: &Entry<'_>) {}
+
     /// The store has forgotten everything.
     fn forget_all(&self) {}
 
@@ -114,6 +117,17 @@ impl<L: Layer> Store for Layered<L> {
         Ok(())
     }
 
+    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
+        self.layer.numbers_changed(entry);
+        let result = self.store.change_override(entry, now);
+        self.layer.numbers_changed(entry);
+        result
+    }
+
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
+        self.store.overrides(entry, now)
+    }
+
     fn close(&self) {
         self.layer.close();
         self.store.close();
@@ -155,7 +169,7 @@ pub(crate) fn submit<T>(
     make: impl FnOnce() -> T,
 ) -> Option<Result<Answer>>
 where
-    T: FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send + 'static,
+    T: FnOnce(&Arc<dyn Store>, OwnedEntry, Result<Answer>) -> WakeTarget + Send + 'static,
 {
     let (make, now) = (Cell::new(Some(make)), context.now);
     let complete = |mut states| -> Completion<Answer> {
@@ -164,7 +178,7 @@ where
         let callback = make.take().map(|make| make());
         Box::new(move |result| {
             let result = layers.finish(&owned.entry(), now, &mut states, result);
-            callback.and_then(|callback| callback(owned, result))
+            callback.and_then(|callback| callback(&layers, owned, result))
         })
     };
     store.begin(entry, context.waiting(Waits::Later(&complete)), &mut LayerStates::default())
@@ -180,7 +194,7 @@ pub(crate) fn submit_then(
     let mut callback = Some(callback);
     let immediate = submit(store, entry, context, || {
         let callback = callback.take();
-        move |_, result| callback.and_then(|callback| callback(result))
+        move |_: &Arc<dyn Store>, _, result| callback.and_then(|callback| callback(result))
     });
     immediate.and_then(|result| callback.and_then(|callback| callback(result)))
 }

@@ -6,6 +6,7 @@ mod deny_cache;
 mod digest;
 mod fallback;
 mod key_table;
+mod known_overrides;
 mod layer;
 mod leases;
 mod partitioned_store;
@@ -20,6 +21,7 @@ pub(crate) use breaker::Breaker;
 pub(crate) use deny_cache::{DenialGenerations, MAX_DENY_CACHE};
 #[cfg(feature = "bench")]
 pub(crate) use fallback::UsageSnapshots;
+pub(crate) use known_overrides::KnownOverrides;
 pub(crate) use layer::{ask, ask_all, submit, submit_all, try_immediate};
 pub(crate) use rollout::{Rollout, share_of};
 pub(crate) use shards::Shards;

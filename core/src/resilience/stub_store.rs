@@ -63,4 +63,12 @@ impl Store for StubStore {
     fn clear_all(&self) -> Result<()> {
         Ok(())
     }
+
+    fn change_override(&self, _: &Entry<'_>, _: Option<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    fn overrides(&self, _: &Entry<'_>, _: Option<u64>) -> Result<Answer> {
+        Ok(Answer::default())
+    }
 }

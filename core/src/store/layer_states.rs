@@ -1,6 +1,8 @@
 //! What the layers around a store remember of a call until its answer arrives. A call that waits is kept in one box, and this
 //! is a part of it.
 
+use std::time::Instant;
+
 /// What each layer remembers of a call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LayerStates {
@@ -11,6 +13,8 @@ pub(crate) struct LayerStates {
     /// Which shard was asked.
     pub(crate) shard: u32,
     pub(crate) breaker: SentCall,
+    /// When the call gives up, which a repetition of it has to know.
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// What the deny cache knows when a check is sent.

@@ -65,6 +65,12 @@ pub(crate) trait Store: Send + Sync {
     /// Forgets everything that is stored under the prefix. The caller waits as long as there are keys.
     fn clear_all(&self) -> Result<()>;
 
+    /// Gives a key other numbers, or those of its policy again; the caller waits. The operation of the entry says which, and its plan has them.
+    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()>;
+
+    /// The keys of the policy of an entry that have other numbers, in any order; the caller waits.
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer>;
+
     /// Closes what is open; calls that wait are answered with `closed`.
     fn close(&self) {}
 }

@@ -1,12 +1,14 @@
 //! What is asked of a store, and what it answers.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use compact_str::CompactString;
 use smallvec::SmallVec;
 
 use crate::algorithm::{HoldId, LeaseTerms, LimitCharge, Rule, State, Traces, View};
-use crate::plan::{Amount, Amounts, LimitTag, Plan};
+use crate::plan::{Amount, Amounts, BlockLevel, LimitTag, Plan};
+pub(crate) use crate::plan::{MAX_OVERRIDDEN_KEY, Moved, OverrideChange, StoredOverride};
 use crate::tables::one_or_many::OneOrMany;
 
 /// What the limits of a policy say, in order.
@@ -47,6 +49,12 @@ pub(crate) enum Operation {
     Clear,
     /// Return the newest attempts.
     Journal,
+    /// Give a key other numbers, or those of its policy again.
+    Override(Arc<OverrideChange>),
+    /// Note in the list of its policy that a key has other numbers, or that it has them no more.
+    NoteOverride(Arc<OverrideChange>),
+    /// Return that list.
+    ListOverrides,
 }
 
 impl Operation {
@@ -372,12 +380,32 @@ pub(crate) struct RareAnswer {
     pub(crate) generation: u64,
     /// The connection over which the answer to a lease came.
     pub(crate) connection: u64,
+    /// Which block of a policy whose blocks become longer is the last one, from 1 on: see [`BlockLevel`].
+    pub(crate) block_level: BlockLevel,
     /// The limits of another release that count this key too.
     pub(crate) others: Vec<LimitTag>,
     /// What the call took of each limit, where that is not its cost of all …
     pub(crate) amounts: Amounts,
     /// … and whether it has consumed that.
     pub(crate) has_charged: bool,
+    /// Why the call was not made, where its key has other numbers.
+    pub(crate) moved: Option<Moved>,
+    /// When the call gives up that has to be repeated, where that is known.
+    pub(crate) deadline: Option<Instant>,
+    /// The keys of a policy that have other numbers.
+    pub(crate) overrides: Vec<StoredOverride>,
+}
+
+impl RareAnswer {
+    /// What says that a call was not made.
+    pub(crate) fn of_moved(moved: Moved) -> Option<Box<Self>> {
+        Some(Box::new(Self { moved: Some(moved), ..Self::default() }))
+    }
+
+    /// What says the level of a block; `None` where there is none.
+    pub(crate) fn of_level(block_level: BlockLevel) -> Option<Box<Self>> {
+        (block_level != BlockLevel::default()).then(|| Box::new(Self { block_level, ..Self::default() }))
+    }
 }
 
 impl Answer {
@@ -423,6 +451,17 @@ impl Answer {
         }
     }
 
+    /// Why the call was not made, where its key has other numbers than it brought.
+    #[inline]
+    pub(crate) fn moved(&self) -> Option<&Moved> {
+        self.rare.as_ref()?.moved.as_ref()
+    }
+
+    /// Which block of a policy whose blocks become longer is the last one.
+    pub(crate) fn block_level(&self) -> BlockLevel {
+        self.rare.as_ref().map(|rare| rare.block_level).unwrap_or_default()
+    }
+
     /// What the call took of each limit; empty where that is its cost of all.
     pub(crate) fn amounts(&self) -> &[Amount] {
         self.rare.as_ref().map_or(&[], |rare| &rare.amounts)
@@ -458,6 +497,11 @@ impl Answer {
             self.refused = Some(0);
             self.views.iter_mut().for_each(|view| view.admits_at = Some(now + 1));
         }
+    }
+
+    /// The keys of a policy that have other numbers; none for other answers.
+    pub(crate) fn into_overrides(self) -> Vec<StoredOverride> {
+        self.rare.map(|rare| rare.overrides).unwrap_or_default()
     }
 
     /// The attempts of a journal; none for other answers.

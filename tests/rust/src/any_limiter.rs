@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate::{AsPolicy, AsyncLimiter, Attempt, Builder, CheckOptions, Cost, Decision, HoldAnswer, Limiter, Result};
+use tidegate::{
+    AsPolicy, AsyncLimiter, Attempt, Builder, CheckOptions, Cost, Decision, HoldAnswer, KeyOverride, Limiter, Result,
+};
 use tokio::runtime::Runtime;
 
 /// A blocking limiter, or an async one with its runtime.
@@ -96,6 +98,16 @@ impl AnyLimiter {
 
     pub fn unblock(&self, policy: impl AsPolicy, key: &str) -> Result<()> {
         call!(self, limiter => limiter.unblock(policy, key))
+    }
+
+    pub fn set_override(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        own: Option<&KeyOverride>,
+        ttl: Option<Duration>,
+    ) -> Result<()> {
+        call!(self, limiter => limiter.set_override(policy, key, own, ttl))
     }
 
     pub fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {

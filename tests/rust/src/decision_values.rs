@@ -12,6 +12,10 @@ pub struct DecisionValues {
     pub allowed: bool,
     /// Whether an enforced policy would have denied.
     pub shadow: bool,
+    /// Whether a block that follows repeated denials refused.
+    pub abnormal: bool,
+    /// Whether the key has other numbers than its policy.
+    pub overridden: bool,
     /// Units that were consumed.
     pub granted: u64,
     /// Of the limit that binds.
@@ -73,6 +77,8 @@ impl DecisionValues {
         Self {
             allowed: decision.allowed(),
             shadow: decision.shadow(),
+            abnormal: decision.abnormal(),
+            overridden: decision.overridden(),
             granted: decision.granted(),
             limit: decision.limit(),
             remaining: decision.remaining(),
@@ -117,6 +123,8 @@ impl DecisionValues {
         Some(Self {
             allowed: value["allowed"].as_bool()?,
             shadow: value["shadow"].as_bool()?,
+            abnormal: value["abnormal"].as_bool().unwrap_or(false),
+            overridden: value["overridden"].as_bool().unwrap_or(false),
             granted: value["granted"].as_u64()?,
             limit: value["limit"].as_u64()?,
             remaining: value["remaining"].as_u64()?,
@@ -144,7 +152,7 @@ impl DecisionValues {
             })
             .collect();
         json!({
-            "allowed": self.allowed, "shadow": self.shadow, "granted": self.granted, "limit": self.limit,
+            "allowed": self.allowed, "shadow": self.shadow, "abnormal": self.abnormal, "overridden": self.overridden, "granted": self.granted, "limit": self.limit,
             "remaining": self.remaining, "retry_after": self.retry_after, "next_after": self.next_after,
             "reset_after": self.reset_after, "delay": self.delay,
             "limits": limits, "decisions": self.decisions.iter().map(Self::json).collect::<Vec<_>>(),

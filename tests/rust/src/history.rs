@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate::{
-    Algorithm, CheckOptions, Cost, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy, TimeUnit,
-    Units,
+    Algorithm, BlockFor, CheckOptions, Cost, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy,
+    TimeUnit, Units,
 };
 
 use crate::random::Random;
@@ -116,12 +116,15 @@ fn cost_for(random: &mut Random, policy: &Policy, cost: u64) -> Cost {
 /// A random policy of one to five limits under a name.
 pub fn policy(random: &mut Random, name: &str) -> Policy {
     let limits = (0..random.pick(&[1, 1, 1, 2, 2, 3, 4, 5])).map(|_| limit(random)).collect();
+    let seconds = |random: &mut Random, most| {
+        Period::new(random.below(most) + 1, tidegate::TimeUnit::Second).expect("in range")
+    };
+    let (blocks, lengths) = (random.one_in(6), random.pick(&[1, 1, 2, 3, 4]));
     let options = Options {
         shadow: random.one_in(10),
         count_denied: random.one_in(8),
-        block_for: random
-            .one_in(8)
-            .then(|| Period::new(random.below(20) + 1, tidegate::TimeUnit::Second).expect("in range")),
+        block_for: blocks.then(|| BlockFor::new((0..lengths).map(|_| seconds(random, 20))).expect("a length or more")),
+        forgive: (blocks && random.one_in(2)).then(|| seconds(random, 60)),
         journal: if random.one_in(8) { 5 } else { 0 },
         priorities: random.one_in(6).then(|| "batch: 30%, rest: 75%".parse().expect("classes")),
         ..Options::default()

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tidegate::{Algorithm, Limit, Options, Period, Policy, TimeUnit};
+use tidegate::{BlockFor, Algorithm, Limit, Options, Period, Policy, TimeUnit};
 
 /// A call, or a change of the policy. Times are microseconds.
 #[derive(Clone, Debug)]
@@ -108,13 +108,16 @@ pub fn plain() -> BoxedStrategy<Options> {
 
 /// Any options.
 pub fn any_options() -> BoxedStrategy<Options> {
-    let block_for = prop_oneof![4 => Just(None), 1 => (1_000u64..30_000).prop_map(Some)];
+    let lengths = proptest::collection::vec(1_000u64..30_000, 1..4);
+    let block_for = prop_oneof![4 => Just(None), 2 => (lengths, prop_oneof![Just(None), (1_000u64..60_000).prop_map(Some)]).prop_map(Some)];
+    let micros = |micros: u64| Period::from_micros(micros).expect("in range");
     let rarely = || prop_oneof![5 => Just(false), 1 => Just(true)];
     (rarely(), rarely(), block_for, prop_oneof![4 => Just(0u32), 1 => 1u32..5])
-        .prop_map(|(shadow, count_denied, block_for, journal)| Options {
+        .prop_map(move |(shadow, count_denied, block_for, journal)| Options {
             shadow,
             count_denied,
-            block_for: block_for.map(|micros| Period::from_micros(micros).expect("in range")),
+            block_for: block_for.as_ref().map(|(lengths, _)| BlockFor::new(lengths.iter().copied().map(micros)).expect("lengths")),
+            forgive: block_for.and_then(|(_, forgive)| forgive).map(micros),
             journal,
             ..Options::default()
         })

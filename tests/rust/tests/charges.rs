@@ -193,7 +193,7 @@ fn two_releases_with_different_algorithms_count_each_for_itself() {
         let over: Vec<u64> = old.peek(&daily, "debt", 1).expect("a peek").limits().map(|limit| limit.over).collect();
         assert_eq!(over, [4_900]);
         let blocks = |notation: &str| {
-            named(notation, Options { block_for: Some("1 hour".parse().expect("a period")), ..Options::default() })
+            named(notation, Options { block_for: Some("1 hour".parse().expect("a length")), ..Options::default() })
         };
         let (one, two) = (blocks("fixed-window 2/day"), blocks("sliding-log 50/day"));
         for _ in 0..3 {

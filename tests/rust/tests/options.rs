@@ -37,6 +37,14 @@ impl Host {
             ArgumentKind::Duration => ("Duration", "float | timedelta", "number"),
             ArgumentKind::Wait => ("Option<Duration>", "float | timedelta | None", "number"),
             ArgumentKind::Period => ("Option<Period>", "float | str | timedelta | None", "Duration"),
+            ArgumentKind::Periods => (
+                "Option<BlockFor>",
+                "float | str | timedelta | Sequence[float | str | timedelta] | None",
+                "Duration | readonly Duration[]",
+            ),
+            ArgumentKind::Overrides => {
+                ("Option<Overrides>", "Mapping[str, Any] | None", "Readonly<Record<string, OverrideLike>>")
+            }
             ArgumentKind::Count => ("usize", "int", "number"),
             ArgumentKind::Lease => ("Option<Lease>", "str | int | None", "number | string"),
             ArgumentKind::Priorities => ("Option<Priorities>", "Mapping[str, str] | None", "Readonly<Record<string, string>>"),
@@ -221,9 +229,11 @@ fn getter(option: &PolicyOption) -> String {
         OptionKind::Flag => ("bool", ""),
         OptionKind::OnStoreError => ("Option<&'static str>", ".map(OnStoreError::name)"),
         OptionKind::Duration => ("Option<f64>", ".map(|period| period.micros() as f64 / 1e6)"),
+        OptionKind::BlockFor => ("Option<BlockLengths>", ".as_ref().map(block_lengths)"),
         OptionKind::Count { .. } => ("u32", ""),
         OptionKind::Lease => ("Option<LeaseValue>", ".map(lease_value)"),
         OptionKind::Priorities => ("Option<BTreeMap<String, String>>", ".as_ref().map(parts_by_class)"),
+        OptionKind::Overrides => ("Option<BTreeMap<String, String>>", ".as_ref().map(override_texts)"),
     };
     let (name, documentation) = (option.name, Host::Python.documentation_of(&option.declaration()));
     let body = format!("        self.inner.options().{name}{convert}\n");
@@ -237,9 +247,11 @@ fn property(option: &PolicyOption) -> String {
         OptionKind::Flag => ("boolean", ""),
         OptionKind::OnStoreError => ("OnStoreError | undefined", ""),
         OptionKind::Duration => ("number | undefined", "Ms"),
+        OptionKind::BlockFor => ("number | readonly number[] | undefined", "Ms"),
         OptionKind::Count { .. } => ("number", ""),
         OptionKind::Lease => ("number | string | undefined", ""),
         OptionKind::Priorities => ("Record<string, string> | undefined", ""),
+        OptionKind::Overrides => ("Readonly<Record<string, string>> | undefined", ""),
     };
     let declaration = option.declaration();
     let name = Host::Node.name_of(&declaration) + unit;

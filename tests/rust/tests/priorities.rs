@@ -61,7 +61,7 @@ fn a_denial_by_the_reserve_alone_begins_no_block_and_is_not_charged() {
     let redis = Servers::start(Kind::Single);
     for (limiter, _) in limiters(&redis) {
         let second = Period::from_micros(60_000_000).expect("in range");
-        for options in [Options { block_for: Some(second), ..Options::default() }, Options { count_denied: true, ..Options::default() }] {
+        for options in [Options { block_for: Some(second.into()), ..Options::default() }, Options { count_denied: true, ..Options::default() }] {
             let policy = policy("10/hour", "batch: 30%", options.clone()).named(if options.count_denied { "counted" } else { "blocked" }).expect("a name");
             let check = |options: &CheckOptions| limiter.check_with(&policy, "k", options).expect("a check");
             assert!(check(&of("batch", 7)).allowed());

@@ -311,7 +311,7 @@ fn chunks_of_a_log_and_journals_end_too() {
 fn a_lost_expiry_changes_no_answer() {
     let mut stored = Stored::new();
     let policy =
-        policy(ALL_RATES, Options { block_for: Some("10 minutes".parse().expect("a period")), ..Options::default() });
+        policy(ALL_RATES, Options { block_for: Some("10 minutes".parse().expect("a length")), ..Options::default() });
     assert!(stored.check(&policy, 5).allowed());
     for round in 0..3 {
         assert!(!stored.check(&policy, 1).allowed());

@@ -103,7 +103,8 @@ impl<'a> Acquire<'a> {
     fn answered(&mut self, decision: Decision) -> Option<Decision> {
         let decision = match &self.state {
             CallerState::GivesUp(estimate) => {
-                estimate.denied(self.core.id, Arc::clone(self.plan), self.key, decision.into_answer())
+                let plan = Arc::clone(decision.plan());
+                estimate.denied(self.core.id, plan, self.key, decision.into_answer())
             }
             CallerState::Queued(_) => {
                 self.waiter = if self.waiter == 0 { self.core.hold_id() } else { self.waiter };

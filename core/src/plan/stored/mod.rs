@@ -16,7 +16,7 @@ pub(crate) use script_arguments::ScriptArguments;
 /// that sends more than the bounds below is not believed.
 const FIELDS: usize = 256;
 /// The annex, of which the script sends no states of other limits.
-const ANNEX: usize = 2_048;
+const ANNEX: usize = 4_096;
 /// An attempt in a journal without its metadata, with its frame in the reply.
 const ATTEMPT: usize = 64;
 
@@ -45,7 +45,7 @@ impl StoredForm {
         let narrow_header = layout::narrow_header(tags, &layouts);
         let full_header = layout::header(tags, &layouts, Form::Full);
         let script_arguments =
-            ScriptArguments::new(rules, tags, &layouts, &header, narrow_header.as_deref(), &full_header);
+            ScriptArguments::new(rules, tags, &layouts, &header, narrow_header.as_deref(), &full_header, policy.options());
         let heap_bytes = allocated(layouts.capacity() * size_of::<Layout>())
             + allocated(header.capacity())
             + narrow_header.as_ref().map_or(0, |header| allocated(header.capacity()))

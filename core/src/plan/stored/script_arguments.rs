@@ -1,6 +1,7 @@
 //! The arguments of the Redis script that depend on the policy alone, written once for all calls.
 
 use super::layout::{Form, Layout, format};
+use crate::policy::{BlockFor, Options};
 use crate::algorithm::{Field, Rule};
 use crate::plan::LimitTag;
 use crate::tables::allocation::allocated;
@@ -33,6 +34,7 @@ impl ScriptArguments {
         header: &[u8],
         narrow_header: Option<&[u8]>,
         full_header: &[u8],
+        options: &Options,
     ) -> Self {
         let size = header.len() as u16 + layouts.iter().map(Layout::size).sum::<u16>();
         let slots = 1 + layouts.iter().map(|layout| layout.fields.len()).sum::<usize>() as u8;
@@ -73,6 +75,12 @@ impl ScriptArguments {
             let twin = tags[..index].iter().filter(|tag| tag.is_same_limit(&tags[index])).count();
             push_short(&mut slow_path, &[period, format!("{twin}:").as_bytes()].concat());
             slot += fields;
+        }
+        if options.level_life() > 0 {
+            let lengths = options.block_for.iter().flat_map(BlockFor::lengths).map(|length| length.micros());
+            for number in std::iter::once(options.level_life()).chain(lengths) {
+                slow_path.extend_from_slice(&(number as f64).to_le_bytes());
+            }
         }
         Self { slots, compact_form, limits, slow_path }
     }

@@ -1,6 +1,8 @@
 //! The kinds of value that the options of a policy file have, and the errors for values and names that it cannot have.
 
+use super::super::block_for::BlockFor;
 use super::super::lease::Lease;
+use super::super::overrides::{KeyOverride, Overrides};
 use super::super::priorities::Priorities;
 use super::super::notation;
 use super::super::options::{OnStoreError, OptionKind, OptionValue};
@@ -29,8 +31,13 @@ pub(super) fn choice<T>(
     })
 }
 
-/// The value of an option of a policy.
-pub(super) fn policy_option(kind: OptionKind, key: &Key, node: &Node) -> Result<OptionValue, FileError> {
+/// The value of an option of a policy. `own` reads the limits of one of its keys.
+pub(super) fn policy_option(
+    kind: OptionKind,
+    key: &Key,
+    node: &Node,
+    own: impl Fn(&Node) -> Result<KeyOverride, FileError>,
+) -> Result<OptionValue, FileError> {
     Ok(match kind {
         OptionKind::Flag => OptionValue::Flag(boolean(key, node)?),
         OptionKind::OnStoreError => {
@@ -38,9 +45,11 @@ pub(super) fn policy_option(kind: OptionKind, key: &Key, node: &Node) -> Result<
             OptionValue::OnStoreError(choice(key, node, OnStoreError::from_name, &names)?)
         }
         OptionKind::Duration => OptionValue::Duration(duration(key, node)?),
+        OptionKind::BlockFor => OptionValue::BlockFor(block_for(key, node)?),
         OptionKind::Count { most, .. } => OptionValue::Count(whole_number(key, node, u64::from(most))? as u32),
         OptionKind::Lease => OptionValue::Lease(lease(key, node)?),
         OptionKind::Priorities => OptionValue::Priorities(priorities(key, node)?),
+        OptionKind::Overrides => OptionValue::Overrides(overrides(key, node, own)?),
     })
 }
 
@@ -85,6 +94,27 @@ pub(super) fn duration(key: &Key, node: &Node) -> Result<Period, FileError> {
         _ => None,
     };
     micros.and_then(|micros| Period::from_micros(micros).ok()).ok_or_else(|| wrong_value(key, node, wanted))
+}
+
+/// Limits by keys.
+fn overrides(
+    key: &Key,
+    node: &Node,
+    own: impl Fn(&Node) -> Result<KeyOverride, FileError>,
+) -> Result<Overrides, FileError> {
+    let Value::Map(entries) = &node.value else {
+        return Err(wrong_value(key, node, "a map from keys to limits, as in `{alice: 1000/minute, internal: none}`"));
+    };
+    entries.iter().map(|(key, node)| Ok((key.name.clone(), own(node)?))).collect()
+}
+
+/// A length of time, or a list of them.
+fn block_for(key: &Key, node: &Node) -> Result<BlockFor, FileError> {
+    let lengths = match &node.value {
+        Value::List(items) => items.iter().map(|item| duration(key, item)).collect::<Result<Vec<_>, _>>()?,
+        _ => vec![duration(key, node)?],
+    };
+    BlockFor::new(lengths).map_err(|error| FileError::new(node.position, error.message().to_owned()))
 }
 
 /// A number of units, or a part such as `5%`.

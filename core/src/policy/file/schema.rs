@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::options::{Options, PolicyOption};
+use super::super::overrides::KeyOverride;
 use super::super::suggestion::did_you_mean;
 use super::Format;
 use super::file_policy::{FilePolicy, limit_list, policy_names};
@@ -96,7 +97,9 @@ fn policy_options(
     for (key, node) in entries {
         match (key.name.as_str(), PolicyOption::named(&key.name)) {
             ("limits", _) => found = Some(limits(node)?),
-            (_, Some(option)) => option.set(&mut options, option_value::policy_option(option.kind, key, node)?),
+            (_, Some(option)) => {
+                option.set(&mut options, option_value::policy_option(option.kind, key, node, key_override)?);
+            },
             (name, None) => return Err(unknown_name(key, &policy_names(), "a policy has", hint(name, format))),
         }
     }
@@ -115,6 +118,14 @@ fn hint(name: &str, format: Format) -> &'static str {
         "; a name with a dot stands in quotes, as in \"auth.login\" = \"5/minute\""
     } else {
         ""
+    }
+}
+
+/// The limits of one key, or `none`.
+fn key_override(node: &Node) -> Result<KeyOverride, FileError> {
+    match &node.value {
+        Value::Text(text) if text.text.trim().eq_ignore_ascii_case("none") => Ok(KeyOverride::unlimited()),
+        _ => Ok(KeyOverride::of(limits(node)?.into_iter().map(|located| located.limit).collect())),
     }
 }
 

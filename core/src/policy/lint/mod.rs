@@ -120,7 +120,8 @@ fn options(policy: &Policy, mut warn: impl FnMut(String)) {
     if options.shadow && options.on_store_error == Some(OnStoreError::Closed) {
         warn("a shadow policy never denies, but `on_store_error: closed` denies when the store fails: use `open` or `local`".to_owned());
     }
-    let Some(block) = options.block_for else { return };
+    let Some(lengths) = &options.block_for else { return };
+    let block = lengths.of_level(1);
     // Only when the block ends before every limit has units again; otherwise its author probably wants it.
     let shortest = policy
         .limits()
@@ -129,7 +130,7 @@ fn options(policy: &Policy, mut warn: impl FnMut(String)) {
         .min_by_key(|limit| wait(limit));
     if let Some(limit) = shortest.filter(|limit| block.micros() < wait(limit)) {
         warn(format!(
-            "`block_for: {block}` is over before {limit} has room again: make it longer than that, or remove it"
+            "`block_for: {lengths}` is over before {limit} has room again: make it longer than that, or remove it"
         ));
     }
 }

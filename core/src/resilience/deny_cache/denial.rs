@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::algorithm::{Rule, State, View};
 use crate::plan::{Amount, Plan};
 use crate::resilience::key_table::{KeyEntry, KnownKey};
-use crate::store::request::{Answer, Entry, Operation, Source, States};
+use crate::store::request::{Answer, Entry, Operation, RareAnswer, Source, States};
 use crate::tables::allocation::{allocated, spilled};
 use crate::tables::table_key::TableKeyRef;
 
@@ -152,6 +152,7 @@ impl Denial {
             views: limits.enumerate().map(|(index, ((rule, state), view))| later(rule, state, view, at, self.asked.amount(index))).collect(),
             source: Source::DenyCache,
             denied_for: (self.until - now) as u32,
+            rare: RareAnswer::of_level(self.answer.block_level()),
             ..Answer::default()
         }
     }

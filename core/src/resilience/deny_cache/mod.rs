@@ -234,6 +234,10 @@ impl Layer for DenyCache {
         result
     }
 
+    fn numbers_changed(&self, entry: &Entry<'_>) {
+        self.invalidate(entry);
+    }
+
     fn forget_all(&self) {
         self.clear();
     }

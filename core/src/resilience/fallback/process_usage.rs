@@ -119,9 +119,9 @@ impl ProcessUsage {
         let holds = || self.holds(entry);
         self.snapshots.begin_enforcing(entry, now, outage.outage, holds, |resumed| {
             // The states are those of an older version of the policy, maybe: the memory reads them as the store would.
-            let ResumedUsage { plan, states, blocked_until, traces, now } = resumed;
+            let ResumedUsage { plan, states, rest, now } = resumed;
             let stored = Entry { plan, key: entry.key, operation: Operation::peek(1) };
-            outage.memory.put(&stored, states, (blocked_until, traces), now);
+            outage.memory.put(&stored, states, rest, now);
         })
     }
 

@@ -9,9 +9,10 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::algorithm::{HoldId, Rule, Traces};
+use crate::algorithm::{HoldId, Rule};
 use crate::plan::Plan;
 use crate::resilience::key_table::{KeyPlace, KeyTable, TableShard};
+use crate::store::memory::Resumed;
 use crate::store::request::{Answer, Entry, States};
 use crate::tables::table_key::TableKeyRef;
 use snapshot::Snapshot;
@@ -26,9 +27,8 @@ pub(super) struct ResumedUsage<'a> {
     /// The version of the policy that has stored the states.
     pub(super) plan: &'a Arc<Plan>,
     pub(super) states: States,
-    /// In the store's time, as `now`.
-    pub(super) blocked_until: u64,
-    pub(super) traces: Traces,
+    /// Its block and its traces, in the store's time, as `now`.
+    pub(super) rest: Resumed,
     pub(super) now: u64,
 }
 

@@ -292,6 +292,10 @@ impl Layer for Leases {
         result
     }
 
+    fn numbers_changed(&self, entry: &Entry<'_>) {
+        self.change(entry.plan, entry.key, LeasedKey::end);
+    }
+
     fn forget_all(&self) {
         self.forget();
     }

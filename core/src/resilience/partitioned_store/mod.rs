@@ -67,6 +67,18 @@ impl<T: PartitionedStore> Store for T {
         self.stores().iter().try_for_each(|store| store.clear_all())
     }
 
+    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
+        self.stores()[self.store_of(entry)].change_override(entry, now)
+    }
+
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
+        self.stores().iter().try_fold(Answer::default(), |mut all, store| {
+            let of_store = store.overrides(entry, now)?.into_overrides();
+            all.rare.get_or_insert_default().overrides.extend(of_store);
+            Ok(all)
+        })
+    }
+
     fn close(&self) {
         self.stores().iter().for_each(|store| store.close());
     }

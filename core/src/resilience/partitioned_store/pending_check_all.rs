@@ -116,7 +116,7 @@ impl PendingCheckAll {
         submit(store, &entry, context, || {
             let this = Arc::clone(self);
             let repair = repair.clone();
-            move |_, result| {
+            move |_: &Arc<dyn Store>, _, result| {
                 this.progress.lock().repaired(&repair, result);
                 this.completed()
             }

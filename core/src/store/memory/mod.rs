@@ -7,6 +7,7 @@
 
 mod check_all;
 mod forgotten_denials;
+mod own_limits;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -24,8 +25,8 @@ use parking_lot::Mutex;
 use super::Store;
 use super::call_context::CallContext;
 use super::layer_states::LayerStates;
-use super::request::{Answer, Entry, States};
-use crate::algorithm::{Rule, Traces};
+use super::request::{Answer, Entry, Moved, Operation, RareAnswer, States};
+use crate::algorithm::Rule;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::clock::SteadyClock;
@@ -33,7 +34,9 @@ use crate::store::url::MemoryBounds;
 use crate::tables::byte_budget::ByteBudget;
 use crate::tables::table_key::TableKeyRef;
 pub(crate) use forgotten_denials::ForgottenDenials;
+use own_limits::OwnLimitsTable;
 use shard::{Evicted, MemoryShard};
+pub(crate) use usage::Resumed;
 use usage::Usage;
 
 /// Usages that one addition checks for expiry.
@@ -60,6 +63,8 @@ pub(crate) struct Memory {
     sweeps: AtomicUsize,
     budget: ByteBudget,
     forgotten_denials: Arc<ForgottenDenials>,
+    /// Without it every call has the numbers that it brings.
+    own_limits: Option<OwnLimitsTable>,
 }
 
 impl Memory {
@@ -76,6 +81,22 @@ impl Memory {
             sweeps: AtomicUsize::new(0),
             budget: ByteBudget::new(max_bytes, shards),
             forgotten_denials,
+            own_limits: None,
+        }
+    }
+
+    /// A store that also keeps which keys have other numbers than their policy.
+    pub(crate) fn with_overrides(bounds: MemoryBounds, forgotten_denials: Arc<ForgottenDenials>) -> Self {
+        Self { own_limits: Some(OwnLimitsTable::default()), ..Self::new(bounds, forgotten_denials) }
+    }
+
+    /// The answer to a call that is not made, because its key has other numbers than it brings.
+    #[inline]
+    fn moved(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
+        let text = self.own_limits.as_ref()?.other_than(entry.plan, entry.key, now)?;
+        match entry.operation {
+            Operation::Clear | Operation::Journal => None,
+            _ => Some(Answer { now, rare: RareAnswer::of_moved(Moved::To(text)), ..Answer::default() }),
         }
     }
 
@@ -170,6 +191,9 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn answer(&self, entry: &Entry<'_>, now: Option<u64>) -> Answer {
         let (now, swept) = self.time(now);
+        if let Some(answer) = self.moved(entry, now) {
+            return answer;
+        }
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
         let mut shard = self.shards[self.shard_of(hash)].lock();
@@ -224,11 +248,11 @@ impl Memory {
 
     /// Stores states that are known from elsewhere, in place of what is stored. The time is that of the key: other keys may
     /// have another clock, so nothing is swept by it.
-    pub(crate) fn put(&self, entry: &Entry<'_>, states: States, (blocked_until, traces): (u64, Traces), now: u64) {
+    pub(crate) fn put(&self, entry: &Entry<'_>, states: States, resumed: Resumed, now: u64) {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
         let mut usage = Usage::new(entry, hash);
-        usage.resume(states.into_iter().collect(), blocked_until, traces);
+        usage.resume(states.into_iter().collect(), resumed);
         usage.refresh_expiry(entry.plan, now);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         if let Some(index) = shard.find(hash, entry.plan, key) {
@@ -256,6 +280,11 @@ impl Store for Memory {
         _: &mut LayerStates,
     ) -> Option<Result<Vec<Answer>>> {
         let (now, swept) = self.time(context.now);
+        let moved: Vec<Option<Answer>> = entries.iter().map(|entry| self.moved(entry, now)).collect();
+        if moved.iter().any(Option::is_some) {
+            let other = || Answer { now, rare: RareAnswer::of_moved(Moved::OfAnother), ..Answer::default() };
+            return Some(Ok(moved.into_iter().map(|answer| answer.unwrap_or_else(other)).collect()));
+        }
         let answers = self.check_all(entries, |_| now, swept);
         self.forgotten_denials.report();
         Some(Ok(answers))
@@ -271,6 +300,23 @@ impl Store for Memory {
             shard.clear();
             self.count(&mut shard);
         }
+        if let Some(own_limits) = &self.own_limits {
+            own_limits.clear();
+        }
         Ok(())
+    }
+
+    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
+        let (now, _) = self.time(now);
+        match (&self.own_limits, &entry.operation) {
+            (Some(own_limits), Operation::Override(change)) => own_limits.change(entry.plan, change, now),
+            _ => Ok(()),
+        }
+    }
+
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
+        let (now, _) = self.time(now);
+        let overrides = self.own_limits.as_ref().map_or_else(Vec::new, |own_limits| own_limits.of(entry.plan, now));
+        Ok(Answer { now, rare: Some(Box::new(RareAnswer { overrides, ..RareAnswer::default() })), ..Answer::default() })
     }
 }

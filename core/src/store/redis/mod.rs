@@ -189,11 +189,15 @@ impl Store for Redis {
         let make = match context.waits {
             Waits::Never => return None,
             Waits::Here => {
-                let result = self.ask(entry, &context);
+                let deadline = self.deadline(&context);
+                states.deadline = Some(deadline);
+                let result = self.ask(entry, &CallContext { deadline: Some(deadline), ..context });
                 return Some(self.finish(entry, context.now, states, result));
             }
             Waits::Later(make) => make,
         };
+        let deadline = self.deadline(&context);
+        states.deadline = Some(deadline);
         let queued = self.enqueue(context.batch, || {
             let request = self.request(entry);
             let slot = self.slot(&request);
@@ -202,15 +206,18 @@ impl Store for Redis {
                 grouping: Grouping::Independent,
                 time: context.now,
                 slot,
-                state: self.call_state(&entry.operation, self.deadline(&context)),
+                state: self.call_state(&entry.operation, deadline),
                 recipient: Recipient::One(Caller::new(make(*states))),
             })
         });
         queued.err().map(Err)
     }
 
-    fn finish(&self, entry: &Entry<'_>, _: Option<u64>, _: &mut LayerStates, result: Result<Answer>) -> Result<Answer> {
+    fn finish(&self, entry: &Entry<'_>, _: Option<u64>, states: &mut LayerStates, result: Result<Answer>) -> Result<Answer> {
         let mut answer = result?;
+        if let Some(rare) = answer.rare.as_mut().filter(|rare| rare.moved.is_some()) {
+            rare.deadline = states.deadline;
+        }
         answer.may_be_old = self.may_read_replica(&entry.operation);
         Ok(answer)
     }
@@ -264,6 +271,22 @@ impl Store for Redis {
     fn clear_all(&self) -> Result<()> {
         let blocking = self.blocking()?;
         guarded(|| clear_all::clear_all(&blocking, self.directory.timeout()))
+    }
+
+    /// The list is written first, so that no override is in force that it does not have. It is written once more behind, in case another
+    /// process has removed the key from it meanwhile.
+    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
+        let Operation::Override(change) = &entry.operation else { return Ok(()) };
+        let (value, list) = (entry.operation.clone(), Operation::NoteOverride(Arc::clone(change)));
+        let operations = if change.text.is_empty() { vec![value, list] } else { vec![list.clone(), value, list] };
+        operations.into_iter().try_for_each(|operation| {
+            self.ask(&Entry { operation, ..*entry }, &CallContext::at(now)).map(drop)
+        })
+    }
+
+    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
+        let list = Entry { operation: Operation::ListOverrides, ..*entry };
+        self.ask(&list, &CallContext::at(now))
     }
 
     fn close(&self) {

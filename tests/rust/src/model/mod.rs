@@ -108,7 +108,7 @@ impl Model {
 
     /// Keeps a usage, unless nothing in it counts any more.
     fn keep(&mut self, policy: &Policy, key: &str, usage: Usage) {
-        if usage.has_ended(self.now) {
+        if usage.has_ended(policy, self.now) {
             self.usages.remove(&Self::usage_key(policy, key));
         } else {
             self.usages.insert(Self::usage_key(policy, key), usage);
@@ -152,7 +152,7 @@ impl Model {
         let before = usage.clone();
         if granted > 0 {
             usage.charge(self.now, granted, 0);
-            usage.blocked_until = 0;
+            usage.end_block(policy, self.now);
         } else {
             usage.deny(policy, self.now, cost, 0);
         }
@@ -181,7 +181,7 @@ impl Model {
         let before = usage.clone();
         if admitted {
             usage.charge(self.now, cost, hold);
-            usage.blocked_until = 0;
+            usage.end_block(policy, self.now);
         } else {
             usage.deny(policy, self.now, cost, hold);
         }
@@ -273,7 +273,7 @@ impl Model {
     /// Blocks the key for `length` microseconds; 0 ends a block.
     pub fn block(&mut self, policy: &Policy, key: &str, length: u64) {
         let mut usage = self.usage(policy, key);
-        usage.blocked_until = if length == 0 { 0 } else { self.now + length };
+        usage.block(policy, self.now, length);
         self.keep(policy, key, usage);
     }
 
@@ -287,7 +287,7 @@ impl Model {
     #[must_use]
     pub fn journal(&self, policy: &Policy, key: &str) -> Vec<JournalEntry> {
         let lengths = policy.limits().iter().map(|limit| limit.period().micros());
-        let life = lengths.chain(policy.options().block_for.map(|period| period.micros())).max().unwrap_or(0);
+        let life = lengths.chain(policy.options().block_for.iter().flat_map(|blocks| blocks.lengths()).map(|period| period.micros())).max().unwrap_or(0);
         let journal = self.journals.get(&Self::usage_key(policy, key)).filter(|_| policy.options().journal > 0);
         journal.into_iter().flatten().filter(|entry| entry.at + life > self.now).cloned().collect()
     }
@@ -328,7 +328,7 @@ impl Model {
             refusing.push(usage.refusing(now, *cost));
             if admitted[admitted.len() - 1] {
                 usage.charge(now, *cost, 0);
-                usage.blocked_until = 0;
+                usage.end_block(policy, now);
                 self.keep(policy, key, usage);
             }
         }

@@ -1,6 +1,6 @@
 //! What one policy and key has used: a ledger for each limit, and a block.
 
-use tidegate::Policy;
+use tidegate::{Options, Policy};
 
 use super::ledger::{ChargedLimit, Ledger};
 use crate::decision_values::{DecisionValues, LimitValues};
@@ -12,6 +12,10 @@ pub(super) struct Usage {
     /// Of limits that another version of the policy has.
     pub(super) others: Vec<Ledger>,
     pub(super) blocked_until: u64,
+    /// How many blocks in a row denials have begun.
+    pub(super) level: usize,
+    /// Whether the last block was made by hand.
+    pub(super) by_hand: bool,
 }
 
 impl Usage {
@@ -31,7 +35,7 @@ impl Usage {
         });
         let ledgers = ledgers.collect();
         old.retain(|ledger| ledger.counts_until() > now);
-        Self { ledgers, others: old, blocked_until: self.blocked_until }
+        Self { ledgers, others: old, blocked_until: self.blocked_until, level: self.level, by_hand: self.by_hand }
     }
 
     /// The positions of the buckets with `initial` that the next call starts: those that were never used, or all of them
@@ -57,12 +61,13 @@ impl Usage {
         started
     }
 
-    pub(super) fn has_ended(&self, now: u64) -> bool {
+    pub(super) fn has_ended(&self, policy: &Policy, now: u64) -> bool {
         let buckets = self
             .ledgers
             .iter()
             .filter(|ledger| ledger.limit.initial().is_some_and(|initial| initial < ledger.capacity()));
         self.blocked_until <= now
+            && !self.remembers_level(policy, now)
             && self.others.iter().all(|ledger| ledger.counts_until() <= now)
             && self.ledgers.iter().all(|ledger| ledger.counts_until() <= now)
             && buckets.count() == self.unstarted(now).len()
@@ -131,8 +136,38 @@ impl Usage {
         } else if !blocked {
             self.start(now);
         }
-        if let (false, Some(period)) = (blocked, options.block_for) {
-            self.blocked_until = now + period.micros();
+        if let (false, Some(blocks)) = (blocked, &options.block_for) {
+            let most = blocks.lengths().len();
+            let level = if self.remembers_level(policy, now) { (self.level + 1).min(most) } else { 1 };
+            self.blocked_until = now + blocks.lengths()[level - 1].micros();
+            self.by_hand = false;
+            self.level = if most > 1 { level } else { 0 };
+        }
+    }
+
+    /// Whether the next block depends on the last one.
+    pub(super) fn remembers_level(&self, policy: &Policy, now: u64) -> bool {
+        let Options { block_for, forgive, .. } = policy.options();
+        let forgiven_after = forgive.map_or(86_400_000_000, |period| period.micros());
+        let escalates = block_for.as_ref().is_some_and(|blocks| blocks.lengths().len() > 1);
+        escalates && self.level > 0 && self.blocked_until + forgiven_after > now
+    }
+
+    /// Forgets a block that is over, unless the next one depends on it.
+    pub(super) fn end_block(&mut self, policy: &Policy, now: u64) {
+        if !self.remembers_level(policy, now) {
+            (self.blocked_until, self.level) = (0, 0);
+        }
+    }
+
+    /// Blocks by hand, or ends a block.
+    pub(super) fn block(&mut self, policy: &Policy, now: u64, length: u64) {
+        if length == 0 {
+            self.blocked_until = self.blocked_until.min(now);
+            self.end_block(policy, now);
+        } else {
+            self.end_block(policy, now);
+            (self.blocked_until, self.by_hand) = (now + length, true);
         }
     }
 
@@ -180,6 +215,8 @@ impl Usage {
         DecisionValues {
             allowed: admitted || shadow,
             shadow,
+            overridden: false,
+            abnormal: !(admitted || shadow) && blocked > 0 && self.level > 0 && !self.by_hand,
             granted: charged,
             limit: binding.limit,
             remaining: if blocked > 0 { 0 } else { binding.remaining },

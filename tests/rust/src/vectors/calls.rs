@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::policy::Format;
-use tidegate::{Decision, Error, HoldAnswer, Policy, PolicyFile};
+use tidegate::{Decision, Error, HoldAnswer, KeyOverride, Policy, PolicyFile};
 
 use super::Mismatch;
 use super::run::{NamedDecision, Run, policies};
@@ -38,17 +38,28 @@ impl Run {
         }
         let name = step.get("policy").map_or(Some("p"), Value::as_str).ok_or("a policy is named")?.to_owned();
         let Some(key) = text(&step["key"]) else { return Ok(None) };
+        if action == "override" {
+            return Ok(Some(self.set_override(name, key, step).map(|()| (json!({}), None))));
+        }
+        let (own, overridden) = match self.policy_of(&name, &key) {
+            Ok((Some(policy), overridden)) => (Some(policy), overridden),
+            Ok((None, overridden)) => (None, overridden),
+            // The limiter says what is wrong.
+            Err(_) => (None, false),
+        };
         let Some(cost) = step.get("cost").map_or(Some(1), Value::as_u64) else { return Ok(None) };
         let meta = step.get("meta").map(|meta| text(meta).ok_or("meta is a text")).transpose()?;
         let meta = meta.map(String::into_bytes);
         let length = || step["for"].as_u64().map(Duration::from_micros).ok_or("a block has a length");
         let decided = |decision: &Decision| DecisionValues::of(decision).json();
         // The model runs only calls that the limiter accepts.
+        let Some(policy) = own.as_ref() else { return self.act_without_model(action, &name, &key, cost).map(Some) };
+        let of_key = |said: DecisionValues| DecisionValues { overridden, ..said }.json();
         let result = match action {
             "check" if step["partial"] == true => match self.limiter.take(&*name, &key, cost, meta.clone()) {
                 Err(error) => Err(error),
                 Ok(decision) => {
-                    let said = self.model.take(&self.policy(&name)?, &key, cost, meta.as_deref());
+                    let said = self.model.take(policy, &key, cost, meta.as_deref());
                     let found = decided(&decision);
                     if let Some(label) = step.get("as").and_then(Value::as_str) {
                         let charged = said.granted;
@@ -57,13 +68,13 @@ impl Run {
                             NamedDecision { decision, charged, receipt: self.model.receipt(), policy: name, key },
                         );
                     }
-                    Ok((found, Some(said.json())))
+                    Ok((found, Some(of_key(said))))
                 }
             },
             "check" => match self.limiter.check(&*name, &key, cost, meta.clone()) {
                 Err(error) => Err(error),
                 Ok(decision) => {
-                    let said = self.model.check(&self.policy(&name)?, &key, cost, meta.as_deref());
+                    let said = self.model.check(policy, &key, cost, meta.as_deref());
                     let found = decided(&decision);
                     if let Some(label) = step.get("as").and_then(Value::as_str) {
                         let charged = said.granted;
@@ -72,27 +83,27 @@ impl Run {
                             NamedDecision { decision, charged, receipt: self.model.receipt(), policy: name, key },
                         );
                     }
-                    Ok((found, Some(said.json())))
+                    Ok((found, Some(of_key(said))))
                 }
             },
             "peek" => match self.limiter.peek(&*name, &key, cost) {
                 Err(error) => Err(error),
                 Ok(decision) => {
-                    Ok((decided(&decision), Some(self.model.peek(&self.policy(&name)?, &key, cost).json())))
+                    Ok((decided(&decision), Some(of_key(self.model.peek(policy, &key, cost)))))
                 }
             },
             "hold" => match self.limiter.hold(&*name, &key, cost) {
                 Err(error) => Err(error),
                 Ok(hold) => {
-                    let (said, number) = self.model.hold(&self.policy(&name)?, &key, cost);
+                    let (said, number) = self.model.hold(policy, &key, cost);
                     match (hold, number) {
                         (HoldAnswer::Held(hold), Some(number)) => {
                             let found = decided(hold.decision());
                             let label = step["as"].as_str().ok_or("a hold has a name")?.to_owned();
                             self.holds.insert(label, (hold, number, name, key));
-                            Ok((found, Some(said.json())))
+                            Ok((found, Some(of_key(said))))
                         }
-                        (HoldAnswer::Denied(decision), None) => Ok((decided(&decision), Some(said.json()))),
+                        (HoldAnswer::Denied(decision), None) => Ok((decided(&decision), Some(of_key(said)))),
                         (hold, _) => return Err(format!("said {hold:?}\nmodel {said:?}")),
                     }
                 }
@@ -100,35 +111,35 @@ impl Run {
             "charge" => match self.limiter.charge(&*name, &key, cost) {
                 Err(error) => Err(error),
                 Ok(_) => {
-                    self.model.charge(&self.policy(&name)?, &key, cost);
+                    self.model.charge(policy, &key, cost);
                     Ok((json!({}), None))
                 }
             },
             "refund" => match self.limiter.refund(&*name, &key, cost) {
                 Err(error) => Err(error),
                 Ok(_) => {
-                    self.model.refund(&self.policy(&name)?, &key, cost);
+                    self.model.refund(policy, &key, cost);
                     Ok((json!({}), None))
                 }
             },
             "block" => match self.limiter.block(&*name, &key, length()?) {
                 Err(error) => Err(error),
                 Ok(()) => {
-                    self.model.block(&self.policy(&name)?, &key, length()?.as_micros() as u64);
+                    self.model.block(policy, &key, length()?.as_micros() as u64);
                     Ok((json!({}), None))
                 }
             },
             "unblock" => match self.limiter.unblock(&*name, &key) {
                 Err(error) => Err(error),
                 Ok(()) => {
-                    self.model.block(&self.policy(&name)?, &key, 0);
+                    self.model.block(policy, &key, 0);
                     Ok((json!({}), None))
                 }
             },
             "clear" => match self.limiter.clear(&*name, &key) {
                 Err(error) => Err(error),
                 Ok(()) => {
-                    self.model.clear(&self.policy(&name)?, &key);
+                    self.model.clear(policy, &key);
                     Ok((json!({}), None))
                 }
             },
@@ -140,7 +151,7 @@ impl Run {
                         json!({ "at": at as i64 - self.start as i64, "allowed": allowed, "cost": cost, "meta": meta })
                     };
                     let said = attempts.iter().map(|one| line(one.at, one.allowed, one.cost, one.meta.as_ref()));
-                    let modelled = self.model.journal(&self.policy(&name)?, &key);
+                    let modelled = self.model.journal(policy, &key);
                     let modelled = modelled.iter().map(|one| line(one.at, one.allowed, one.cost, one.meta.as_ref()));
                     Ok((
                         json!({ "attempts": said.collect::<Vec<_>>() }),
@@ -151,6 +162,36 @@ impl Run {
             _ => return Err(format!("a step cannot {action:?}")),
         };
         Ok(Some(result))
+    }
+
+    /// Gives a key other limits, or those of its policy again.
+    fn set_override(&mut self, name: String, key: String, step: &Value) -> Result<(), Error> {
+        let own = step["limits"].as_str().map(KeyOverride::parse).transpose()?;
+        let ttl = step["ttl"].as_u64();
+        self.limiter.set_override(&*name, &key, own.as_ref(), ttl.map(Duration::from_micros))?;
+        let ends = ttl.map_or(u64::MAX, |ttl| self.model.now() + ttl);
+        match own {
+            Some(own) => self.own.insert((name, key), (own, ends)),
+            None => self.own.remove(&(name, key)),
+        };
+        Ok(())
+    }
+
+    /// A call about a key without limits, or of a policy that does not exist.
+    fn act_without_model(&mut self, action: &str, name: &str, key: &str, cost: u64) -> Result<Outcome, Mismatch> {
+        let decided = |decision: Decision| (DecisionValues::of(&decision).json(), None);
+        Ok(match action {
+            "check" => self.limiter.check(name, key, cost, None).map(decided),
+            "peek" => self.limiter.peek(name, key, cost).map(decided),
+            "charge" => self.limiter.charge(name, key, cost).map(|_| (json!({}), None)),
+            "refund" => self.limiter.refund(name, key, cost).map(|_| (json!({}), None)),
+            "hold" => self.limiter.hold(name, key, cost).map(|hold| decided(hold.decision().clone())),
+            "block" => self.limiter.block(name, key, Duration::from_secs(1)).map(|()| (json!({}), None)),
+            "unblock" => self.limiter.unblock(name, key).map(|()| (json!({}), None)),
+            "clear" => self.limiter.clear(name, key).map(|()| (json!({}), None)),
+            "journal" => self.limiter.journal(name, key).map(|_| (json!({}), None)),
+            _ => return Err(format!("a key without limits cannot {action:?}")),
+        })
     }
 
     /// `settle` and `release`, which refer to a decision or a hold that an earlier step named.
@@ -190,6 +231,10 @@ impl Run {
         }
         Ok(match self.limiter.check_all(&entries) {
             Err(error) => Err(error),
+            // The model knows no overrides; of several entries some may have them.
+            Ok(decision) if decision.decisions().iter().any(Decision::overridden) => {
+                Ok((DecisionValues::of(&decision).json(), None))
+            }
             Ok(decision) => {
                 let policies: Vec<Policy> =
                     entries.iter().map(|(name, ..)| self.policy(name)).collect::<Result<_, _>>()?;

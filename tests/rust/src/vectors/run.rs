@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::policy::Format;
-use tidegate::{Builder, Decision, Error, Hold, ManualClock, Policy, PolicyFile};
+use tidegate::{KeyOverride, Options, Builder, Decision, Error, Hold, ManualClock, Policy, PolicyFile};
 
 use super::{Case, Mismatch, Variant};
 use crate::any_limiter::{AnyLimiter, fresh_prefix};
@@ -67,6 +67,8 @@ pub(super) struct Run {
     pub(super) named: BTreeMap<String, NamedDecision>,
     /// By name: the hold, the number it has in the model, its policy and key.
     pub(super) holds: BTreeMap<String, (Hold, u64, String, String)>,
+    /// By policy and key: the limits that `override` has given it, and when they end.
+    pub(super) own: BTreeMap<(String, String), (KeyOverride, u64)>,
     pub(super) of_units: UnitsOfCase,
 }
 
@@ -99,6 +101,7 @@ impl Run {
             model: Model::new(start),
             named: BTreeMap::new(),
             holds: BTreeMap::new(),
+            own: BTreeMap::new(),
         })
     }
 
@@ -123,10 +126,24 @@ impl Run {
         }
     }
 
+    /// The policy as its limits are for a key, and whether these are other ones; no policy for a key without limits.
+    pub(super) fn policy_of(&self, name: &str, key: &str) -> Result<(Option<Policy>, bool), Mismatch> {
+        let policy = self.policy(name)?;
+        let live = self.own.get(&(name.to_owned(), key.to_owned())).filter(|(_, ends)| *ends > self.model.now());
+        let own = live.map(|(own, _)| own).or_else(|| policy.options().overrides.as_ref()?.get(key));
+        let Some(own) = own else { return Ok((Some(policy), false)) };
+        if own.is_unlimited() {
+            return Ok((None, true));
+        }
+        let options = Options { overrides: None, ..policy.options().clone() };
+        let named = Policy::new(own.limits().to_vec(), options).and_then(|own| own.named(policy.name()));
+        Ok((Some(named.map_err(|error| error.to_string())?), true))
+    }
+
     fn step(&mut self, step: &Value) -> Result<(), Mismatch> {
         let known = [
             "at", "do", "policy", "policies", "key", "cost", "partial", "meta", "as", "of", "for", "entries", "times",
-            "every", "expect", "note",
+            "every", "expect", "note", "limits", "ttl",
         ];
         let names = step.as_object().ok_or("a step is a map")?;
         if let Some(name) = names.keys().find(|name| !known.contains(&name.as_str())) {

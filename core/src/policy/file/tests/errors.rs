@@ -54,7 +54,6 @@ fn errors_have_a_location() {
         ("policies: {a: {limits: 5/s, block_for: 10 minuets}}", 1, 43, "did you mean `minutes`?"),
         ("policies: {a: {limits: 5/s, block_for: 0}}", 1, 40, "a number of seconds from 0.001"),
         ("policies: {a: {limits: 5/s, block_for: .nan}}", 1, 40, "a number of seconds"),
-        ("policies: {a: {limits: 5/s, block_for: [1]}}", 1, 40, "not a list"),
         (
             "policies: {a: {limits: [{algorithm: calendar-window, count: 5, period: 1 month, from: day 32}]}}",
             1,
@@ -91,6 +90,7 @@ fn errors_have_a_location() {
             55,
             "sliding-window has no calendar: write `calendar-window` before the count for windows that have `in`",
         ),
+        ("policies: {a: {limits: 5/s, block_for: [1, [2]]}}", 1, 44, "not a list"),
         ("policies: {a: {limits: 5/s, lease: 5 percent}}", 1, 36, "a number of units, or a part such as `5%`"),
         ("policies: {a: {limits: 5/s, lease: 0}}", 1, 36, "a number of units, or a part such as `5%`"),
         ("policies: {a: {limits: leaky-bucket 5/s, lease: 5%}}", 1, 12, "a delay of its own"),

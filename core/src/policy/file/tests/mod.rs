@@ -85,7 +85,7 @@ fn the_three_formats_say_the_same() {
     assert_eq!(api.limits()[2], window.clone().with_precision(60).unwrap());
     assert_eq!(api.limits()[3], window);
     assert_eq!(api.options().on_store_error, Some(OnStoreError::Local));
-    assert_eq!(api.options().block_for, Some(ten_minutes));
+    assert_eq!(api.options().block_for, Some(ten_minutes.into()));
     assert_eq!(api.options().journal, 100);
     assert_eq!(file.location("api").unwrap().to_string(), "t:4:3");
     assert_eq!(file.limit_location(1, 1).unwrap().to_string(), "t:7:9");

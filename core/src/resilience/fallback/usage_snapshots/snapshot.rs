@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::{ResumedUsage, STORE};
-use crate::algorithm::{State, Traces};
+use crate::algorithm::State;
 use crate::plan::{Plan, StoredLimit};
 use crate::resilience::key_table::{KeyEntry, KnownKey};
+use crate::store::memory::Resumed;
 use crate::store::request::{Answer, Entry, Operation, States};
 use crate::tables::allocation::spilled;
 use crate::tables::table_key::TableKeyRef;
@@ -14,8 +15,7 @@ use crate::tables::table_key::TableKeyRef;
 pub(super) struct Snapshot {
     known: KnownKey,
     states: States,
-    blocked_until: u64,
-    traces: Traces,
+    rest: Resumed,
     /// When the answer was given that showed the usage.
     seen: u64,
     /// How far the store's time is ahead of this process's. A reply takes a while, so the store is ahead by that or more:
@@ -37,9 +37,9 @@ impl Snapshot {
         outage: u64,
     ) -> Self {
         let ahead = answer.now.wrapping_sub(now) as i64;
-        let (known, until) = (KnownKey::new(plan, key, hash), until(answer, ahead));
-        let (blocked_until, traces, seen) = (answer.blocked_until, answer.traces(), answer.now);
-        let mut new = Self { known, states, blocked_until, traces, seen, ahead, until, outage };
+        let (known, until) = (KnownKey::new(plan, key, hash), until(plan, answer, ahead));
+        let (rest, seen) = (rest_of(answer), answer.now);
+        let mut new = Self { known, states, rest, seen, ahead, until, outage };
         new.measure();
         new
     }
@@ -72,8 +72,7 @@ impl Snapshot {
             (self.known.plan, self.states) = (Arc::clone(entry.plan), states);
         }
         (self.seen, self.ahead, self.outage) = (answer.now, ahead, outage);
-        (self.blocked_until, self.until) = (answer.blocked_until, until(answer, ahead));
-        self.traces = answer.traces();
+        (self.rest, self.until) = (rest_of(answer), until(entry.plan, answer, ahead));
         self.measure();
     }
 
@@ -107,9 +106,11 @@ impl Snapshot {
                 *kept = state;
             }
         }
-        self.blocked_until = self.blocked_until.max(answer.blocked_until);
+        if answer.blocked_until > self.rest.blocked_until {
+            (self.rest.blocked_until, self.rest.block_level) = (answer.blocked_until, answer.block_level());
+        }
         self.ahead = self.ahead.min(ahead);
-        self.until = self.until.max(until(answer, ahead));
+        self.until = self.until.max(until(entry.plan, answer, ahead));
         self.measure();
     }
 
@@ -121,13 +122,19 @@ impl Snapshot {
     /// What the key goes on from.
     pub(super) fn resumed(&self, now: u64) -> ResumedUsage<'_> {
         let (states, now) = (self.states.clone(), self.store_time(now));
-        ResumedUsage { plan: &self.known.plan, states, blocked_until: self.blocked_until, traces: self.traces, now }
+        ResumedUsage { plan: &self.known.plan, states, rest: self.rest, now }
     }
 }
 
+/// What an answer shows beside the states.
+fn rest_of(answer: &Answer) -> Resumed {
+    Resumed { blocked_until: answer.blocked_until, block_level: answer.block_level(), traces: answer.traces() }
+}
+
 /// Until when the usage that an answer shows is of use, in the time of this process.
-fn until(answer: &Answer, ahead: i64) -> u64 {
-    let ends = answer.blocked_until.max(answer.traces().until);
+fn until(plan: &Plan, answer: &Answer, ahead: i64) -> u64 {
+    let level_ends = answer.block_level().ends(answer.blocked_until, plan);
+    let ends = answer.blocked_until.max(answer.traces().until).max(level_ends);
     let until = answer.views.iter().fold(ends, |until, view| until.max(view.resets_at));
     until.saturating_add_signed(ahead.saturating_neg())
 }

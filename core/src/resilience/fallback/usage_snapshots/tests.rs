@@ -29,7 +29,7 @@ fn resumed(snapshots: &UsageSnapshots, entry: &Entry<'_>, now: u64) -> Option<(S
         now,
         1,
         || [],
-        |usage| found = Some((usage.states, usage.blocked_until, usage.now)),
+        |usage| found = Some((usage.states, usage.rest.blocked_until, usage.now)),
     );
     found
 }

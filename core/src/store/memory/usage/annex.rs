@@ -2,13 +2,14 @@
 
 use super::Usage;
 use crate::algorithm::Traces;
-use crate::plan::StoredLimit;
+use crate::plan::{BlockLevel, Plan, StoredLimit};
 use crate::store::request::RareAnswer;
 
 /// The rare part of a usage. docs/adr/0028 has the meaning of each part.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::store::memory) struct UsageAnnex {
     pub(super) blocked_until: u64,
+    pub(super) block_level: BlockLevel,
     pub(super) traces: Traces,
     /// The generation of its leases; 0 before the first one.
     pub(super) generation: u64,
@@ -51,9 +52,25 @@ impl Usage {
         self.annex().map_or(0, |annex| annex.blocked_until)
     }
 
-    pub(super) fn block(&mut self, until: u64) {
-        if until != self.blocked_until() {
-            self.change_annex(|annex| annex.blocked_until = until);
+    pub(super) fn block(&mut self, until: u64, level: BlockLevel) {
+        if (until, level) != (self.blocked_until(), self.block_level()) {
+            self.change_annex(|annex| (annex.blocked_until, annex.block_level) = (until, level));
+        }
+    }
+
+    pub(super) fn block_level(&self) -> BlockLevel {
+        self.annex().map(|annex| annex.block_level).unwrap_or_default()
+    }
+
+    /// Until when the level of the last block is remembered.
+    pub(super) fn level_ends(&self, plan: &Plan) -> u64 {
+        self.annex().map_or(0, |annex| annex.block_level.ends(annex.blocked_until, plan))
+    }
+
+    /// Forgets a block that is over, unless the next one depends on it.
+    pub(super) fn end_block(&mut self, plan: &Plan, now: u64) {
+        if self.level_ends(plan) <= now {
+            self.block(0, BlockLevel::default());
         }
     }
 
@@ -64,6 +81,7 @@ impl Usage {
         let rare = RareAnswer {
             traces: annex.traces.at(now),
             generation: annex.generation,
+            block_level: annex.block_level,
             others: live.map(|other| other.tag.clone()).collect(),
             ..RareAnswer::default()
         };

@@ -8,7 +8,7 @@ mod operations;
 use std::sync::Arc;
 
 use crate::algorithm::{Rule, State, Traces};
-use crate::plan::{Amount, Plan, StateFormat};
+use crate::plan::{Amount, BlockLevel, Plan, StateFormat};
 use crate::store::request::{Answer, Entry};
 use crate::tables::allocation::allocated;
 use crate::tables::one_or_many::OneOrMany;
@@ -44,6 +44,14 @@ impl RareState {
     fn bytes(&self) -> usize {
         allocated(size_of::<Self>()) + self.annex.heap_bytes() + self.journal.as_ref().map_or(0, Journal::heap_bytes)
     }
+}
+
+/// What is known from elsewhere of a key, beside its states.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resumed {
+    pub(crate) blocked_until: u64,
+    pub(crate) block_level: BlockLevel,
+    pub(crate) traces: Traces,
 }
 
 /// The parts of a usage that a call may change.
@@ -140,7 +148,8 @@ impl Usage {
 
     /// Called after a change: states that no longer matter are cleared, as Redis drops the key.
     pub(super) fn refresh_expiry(&mut self, plan: &Plan, now: u64) {
-        self.expires_at = self.meaning_ends(plan).max(self.annex().map_or(0, |annex| annex.traces.until));
+        let annex_ends = self.annex().map_or(0, |annex| annex.traces.until.max(self.level_ends(plan)));
+        self.expires_at = self.meaning_ends(plan).max(annex_ends);
         if self.expires_at <= now {
             self.clear_states(&plan.rules);
         }
@@ -181,9 +190,10 @@ impl Usage {
     }
 
     /// Goes on from states that are known from elsewhere.
-    pub(super) fn resume(&mut self, states: UsageStates, blocked_until: u64, traces: Traces) {
+    pub(super) fn resume(&mut self, states: UsageStates, resumed: Resumed) {
+        let Resumed { blocked_until, block_level, traces } = resumed;
         self.states = states;
-        self.block(blocked_until);
+        self.block(blocked_until, block_level);
         if traces != Traces::default() {
             self.change_annex(|annex| annex.traces = traces);
         }

@@ -124,7 +124,7 @@ impl Usage {
         let leasable = |(rule, state): (&Rule, &State)| rule.leasable(state, now, terms.life) / LEASED_PART;
         let units = plan.rules.iter().zip(&self.states).map(leasable).fold(terms.units, u64::min);
         if units > 0 {
-            self.block(0);
+            self.end_block(plan, now);
             self.change_annex(|annex| {
                 if annex.generation == 0 {
                     annex.generation = now;
@@ -145,7 +145,7 @@ impl Usage {
             _ => return,
         };
         if entry.operation.is_check() && self.blocked_until() <= now {
-            self.block(0);
+            self.end_block(entry.plan, now);
         }
         let amounts = entry.operation.amounts();
         for (index, (rule, state)) in entry.plan.rules.iter().zip(&mut self.states).enumerate() {
@@ -184,8 +184,9 @@ impl Usage {
                 changed |= rule.start(state, now);
             }
         }
-        if let (false, Some(period)) = (blocked || spared, plan.policy.options().block_for) {
-            self.block(now + period.micros());
+        if !blocked && !spared && plan.policy.options().block_for.is_some() {
+            let level = self.block_level().next(self.blocked_until(), now, plan);
+            self.block(now + level.length(plan), level);
             changed = true;
         }
         changed
@@ -220,8 +221,15 @@ impl Usage {
                 };
                 self.refund(entry.plan, now, false, refund);
             }
+            // The end of a block by hand counts as that of the last block.
+            Operation::Block { micros: 0 } => {
+                let until = self.blocked_until().min(now);
+                self.block(until, self.block_level());
+                self.end_block(entry.plan, now);
+            }
             Operation::Block { micros } => {
-                self.block(if micros == 0 { 0 } else { (now + micros).min(MAX_SAFE_INTEGER) })
+                self.end_block(entry.plan, now);
+                self.block((now + micros).min(MAX_SAFE_INTEGER), self.block_level().by_hand());
             }
             Operation::Renew { hold } => {
                 return rules.fold(false, |found, (rule, state)| rule.renew(state, now, hold) || found);
@@ -250,6 +258,9 @@ impl Usage {
                 });
             }
             Operation::Journal
+            | Operation::Override(_)
+            | Operation::NoteOverride(_)
+            | Operation::ListOverrides
             | Operation::Check { .. }
             | Operation::Acquire { .. }
             | Operation::Take { .. }

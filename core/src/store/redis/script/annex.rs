@@ -1,7 +1,7 @@
 //! What a value in the full form has beside the states of its limits. docs/adr/0028 has its format.
 
 use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number};
-use crate::plan::{LENGTH_WIDTH, LimitTag, VERSION};
+use crate::plan::{BlockLevel, LENGTH_WIDTH, LimitTag, VERSION};
 use crate::store::request::RareAnswer;
 
 /// The kinds of sections. Others are of a later version.
@@ -14,6 +14,7 @@ const OTHER_LIMIT: u8 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Annex {
     pub(super) blocked_until: u64,
+    block_level: BlockLevel,
     traces: Traces,
     generation: u64,
     /// The script sends of such a limit its tag alone.
@@ -31,7 +32,10 @@ impl Annex {
             let mut numbers = content;
             let mut next = || number(&mut numbers, MOMENT_WIDTH).filter(|number| *number <= MAX_SAFE_INTEGER);
             match *kind {
-                BLOCK => annex.blocked_until = next()?,
+                BLOCK => {
+                    annex.blocked_until = next()?;
+                    annex.block_level = BlockLevel::stored(*content.get(usize::from(MOMENT_WIDTH))?);
+                }
                 TRACES => {
                     annex.traces = Traces {
                         cleared_at: next()?,
@@ -51,8 +55,8 @@ impl Annex {
 
     /// What an answer says of it.
     pub(super) fn into_rare_answer(self, now: u64) -> Option<Box<RareAnswer>> {
-        let Self { traces, generation, others, .. } = self;
-        let rare = RareAnswer { traces: traces.at(now), generation, others, ..RareAnswer::default() };
+        let Self { traces, generation, block_level, others, .. } = self;
+        let rare = RareAnswer { traces: traces.at(now), generation, block_level, others, ..RareAnswer::default() };
         (rare != RareAnswer::default()).then(|| Box::new(rare))
     }
 }

@@ -168,6 +168,7 @@ impl Batch {
         self.is_uniform()
             && self.grouping == Grouping::Independent
             && plain_check
+            && request.plan.stored_override().is_empty()
             && (request.operation.amounts().is_none() || request.only_units().is_some())
             && !request.remembers_refusals()
             && !request.plan.stored.has_companions

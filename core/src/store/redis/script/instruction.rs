@@ -4,7 +4,6 @@ use smallvec::SmallVec;
 
 use super::request::Request;
 use crate::plan::Plan;
-use crate::policy::Period;
 use crate::store::request::Operation;
 
 /// Names the operations once: their numbers, and the names that the sources of the script have for them.
@@ -31,10 +30,16 @@ operations! {
     SURCHARGE = 12,
     LEASE = 13,
     GIVE_BACK = 14,
+    OVERRIDE = 15,
+    NOTE_OVERRIDE = 16,
+    LIST_OVERRIDES = 17,
 }
 
 /// Bytes between the length of the slow path's part and the part that the plan holds.
-const SLOW_PATH_HEAD: u16 = 34;
+const SLOW_PATH_HEAD: u16 = 35;
+
+/// Marks, beside the number of lengths of a block, that the numbers of the key follow.
+const HAS_OVERRIDE: u8 = 128;
 
 /// Bytes before the parts that the plan holds.
 const OPERATION_HEAD: usize = 12;
@@ -43,7 +48,13 @@ const OPERATION_HEAD: usize = 12;
 pub(super) fn size(request: &Request) -> usize {
     let (policy, meta) = (&request.plan.stored.script_arguments, trailer_size(request));
     let of_plan = policy.compact_form.len() + policy.limits.len() + policy.slow_path.len();
-    OPERATION_HEAD + of_plan + size_of::<u16>() + usize::from(SLOW_PATH_HEAD) + meta
+    OPERATION_HEAD + of_plan + size_of::<u16>() + usize::from(SLOW_PATH_HEAD) + override_size(&request.plan) + meta
+}
+
+/// The bytes that say which numbers of its key a call brings.
+fn override_size(plan: &Plan) -> usize {
+    let text = plan.stored_override();
+    if text.is_empty() { 0 } else { size_of::<u16>() + text.len() }
 }
 
 /// Bytes of a limit before its count, and of all its numbers.
@@ -73,7 +84,7 @@ fn write_limits(plan: &Plan, now: Option<u64>, out: &mut Vec<u8>) {
 /// Appends an instruction that decides by that time, or by one of the server that is about the last known one.
 pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
     let (plan, options) = (&request.plan, request.plan.policy.options());
-    let block_for = options.block_for.map_or(0, Period::micros);
+    let block_for = options.block_for.as_ref().map_or(0, |lengths| lengths.of_level(1).micros());
     let (operation, block, hold) = match &request.operation {
         Operation::Check { hold, .. } => (CHECK, block_for, *hold),
         Operation::Acquire { waiter, .. } => (CHECK, block_for, *waiter),
@@ -89,6 +100,9 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
         Operation::GiveBack { charge, .. } => (GIVE_BACK, charge.at, charge.life),
         Operation::Clear => (CLEAR, 0, 0),
         Operation::Journal => (JOURNAL, 0, 0),
+        Operation::Override(change) => (OVERRIDE, change.ttl, 0),
+        Operation::NoteOverride(change) => (NOTE_OVERRIDE, change.ttl, 0),
+        Operation::ListOverrides => (LIST_OVERRIDES, 0, 0),
     };
     let amounts = amounts(request);
     let flags = u8::from(options.shadow)
@@ -105,13 +119,21 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
     push_double(out, request.only_units().unwrap_or(request.operation.named_cost()));
     out.extend_from_slice(&policy.compact_form);
     write_limits(plan, now, out);
-    out.extend_from_slice(&(policy.slow_path.len() as u16 + SLOW_PATH_HEAD).to_le_bytes());
+    out.extend_from_slice(&(policy.slow_path.len() as u16 + SLOW_PATH_HEAD + override_size(plan) as u16).to_le_bytes());
     push_double(out, block);
     push_double(out, hold);
     out.extend_from_slice(&(options.journal as u16).to_le_bytes());
     push_double(out, plan.journal_life() / 1_000 + 500);
     push_double(out, plan.grace);
+    let levels = options.block_for.as_ref().filter(|_| plan.level_life > 0);
+    let overriding = plan.stored_override().as_bytes();
+    let has_override = if overriding.is_empty() { 0 } else { HAS_OVERRIDE };
+    out.push(levels.map_or(0, |lengths| lengths.lengths().len() as u8) | has_override);
     out.extend_from_slice(&policy.slow_path);
+    if has_override > 0 {
+        out.extend_from_slice(&(overriding.len() as u16).to_le_bytes());
+        out.extend_from_slice(overriding);
+    }
     match &request.operation {
         Operation::GiveBack { charge, .. } => {
             let known = [charge.generation, charge.refunded, charge.cleared_at, charge.units];
@@ -119,6 +141,12 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
             let limits = charge.limits.iter();
             limits.for_each(|empty_at| out.extend_from_slice(&empty_at.map_or(-1.0, |at| at as f64).to_le_bytes()));
             amounts.into_iter().flatten().for_each(|number| push_double(out, number));
+        }
+        Operation::Override(change) => out.extend_from_slice(change.text.as_bytes()),
+        Operation::NoteOverride(change) => {
+            out.extend_from_slice(&(change.key.len() as u16).to_le_bytes());
+            out.extend_from_slice(change.key.as_bytes());
+            out.extend_from_slice(change.text.as_bytes());
         }
         operation => {
             amounts.into_iter().flatten().for_each(|number| push_double(out, number));
@@ -146,6 +174,8 @@ fn trailer_size(request: &Request) -> usize {
     amounts
         + match &request.operation {
             Operation::GiveBack { charge, .. } => (4 + charge.limits.len()) * size_of::<f64>(),
+            Operation::Override(change) => change.text.len(),
+            Operation::NoteOverride(change) => size_of::<u16>() + change.key.len() + change.text.len(),
             operation => operation.metadata().map_or(0, <[u8]>::len),
         }
 }

@@ -9,7 +9,8 @@ use super::stored_value::{self, ViewContext};
 use crate::algorithm::Rule;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::store::request::{Answer, Attempt, Operation, Source, States};
+use crate::plan::MAX_OVERRIDDEN_KEYS;
+use crate::store::request::{Answer, Attempt, Moved, Operation, RareAnswer, Source, States, StoredOverride};
 
 /// Bytes of a number of a call.
 const NUMBER: usize = 4;
@@ -73,6 +74,7 @@ impl Batch {
             let request = request(member.request);
             let answer = answer(request, now, denied.is_none(), charged, item);
             let check = request.operation.is_check();
+            let answer = answer.map(|answer| if answer.moved().is_some() { Answer { applied: false, ..answer } } else { answer });
             let refused =
                 denied.filter(|_| check && (self.grouping() != Grouping::Independent || request.plan.charges_denials));
             answers[usize::from(member.request)] = Some(answer.map(|answer| Answer { refused, ..answer }));
@@ -166,7 +168,22 @@ pub(crate) fn answer_of_value(plan: &Plan, value: &[u8], now: u64) -> Option<Ans
 fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value) -> Result<Answer> {
     let mut answer = Answer { applied, now, source: Source::Store, ..Answer::default() };
     match (&request.operation, item) {
+        (_, Value::ServerError(error)) if error.code() == "OVERRIDE" => {
+            let text = error.details().unwrap_or_default();
+            let moved = text.strip_prefix('=').map_or(Moved::OfAnother, |text| Moved::To(text.trim().to_owned()));
+            Ok(Answer { applied: false, rare: RareAnswer::of_moved(moved), ..answer })
+        }
+        (_, Value::ServerError(error)) if error.code() == "TIDEGATEFULL" => {
+            Err(Error::too_many_overrides(request.plan.policy.name(), MAX_OVERRIDDEN_KEYS))
+        }
         (_, Value::ServerError(error)) => Err(rejected(&error)),
+        (Operation::NoteOverride(_), _) => Ok(answer),
+        (Operation::ListOverrides, Value::Array(items)) => {
+            let pairs = items.chunks_exact(2).filter_map(stored_override);
+            answer.rare.get_or_insert_default().overrides =
+                pairs.filter(|own| own.ends == 0 || own.ends > now).collect();
+            Ok(answer)
+        }
         (Operation::Journal, Value::Array(items)) => {
             // The list expires as a whole; each attempt has its own time.
             let live = |attempt: &Attempt| attempt.at + request.plan.journal_life() > now;
@@ -225,6 +242,14 @@ fn attempt(item: &Value) -> Option<Attempt> {
         allowed: *allowed == 1,
         meta: (!meta.is_empty()).then(|| meta.to_vec()),
     })
+}
+
+/// An item of the list of keys with other numbers: the key, and '<d' when they end and their text.
+fn stored_override(pair: &[Value]) -> Option<StoredOverride> {
+    let [Value::BulkString(key), Value::BulkString(value)] = pair else { return None };
+    let (ends, text) = value.split_first_chunk()?;
+    let text_of = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    Some(StoredOverride { key: text_of(key)?, text: text_of(text)?, ends: f64::from_le_bytes(*ends) as u64 })
 }
 
 /// What to do about a key that holds no state of this version of Tidegate.

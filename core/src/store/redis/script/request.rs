@@ -5,8 +5,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::plan::{Amount, Plan};
+use crate::plan::MAX_OVERRIDDEN_KEYS;
+use crate::policy::MAX_OVERRIDE_TEXT;
 use crate::store::key_names::KeyNames;
-use crate::store::request::{Answer, Entry, Operation};
+use crate::store::request::{Answer, Entry, MAX_OVERRIDDEN_KEY, Operation};
+
+/// What an entry of a list takes in a reply beside its texts.
+const LIST_FRAME: usize = 64;
 
 /// Bytes of the digest that follows the prefix in the name of a key.
 pub(crate) const KEY_DIGEST: usize = 12;
@@ -24,6 +29,11 @@ impl RedisKey {
         // Braces would change the hash slot, so bytes that are braces are left out.
         let bytes = digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(KEY_DIGEST);
         Self(names.prefix.bytes().chain(bytes.copied()).collect())
+    }
+
+    /// The key of the list of a policy's keys that have other numbers.
+    fn of_overrides(names: &KeyNames, policy: &str) -> Self {
+        Self(Self::new(names, policy, "").companion(&names.prefix, b'o').into())
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -46,9 +56,14 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) fn new(names: &KeyNames, entry: &Entry<'_>) -> Self {
+        let policy = entry.plan.policy.name();
+        let redis_key = match entry.operation {
+            Operation::NoteOverride(_) | Operation::ListOverrides => RedisKey::of_overrides(names, policy),
+            _ => RedisKey::new(names, policy, entry.key),
+        };
         Self {
             plan: Arc::clone(entry.plan),
-            redis_key: RedisKey::new(names, entry.plan.policy.name(), entry.key),
+            redis_key,
             operation: entry.operation.clone(),
         }
     }
@@ -74,6 +89,7 @@ impl Request {
     pub(super) fn max_item(&self) -> usize {
         match self.operation {
             Operation::Journal => self.plan.stored.max_journal,
+            Operation::ListOverrides => MAX_OVERRIDDEN_KEYS * (MAX_OVERRIDDEN_KEY + MAX_OVERRIDE_TEXT + LIST_FRAME),
             _ => self.plan.stored.max_value,
         }
     }

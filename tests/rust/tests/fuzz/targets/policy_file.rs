@@ -2,7 +2,7 @@
 //! file, the line and the column.
 
 use tidegate::policy::Format;
-use tidegate::{Error, Period, Policy, PolicyFile};
+use tidegate::{Error, Policy, PolicyFile};
 
 use super::policy_file_text;
 use crate::outcome::shape;
@@ -36,6 +36,7 @@ pub(crate) const WORDS: &[&str] = &[
     "shadow",
     "true",
     "block_for",
+    "forgive",
     "count_denied",
     "journal",
     "lease",
@@ -117,7 +118,7 @@ fn kind(policy: &Policy) -> String {
     let options = policy.options();
     let set = [options.shadow, options.count_denied, options.journal > 0, options.lease.is_some()];
     let algorithms: Vec<&str> = policy.limits().iter().take(2).map(|limit| limit.algorithm().name()).collect();
-    format!("{algorithms:?} {:?} {:?} {set:?}", options.on_store_error, options.block_for.map(Period::unit))
+    format!("{algorithms:?} {:?} {:?} {set:?}", options.on_store_error, options.block_for.as_ref().map(|blocks| blocks.lengths().len()))
 }
 
 fn same_in_every_format(file: &PolicyFile) {

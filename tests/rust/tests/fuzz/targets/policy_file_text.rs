@@ -57,8 +57,12 @@ impl Writer {
         if let Some(choice) = options.on_store_error {
             entries.push(("on_store_error", quoted(choice.name())));
         }
-        if let Some(period) = options.block_for {
-            entries.push(("block_for", length(period)));
+        if let Some(blocks) = &options.block_for {
+            let lengths: Vec<String> = blocks.lengths().iter().copied().map(length).collect();
+            entries.push(("block_for", if lengths.len() == 1 { lengths[0].clone() } else { format!("[{}]", lengths.join(", ")) }));
+        }
+        if let Some(period) = options.forgive {
+            entries.push(("forgive", length(period)));
         }
         if let Some(lease) = options.lease {
             entries.push((

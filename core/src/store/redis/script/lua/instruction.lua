@@ -5,11 +5,14 @@
 --   '<BBBBddddd' for each limit: algorithm, slots of its first field, its list and the length of its list (0: it has no
 --                list), count, period, x, y, z; of a calendar of one's own count and four edges, see calendar_window.lua
 --   '<H'        the length of what follows, up to the metadata
---   '<ddHdd'    block in µs (of GIVE_BACK: the moment of the charge), hold (of LEASE and GIVE_BACK: the life), length of the journal,
---               its TTL, grace period
+--   '<ddHddB'   block in µs (of GIVE_BACK: the moment of the charge), hold (of LEASE and GIVE_BACK: the life), length of the journal,
+--               its TTL, grace period, the number of lengths of a block, 0 where all blocks have one, and 128 where
+--               the call brings numbers of its key
 --   '<Bc0Bc0'   header and format of the full form
 --   '<BBdBc0Bc0' for each limit: its fields, its counts, the largest count in the compact form, its identity, the prefix of
 --                its chunks
+--   '<d' for how long after a block its level is remembered, and '<d' for each length of a block, where they become longer
+--   '<Hc0'      the numbers of the key that the call brings, as text, where it brings any
 --   then the metadata, to the end; of GIVE_BACK '<dddd', the generation (0: any), the units that had gone back at the charge,
 --   the last clear that was known then and the units charged, and '<d' for each limit: when its bucket would have been empty again
 --   (0: not known, -1: it was not charged).
@@ -62,11 +65,19 @@ local function read_instruction(s, at)
     if limit.summary then instruction.has_summaries = true end
   end
   instruction.block, instruction.hold, instruction.journal, instruction.journal_ttl, instruction.grace,
-    instruction.full_header, instruction.full_format, at = unpack_('<ddHddBc0Bc0', s, at + 2)
+    instruction.levels, instruction.full_header, instruction.full_format, at = unpack_('<ddHddBBc0Bc0', s, at + 2)
   for i = 1, n do
     local limit = limits[i]
     limit.fields, limit.counts, limit.max_compact, limit.id, limit.chunks, at = unpack_('<BBdBc0Bc0', s, at)
   end
+  local has_override = instruction.levels >= 128
+  instruction.levels, instruction.override = instruction.levels % 128, ''
+  if instruction.levels > 0 then
+    local lengths = { unpack_('<' .. string.rep('d', instruction.levels + 1), s, at) }
+    instruction.lengths, instruction.level_life = lengths, lengths[1]
+    at = at + 8 * (instruction.levels + 1)
+  end
+  if has_override then instruction.override, at = unpack_('<Hc0', s, at) end
   if instruction.amounts and operation ~= GIVE_BACK then
     for i = 1, n do
       local units

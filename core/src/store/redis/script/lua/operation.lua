@@ -48,6 +48,11 @@ local function change_hold(instruction, value)
   return found
 end
 
+-- Forgets a block that is over, unless the next one depends on it.
+local function end_block(instruction, value)
+  if value.blocked_until and level_ends(value, instruction) <= now then value.blocked_until, value.block_level = 0, 0 end
+end
+
 -- Each changes the value and returns whether it applied.
 local operations = {
   [CHARGE] = charge,
@@ -61,7 +66,20 @@ local operations = {
     return true
   end,
   [BLOCK] = function(instruction, value) -- for so long; 0 ends a block
-    value.blocked_until = instruction.block > 0 and now + instruction.block or 0
+    local level = value.block_level or 0
+    if instruction.block > 0 then
+      -- The level stays, and is marked as that of a block by hand.
+      level = level_ends(value, instruction) > now and level % 128 > 0 and level % 128 + 128 or 0
+      value.blocked_until, value.block_level = now + instruction.block, level
+    elseif value.blocked_until then
+      value.blocked_until = min(value.blocked_until, now)
+      end_block(instruction, value)
+    end
+    return true
+  end,
+  [OVERRIDE] = function(instruction, value) -- block: for how long, 0 for ever; the text is empty for the numbers of the policy
+    local text = sub(instruction.text, instruction.meta)
+    value.override = text ~= '' and { text = text, ends = instruction.block > 0 and now + instruction.block or 0 } or nil
     return true
   end,
   [GIVE_BACK] = function(instruction, value) -- block: when the units were charged, hold: the life of a lease
@@ -128,6 +146,16 @@ local function join_line(value, waiter)
   if #line < MAX_LINE then line[#line + 1] = { id = waiter, overtaken = 0, seen = now } end
 end
 
+-- Begins the block that follows a refusal. Of a policy whose blocks become longer it is the next one.
+local function begin_block(instruction, value)
+  local level = 0
+  if instruction.lengths then
+    level = level_ends(value, instruction) > now and value.block_level % 128 or 0
+    level = min(level + 1, instruction.levels)
+  end
+  value.blocked_until, value.block_level = now + (level > 0 and instruction.lengths[level + 1] or instruction.block), level
+end
+
 -- What a refusal changes: nothing, unless the policy says so, or a limit has noted what it knows only at its first look. `s` is the
 -- stored value. A refusal that is `spared` is not charged and begins no block. Returns the value to store, if any.
 local function refuse(instruction, s, blocked, spared)
@@ -151,7 +179,8 @@ local function refuse(instruction, s, blocked, spared)
     changed = true
   end
   if instruction.block > 0 and not blocked and not spared then
-    value.blocked_until, changed = now + instruction.block, true
+    begin_block(instruction, value)
+    changed = true
   end
   return changed and value or nil
 end
@@ -176,7 +205,7 @@ local function lease(instruction, value)
     most = min(most, floor((limit.count - limit:used(value)) / 4))
   end
   if most < 1 then return false, nil, 0, 0 end
-  if value.blocked_until then value.blocked_until = 0 end
+  end_block(instruction, value)
   value.generation = value.generation or call_number + 1
   for _, limit in ipairs(instruction.limits) do
     limit:charge(value, most, 0, now + life)
@@ -227,7 +256,7 @@ local function run(instruction, value, s, defer_refusal)
   if not admitted then
     return false, not defer_refusal and refuse(instruction, s, blocked, spares(instruction, value)) or nil, mask, 0
   end
-  if value.blocked_until then value.blocked_until = 0 end
+  end_block(instruction, value)
   if instruction.waits then
     leave_line(value, hold)
     hold = 0

@@ -15,7 +15,9 @@ end
 -- Writes a value, then does what was deferred until it is written. Returns the error, if any.
 local function store(key, s, ends)
   local answer
-  if ends > now then
+  if ends == math.huge then
+    answer = pcall_('SET', key, s)
+  elseif ends > now then
     answer = pcall_('SET', key, s, 'PX', ttl(ends))
   else
     answer = pcall_('DEL', key)
@@ -47,22 +49,79 @@ local function item_of(instruction, s, value)
   return s
 end
 
+-- Whether the key has other numbers than the call brings, so that the call is not made: what it is answered then.
+local function moved(value, instruction)
+  local text = value.override and value.override.text or ''
+  if text == instruction.override or instruction.operation == OVERRIDE then return nil end
+  return { err = 'OVERRIDE =' .. text }
+end
+
+-- The list of a policy's keys that have other numbers: a hash of '<d', when they end, 0 for never, and their text. It ends when the last
+-- of them does.
+local MAX_OVERRIDES = 10000
+local function change_overrides(key, instruction)
+  local length, at = unpack_('<H', instruction.text, instruction.meta)
+  local field, text = sub(instruction.text, at, at + length - 1), sub(instruction.text, at + length)
+  local last = call('PTTL', key)
+  if text == '' then
+    call('HDEL', key, field)
+    if last ~= -1 then return end
+  elseif call('HEXISTS', key, field) == 0 and call('HLEN', key) >= MAX_OVERRIDES then
+    local all = call('HGETALL', key)
+    for i = 1, #all, 2 do
+      local ends = unpack_('<d', all[i + 1])
+      if ends > 0 and ends <= now then call('HDEL', key, all[i]) end
+    end
+    if call('HLEN', key) >= MAX_OVERRIDES then return { err = 'TIDEGATEFULL too many overrides' } end
+  end
+  if text ~= '' then
+    local ends = instruction.block > 0 and now + instruction.block or 0
+    call('HSET', key, field, pack('<d', ends) .. text)
+    if ends == 0 then
+      if last >= 0 then call('PERSIST', key) end
+    elseif last ~= -1 then
+      call('PEXPIRE', key, string.format('%d', max(last, ceil(instruction.block / 1000) + 500)))
+    end
+    return
+  end
+  -- A key without an end may have been the last one.
+  local longest = 0
+  for _, item in ipairs(call('HVALS', key)) do
+    local ends = unpack_('<d', item)
+    if ends == 0 then return end
+    longest = max(longest, ends - now)
+  end
+  if longest > 0 then call('PEXPIRE', key, string.format('%d', ceil(longest / 1000) + 500)) end
+end
+
 -- The value of a key that is cleared: its moment, for as long as something is counted that was charged before. A second clear at
 -- the same moment is told from the first. Returns the value, its instruction, and when it ends; nothing when no trace is needed.
 local function cleared(value, instruction)
   local ends = value and max(latest('clear_ends', value, instruction), value.traces and value.traces.ends or 0) or 0
-  if ends <= now then return nil, nil, 0 end
+  if ends <= now and not (value and value.override) then return nil, nil, 0 end
   local last = value.traces and value.traces.cleared or 0
   local traces = { cleared = last < now and now or last + 1, refunded_at = 0, since = 0, refunded = 0, ends = ends }
   local fresh = { unpack_(instruction.format, instruction.unused) }
   for _, limit in ipairs(instruction.lists) do fresh[limit.list] = '' end
-  fresh.traces = traces
+  fresh.traces = ends > now and traces or nil
+  if value and value.override then
+    fresh.override = value.override
+    ends = max(ends, value.override.ends > 0 and value.override.ends or math.huge)
+  end
   return fresh, instruction, ends
 end
 
 -- Runs the entries of one key, `n` instructions of the program from `at` on: the value is read once and written once.
 local function serve_key(index, entry, n, program, at)
   local key = KEYS[(index - 1) * stride + 1]
+  local first = instructions[program and program[at + 1] or 1]
+  if first.operation == LIST_OVERRIDES then
+    reply[entry + 1] = call('HGETALL', key)
+    return
+  elseif first.operation == NOTE_OVERRIDE then
+    reply[entry + 1] = change_overrides(key, first) or ''
+    return
+  end
   local s, failure = open_key(index)
   local value, last, ends, changed = nil, nil, 0, false
   for i = 1, n do
@@ -82,8 +141,11 @@ local function serve_key(index, entry, n, program, at)
       local reason
       if instruction ~= last or not value then value, reason = read(s, instruction) end
       last = instruction
+      local elsewhere = value and moved(value, instruction)
       if not value then
         reply[slot] = { err = 'TIDEGATE the key ' .. reason }
+      elseif elsewhere then
+        reply[slot] = elsewhere
       else
         local converted = value.converted or value.others
         local admitted, changed_value, mask, granted = run(instruction, value, s)
@@ -130,6 +192,7 @@ end
 -- call is a dry run. Returns an error that fails the call.
 local function serve_together(program)
   local opened, entries, dry_run, all_refused, entry, at = {}, {}, grouping == DRY_RUN, grouping == RECORD_REFUSALS, 0, 0
+  local moved_entries = {}
   for index = 1, key_count do
     local n = program and program[at + 1] or 1
     local s, failure = open_key(index)
@@ -142,6 +205,8 @@ local function serve_together(program)
         key.value, reason = read(s, instruction)
         if not key.value then return { err = 'TIDEGATE the key ' .. reason } end
       end
+      moved_entries[#moved_entries + 1] = moved(key.value, instruction) or { err = 'OVERRIDE -' }
+      if moved_entries[#moved_entries].err ~= 'OVERRIDE -' then moved_entries.any = true end
       local admitted, changed_value, mask = run(instruction, key.value, s, true)
       if changed_value then key.changed, key.instruction = require_possible(changed_value, instruction), instruction end
       if not admitted then
@@ -154,6 +219,12 @@ local function serve_together(program)
     end
     opened[index] = key
     entry, at = entry + n, at + n + 1
+  end
+  -- Nothing is done where one of them has other numbers.
+  if moved_entries.any then
+    companions.deferred, refused = {}, {}
+    for i = 1, entry do reply[i] = moved_entries[i] end
+    return nil
   end
   for index = 1, key_count do
     local key, base = opened[index], (index - 1) * stride

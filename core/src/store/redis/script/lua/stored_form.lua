@@ -95,6 +95,10 @@ local function read_annex(value, s)
     elseif kind == 3 then
       value.generation = unpack_('<I7', content)
       require_at_most(MAX, value.generation)
+    elseif kind == 5 then
+      local ends = unpack_('<I7', content)
+      require_at_most(LATEST_DRAIN, ends)
+      if ends == 0 or ends > now then value.override = { ends = ends, text = sub(content, 8) } end
     elseif kind == 6 then
       for at = 1, length, 15 do
         local id, overtaken, seen = unpack_('<I7BI7', content, at)
@@ -126,6 +130,7 @@ local function annex_of(value, brief)
     s = s .. section(2, pack('<I7I7I7I7I7', traces.cleared, traces.refunded_at, traces.since, traces.refunded, traces.ends))
   end
   if value.generation then s = s .. section(3, pack('<I7', value.generation)) end
+  if value.override then s = s .. section(5, pack('<I7', value.override.ends) .. value.override.text) end
   if value.line then
     local parts = {}
     for i, waiter in ipairs(value.line) do parts[i] = pack('<I7BI7', waiter.id, waiter.overtaken, waiter.seen) end
@@ -262,11 +267,19 @@ local function meaning_ends(value, instruction)
   return ends > 0 and ends + instruction.grace or 0
 end
 
--- The same for the traces too: then the key is gone.
+-- Until when the level of the last block is remembered; 0 where it is not.
+local function level_ends(value, instruction)
+  if not instruction.level_life or (value.block_level or 0) == 0 then return 0 end
+  return value.blocked_until + instruction.level_life
+end
+
+-- The same for traces and levels too: then the key is gone.
 local function ends_of(value, instruction)
-  local ends = meaning_ends(value, instruction)
+  local ends = max(meaning_ends(value, instruction), level_ends(value, instruction))
   if value.traces and value.traces.ends > ends then ends = value.traces.ends end
   for _, waiter in ipairs(value.line or {}) do ends = max(ends, waiter.seen + PATIENCE) end
+  -- Numbers of a key without an end are for ever.
+  if value.override then ends = max(ends, value.override.ends > 0 and value.override.ends or math.huge) end
   return ends
 end
 

@@ -1,0 +1,344 @@
+//! Keys with other numbers than their policy: calls about them, and how they get their numbers. docs/adr/0035 has the reasons.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use smallvec::SmallVec;
+
+use super::{AsyncLimiter, LimiterCore};
+use super::caller::User;
+use super::policy_ref::AsPolicy;
+use crate::algorithm::AlgorithmKind;
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{Amount, Amounts, Plan};
+use crate::policy::{KeyOverride, Policy, Unit};
+use crate::resilience::{KnownOverrides, ask, submit, try_immediate};
+use crate::store::Store;
+use crate::store::call_context::CallContext;
+use crate::store::completion::WakeTarget;
+use crate::store::request::{
+    Answer, Charge, ChargedAmount, Details, Entry, MAX_OVERRIDDEN_KEY, Moved, Operation, OverrideChange, OwnedEntry,
+};
+
+/// How often a call is repeated whose numbers change meanwhile.
+const MAX_REPETITIONS: usize = 3;
+/// The longest time for which a key may have other numbers; without an end it has them for ever.
+const LONGEST: Duration = Duration::from_secs(3_660 * 86_400);
+
+/// A key that has other numbers than its policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OverriddenKey {
+    /// The key.
+    pub key: String,
+    /// Its limits as a notation, or `none`.
+    pub limits: String,
+    /// When it has the numbers of its policy again, if ever.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// The answer to an operation that has nothing to do: of a key whose holds are not limited, none is stored.
+pub(super) fn needless(plan: &Plan, operation: &Operation) -> bool {
+    matches!(operation, Operation::Renew { .. } | Operation::Close { .. })
+        && plan.overridden.is_some()
+        && (plan.is_unlimited() || !plan.is_held)
+}
+
+/// An operation that was made for one version of a policy, as it is for the numbers of a key.
+pub(super) fn translated(operation: &Operation, from: &Plan, to: &Plan) -> Operation {
+    let details = || {
+        let meta = operation.details().and_then(|details| details.meta.clone());
+        Details { meta, amounts: amounts(operation, from, to) }.shared()
+    };
+    match operation {
+        Operation::Check { cost, hold, .. } => Operation::Check { cost: *cost, hold: *hold, details: details() },
+        Operation::Acquire { cost, waiter, .. } => Operation::Acquire { cost: *cost, waiter: *waiter, details: details() },
+        Operation::Take { cost, .. } if is_whole(to) => Operation::Check { cost: *cost, hold: 0, details: details() },
+        Operation::Take { cost, .. } => Operation::Take { cost: *cost, details: details() },
+        Operation::Peek { cost, .. } => Operation::Peek { cost: *cost, details: details() },
+        Operation::Charge { cost, .. } => Operation::Charge { cost: *cost, details: details() },
+        Operation::Surcharge { cost, .. } => Operation::Surcharge { cost: *cost, details: details() },
+        Operation::Refund { cost, .. } => Operation::Refund { cost: *cost, details: details() },
+        Operation::GiveBack { units, charge } => {
+            Operation::GiveBack { units: *units, charge: Arc::new(charge_of(charge, from, to)) }
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether a check of a key is granted as a whole or not at all.
+fn is_whole(plan: &Plan) -> bool {
+    let is_queue = |limit: &crate::policy::Limit| limit.algorithm().kind() == AlgorithmKind::Queue;
+    plan.is_unlimited() || plan.is_held || plan.has_units || plan.policy.limits().iter().any(is_queue)
+}
+
+/// What an operation takes of each limit of `to`: of one that names what it counts as much as of the same unit, and nothing where the
+/// call has no such unit.
+fn amounts(operation: &Operation, from: &Plan, to: &Plan) -> Amounts {
+    if to.is_unlimited() {
+        return to.rules.iter().map(|_| Amount::of(0)).collect();
+    }
+    let is_take = matches!(operation, Operation::Take { .. }) && !is_whole(to);
+    let asked = if is_take { 1 } else { operation.named_cost() };
+    let amounts = to.policy.limits().iter().zip(&to.rules).map(|(limit, rule)| {
+        let same = from.policy.limits().iter().position(|other| other.unit() == limit.unit());
+        let known = same.and_then(|index| {
+            let amount = *operation.amounts()?.get(index)?;
+            // As large a part of this limit, rounded up.
+            let (capacity, of) = (u128::from(rule.capacity()), u128::from(from.rules[index].capacity().max(1)));
+            let reserve = u64::try_from((u128::from(amount.reserve) * capacity).div_ceil(of)).unwrap_or(u64::MAX);
+            Some(Amount { units: if operation.amounts().is_some() { amount.units } else { asked }, reserve })
+        });
+        known.unwrap_or_else(|| match limit.unit() {
+            None => Amount::of(asked),
+            Some(unit) if unit.is(Unit::REQUESTS) => Amount::of(1),
+            Some(_) => Amount::of(0),
+        })
+    });
+    let amounts: Amounts = amounts.collect();
+    let is_plain = asked > 0 && amounts.iter().all(|amount| *amount == Amount::of(asked));
+    if is_plain { Amounts::new() } else { amounts }
+}
+
+/// What a charge has consumed, as the limits of `to` have to know it.
+fn charge_of(charge: &Charge, from: &Plan, to: &Plan) -> Charge {
+    let places: SmallVec<[Option<usize>; 3]> = to
+        .format
+        .tags
+        .iter()
+        .map(|tag| from.format.tags.iter().position(|other| other.is_same_limit(tag)))
+        .collect();
+    let limits = places.iter().zip(&to.rules).map(|(place, rule)| {
+        let empty_at = charge.limits.get((*place)?).copied().flatten()?;
+        match (rule.meter(), from.rules[(*place)?].meter()) {
+            (Some(meter), Some(other)) if meter.has_interval_of(other) => Some(empty_at),
+            (Some(meter), Some(other)) => meter.drains_no_slower_than(other).then_some(0),
+            _ => Some(0),
+        }
+    });
+    let amounts = if charge.amounts.is_empty() {
+        SmallVec::new()
+    } else {
+        let none = ChargedAmount { back: 0, charged: 0 };
+        places.iter().map(|place| place.and_then(|place| charge.amounts.get(place).copied()).unwrap_or(none)).collect()
+    };
+    Charge { limits: limits.collect(), amounts, ..charge.clone() }
+}
+
+/// The keys with other numbers that a limiter knows.
+#[derive(Default)]
+pub(super) struct KeyNumbers(KnownOverrides);
+
+impl KeyNumbers {
+    /// Whether a call of this policy has to ask for the plan of its key.
+    #[inline(always)]
+    pub(super) fn concern(&self, plan: &Plan) -> bool {
+        self.0.concern(plan)
+    }
+
+    /// Learns which numbers the store has for a key, empty where it has none, and returns the plan with them.
+    pub(super) fn learn(&self, base: &Arc<Plan>, key: &str, text: &str) -> Result<Arc<Plan>> {
+        self.0.learn(base, key, text)
+    }
+
+    pub(super) fn forget_all(&self) {
+        self.0.forget_all();
+    }
+
+    /// The plan with the numbers of a key, and an operation for it, where they are not those that the call brings.
+    pub(super) fn in_force(&self, plan: &Arc<Plan>, key: &str) -> Result<Option<Arc<Plan>>> {
+        if plan.overridden.is_some() || !self.concern(plan) {
+            return Ok(None);
+        }
+        self.0.plan_of(plan, key)
+    }
+
+    /// Learns from an answer to a call that was not made. Returns the entry to ask about.
+    #[cold]
+    pub(super) fn moved(&self, entry: &Entry<'_>, text: &str) -> Result<OwnedEntry> {
+        let plan = self.learn(Plan::base(entry.plan), entry.key, text)?;
+        let operation = translated(&entry.operation, entry.plan, &plan);
+        Ok(OwnedEntry { plan, key: entry.key.into(), operation })
+    }
+
+    /// Repeats a call that was not made, on this thread. Without `here` it is only made where its answer needs no waiting.
+    #[cold]
+    pub(super) fn repeated(
+        &self,
+        store: &dyn Store,
+        entry: &Entry<'_>,
+        first: Answer,
+        now: Option<u64>,
+        here: bool,
+    ) -> Option<(OwnedEntry, Result<Answer>)> {
+        let (mut owned, mut answer) = (OwnedEntry::from(entry), first);
+        for _ in 0..MAX_REPETITIONS {
+            let Some(Moved::To(text)) = answer.moved() else { break };
+            let moved = self.moved(&owned.entry(), text);
+            let context = after(&answer, now);
+            owned = match moved {
+                Ok(moved) => moved,
+                Err(error) => return Some((owned, Err(error))),
+            };
+            if needless(&owned.plan, &owned.operation) {
+                return Some((owned, Ok(Answer { applied: true, now: answer.now, ..Answer::default() })));
+            }
+            let result = if here {
+                ask(store, &owned.entry(), context)
+            } else {
+                try_immediate(store, &owned.entry(), context)?
+            };
+            answer = match result {
+                Ok(answer) => answer,
+                Err(error) => return Some((owned, Err(error))),
+            };
+        }
+        let result = if answer.moved().is_some() { Err(unsettled(&owned.plan)) } else { Ok(answer) };
+        Some((owned, result))
+    }
+
+    /// Repeats a call that was not made, for a caller that goes on.
+    #[cold]
+    pub(super) fn repeat_later(
+        self: &Arc<Self>,
+        store: &Arc<dyn Store>,
+        owned: OwnedEntry,
+        answer: Answer,
+        (now, left): (Option<u64>, usize),
+        done: impl FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send + 'static,
+    ) -> WakeTarget {
+        let moved = match answer.moved() {
+            Some(Moved::To(text)) if left > 0 => self.moved(&owned.entry(), text),
+            _ => Err(unsettled(&owned.plan)),
+        };
+        let owned = match moved {
+            Ok(moved) => moved,
+            Err(error) => return done(owned, Err(error)),
+        };
+        if needless(&owned.plan, &owned.operation) {
+            return done(owned, Ok(Answer { applied: true, now: answer.now, ..Answer::default() }));
+        }
+        let mut done = Some(done);
+        let answers = Arc::clone(self);
+        let immediate = submit(store, &owned.entry(), after(&answer, now), || {
+            let done = done.take();
+            move |store: &Arc<dyn Store>, owned: OwnedEntry, result: Result<Answer>| {
+                let Some(done) = done else { return None };
+                match result {
+                    // A box ends the recursion of types.
+                    Ok(answer) if answer.moved().is_some() => {
+                        let done: Box<dyn FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send> = Box::new(done);
+                        answers.repeat_later(store, owned, answer, (now, left - 1), done)
+                    }
+                    result => done(owned, result),
+                }
+            }
+        });
+        match (immediate, done) {
+            (Some(Ok(answer)), Some(done)) if answer.moved().is_some() => {
+                let done: Box<dyn FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send> = Box::new(done);
+                self.repeat_later(store, owned, answer, (now, left - 1), done)
+            }
+            (Some(result), Some(done)) => done(owned, result),
+            _ => None,
+        }
+    }
+}
+
+/// How often a call may be repeated, of a caller that goes on.
+pub(super) const REPETITIONS: usize = MAX_REPETITIONS;
+
+/// A repetition has what is left of the time of its call.
+fn after(answer: &Answer, now: Option<u64>) -> CallContext<'static> {
+    let deadline = answer.rare.as_ref().and_then(|rare| rare.deadline);
+    CallContext { deadline, ..CallContext::at(now) }
+}
+
+fn unsettled(plan: &Plan) -> Error {
+    Error::new(
+        ErrorKind::StoreRejected,
+        format!("the numbers of a key of the policy {:?} changed {MAX_REPETITIONS} times during this call", plan.policy.name()),
+    )
+}
+
+impl LimiterCore {
+    /// The plan that is in force for a Decision or a hold that outlives a reload.
+    pub(super) fn current(&self, plan: &Arc<Plan>, key: &str) -> Arc<Plan> {
+        let base = self.policies.current(Plan::base(plan));
+        self.answers.overrides.in_force(&base, key).ok().flatten().unwrap_or(base)
+    }
+
+    pub(super) async fn set_override(
+        self: &Arc<Self>,
+        policy: &impl AsPolicy,
+        key: &str,
+        own: Option<&KeyOverride>,
+        ttl: Option<Duration>,
+        user: User,
+    ) -> Result<()> {
+        let base = self.plan(policy, key)?;
+        let micros = ttl.map_or(0, |ttl| u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
+        if ttl.is_some_and(|ttl| micros == 0 || ttl > LONGEST) {
+            return Err(Error::config(format!("a ttl of {ttl:?} is out of range: it must be up to 10 years")));
+        }
+        if key.len() > MAX_OVERRIDDEN_KEY {
+            return Err(Error::new(
+                ErrorKind::KeyInvalid,
+                format!("the key of an override has {} bytes: it may have at most {MAX_OVERRIDDEN_KEY}", key.len()),
+            ));
+        }
+        let text = own.map(KeyOverride::text).transpose()?.unwrap_or_default();
+        let plan = match own {
+            Some(own) => Plan::overriding(&base, own, text.clone())?,
+            None => Arc::clone(&base),
+        };
+        let change = Arc::new(OverrideChange { key: key.to_owned(), text, ttl: if own.is_some() { micros } else { 0 } });
+        let (now, sent) = (self.now(), Arc::clone(&change));
+        self.make_several("tidegate-override", user, move |store| {
+            let operation = Operation::Override(Arc::clone(&sent));
+            store.change_override(&Entry { plan: &plan, key: &sent.key, operation }, now)
+        })
+        .await?;
+        self.answers.overrides.learn(&base, key, &change.text)?;
+        self.answers.wait_queues.units_freed(&base, key);
+        Ok(())
+    }
+
+    pub(super) async fn overrides(self: &Arc<Self>, policy: &impl AsPolicy, user: User) -> Result<Vec<OverriddenKey>> {
+        let (plan, now) = (self.plan(policy, "")?, self.now());
+        let list = move |store: &dyn Store| {
+            store.overrides(&Entry { plan: &plan, key: "", operation: Operation::ListOverrides }, now)
+        };
+        let mut stored = self.make_several("tidegate-overrides", user, list).await?.into_overrides();
+        stored.sort_by(|a, b| a.key.cmp(&b.key));
+        stored.dedup_by(|a, b| a.key == b.key);
+        let of = |own: crate::store::request::StoredOverride| OverriddenKey {
+            key: own.key,
+            limits: own.text,
+            expires_at: (own.ends > 0).then(|| UNIX_EPOCH + Duration::from_micros(own.ends)),
+        };
+        Ok(stored.into_iter().map(of).collect())
+    }
+}
+
+impl AsyncLimiter {
+    /// The policy as its numbers are for a key, as far as this process knows.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::policy`].
+    #[doc(hidden)]
+    pub fn policy_in_force(&self, policy: impl AsPolicy, key: &str) -> Result<Policy> {
+        let plan = self.core.plan(&policy, key)?;
+        let own = self.core.answers.overrides.in_force(&plan, key)?;
+        Ok(own.unwrap_or(plan).policy.clone())
+    }
+}
+
+impl Decision {
+    /// Whether its key has other numbers than the policy, which answered: `limits` has them. Of a key without limits it is always allowed.
+    #[must_use]
+    pub fn overridden(&self) -> bool {
+        self.plan().overridden.is_some()
+    }
+}

@@ -1,0 +1,52 @@
+//! How often a key was blocked in a row, by a policy whose blocks become longer.
+
+use super::Plan;
+
+/// Marks a block that was made by hand, beside the level that it leaves as it is.
+const BY_HAND: u8 = 1 << 7;
+
+/// How many blocks in a row a key had, and whether the last one was made by hand. The default is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct BlockLevel(u8);
+
+impl BlockLevel {
+    /// The level of that stored byte.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn stored(byte: u8) -> Self {
+        Self(byte)
+    }
+
+    const fn number(self) -> u8 {
+        self.0 & !BY_HAND
+    }
+
+    /// The number of the block where denials have begun it, from 1 on; 0 for a block by hand, and where all blocks have one length.
+    pub(crate) const fn by_denials(self) -> u8 {
+        if self.0 & BY_HAND == 0 { self.0 } else { 0 }
+    }
+
+    /// The level while a block by hand runs.
+    pub(crate) const fn by_hand(self) -> Self {
+        Self(if self.number() == 0 { 0 } else { self.0 | BY_HAND })
+    }
+
+    /// Until when it is remembered, where the last block ends then; 0 where it is not.
+    pub(crate) const fn ends(self, blocked_until: u64, plan: &Plan) -> u64 {
+        if self.number() == 0 || plan.level_life == 0 { 0 } else { blocked_until.saturating_add(plan.level_life) }
+    }
+
+    /// The level of the next block, of a key whose last block ended then.
+    pub(crate) fn next(self, blocked_until: u64, now: u64, plan: &Plan) -> Self {
+        if plan.level_life == 0 {
+            return Self(0);
+        }
+        let last = if self.ends(blocked_until, plan) > now { self.number() } else { 0 };
+        let most = plan.policy.options().block_for.as_ref().map_or(1, |lengths| lengths.lengths().len());
+        Self((last + 1).min(most as u8))
+    }
+
+    /// The length of a block of this level, in microseconds; 0 for a policy that does not block.
+    pub(crate) fn length(self, plan: &Plan) -> u64 {
+        plan.policy.options().block_for.as_ref().map_or(0, |lengths| lengths.of_level(self.number()).micros())
+    }
+}

@@ -1,0 +1,327 @@
+//! Keys with other numbers than their policy: by its file and live, in memory and on servers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate::{
+    AsyncLimiter, CheckOptions, Decision, KeyOverride, Limiter, ManualClock, Options, Overrides, Policy,
+};
+use tidegate_tests::any_limiter::fresh_prefix;
+use tidegate_tests::decision_values::DecisionValues;
+use tidegate_tests::model::Model;
+use tidegate_tests::random::Random;
+use tidegate_tests::servers::{Kind, Servers};
+
+const START: u64 = 1_704_067_200_000_000;
+
+fn own(text: &str) -> KeyOverride {
+    KeyOverride::parse(text).expect("limits")
+}
+
+fn policy(notation: &str, overrides: &[(&str, &str)]) -> Policy {
+    let overrides: Overrides = overrides.iter().map(|(key, text)| (*key, own(text))).collect();
+    let options = Options { overrides: Some(overrides), ..Options::default() };
+    let limits = Policy::parse(notation).expect("a notation").limits().to_vec();
+    Policy::new(limits, options).and_then(|policy| policy.named("p")).expect("a policy")
+}
+
+fn limiter(url: &str, prefix: &str, clock: Option<&Arc<ManualClock>>) -> Limiter {
+    let builder = Limiter::builder().store(url).prefix(prefix).timeout(Duration::from_secs(10));
+    let builder = builder.deny_cache(Duration::ZERO);
+    clock.map_or(builder.clone(), |clock| builder.clock(Arc::clone(clock))).build().expect("a limiter")
+}
+
+fn on_each_store(run: impl Fn(&str)) {
+    let redis = Servers::start(Kind::Single);
+    ["memory://", redis.url()].into_iter().for_each(run);
+}
+
+#[test]
+fn a_policy_has_numbers_for_single_keys() {
+    on_each_store(|url| {
+        let policy = policy("2/hour", &[("alice", "5/hour"), ("org:7", "1/hour; 3/day"), ("internal", "none")]);
+        let limiter = limiter(url, &fresh_prefix(), None);
+        for (key, limit, admitted) in [("bob", 2, 2), ("alice", 5, 5), ("org:7", 1, 1), ("internal", 2, 40)] {
+            let allowed = (0..40).filter(|_| limiter.check(&policy, key).expect("a decision").allowed()).count();
+            let decision = limiter.peek(&policy, key, 1).expect("a peek");
+            assert_eq!((allowed, decision.limit(), decision.overridden()), (admitted, limit, key != "bob"), "{key}");
+        }
+        let free = limiter.check_with(&policy, "internal", &CheckOptions { cost: 1_000, ..CheckOptions::default() });
+        let free = free.expect("a decision");
+        assert_eq!((free.allowed(), free.granted(), free.remaining()), (true, 1_000, 2));
+    });
+}
+
+#[test]
+fn what_was_used_stays_used_and_what_is_removed_is_as_before() {
+    on_each_store(|url| {
+        let limiter = limiter(url, &fresh_prefix(), None);
+        let check = || limiter.check("3/hour", "k").expect("a decision");
+        assert!((0..3).all(|_| check().allowed()) && !check().allowed());
+        limiter.set_override("3/hour", "k", Some(&own("5/hour; 100/day")), None).expect("an override");
+        let decision = check();
+        assert_eq!((decision.allowed(), decision.remaining(), decision.limits().len()), (true, 1, 2));
+        assert_eq!((decision.overridden(), decision.policy()), (true, "3/hour"));
+        // Usage is forgotten by a clear, and the numbers are not.
+        limiter.clear("3/hour", "k").expect("a clear");
+        assert_eq!((check().remaining(), check().limit()), (4, 5));
+        limiter.set_override("3/hour", "k", Some(&own("none")), None).expect("an override");
+        assert!((0..50).all(|_| check().allowed()));
+        limiter.block("3/hour", "k", Duration::from_secs(60)).expect("a block");
+        assert!(!check().allowed(), "a block denies whatever the numbers are");
+        limiter.unblock("3/hour", "k").expect("an end");
+        limiter.set_override("3/hour", "k", None, None).expect("a removal");
+        let decision = check();
+        assert_eq!((decision.allowed(), decision.overridden(), decision.remaining()), (true, false, 0));
+        limiter.set_override("3/hour", "k", Some(&own("9/hour")), None).expect("an override");
+        limiter.clear_all().expect("a clear");
+        assert_eq!((check().limit(), limiter.overrides("3/hour").expect("a list")), (3, Vec::new()));
+    });
+}
+
+#[test]
+fn other_limiters_of_the_store_learn_at_once() {
+    for kind in [Kind::Single, Kind::Cluster] {
+        let redis = Servers::start(kind);
+        let prefix = fresh_prefix();
+        let (one, other) = (limiter(redis.url(), &prefix, None), limiter(redis.url(), &prefix, None));
+        let policy = policy("2/hour", &[("file", "4/hour")]);
+        for key in ["file", "k", "{braces}", "ключ"] {
+            let limit = |limiter: &Limiter| limiter.check(&policy, key).expect("a decision").limit();
+            let before = limit(&other);
+            one.set_override(&policy, key, Some(&own("7/hour")), None).expect("an override");
+            assert_eq!((limit(&one), limit(&other), limit(&other)), (7, 7, 7), "{key}");
+            one.set_override(&policy, key, Some(&own("8/hour; 9/day")), None).expect("an override");
+            assert_eq!((limit(&other), limit(&one)), (8, 8), "{key}");
+            assert_eq!(one.overrides(&policy).expect("a list").len(), 1);
+            one.set_override(&policy, key, None, None).expect("a removal");
+            assert_eq!((limit(&other), limit(&one)), (before, before), "{key}");
+        }
+    }
+}
+
+#[test]
+fn every_call_has_the_numbers_of_its_key() {
+    on_each_store(|url| {
+        let prefix = fresh_prefix();
+        let (setter, limiter) = (limiter(url, &prefix, None), limiter(url, &prefix, None));
+        // In memory each limiter has a store of its own.
+        let setter = if url.starts_with("memory") { &limiter } else { &setter };
+        let named = |notation: &str, name: &str| Policy::parse(notation).and_then(|policy| policy.named(name)).expect("a policy");
+        let (rate, pool) = (named("1/hour", "rate"), named("concurrency 1", "pool"));
+        for key in ["charge", "refund", "take", "all", "wait", "settle"] {
+            setter.set_override(&rate, key, Some(&own("10/hour")), None).expect("an override");
+        }
+        assert_eq!(limiter.charge(&rate, "charge", 4).expect("a charge").remaining(), 6);
+        assert_eq!(limiter.refund(&rate, "refund", 4).expect("a refund").limit(), 10);
+        let part = CheckOptions { cost: 20, partial: true, ..CheckOptions::default() };
+        assert_eq!(limiter.check_with(&rate, "take", &part).expect("a decision").granted(), 10);
+        let all = limiter.check_all([(&rate, "all", 6), (&rate, "plain", 1)]).expect("a decision");
+        assert_eq!((all.allowed(), all.decisions()[0].remaining(), all.decisions()[1].overridden()), (true, 4, false));
+        let waited = limiter.acquire(&rate, "wait", 10, Some(Duration::from_secs(1))).expect("a decision");
+        assert!(waited.allowed() && waited.overridden());
+        let refused = limiter.acquire(&rate, "wait", 10, Some(Duration::from_millis(20))).expect("a decision");
+        assert!(!refused.allowed() && refused.limit() == 10);
+        let settled = limiter.check_with(&rate, "settle", &CheckOptions { cost: 8, ..CheckOptions::default() });
+        limiter.settle(&settled.expect("a decision"), 3).expect("a settle");
+        assert_eq!(limiter.peek(&rate, "settle", 1).expect("a peek").remaining(), 7);
+        setter.set_override(&pool, "k", Some(&own("concurrency 3")), None).expect("an override");
+        let holds: Vec<_> = (0..4).map(|_| limiter.hold(&pool, "k", 1).expect("an answer")).collect();
+        assert_eq!(holds.iter().filter(|hold| matches!(hold, tidegate::HoldAnswer::Held(_))).count(), 3);
+        drop(holds);
+        setter.set_override(&pool, "k", Some(&own("none")), None).expect("an override");
+        let holds: Vec<_> = (0..9).map(|_| limiter.hold(&pool, "k", 1).expect("an answer")).collect();
+        assert!(holds.iter().all(|hold| matches!(hold, tidegate::HoldAnswer::Held(hold) if !hold.lost())));
+    });
+}
+
+#[test]
+fn units_that_an_override_has_not_are_not_limited() {
+    on_each_store(|url| {
+        let limiter = limiter(url, &fresh_prefix(), None);
+        let policy = Policy::parse("500/minute; 1000 tokens/minute").and_then(|policy| policy.named("llm")).expect("a policy");
+        limiter.set_override(&policy, "k", Some(&own("2000 tokens/minute; 9 pages/minute")), None).expect("an override");
+        let options = CheckOptions { units: [("tokens", 1_500)].into(), ..CheckOptions::default() };
+        let decision = limiter.check_with(&policy, "k", &options).expect("a decision");
+        let left: Vec<u64> = decision.limits().map(|limit| limit.remaining).collect();
+        assert_eq!((decision.allowed(), left), (true, vec![500, 9]));
+        limiter.settle(&decision, [("tokens", 100)]).expect("a settle");
+        let peek = limiter.peek(&policy, "k", [("tokens", 1)]).expect("a peek");
+        assert_eq!(peek.limits().map(|limit| limit.remaining).collect::<Vec<_>>(), [1_900, 9]);
+    });
+}
+
+#[test]
+fn what_is_no_override_is_refused() {
+    let limiter = limiter("memory://", "tg", None);
+    let code = |key: &str, text: &KeyOverride, ttl| {
+        limiter.set_override("5/s", key, Some(text), ttl).expect_err("an error").code()
+    };
+    assert_eq!(KeyOverride::parse("5/fortnight").expect_err("an error").code(), "policy_invalid");
+    assert_eq!(code("k", &own("concurrency 4"), None), "policy_invalid");
+    assert_eq!(code(&"k".repeat(1_025), &own("5/s"), None), "key_invalid");
+    assert_eq!(code("k", &own("5/s"), Some(Duration::ZERO)), "config_invalid");
+    assert_eq!(code("k", &own("5/s"), Some(Duration::from_secs(400_000_000))), "config_invalid");
+}
+
+#[test]
+fn a_list_is_bounded_and_without_what_has_ended() {
+    on_each_store(|url| {
+        let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));
+        let limiter = limiter(url, &fresh_prefix(), Some(&clock));
+        let minute = Some(Duration::from_secs(60));
+        for number in 0..3 {
+            limiter.set_override("5/s", &format!("k{number}"), Some(&own("6/s")), minute).expect("an override");
+        }
+        limiter.set_override("5/s", "stays", Some(&own("none")), None).expect("an override");
+        let listed = limiter.overrides("5/s").expect("a list");
+        assert_eq!(listed.iter().map(|own| (&*own.key, &*own.limits)).collect::<Vec<_>>(), [
+            ("k0", "6/s"),
+            ("k1", "6/s"),
+            ("k2", "6/s"),
+            ("stays", "none")
+        ]);
+        assert!(listed[0].expires_at.is_some() && listed[3].expires_at.is_none());
+        assert_eq!(limiter.check("5/s", "k0").expect("a decision").limit(), 6);
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(limiter.check("5/s", "k0").expect("a decision").limit(), 5);
+        assert_eq!(limiter.overrides("5/s").expect("a list").len(), 1);
+    });
+}
+
+#[test]
+fn ten_thousand_keys_of_a_policy_and_no_more() {
+    on_each_store(|url| {
+        let limiter = limiter(url, &fresh_prefix(), None);
+        for number in 0..10_000 {
+            limiter.set_override("5/s", &number.to_string(), Some(&own("6/s")), None).expect("an override");
+        }
+        let beyond = limiter.set_override("5/s", "beyond", Some(&own("6/s")), None).expect_err("it is full");
+        assert_eq!(beyond.code(), "config_invalid", "{beyond}");
+        assert_eq!(limiter.check("5/s", "beyond").expect("a decision").limit(), 5);
+        limiter.set_override("5/s", "7", Some(&own("7/s")), None).expect("one that is there");
+        limiter.set_override("5/s", "8", None, None).expect("a removal");
+        limiter.set_override("5/s", "beyond", Some(&own("6/s")), None).expect("there is room");
+        assert_eq!(limiter.overrides("5/s").expect("a list").len(), 10_000);
+    });
+}
+
+#[test]
+fn nothing_is_left_of_an_override_that_ends_or_is_removed() {
+    let redis = Servers::start(Kind::Single);
+    let prefix = fresh_prefix();
+    let limiter = limiter(redis.url(), &prefix, None);
+    let mut connection = redis::Client::open(redis.url()).and_then(|client| client.get_connection()).expect("a connection");
+    let mut lives = || -> Vec<i64> {
+        let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg(format!("{prefix}*")).query(&mut connection).expect("keys");
+        let life = |key| redis::cmd("PTTL").arg(key).query(&mut connection).expect("a life");
+        keys.into_iter().map(life).collect()
+    };
+    limiter.set_override("5/s", "k", Some(&own("6/s")), Some(Duration::from_secs(100))).expect("an override");
+    assert!(lives().iter().all(|life| (99_000..=101_000).contains(life)), "{:?}", lives());
+    limiter.set_override("5/s", "k", Some(&own("6/s")), None).expect("an override");
+    assert_eq!(lives(), [-1, -1], "without an end both keys stay");
+    limiter.set_override("5/s", "other", Some(&own("6/s")), Some(Duration::from_secs(100))).expect("an override");
+    limiter.set_override("5/s", "k", None, None).expect("a removal");
+    assert!(lives().iter().all(|life| (0..=101_000).contains(life)), "{:?}", lives());
+    limiter.set_override("5/s", "other", None, None).expect("a removal");
+    assert_eq!(lives(), [] as [i64; 0]);
+}
+
+/// The model knows no overrides: it plays the change of a policy for one key.
+#[test]
+fn random_histories_are_those_of_a_policy_that_changes() {
+    let redis = Servers::start(Kind::Single);
+    let mut random = Random::new(7);
+    let texts = ["5/10s", "20/10s", "3/2s; 8/10s", "gcra 2/s burst 4", "token-bucket 6/3s", "fixed-window 4/5s; 5/10s", "sliding-log 6/4s"];
+    for round in 0..40 {
+        for url in ["memory://", redis.url()] {
+            let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));
+            let prefix = fresh_prefix();
+            let named = |text: &str| Policy::parse(text).and_then(|policy| policy.named("p")).expect("a policy");
+            let base = named(random.pick(&texts));
+            let first = limiter(url, &prefix, Some(&clock));
+            let second = if url.starts_with("memory") { first.clone() } else { limiter(url, &prefix, Some(&clock)) };
+            let mut model = Model::new(START);
+            let (mut effective, mut is_overridden) = (base.clone(), false);
+            for step in 0..80 {
+                let pause = random.pick(&[0, 1, 1_000, 300_000, 2_000_000]);
+                clock.advance(Duration::from_micros(pause));
+                model.set(model.now() + pause);
+                let by = if random.one_in(2) { &first } else { &second };
+                let cost = random.pick(&[1, 1, 1, 2, 3]);
+                let overridden = is_overridden;
+                let compare = |found: tidegate::Result<Decision>, expected: DecisionValues| {
+                    let expected = DecisionValues { overridden, ..expected };
+                    let found = DecisionValues::of(&found.expect("a decision"));
+                    assert_eq!(found, expected, "round {round}, step {step} on {url}: {base} as {effective}");
+                };
+                match random.below(12) {
+                    0 => {
+                        let text = random.pick(&texts);
+                        by.set_override(&base, "k", Some(&own(text)), None).expect("an override");
+                        (effective, is_overridden) = (named(text), true);
+                    }
+                    1 => {
+                        by.set_override(&base, "k", None, None).expect("a removal");
+                        (effective, is_overridden) = (base.clone(), false);
+                    }
+                    2 => {
+                        by.clear(&base, "k").expect("a clear");
+                        model.clear(&effective, "k");
+                    }
+                    3 => {
+                        by.charge(&base, "k", cost).expect("a charge");
+                        model.charge(&effective, "k", cost);
+                    }
+                    4 => compare(by.peek(&base, "k", cost), model.peek(&effective, "k", cost)),
+                    5 => {
+                        let options = CheckOptions { cost: 5, partial: true, ..CheckOptions::default() };
+                        compare(by.check_with(&base, "k", &options), model.take(&effective, "k", 5, None));
+                    }
+                    _ => compare(by.check_n(&base, "k", cost), model.check(&effective, "k", cost, None)),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tasks_repeat_a_call_too_and_a_lease_is_not_used() {
+    let redis = Servers::start(Kind::Single);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let prefix = fresh_prefix();
+    let tasks: AsyncLimiter = limiter(redis.url(), &prefix, None).to_async();
+    let limits = Policy::parse("1000/minute").expect("a notation").limits().to_vec();
+    let options = Options { lease: Some(tidegate::Lease::percent(5.0).expect("a lease")), ..Options::default() };
+    let leasing = Policy::new(limits, options).and_then(|policy| policy.named("leasing")).expect("a policy");
+    let setter = limiter(redis.url(), &prefix, None);
+    runtime.block_on(async {
+        for _ in 0..200 {
+            tasks.check(&leasing, "k").await.expect("a decision");
+        }
+        setter.set_override(&leasing, "k", Some(&own("300/minute")), None).expect("an override");
+        let began = Instant::now();
+        loop {
+            let decision = tasks.check(&leasing, "k").await.expect("a decision");
+            if decision.overridden() {
+                assert_eq!((decision.limit(), decision.source().name()), (300, "store"));
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(3), "a lease ends within a second");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let many = (0..100).map(|_| {
+            let (tasks, leasing) = (tasks.clone(), leasing.clone());
+            tokio::spawn(async move { tasks.check(&leasing, "k").await.expect("a decision").overridden() })
+        });
+        for check in many.collect::<Vec<_>>() {
+            assert!(check.await.expect("a task"));
+        }
+        setter.set_override(&leasing, "k", None, None).expect("a removal");
+        assert!(!tasks.check(&leasing, "k").await.expect("a decision").overridden());
+        let tasks_set = tasks.set_override(&leasing, "other", Some(&own("none")), None).await;
+        tasks_set.expect("an override");
+        assert_eq!(tasks.overrides(&leasing).await.expect("a list")[0].limits, "none");
+    });
+}
