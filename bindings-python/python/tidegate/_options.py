@@ -33,6 +33,8 @@ class PolicyOptions(TypedDict, total=False):
     journal: int
     # Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
     lease: str | int | None
+    # Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+    priorities: Mapping[str, str] | None
     # Other limits for single keys, by the key: a notation, or `none` for no limit.
     overrides: Mapping[str, Any] | None
     # options end
@@ -65,6 +67,9 @@ class LimiterOptions(TypedDict, total=False):
     on_change: Callable[[StoreChange], object] | None
     # A clock for tests, whose time is used instead of the store's.
     clock: ManualClock | None
+    # Whether a refusal is logged, as a warning: its policy, its key, the limit that refused, the wait, and what
+    # answered. At most ten lines a second; the next line says how many refusals have none. Default: False.
+    log_refusals: bool
     # options end
 
 
