@@ -123,6 +123,7 @@ class AsyncLimiter:
         cost: int | Mapping[str, int] = 1,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -146,13 +147,15 @@ class AsyncLimiter:
         cost: int | Mapping[str, int] = 1,
         meta: str | bytes | None = None,
         partial: bool = False,
+        priority: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
         Policy.
 
         The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-        many units as there are, up to `cost`; `granted` says how many.
+        many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
+        of each limit stays free.
         """
     def check_all(
         self,
@@ -162,7 +165,8 @@ class AsyncLimiter:
         partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
+        Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
+        (policy, key, cost, meta, priority): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
@@ -198,7 +202,13 @@ class AsyncLimiter:
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, meta: str | bytes | None = None
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = 1,
+        meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
@@ -231,7 +241,7 @@ class AsyncLimiter:
             async def send_mail(user, text): ...
         """
     def peek(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, priority: str | None = None
     ) -> Coroutine[Any, Any, Decision]:
         """
         Answers as a check would, and consumes nothing.
@@ -717,6 +727,7 @@ class Limiter:
         cost: int | Mapping[str, int] = 1,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Decision:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -739,13 +750,15 @@ class Limiter:
         cost: int | Mapping[str, int] = 1,
         meta: str | bytes | None = None,
         partial: bool = False,
+        priority: str | None = None,
     ) -> Decision:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
         Policy.
 
         The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-        many units as there are, up to `cost`; `granted` says how many.
+        many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
+        of each limit stays free.
         """
     def check_all(
         self,
@@ -755,7 +768,8 @@ class Limiter:
         partial: bool = False,
     ) -> Decision:
         """
-        Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
+        Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
+        (policy, key, cost, meta, priority): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
@@ -790,7 +804,13 @@ class Limiter:
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, meta: str | bytes | None = None
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = 1,
+        meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
@@ -819,7 +839,9 @@ class Limiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
         """
-    def peek(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> Decision:
+    def peek(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, priority: str | None = None
+    ) -> Decision:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -970,6 +992,11 @@ class Policy:
     def on_store_error(self, /) -> str | None:
         """
         What a check answers when the store fails; overrides the limiter's choice.
+        """
+    @property
+    def priorities(self, /) -> dict[str, str] | None:
+        """
+        Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
         """
     @property
     def shadow(self, /) -> bool:
