@@ -103,7 +103,9 @@ fn step(limiter: &Limiter, clock: &ManualClock, start: u64, step: &Value) -> Opt
     let (policy, key) = (text(step, "policy", "p"), text(step, "key", ""));
     let cost = |value: &Value| match value["cost"].as_object() {
         None => Cost::from(value["cost"].as_u64().unwrap_or(1)),
-        Some(units) => units.iter().map(|(name, units)| (name, units.as_u64().expect("a number"))).collect::<Units>().into(),
+        Some(units) => {
+            units.iter().map(|(name, units)| (name, units.as_u64().expect("a number"))).collect::<Units>().into()
+        }
     };
     let decision = match step["do"].as_str().expect("do") {
         "check" => limiter.check_with(policy.as_str(), &key, &cost(step).into()),
