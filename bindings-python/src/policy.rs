@@ -112,12 +112,7 @@ fn parts_by_class(priorities: &Priorities) -> BTreeMap<String, String> {
 }
 
 fn priorities(given: &Bound<'_, PyAny>) -> PyResult<Priorities> {
-    let wrong = || {
-        policy(format!(
-            "priorities are classes of calls with their parts, as in {{\"batch\": \"30%\"}}, not {}",
-            shown(given)
-        ))
-    };
+    let wrong = || policy(format!("priorities are classes of calls with their parts, as in {{\"batch\": \"30%\"}}, not {}", shown(given)));
     let classes = given.cast::<PyMapping>().map_err(|_| wrong())?;
     let mut parts = Vec::new();
     for pair in classes.items()? {

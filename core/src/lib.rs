@@ -30,12 +30,11 @@ pub use counting::{
 pub use decision::{Decision, LimitState};
 pub use error::{Error, ErrorKind, Result, SourceLocation};
 pub use limiter::{
-    AsPolicy, AsyncLimiter, Builder, CheckEntry, CheckOptions, Cost, Hold, HoldAnswer, Limiter, MAX_KEY, MAX_META,
-    PolicyRef, PolicyUse, Units,
+    AsPolicy, AsyncLimiter, Builder, CheckEntry, CheckOptions, Cost, Hold, HoldAnswer, Limiter, MAX_KEY, MAX_META, PolicyRef,
+    PolicyUse, Units,
 };
 pub use policy::{
-    Algorithm, Lease, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Priorities, TimeUnit, Unit, Warning,
-    lint, lint_policies,
+    Algorithm, Lease, Limit, OnStoreError, Options, Period, Policy, PolicyFile, Priorities, TimeUnit, Unit, Warning, lint, lint_policies,
 };
 pub use process::clock::ManualClock;
 pub use process::fork::after_fork_in_child;

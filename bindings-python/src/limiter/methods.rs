@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
-use tidegate::host::Call;
 use tidegate::{CheckOptions, Cost};
+use tidegate::host::Call;
 
 use super::{AsyncLimiter, Limiter};
 use crate::actual_costs::ActualCosts;

@@ -41,13 +41,13 @@ use meaning::Meaning;
 pub(crate) use meter::Meter;
 #[cfg(feature = "files")]
 pub(crate) use period::SECOND;
-pub(crate) use period::SPELLINGS;
 pub use period::{Period, TimeUnit};
+pub(crate) use period::SPELLINGS;
+pub use unit::Unit;
 #[cfg(feature = "redis")]
 use stored::StoredRule;
 #[cfg(feature = "redis")]
 pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, Stored, number};
-pub use unit::Unit;
 
 use crate::tables::allocation::allocated;
 

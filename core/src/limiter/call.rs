@@ -287,14 +287,10 @@ impl Limiter {
     #[inline]
     pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
         match call {
-            Call::Check(CheckOptions { cost, units, meta: None, partial: false, priority: None })
-                if units.is_none() =>
-            {
-                match valid_cost(*cost) {
-                    Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
-                    Err(error) => Some(Err(error)),
-                }
-            }
+            Call::Check(CheckOptions { cost, units, meta: None, partial: false, priority: None }) if units.is_none() => match valid_cost(*cost) {
+                Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
+                Err(error) => Some(Err(error)),
+            },
             _ => self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Never),
         }
     }

@@ -9,8 +9,8 @@ mod format;
 mod lease;
 mod lint;
 mod notation;
-pub(crate) mod options;
 mod priorities;
+pub(crate) mod options;
 pub(crate) mod suggestion;
 
 pub use crate::algorithm::{Algorithm, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION, Period, TimeUnit, Unit};
@@ -119,10 +119,7 @@ impl Policy {
     pub(crate) fn heap_bytes(&self) -> usize {
         let texts = (self.limits.len() + 1) * (self.name.len() + TEXT_OF_LIMIT);
         let priorities = self.options.priorities.as_ref().map_or(0, Priorities::heap_bytes);
-        allocated(self.name.capacity())
-            + priorities
-            + allocated(self.limits.capacity() * size_of::<Limit>())
-            + allocated(texts)
+        allocated(self.name.capacity()) + priorities + allocated(self.limits.capacity() * size_of::<Limit>()) + allocated(texts)
     }
 
     /// What the fields and problems of responses call one of its limits: the name of the policy, and where there are several

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate::{
-    Algorithm, CheckOptions, Cost, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy,
-    Units,
+    Algorithm, CheckOptions, Cost, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy, Units,
 };
 
 use crate::random::Random;

@@ -39,9 +39,7 @@ impl Host {
             ArgumentKind::Period => ("Option<Period>", "float | str | timedelta | None", "Duration"),
             ArgumentKind::Count => ("usize", "int", "number"),
             ArgumentKind::Lease => ("Option<Lease>", "str | int | None", "number | string"),
-            ArgumentKind::Priorities => {
-                ("Option<Priorities>", "Mapping[str, str] | None", "Readonly<Record<string, string>>")
-            }
+            ArgumentKind::Priorities => ("Option<Priorities>", "Mapping[str, str] | None", "Readonly<Record<string, string>>"),
             ArgumentKind::Priority => ("Option<String>", "str | None", "string"),
             ArgumentKind::OnStoreError => ("OnStoreError", "str", "OnStoreError"),
             ArgumentKind::Choice(words) if self == Self::Node => {

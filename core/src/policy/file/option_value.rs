@@ -1,9 +1,9 @@
 //! The kinds of value that the options of a policy file have, and the errors for values and names that it cannot have.
 
 use super::super::lease::Lease;
+use super::super::priorities::Priorities;
 use super::super::notation;
 use super::super::options::{OnStoreError, OptionKind, OptionValue};
-use super::super::priorities::Priorities;
 use super::super::suggestion::did_you_mean;
 use super::scalar::plain_scalar;
 use super::tree::{FileError, Key, Node, Position, Text, Value};

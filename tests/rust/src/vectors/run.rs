@@ -88,8 +88,7 @@ impl Run {
         let builder = Builder::from_file(&file.0).map_err(mismatch)?.store(&variant.store).prefix(fresh_prefix());
         let builder = builder.timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
         let policies = PolicyFile::parse(&text, Format::Json, None).map_err(mismatch)?;
-        let are_counted =
-            policies.policies().iter().any(|policy| policy.limits().iter().any(|limit| limit.unit().is_some()));
+        let are_counted = policies.policies().iter().any(|policy| policy.limits().iter().any(|limit| limit.unit().is_some()));
         Ok(Self {
             start,
             of_units: UnitsOfCase { are_counted, ..UnitsOfCase::default() },
