@@ -5,9 +5,9 @@ export type {
   CheckEntry,
   CheckOptions,
   CostOptions,
-  PeekOptions,
   HoldOptions,
   NamedCheckEntry,
+  PeekOptions,
 } from './call-options.js';
 export type { CancelSignal } from './cancel-signal.js';
 export { ManualClock } from './clock.js';

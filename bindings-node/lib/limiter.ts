@@ -10,10 +10,10 @@ import {
   checkedOptions,
   type HeldWork,
   type HoldOptions,
-  type PeekOptions,
   holdArguments,
   type OverrideOptions,
   onlyCost,
+  type PeekOptions,
 } from './call-options.js';
 import { type Cost, checkedCost, isUnits, numberOf, unitsOf } from './cost.js';
 import { Decision, policyRefOf } from './decision.js';

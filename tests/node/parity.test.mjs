@@ -134,7 +134,7 @@ it('a limiter takes the options of Python', () => {
 it('a policy and a limit take the options of Python', () => {
   const policy = { name: 'n', onStoreError: 'open', shadow: true, blockFor: '1s', countDenied: true, journal: 3 };
   // Denials that count cannot lease, so no policy has all options.
-  assert.deepEqual(['limits', ...Object.keys(policy), 'lease'], parametersOf('Policy').map(camel));
+  assert.deepEqual(['limits', ...Object.keys(policy), 'lease', 'priorities'], parametersOf('Policy').map(camel));
   assert.equal(new Policy('5/s', { name: 'n', lease: 2 }).lease, 2);
   assert.throws(() => new Policy('5/s', { ...policy, lease: 2 }), /lease/);
   const made = new Policy('5/s; 9/m', policy);

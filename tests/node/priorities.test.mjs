@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Limiter, ManualClock, Policy } from 'tidegate';
+import { Servers } from '../servers/servers.mjs';
 
 const PRIORITIES = { batch: '30%', background: '60%' };
 
@@ -47,4 +48,32 @@ test('a class that is not declared is an error', async (t) => {
   for (const priorities of [{ batch: 30 }, 'batch', ['batch'], { 'a: 1%, b': '2%' }, { batch: '100%' }, {}]) {
     assert.throws(() => new Policy('10/minute', { priorities }), { code: 'policy_invalid' });
   }
+});
+
+test('a denial that is repeated in process answers only the same call', async (t) => {
+  const servers = await Servers.start('single');
+  const policies = {
+    api: new Policy('fixed-window 10/hour', { priorities: PRIORITIES }),
+    tokens: 'fixed-window 10 tokens/hour',
+    calls: 'fixed-window 1/hour',
+  };
+  const limiter = new Limiter({ store: servers.url, policies, denyCacheMs: 60_000, timeoutMs: 20_000 });
+  t.after(async () => {
+    await limiter.close();
+    await servers.close();
+  });
+  await limiter.check('api', 'k', { cost: 7 });
+  for (let call = 0; call < 3; call++) {
+    assert.equal((await limiter.check('api', 'k', { priority: 'batch' })).allowed, false);
+  }
+  assert.equal((await limiter.check('api', 'k')).allowed, true);
+  await limiter.check('tokens', 'k', { cost: { tokens: 9 } });
+  for (let call = 0; call < 3; call++) {
+    assert.equal((await limiter.check('tokens', 'k', { cost: { tokens: 2 } })).allowed, false);
+  }
+  assert.equal((await limiter.check('tokens', 'k', { cost: { tokens: 1 } })).allowed, true);
+  await limiter.check('calls', 'k');
+  for (let call = 0; call < 3; call++) assert.equal((await limiter.check('calls', 'k')).allowed, false);
+  const free = await limiter.check('calls', 'k', { cost: { cost: 0 } });
+  assert.deepEqual([free.allowed, free.source], [true, 'store']);
 });

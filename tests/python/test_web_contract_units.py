@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidegate import ConfigError, Limiter, ManualClock
+from tidegate import ConfigError, Limiter, ManualClock, Policy
 from web_adapter import Adapter
 
 ADDRESS = "203.0.113.9"
@@ -89,3 +89,23 @@ def test_units_that_no_request_could_be_asked_are_an_error_at_start(
         adapter.make(policy, limiter=made_limiter(), **options).get()
     assert says in raised.value.message
     assert raised.value.code == "config_invalid"
+
+
+@pytest.mark.parametrize("priority", ["batch", lambda request: "batch"])
+def test_a_class_is_for_the_policies_that_have_classes(adapter: Adapter, priority: Any) -> None:
+    classed = Policy("fixed-window 10/minute", priorities={"batch": "30%"})
+    limiter = Limiter(policies={"all": "50/minute", "classed": classed}, clock=ManualClock())
+    made = adapter.make(["all", "classed"], limiter=limiter, cost=7, priority=priority)
+    assert [made.get().status, made.get().status] == [200, 429]
+    assert (left(limiter, "all", 1), left(limiter, "classed", 1)) == ([43], [3])
+    alone = adapter.make("classed", limiter=limiter, priority=priority)
+    assert alone.get().status == 429
+
+
+@pytest.mark.parametrize(("policy", "priority"), [("all", "batch"), (["all", "classed"], "bach"), ("classed", 5)])
+def test_a_class_that_no_request_could_have_is_an_error_at_start(adapter: Adapter, policy: Any, priority: Any) -> None:
+    classed = Policy("fixed-window 10/minute", priorities={"batch": "30%"})
+    limiter = Limiter(policies={"all": "50/minute", "classed": classed}, clock=ManualClock())
+    with pytest.raises(ConfigError) as raised:
+        adapter.make(policy, limiter=limiter, priority=priority).get()
+    assert "priority" in raised.value.message

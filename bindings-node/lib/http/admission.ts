@@ -2,20 +2,19 @@
 
 import process from 'node:process';
 
-import type { CheckOptions } from '../call-options.js';
 import { type Cost, isUnits, nothingOf, shareOf, uncounted } from '../cost.js';
 import { Decision, policyRefOf } from '../decision.js';
 import { delay } from '../delay.js';
 import { asWarning, ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
 import { Hold } from '../hold.js';
-import { checkIn, type Limiter, policyRefIn } from '../limiter.js';
-import type { PolicyLike, PolicyRef } from '../policy.js';
-import { RateLimited } from '../rate-limited.js';
+import { checkIn, policyRefIn } from '../limiter.js';
+import type { PolicyRef } from '../policy.js';
 import { type ActualCost, nameCost } from '../settled.js';
 import { asked } from '../tracing.js';
 import { type Adapter, type Awaitable, type Ending, isOver } from './adapter.js';
 import { announce, leading, type SetField, setInRecord } from './fields.js';
 import { asError, problem, refusalError, retryAfter, status } from './refusal.js';
+import { checkTogether, type Meta, type RequestCheck, takeHold } from './request-check.js';
 import type { FixedCostEntry, LimitedEntry, Settings } from './settings.js';
 
 /** Where a request remembers its admissions. The same symbol for all copies of this module. */
@@ -454,56 +453,4 @@ export class Admission<Request extends object, Response> {
 /** Reports an error after the response: no caller is left to throw it to. */
 function warn(error: unknown): void {
   process.emitWarning(asWarning(error));
-}
-
-/** What the journal remembers of a request. */
-type Meta = string | Uint8Array | undefined;
-
-/** A policy with the key and the cost of one request. */
-interface RequestCheck {
-  readonly policy: PolicyLike;
-  readonly key: string;
-  readonly cost: Cost;
-  /** Whether the options name its cost. */
-  readonly namesCost: boolean;
-  /** Its class. */
-  priority?: string;
-  /** What was decided about it with others. */
-  decision?: Decision;
-}
-
-/** Checks several policies as one Decision. */
-async function checkTogether(
-  limiter: Limiter,
-  checks: readonly RequestCheck[],
-  meta: Meta,
-): Promise<Decision | undefined> {
-  const [only] = checks;
-  if (only === undefined) return undefined;
-  if (checks.length > 1) {
-    return limiter.checkAll(
-      checks.map(({ policy, key, cost, namesCost, priority }) => ({
-        policy,
-        key,
-        cost: namesCost ? cost : undefined,
-        meta,
-        priority,
-      })),
-    );
-  }
-  return limiter.check(only.policy, only.key, withMeta(only, meta));
-}
-
-function withMeta({ cost, priority }: RequestCheck, meta: Meta): CheckOptions {
-  return meta === undefined && priority === undefined ? { cost } : { cost, meta, priority };
-}
-
-/** Takes a hold; the denied Decision when there is no room. */
-async function takeHold(limiter: Limiter, check: RequestCheck, meta: Meta): Promise<Hold | Decision> {
-  try {
-    return await limiter.hold(check.policy, check.key, withMeta(check, meta));
-  } catch (error) {
-    if (error instanceof RateLimited) return error.decision;
-    throw error;
-  }
 }

@@ -120,9 +120,10 @@ class AsyncLimiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = ...,
+        cost: int | Mapping[str, int] = 1,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -143,16 +144,18 @@ class AsyncLimiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = ...,
+        cost: int | Mapping[str, int] = 1,
         meta: str | bytes | None = None,
         partial: bool = False,
+        priority: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
         Policy.
 
         The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-        many units as there are, up to `cost`; `granted` says how many.
+        many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
+        of each limit stays free.
         """
     def check_all(
         self,
@@ -162,7 +165,8 @@ class AsyncLimiter:
         partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
+        Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
+        (policy, key, cost, meta, priority): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
@@ -198,7 +202,13 @@ class AsyncLimiter:
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = 1,
+        meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
@@ -212,12 +222,17 @@ class AsyncLimiter:
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
+        self,
+        /,
+        policy: str | Policy,
+        *,
+        key: str | Callable[..., str],
+        cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         A function that is not async is limited on the thread that calls it::
@@ -226,7 +241,7 @@ class AsyncLimiter:
             async def send_mail(user, text): ...
         """
     def peek(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, priority: str | None = None
     ) -> Coroutine[Any, Any, Decision]:
         """
         Answers as a check would, and consumes nothing.
@@ -240,9 +255,7 @@ class AsyncLimiter:
         The policy that a name or a notation means now.
         Not awaitable: it needs no store.
         """
-    def refund(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
-    ) -> Coroutine[Any, Any, None]:
+    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> Coroutine[Any, Any, None]:
         """
         Gives units back, at most what is used.
         """
@@ -532,8 +545,7 @@ class Limit:
 
     `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
     left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
-    With a `unit` it counts what it names, such as "tokens", and a call says how many. A calendar-window of one day, week, month or year
-    may begin at another moment, `from_="day 15 at 06:00"`, and by the clocks of a time zone, `in_="Europe/Berlin"`.
+    With a `unit` it counts what it names, such as "tokens", and a call says how many.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -549,8 +561,6 @@ class Limit:
         initial: int | None = None,
         precision: int | None = None,
         unit: str | None = None,
-        from_: str | None = None,
-        in_: str | None = None,
     ) -> Limit: ...
     def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...
@@ -577,16 +587,6 @@ class Limit:
     def count(self, /) -> int:
         """
         Units per period.
-        """
-    @property
-    def from_(self, /) -> str | None:
-        """
-        Where in its period each window begins, such as "day 15 at 06:00"; None where it begins as every period does.
-        """
-    @property
-    def in_(self, /) -> str | None:
-        """
-        The time zone by whose clocks windows begin; None for UTC.
         """
     @property
     def initial(self, /) -> int | None:
@@ -724,9 +724,10 @@ class Limiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = ...,
+        cost: int | Mapping[str, int] = 1,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Decision:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -746,16 +747,18 @@ class Limiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = ...,
+        cost: int | Mapping[str, int] = 1,
         meta: str | bytes | None = None,
         partial: bool = False,
+        priority: str | None = None,
     ) -> Decision:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
         Policy.
 
         The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-        many units as there are, up to `cost`; `granted` says how many.
+        many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
+        of each limit stays free.
         """
     def check_all(
         self,
@@ -765,7 +768,8 @@ class Limiter:
         partial: bool = False,
     ) -> Decision:
         """
-        Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
+        Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
+        (policy, key, cost, meta, priority): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
@@ -800,7 +804,13 @@ class Limiter:
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = 1,
+        meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
@@ -811,12 +821,17 @@ class Limiter:
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
+        self,
+        /,
+        policy: str | Policy,
+        *,
+        key: str | Callable[..., str],
+        cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         An async function is limited without blocking its event loop::
@@ -824,7 +839,9 @@ class Limiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
         """
-    def peek(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> Decision:
+    def peek(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, priority: str | None = None
+    ) -> Decision:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -836,7 +853,7 @@ class Limiter:
         """
         The policy that a name or a notation means now.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> None:
+    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> None:
         """
         Gives units back, at most what is used.
         """
@@ -975,6 +992,11 @@ class Policy:
     def on_store_error(self, /) -> str | None:
         """
         What a check answers when the store fails; overrides the limiter's choice.
+        """
+    @property
+    def priorities(self, /) -> dict[str, str] | None:
+        """
+        Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
         """
     @property
     def shadow(self, /) -> bool:

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Policy } from 'tidegate';
 import { get, until } from './client.mjs';
 import { forEachAdapter, items, limiting, pathOf } from './each_adapter.mjs';
 
@@ -77,6 +78,31 @@ forEachAdapter(({ serving }) => {
           assert.match(error.message, says);
           return true;
         },
+      );
+    }
+  });
+
+  test('a class is for the policies that have classes', async (t) => {
+    const classed = new Policy('fixed-window 10/minute', { name: 'classed', priorities: { batch: '30%' } });
+    const policies = { all: '50/minute', classed };
+    for (const priority of ['batch', (request) => (pathOf(request) === '/' ? undefined : 'batch')]) {
+      const { limiter } = limiting(policies);
+      const url = await serving(t, { limits: [{ limiter, policy: ['all', 'classed'], key, cost: 7, priority }] });
+      assert.equal((await get(`${url}/batch`)).status, 200);
+      assert.equal((await get(`${url}/batch`)).status, 429);
+      assert.deepEqual([await left(limiter, 'all', 1), await left(limiter, 'classed', 1)], [[43], [3]]);
+    }
+    const { limiter } = limiting(policies);
+    const url = await serving(t, { limits: [{ limiter, policy: 'classed', key, cost: 8, priority: 'batch' }] });
+    assert.equal((await get(url)).status, 429);
+    for (const [options, says] of [
+      [{ policy: 'all', priority: 'batch' }, /no policy has classes/],
+      [{ policy: ['all', 'classed'], priority: 'bach' }, /"bach".*"classed".*did you mean batch/],
+      [{ policy: 'classed', priority: 5 }, /priority is 5/],
+    ]) {
+      await assert.rejects(
+        async () => serving(t, { limits: [{ limiter, key, ...options }] }),
+        (error) => error.code === 'config_invalid' && says.test(error.message),
       );
     }
   });

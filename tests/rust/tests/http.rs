@@ -13,7 +13,7 @@ use tidegate::http::{
     ClientIp, Headers, Peer, Trusted, anonymous, hashed, headers, named, placed_key, problem, status,
 };
 use tidegate::policy::{Format, PolicyFile};
-use tidegate::{Builder, Decision, Error, Limiter, ManualClock, Policy};
+use tidegate::{Builder, Cost, Decision, Error, Limiter, ManualClock, Policy, Units};
 
 const START: u64 = 1_704_067_200_000_000;
 
@@ -101,9 +101,14 @@ fn step(limiter: &Limiter, clock: &ManualClock, start: u64, step: &Value) -> Opt
     }
     let text = |value: &Value, name: &str, default: &str| value[name].as_str().unwrap_or(default).to_owned();
     let (policy, key) = (text(step, "policy", "p"), text(step, "key", ""));
-    let cost = |value: &Value| value["cost"].as_u64().unwrap_or(1);
+    let cost = |value: &Value| match value["cost"].as_object() {
+        None => Cost::from(value["cost"].as_u64().unwrap_or(1)),
+        Some(units) => {
+            units.iter().map(|(name, units)| (name, units.as_u64().expect("a number"))).collect::<Units>().into()
+        }
+    };
     let decision = match step["do"].as_str().expect("do") {
-        "check" => limiter.check_n(policy.as_str(), &key, cost(step)),
+        "check" => limiter.check_with(policy.as_str(), &key, &cost(step).into()),
         "peek" => limiter.peek(policy.as_str(), &key, cost(step)),
         "charge" => limiter.charge(policy.as_str(), &key, cost(step)),
         "block" => {
@@ -111,7 +116,7 @@ fn step(limiter: &Limiter, clock: &ManualClock, start: u64, step: &Value) -> Opt
             return None;
         }
         "check_all" => {
-            let entries: Vec<(String, String, u64)> = step["entries"]
+            let entries: Vec<(String, String, Cost)> = step["entries"]
                 .as_array()?
                 .iter()
                 .map(|entry| (text(entry, "policy", "p"), text(entry, "key", ""), cost(entry)))
