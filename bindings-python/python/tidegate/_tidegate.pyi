@@ -27,6 +27,7 @@ __all__ = [
     "LimitState",
     "Limiter",
     "ManualClock",
+    "Override",
     "Policy",
     "PolicyUse",
     "PreparedCheck",
@@ -120,7 +121,7 @@ class AsyncLimiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int = 1,
+        cost: int | Mapping[str, int] = ...,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
     ) -> Coroutine[Any, Any, Decision]:
@@ -134,12 +135,18 @@ class AsyncLimiter:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
-    def charge(self, /, policy: str | Policy, key: str, cost: int) -> Coroutine[Any, Any, Decision]:
+    def charge(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int]) -> Coroutine[Any, Any, Decision]:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
-        self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = ...,
+        meta: str | bytes | None = None,
+        partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
@@ -149,7 +156,11 @@ class AsyncLimiter:
         many units as there are, up to `cost`; `granted` says how many.
         """
     def check_all(
-        self, /, entries: Iterable[tuple[str | Policy | int | bytes | None, ...]], *, partial: bool = False
+        self,
+        /,
+        entries: Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]],
+        *,
+        partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
@@ -187,7 +198,9 @@ class AsyncLimiter:
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
-    def hold(self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Holding:
+    def hold(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
+    ) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
         `async with`. Raises RateLimited when there is no room::
@@ -213,7 +226,26 @@ class AsyncLimiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             async def send_mail(user, text): ...
         """
-    def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, Decision]:
+    def override(
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        limits: str | Limit | Policy | Iterable[str | Limit] | None,
+        ttl: float | timedelta | None = None,
+    ) -> Coroutine[Any, Any, None]:
+        """
+        Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count;
+        "none" is no limit, and None the limits of its policy again. For `ttl` seconds, or until they are removed. Other processes
+        have them within a second. What was used stays used for each limit of the same algorithm, period and unit.
+        """
+    def overrides(self, /, policy: str | Policy) -> Coroutine[Any, Any, list[Override]]:
+        """
+        The keys of a policy that `override` has given other limits, in the order of the keys.
+        """
+    def peek(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
+    ) -> Coroutine[Any, Any, Decision]:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -226,7 +258,9 @@ class AsyncLimiter:
         The policy that a name or a notation means now.
         Not awaitable: it needs no store.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int = 1) -> Coroutine[Any, Any, None]:
+    def refund(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
+    ) -> Coroutine[Any, Any, None]:
         """
         Gives units back, at most what is used.
         """
@@ -240,14 +274,18 @@ class AsyncLimiter:
         Not awaitable: it needs no store.
         """
     def settle(
-        self, /, decision: Decision, actual_cost: int | Sequence[int | None] | Mapping[str, int | None]
+        self,
+        /,
+        decision: Decision,
+        actual_cost: int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None],
     ) -> Coroutine[Any, Any, None]:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         A peek has consumed nothing: a settle of its Decision charges the actual cost.
 
         After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
-        for the policies that it names; None leaves an entry as it is.
+        for the policies that it names; None leaves an entry as it is. For a policy that counts units a dict names these; those that
+        it does not name stay as they are.
         """
     def stats(self, /) -> dict[str, Any]:
         """
@@ -368,6 +406,12 @@ class Decision:
     def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...
     @property
+    def abnormal(self, /) -> bool:
+        """
+        Whether it is denied by a block that follows repeated denials: of a policy whose block_for has several lengths, and not of one
+        that was made by hand.
+        """
+    @property
     def allowed(self, /) -> bool:
         """
         Whether the check was admitted.
@@ -416,6 +460,11 @@ class Decision:
     def next_after(self, /) -> float | None:
         """
         Seconds until the same check is admitted again, also when allowed: 0 for at once, None for never.
+        """
+    @property
+    def overridden(self, /) -> bool:
+        """
+        Whether its key has other numbers than the policy, which answered: `limits` has them. A key with "none" is always allowed.
         """
     @property
     def policy(self, /) -> str:
@@ -512,6 +561,7 @@ class Limit:
 
     `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
     left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
+    With a `unit` it counts what it names, such as "tokens", and a call says how many.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -526,6 +576,7 @@ class Limit:
         burst: int | None = None,
         initial: int | None = None,
         precision: int | None = None,
+        unit: str | None = None,
     ) -> Limit: ...
     def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...
@@ -568,6 +619,11 @@ class Limit:
         """
         The granules of a sliding-window, else None.
         """
+    @property
+    def unit(self, /) -> str | None:
+        """
+        What it counts, where it names it: a call says how many of these it takes.
+        """
 
 @final
 class LimitState:
@@ -585,6 +641,11 @@ class LimitState:
     def as_dict(self, /) -> dict[str, Any]:
         """
         Its fields as a dict.
+        """
+    @property
+    def cost(self, /) -> int:
+        """
+        The units of it that were asked for.
         """
     @property
     def exceeded(self, /) -> bool:
@@ -625,6 +686,11 @@ class LimitState:
     def retry_after(self, /) -> float | None:
         """
         Seconds until it admits the cost: 0 when it does now, None for never.
+        """
+    @property
+    def unit(self, /) -> str | None:
+        """
+        What it counts, where it names it.
         """
 
 @final
@@ -674,7 +740,7 @@ class Limiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int = 1,
+        cost: int | Mapping[str, int] = ...,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
     ) -> Decision:
@@ -687,12 +753,18 @@ class Limiter:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
-    def charge(self, /, policy: str | Policy, key: str, cost: int) -> Decision:
+    def charge(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int]) -> Decision:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
-        self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None, partial: bool = False
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = ...,
+        meta: str | bytes | None = None,
+        partial: bool = False,
     ) -> Decision:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
@@ -702,7 +774,11 @@ class Limiter:
         many units as there are, up to `cost`; `granted` says how many.
         """
     def check_all(
-        self, /, entries: Iterable[tuple[str | Policy | int | bytes | None, ...]], *, partial: bool = False
+        self,
+        /,
+        entries: Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]],
+        *,
+        partial: bool = False,
     ) -> Decision:
         """
         Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
@@ -739,7 +815,9 @@ class Limiter:
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
-    def hold(self, /, policy: str | Policy, key: str, cost: int = 1, meta: str | bytes | None = None) -> Hold:
+    def hold(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
+    ) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
         `with`. Raises RateLimited when there is no room.
@@ -762,7 +840,24 @@ class Limiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
         """
-    def peek(self, /, policy: str | Policy, key: str, cost: int = 1) -> Decision:
+    def override(
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        limits: str | Limit | Policy | Iterable[str | Limit] | None,
+        ttl: float | timedelta | None = None,
+    ) -> None:
+        """
+        Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count;
+        "none" is no limit, and None the limits of its policy again. For `ttl` seconds, or until they are removed. Other processes
+        have them within a second. What was used stays used for each limit of the same algorithm, period and unit.
+        """
+    def overrides(self, /, policy: str | Policy) -> list[Override]:
+        """
+        The keys of a policy that `override` has given other limits, in the order of the keys.
+        """
+    def peek(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> Decision:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -774,7 +869,7 @@ class Limiter:
         """
         The policy that a name or a notation means now.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int = 1) -> None:
+    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> None:
         """
         Gives units back, at most what is used.
         """
@@ -786,13 +881,19 @@ class Limiter:
         """
         Changes the share of the keys that use the new store of a `rollout`, in percent, at once.
         """
-    def settle(self, /, decision: Decision, actual_cost: int | Sequence[int | None] | Mapping[str, int | None]) -> None:
+    def settle(
+        self,
+        /,
+        decision: Decision,
+        actual_cost: int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None],
+    ) -> None:
         """
         After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
         A peek has consumed nothing: a settle of its Decision charges the actual cost.
 
         After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
-        for the policies that it names; None leaves an entry as it is.
+        for the policies that it names; None leaves an entry as it is. For a policy that counts units a dict names these; those that
+        it does not name stay as they are.
         """
     def stats(self, /) -> dict[str, Any]:
         """
@@ -843,6 +944,34 @@ class ManualClock:
         """
 
 @final
+class Override:
+    """
+    A key that has other numbers than its policy.
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    def as_dict(self, /) -> dict[str, Any]:
+        """
+        Its fields as a dict.
+        """
+    @property
+    def expires_at(self, /) -> float | None:
+        """
+        When it has the numbers of its policy again, in seconds since 1970; None where it keeps them.
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The key.
+        """
+    @property
+    def limits(self, /) -> str:
+        """
+        Its limits as a notation, or "none".
+        """
+
+@final
 class Policy:
     """
     A named, immutable list of limits that must all admit, with options.
@@ -870,14 +999,21 @@ class Policy:
         The notation of its limits.
         """
     @property
-    def block_for(self, /) -> float | None:
+    def block_for(self, /) -> float | list[float] | None:
         """
-        Once denied, the key stays denied this long.
+        Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+        repeats.
         """
     @property
     def count_denied(self, /) -> bool:
         """
         Charge denied checks too: a caller that keeps trying stays out.
+        """
+    @property
+    def forgive(self, /) -> float | None:
+        """
+        With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length
+        again. Without it a day.
         """
     @property
     def journal(self, /) -> int:
@@ -909,6 +1045,11 @@ class Policy:
         What a check answers when the store fails; overrides the limiter's choice.
         """
     @property
+    def overrides(self, /) -> dict[str, str] | None:
+        """
+        Other limits for single keys, by the key: a notation, or `none` for no limit.
+        """
+    @property
     def shadow(self, /) -> bool:
         """
         Evaluate and count, but never deny.
@@ -926,7 +1067,13 @@ class PreparedCheck:
     A check that one native call makes for a request: its key, the check, and the header fields of the response.
     """
     def __new__(
-        cls, /, policy: str | Policy, place: str | None, cost: int, headers: Headers, ip: ClientIp | None = None
+        cls,
+        /,
+        policy: str | Policy,
+        place: str | None,
+        cost: int | Mapping[str, int],
+        headers: Headers,
+        ip: ClientIp | None = None,
     ) -> PreparedCheck:
         """
         With an `ip` the identity of a request is the address of its peer, without one it is the key.
