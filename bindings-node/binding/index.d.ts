@@ -89,6 +89,8 @@ export declare class NativeLimiter {
   cancel(ticket: number): void
   /** Adds a name, a notation or a policy to the list that calls refer to. */
   resolve(policy: string | Policy): ResolvedPolicy | ErrorValue
+  /** How HTTP announces a policy with the limits of one of its keys. */
+  announcementFor(policy: number, key: string): Announcement | null
   /** Names the store and the prefix: limiters of the same ones settle each other's Decisions. */
   identity(): string
   /** Registers what uses a policy by its name, until the `PolicyUse` is collected. */

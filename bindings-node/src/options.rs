@@ -38,7 +38,9 @@ fn declared(option: OptionDeclaration) -> Option<DeclaredOption> {
     };
     let texts = |all: &[&str]| all.iter().map(ToString::to_string).collect();
     let kind = format!("{:?}", option.kind);
-    Some(DeclaredOption { name: node_name(option.name), kind, types: texts(types), words: texts(words) })
+    let name = node_name(option.name);
+    let name = if option.kind == ArgumentKind::Wait && !name.ends_with("Ms") { name + "Ms" } else { name };
+    Some(DeclaredOption { name, kind, types: texts(types), words: texts(words) })
 }
 
 /// Every option, by what has it.

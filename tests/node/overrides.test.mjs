@@ -8,7 +8,7 @@ import { fields, problem } from 'tidegate/http';
 test('a policy has keys with limits of their own', async () => {
   const overrides = { alice: '5/hour', 'org:7': [new Limit('gcra', 2, { period: '1s' }), '9/day'], internal: 'none' };
   const policy = new Policy('2/hour', { overrides, name: 'p' });
-  assert.deepEqual(policy.overrides, { alice: '5/h', 'org:7': 'gcra 2/s; 9/d', internal: 'none' });
+  assert.deepEqual(policy.overrides, { alice: '5/hour', 'org:7': 'gcra 2/s; 9/day', internal: 'none' });
   const limiter = new Limiter({ policies: { p: policy } });
   assert.equal((await limiter.check('p', 'alice')).limit, 5);
   assert.equal((await limiter.check('p', 'bob')).overridden, false);
@@ -26,7 +26,7 @@ test('live', async () => {
   const listed = await limiter.overrides('api');
   assert.deepEqual(
     listed.map(({ key, limits, expiresAt }) => [key, limits, expiresAt instanceof Date]),
-    [['alice', '1000/h', true], ['bob', 'gcra 1/s; 9/d', false], ['internal', 'none', false]],
+    [['alice', '1000/hour', true], ['bob', 'gcra 1/s; 9/day', false], ['internal', 'none', false]],
   );
   await limiter.check('api', 'bob');
   const denied = await limiter.check('api', 'bob');

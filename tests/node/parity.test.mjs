@@ -9,7 +9,7 @@ import * as tidegate from 'tidegate';
 const { Decision, Hold, Limit, Limiter, ManualClock, Policy } = tidegate;
 
 const CALLS =
-  'check peek charge refund settle checkAll acquire hold block unblock clear journal ping reload stats close wrap'.split(
+  'check peek charge refund settle checkAll acquire hold block unblock override overrides clear journal ping reload stats close wrap'.split(
     ' ',
   );
 const FIELDS =
@@ -85,7 +85,7 @@ const RENAMED = {
   },
   // Words of the notation that Python has as keywords.
   Limit: { period: 'periodMs', from_: 'from', in_: 'in' },
-  Policy: { block_for: 'blockForMs' },
+  Policy: { block_for: 'blockForMs', forgive: 'forgiveMs' },
   Hold: {},
   ManualClock: {},
 };
@@ -132,14 +132,15 @@ it('a limiter takes the options of Python', () => {
 });
 
 it('a policy and a limit take the options of Python', () => {
-  const policy = { name: 'n', onStoreError: 'open', shadow: true, blockFor: '1s', countDenied: true, journal: 3 };
+  const policy = { name: 'n', onStoreError: 'open', shadow: true, blockFor: '1s', forgive: '2s', countDenied: true, journal: 3 };
   // Denials that count cannot lease, so no policy has all options.
-  assert.deepEqual(['limits', ...Object.keys(policy), 'lease', 'priorities'], parametersOf('Policy').map(camel));
+  assert.deepEqual(['limits', ...Object.keys(policy), 'lease', 'priorities', 'overrides'], parametersOf('Policy').map(camel));
   assert.equal(new Policy('5/s', { name: 'n', lease: 2 }).lease, 2);
   assert.throws(() => new Policy('5/s', { ...policy, lease: 2 }), /lease/);
   const made = new Policy('5/s; 9/m', policy);
-  const { name, onStoreError, shadow, blockForMs, countDenied, journal } = made;
-  assert.deepEqual({ name, onStoreError, shadow, blockFor: `${blockForMs / 1000}s`, countDenied, journal }, policy);
+  const { name, onStoreError, shadow, blockForMs, forgiveMs, countDenied, journal } = made;
+  const lengths = { blockFor: `${blockForMs / 1000}s`, forgive: `${forgiveMs / 1000}s` };
+  assert.deepEqual({ name, onStoreError, shadow, ...lengths, countDenied, journal }, policy);
   assert.deepEqual(made.limits.map(String), ['5/s', '9/minute']);
   assert.equal(String(made), '5/s; 9/minute');
 

@@ -14,7 +14,7 @@ from tidegate import AsyncLimiter, Limit, Limiter, Override, Policy, PolicyError
 def test_a_policy_has_keys_with_limits_of_their_own() -> None:
     overrides: dict[str, Any] = {"alice": "5/hour", "org:7": [Limit("gcra", 2, "1s"), "9/day"], "internal": "none"}
     policy = Policy("2/hour", overrides=overrides, name="p")
-    assert policy.overrides == {"alice": "5/h", "org:7": "gcra 2/s; 9/d", "internal": "none"}
+    assert policy.overrides == {"alice": "5/hour", "org:7": "gcra 2/s; 9/day", "internal": "none"}
     limiter = Limiter(policies={"p": policy, "q": {"limits": "2/hour", "overrides": {"alice": "7/hour"}}})
     assert (limiter.check("p", "alice").limit, limiter.check("q", "alice").limit) == (5, 7)
     assert not limiter.check("p", "bob").overridden
@@ -31,9 +31,9 @@ def test_live() -> None:
     assert limiter.check("api", "alice").limit == 1000
     listed = limiter.overrides("api")
     assert [(one.key, one.limits, one.expires_at is None) for one in listed] == [
-        ("alice", "1000/h", False),
+        ("alice", "1000/hour", False),
         ("bob", "gcra 3/s", False),
-        ("carol", "gcra 3/s; 9/d", True),
+        ("carol", "gcra 3/s; 9/day", True),
         ("internal", "none", True),
     ]
     assert isinstance(listed[0], Override) and listed[0].as_dict()["key"] == "alice"

@@ -27,6 +27,7 @@ __all__ = [
     "LimitState",
     "Limiter",
     "ManualClock",
+    "Override",
     "Policy",
     "PolicyUse",
     "PreparedCheck",
@@ -120,10 +121,9 @@ class AsyncLimiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = 1,
+        cost: int | Mapping[str, int] = ...,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
-        priority: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -144,18 +144,16 @@ class AsyncLimiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = 1,
+        cost: int | Mapping[str, int] = ...,
         meta: str | bytes | None = None,
         partial: bool = False,
-        priority: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
         Policy.
 
         The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-        many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
-        of each limit stays free.
+        many units as there are, up to `cost`; `granted` says how many.
         """
     def check_all(
         self,
@@ -165,8 +163,7 @@ class AsyncLimiter:
         partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
-        (policy, key, cost, meta, priority): all are charged, or none is.
+        Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
@@ -202,13 +199,7 @@ class AsyncLimiter:
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(
-        self,
-        /,
-        policy: str | Policy,
-        key: str,
-        cost: int | Mapping[str, int] = 1,
-        meta: str | bytes | None = None,
-        priority: str | None = None,
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
     ) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
@@ -222,17 +213,12 @@ class AsyncLimiter:
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self,
-        /,
-        policy: str | Policy,
-        *,
-        key: str | Callable[..., str],
-        cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
+        self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         A function that is not async is limited on the thread that calls it::
@@ -240,8 +226,25 @@ class AsyncLimiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             async def send_mail(user, text): ...
         """
+    def override(
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        limits: str | Limit | Policy | Iterable[str | Limit] | None,
+        ttl: float | timedelta | None = None,
+    ) -> Coroutine[Any, Any, None]:
+        """
+        Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count;
+        "none" is no limit, and None the limits of its policy again. For `ttl` seconds, or until they are removed. Other processes
+        have them within a second. What was used stays used for each limit of the same algorithm, period and unit.
+        """
+    def overrides(self, /, policy: str | Policy) -> Coroutine[Any, Any, list[Override]]:
+        """
+        The keys of a policy that `override` has given other limits, in the order of the keys.
+        """
     def peek(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, priority: str | None = None
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
     ) -> Coroutine[Any, Any, Decision]:
         """
         Answers as a check would, and consumes nothing.
@@ -255,7 +258,9 @@ class AsyncLimiter:
         The policy that a name or a notation means now.
         Not awaitable: it needs no store.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> Coroutine[Any, Any, None]:
+    def refund(
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
+    ) -> Coroutine[Any, Any, None]:
         """
         Gives units back, at most what is used.
         """
@@ -401,6 +406,12 @@ class Decision:
     def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...
     @property
+    def abnormal(self, /) -> bool:
+        """
+        Whether it is denied by a block that follows repeated denials: of a policy whose block_for has several lengths, and not of one
+        that was made by hand.
+        """
+    @property
     def allowed(self, /) -> bool:
         """
         Whether the check was admitted.
@@ -449,6 +460,11 @@ class Decision:
     def next_after(self, /) -> float | None:
         """
         Seconds until the same check is admitted again, also when allowed: 0 for at once, None for never.
+        """
+    @property
+    def overridden(self, /) -> bool:
+        """
+        Whether its key has other numbers than the policy, which answered: `limits` has them. A key with "none" is always allowed.
         """
     @property
     def policy(self, /) -> str:
@@ -724,10 +740,9 @@ class Limiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = 1,
+        cost: int | Mapping[str, int] = ...,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
-        priority: str | None = None,
     ) -> Decision:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -747,18 +762,16 @@ class Limiter:
         /,
         policy: str | Policy,
         key: str,
-        cost: int | Mapping[str, int] = 1,
+        cost: int | Mapping[str, int] = ...,
         meta: str | bytes | None = None,
         partial: bool = False,
-        priority: str | None = None,
     ) -> Decision:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
         Policy.
 
         The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-        many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
-        of each limit stays free.
+        many units as there are, up to `cost`; `granted` says how many.
         """
     def check_all(
         self,
@@ -768,8 +781,7 @@ class Limiter:
         partial: bool = False,
     ) -> Decision:
         """
-        Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
-        (policy, key, cost, meta, priority): all are charged, or none is.
+        Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
@@ -804,13 +816,7 @@ class Limiter:
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(
-        self,
-        /,
-        policy: str | Policy,
-        key: str,
-        cost: int | Mapping[str, int] = 1,
-        meta: str | bytes | None = None,
-        priority: str | None = None,
+        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
     ) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
@@ -821,17 +827,12 @@ class Limiter:
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self,
-        /,
-        policy: str | Policy,
-        *,
-        key: str | Callable[..., str],
-        cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
+        self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         An async function is limited without blocking its event loop::
@@ -839,9 +840,24 @@ class Limiter:
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
         """
-    def peek(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1, priority: str | None = None
-    ) -> Decision:
+    def override(
+        self,
+        /,
+        policy: str | Policy,
+        key: str,
+        limits: str | Limit | Policy | Iterable[str | Limit] | None,
+        ttl: float | timedelta | None = None,
+    ) -> None:
+        """
+        Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count;
+        "none" is no limit, and None the limits of its policy again. For `ttl` seconds, or until they are removed. Other processes
+        have them within a second. What was used stays used for each limit of the same algorithm, period and unit.
+        """
+    def overrides(self, /, policy: str | Policy) -> list[Override]:
+        """
+        The keys of a policy that `override` has given other limits, in the order of the keys.
+        """
+    def peek(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> Decision:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -853,7 +869,7 @@ class Limiter:
         """
         The policy that a name or a notation means now.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = 1) -> None:
+    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> None:
         """
         Gives units back, at most what is used.
         """
@@ -928,6 +944,34 @@ class ManualClock:
         """
 
 @final
+class Override:
+    """
+    A key that has other numbers than its policy.
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    def as_dict(self, /) -> dict[str, Any]:
+        """
+        Its fields as a dict.
+        """
+    @property
+    def expires_at(self, /) -> float | None:
+        """
+        When it has the numbers of its policy again, in seconds since 1970; None where it keeps them.
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The key.
+        """
+    @property
+    def limits(self, /) -> str:
+        """
+        Its limits as a notation, or "none".
+        """
+
+@final
 class Policy:
     """
     A named, immutable list of limits that must all admit, with options.
@@ -955,14 +999,21 @@ class Policy:
         The notation of its limits.
         """
     @property
-    def block_for(self, /) -> float | None:
+    def block_for(self, /) -> float | list[float] | None:
         """
-        Once denied, the key stays denied this long.
+        Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+        repeats.
         """
     @property
     def count_denied(self, /) -> bool:
         """
         Charge denied checks too: a caller that keeps trying stays out.
+        """
+    @property
+    def forgive(self, /) -> float | None:
+        """
+        With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length
+        again. Without it a day.
         """
     @property
     def journal(self, /) -> int:
@@ -994,9 +1045,9 @@ class Policy:
         What a check answers when the store fails; overrides the limiter's choice.
         """
     @property
-    def priorities(self, /) -> dict[str, str] | None:
+    def overrides(self, /) -> dict[str, str] | None:
         """
-        Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+        Other limits for single keys, by the key: a notation, or `none` for no limit.
         """
     @property
     def shadow(self, /) -> bool:
