@@ -5,13 +5,14 @@
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike
-from typing import Any, Final, NoReturn, final
+from types import GenericAlias
+from typing import Any, Final, Generic, NoReturn, final
 
 from typing_extensions import Unpack
 
 from ._decorator import Decorator
 from ._hold import Holding
-from ._options import LimiterOptions, PolicyOptions
+from ._options import LimiterOptions, LimiterSettings, Name, PolicyOptions
 
 __all__ = [
     "__version__",
@@ -84,7 +85,7 @@ class AsyncHold:
         """
 
 @final
-class AsyncLimiter:
+class AsyncLimiter(Generic[Name]):
     """
     Checks limits from event loops without blocking them. Checks that wait at the same moment travel to Redis as one call.
 
@@ -96,11 +97,17 @@ class AsyncLimiter:
 
     A call is made when it is awaited. If it is cancelled in flight, it is not known whether it was charged.
     """
-    def __aenter__(self, /) -> Coroutine[Any, Any, AsyncLimiter]: ...
+    def __aenter__(self, /) -> Coroutine[Any, Any, AsyncLimiter[Name]]: ...
     def __aexit__(self, /, *_error: object) -> Coroutine[Any, Any, None]: ...
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __new__(
-        cls, /, store: str | Iterable[str] | Rollout | None = None, **options: Unpack[LimiterOptions]
-    ) -> AsyncLimiter: ...
+        cls,
+        /,
+        store: str | Iterable[str] | Rollout | None = None,
+        *,
+        policies: Mapping[Name, Any] | None = None,
+        **options: Unpack[LimiterSettings],
+    ) -> AsyncLimiter[Name]: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
     @property
@@ -112,18 +119,19 @@ class AsyncLimiter:
         """
         The values of one metric, or of all, as JSON.
         """
-    def _use_policy(self, /, policy: str | Policy, by: str) -> PolicyUse:
+    def _use_policy(self, /, policy: Name | Policy, by: str) -> PolicyUse:
         """
         Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
         """
     def acquire(
         self,
         /,
-        policy: str | Policy,
+        policy: Name | Policy,
         key: str,
-        cost: int | Mapping[str, int] = ...,
+        cost: int | Mapping[str, int] = 1,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -131,29 +139,33 @@ class AsyncLimiter:
         Calls that wait for the same key are admitted in their order.
         One that is cancelled leaves the queue.
         """
-    def block(self, /, policy: str | Policy, key: str, seconds: float | str | timedelta) -> Coroutine[Any, Any, None]:
+    def block(self, /, policy: Name | Policy, key: str, seconds: float | str | timedelta) -> Coroutine[Any, Any, None]:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
-    def charge(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int]) -> Coroutine[Any, Any, Decision]:
+    def charge(
+        self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int]
+    ) -> Coroutine[Any, Any, Decision]:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
         self,
         /,
-        policy: str | Policy,
+        policy: Name | Policy,
         key: str,
-        cost: int | Mapping[str, int] = ...,
+        cost: int | Mapping[str, int] = 1,
         meta: str | bytes | None = None,
         partial: bool = False,
+        priority: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
         Policy.
 
         The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-        many units as there are, up to `cost`; `granted` says how many.
+        many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
+        of each limit stays free.
         """
     def check_all(
         self,
@@ -163,12 +175,13 @@ class AsyncLimiter:
         partial: bool = False,
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
+        Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
+        (policy, key, cost, meta, priority): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
         """
-    def clear(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, None]:
+    def clear(self, /, policy: Name | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
         Forgets the usage of a key and ends its block. Its journal stays.
         """
@@ -192,14 +205,20 @@ class AsyncLimiter:
         path: str | PathLike[str],
         store: str | Iterable[str] | Rollout | None = None,
         **options: Unpack[LimiterOptions],
-    ) -> AsyncLimiter:
+    ) -> AsyncLimiter[str]:
         """
         The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
+        self,
+        /,
+        policy: Name | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = 1,
+        meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
@@ -208,17 +227,22 @@ class AsyncLimiter:
             async with limiter.hold("exports", "alice") as hold:
                 ...
         """
-    def journal(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, list[Attempt]]:
+    def journal(self, /, policy: Name | Policy, key: str) -> Coroutine[Any, Any, list[Attempt]]:
         """
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
+        self,
+        /,
+        policy: Name | Policy,
+        *,
+        key: str | Callable[..., str],
+        cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         A function that is not async is limited on the thread that calls it::
@@ -229,7 +253,7 @@ class AsyncLimiter:
     def override(
         self,
         /,
-        policy: str | Policy,
+        policy: Name | Policy,
         key: str,
         limits: str | Limit | Policy | Iterable[str | Limit] | None,
         ttl: float | timedelta | None = None,
@@ -239,12 +263,12 @@ class AsyncLimiter:
         "none" is no limit, and None the limits of its policy again. For `ttl` seconds, or until they are removed. Other processes
         have them within a second. What was used stays used for each limit of the same algorithm, period and unit.
         """
-    def overrides(self, /, policy: str | Policy) -> Coroutine[Any, Any, list[Override]]:
+    def overrides(self, /, policy: Name | Policy) -> Coroutine[Any, Any, list[Override]]:
         """
         The keys of a policy that `override` has given other limits, in the order of the keys.
         """
     def peek(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
+        self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int] = 1, priority: str | None = None
     ) -> Coroutine[Any, Any, Decision]:
         """
         Answers as a check would, and consumes nothing.
@@ -253,13 +277,13 @@ class AsyncLimiter:
         """
         Returns when the store answers. Raises StoreError with the reason when it does not.
         """
-    def policy(self, /, policy: str | Policy) -> Policy:
+    def policy(self, /, policy: Name | Policy) -> Policy:
         """
         The policy that a name or a notation means now.
         Not awaitable: it needs no store.
         """
     def refund(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...
+        self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int] = 1
     ) -> Coroutine[Any, Any, None]:
         """
         Gives units back, at most what is used.
@@ -293,15 +317,15 @@ class AsyncLimiter:
         the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
         Not awaitable: it needs no store.
         """
-    def to_blocking(self, /) -> Limiter:
+    def to_blocking(self, /) -> Limiter[Name]:
         """
         This limiter for threads. Policies, usage and connections are shared.
         """
-    def unblock(self, /, policy: str | Policy, key: str) -> Coroutine[Any, Any, None]:
+    def unblock(self, /, policy: Name | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
         Ends a block.
         """
-    def waiting(self, /, policy: str | Policy, key: str) -> int:
+    def waiting(self, /, policy: Name | Policy, key: str) -> int:
         """
         How many calls of `acquire` wait for a key in this limiter.
         Not awaitable: it needs no store.
@@ -514,6 +538,10 @@ class Headers:
     The header fields that announce limits. The option is read once, not for every response.
     """
     def __new__(cls, /, name: str) -> Headers: ...
+    def openapi(self, /) -> str:
+        """
+        What an OpenAPI document says of the response of a refused request, as JSON.
+        """
     def raw(self, /, *announced: Policy | Decision) -> list[tuple[bytes, bytes]]:
         """
         The fields as ASGI has them: bytes, names in lower case.
@@ -561,7 +589,8 @@ class Limit:
 
     `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
     left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
-    With a `unit` it counts what it names, such as "tokens", and a call says how many.
+    With a `unit` it counts what it names, such as "tokens", and a call says how many. A calendar-window of one day, week, month or year
+    may begin at another moment, `from_="day 15 at 06:00"`, and by the clocks of a time zone, `in_="Europe/Berlin"`.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -577,6 +606,8 @@ class Limit:
         initial: int | None = None,
         precision: int | None = None,
         unit: str | None = None,
+        from_: str | None = None,
+        in_: str | None = None,
     ) -> Limit: ...
     def __reduce__(self, /) -> tuple[object, ...]: ...
     def __repr__(self, /) -> str: ...
@@ -603,6 +634,16 @@ class Limit:
     def count(self, /) -> int:
         """
         Units per period.
+        """
+    @property
+    def from_(self, /) -> str | None:
+        """
+        Where in its period each window begins, such as "day 15 at 06:00"; None where it begins as every period does.
+        """
+    @property
+    def in_(self, /) -> str | None:
+        """
+        The time zone by whose clocks windows begin; None for UTC.
         """
     @property
     def initial(self, /) -> int | None:
@@ -694,7 +735,7 @@ class LimitState:
         """
 
 @final
-class Limiter:
+class Limiter(Generic[Name]):
     """
     Checks limits on the calling thread.
 
@@ -708,6 +749,10 @@ class Limiter:
     - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
     - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
     - `clock`: a ManualClock, for tests.
+    - `log_refusals`: True logs each refusal to the logger "tidegate", at most ten a second.
+
+    For type checkers it may name its policies: `limiter: Limiter[Literal["free", "pro"]] = Limiter(policies={…})` takes no other
+    names. A notation is then given as a Policy.
 
     It may be shared by threads, and made before a fork::
 
@@ -715,11 +760,17 @@ class Limiter:
         if not limiter.check("login", "alice"):
             ...
     """
-    def __enter__(self, /) -> Limiter: ...
+    def __enter__(self, /) -> Limiter[Name]: ...
     def __exit__(self, /, *_error: object) -> None: ...
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __new__(
-        cls, /, store: str | Iterable[str] | Rollout | None = None, **options: Unpack[LimiterOptions]
-    ) -> Limiter: ...
+        cls,
+        /,
+        store: str | Iterable[str] | Rollout | None = None,
+        *,
+        policies: Mapping[Name, Any] | None = None,
+        **options: Unpack[LimiterSettings],
+    ) -> Limiter[Name]: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
     @property
@@ -731,47 +782,50 @@ class Limiter:
         """
         The values of one metric, or of all, as JSON.
         """
-    def _use_policy(self, /, policy: str | Policy, by: str) -> PolicyUse:
+    def _use_policy(self, /, policy: Name | Policy, by: str) -> PolicyUse:
         """
         Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
         """
     def acquire(
         self,
         /,
-        policy: str | Policy,
+        policy: Name | Policy,
         key: str,
-        cost: int | Mapping[str, int] = ...,
+        cost: int | Mapping[str, int] = 1,
         timeout: float | timedelta | None = None,
         meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Decision:
         """
         Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
 
         Calls that wait for the same key are admitted in their order.
         """
-    def block(self, /, policy: str | Policy, key: str, seconds: float | str | timedelta) -> None:
+    def block(self, /, policy: Name | Policy, key: str, seconds: float | str | timedelta) -> None:
         """
         Denies the key for so many seconds (or "10m"), whatever its usage is.
         """
-    def charge(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int]) -> Decision:
+    def charge(self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int]) -> Decision:
         """
         Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.
         """
     def check(
         self,
         /,
-        policy: str | Policy,
+        policy: Name | Policy,
         key: str,
-        cost: int | Mapping[str, int] = ...,
+        cost: int | Mapping[str, int] = 1,
         meta: str | bytes | None = None,
         partial: bool = False,
+        priority: str | None = None,
     ) -> Decision:
         """
         Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
         Policy.
 
         The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-        many units as there are, up to `cost`; `granted` says how many.
+        many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
+        of each limit stays free.
         """
     def check_all(
         self,
@@ -781,12 +835,13 @@ class Limiter:
         partial: bool = False,
     ) -> Decision:
         """
-        Checks several policies and keys, each (policy, key), (policy, key, cost) or (policy, key, cost, meta): all are charged, or none is.
+        Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
+        (policy, key, cost, meta, priority): all are charged, or none is.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
         `partial` is refused: all or nothing is no part.
         """
-    def clear(self, /, policy: str | Policy, key: str) -> None:
+    def clear(self, /, policy: Name | Policy, key: str) -> None:
         """
         Forgets the usage of a key and ends its block. Its journal stays.
         """
@@ -809,30 +864,41 @@ class Limiter:
         path: str | PathLike[str],
         store: str | Iterable[str] | Rollout | None = None,
         **options: Unpack[LimiterOptions],
-    ) -> Limiter:
+    ) -> Limiter[str]:
         """
         The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
     def hold(
-        self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ..., meta: str | bytes | None = None
+        self,
+        /,
+        policy: Name | Policy,
+        key: str,
+        cost: int | Mapping[str, int] = 1,
+        meta: str | bytes | None = None,
+        priority: str | None = None,
     ) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
         `with`. Raises RateLimited when there is no room.
         """
-    def journal(self, /, policy: str | Policy, key: str) -> list[Attempt]:
+    def journal(self, /, policy: Name | Policy, key: str) -> list[Attempt]:
         """
         The newest attempts, newest first. The policy needs a `journal`.
         """
     def limit(
-        self, /, policy: str | Policy, *, key: str | Callable[..., str], cost: int | Callable[..., int] | None = None
+        self,
+        /,
+        policy: Name | Policy,
+        *,
+        key: str | Callable[..., str],
+        cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, or such a function.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         An async function is limited without blocking its event loop::
@@ -843,7 +909,7 @@ class Limiter:
     def override(
         self,
         /,
-        policy: str | Policy,
+        policy: Name | Policy,
         key: str,
         limits: str | Limit | Policy | Iterable[str | Limit] | None,
         ttl: float | timedelta | None = None,
@@ -853,11 +919,13 @@ class Limiter:
         "none" is no limit, and None the limits of its policy again. For `ttl` seconds, or until they are removed. Other processes
         have them within a second. What was used stays used for each limit of the same algorithm, period and unit.
         """
-    def overrides(self, /, policy: str | Policy) -> list[Override]:
+    def overrides(self, /, policy: Name | Policy) -> list[Override]:
         """
         The keys of a policy that `override` has given other limits, in the order of the keys.
         """
-    def peek(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> Decision:
+    def peek(
+        self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int] = 1, priority: str | None = None
+    ) -> Decision:
         """
         Answers as a check would, and consumes nothing.
         """
@@ -865,11 +933,11 @@ class Limiter:
         """
         Returns when the store answers. Raises StoreError with the reason when it does not.
         """
-    def policy(self, /, policy: str | Policy) -> Policy:
+    def policy(self, /, policy: Name | Policy) -> Policy:
         """
         The policy that a name or a notation means now.
         """
-    def refund(self, /, policy: str | Policy, key: str, cost: int | Mapping[str, int] = ...) -> None:
+    def refund(self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int] = 1) -> None:
         """
         Gives units back, at most what is used.
         """
@@ -900,15 +968,15 @@ class Limiter:
         What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
         the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
         """
-    def to_async(self, /) -> AsyncLimiter:
+    def to_async(self, /) -> AsyncLimiter[Name]:
         """
         This limiter for event loops. Policies, usage and connections are shared.
         """
-    def unblock(self, /, policy: str | Policy, key: str) -> None:
+    def unblock(self, /, policy: Name | Policy, key: str) -> None:
         """
         Ends a block.
         """
-    def waiting(self, /, policy: str | Policy, key: str) -> int:
+    def waiting(self, /, policy: Name | Policy, key: str) -> int:
         """
         How many calls of `acquire` wait for a key in this limiter.
         """
@@ -1048,6 +1116,11 @@ class Policy:
     def overrides(self, /) -> dict[str, str] | None:
         """
         Other limits for single keys, by the key: a notation, or `none` for no limit.
+        """
+    @property
+    def priorities(self, /) -> dict[str, str] | None:
+        """
+        Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
         """
     @property
     def shadow(self, /) -> bool:
