@@ -100,7 +100,7 @@ impl Redis {
     }
 
     fn slot(&self, request: &Request) -> u16 {
-        if self.directory.has_slots() { protocol::hash_slot(request.redis_key.as_bytes()) } else { 0 }
+        if self.directory.has_slots() { protocol::hash_slot(request.slot_name()) } else { 0 }
     }
 
     /// Whether a replica may serve an operation.

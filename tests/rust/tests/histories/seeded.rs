@@ -39,7 +39,7 @@ const FAULTS: [(&str, Mutation); 9] = [
     ),
     (
         "a refund is lost",
-        &[("      return limit:refund(value, limit.units or instruction.cost)\n", "      return instruction.cost\n")],
+        &[("      return limit:refund(value, limit.units or instruction.cost)\n", "      return limit.units or instruction.cost\n")],
     ),
     (
         "a bucket fills too fast",
@@ -53,7 +53,7 @@ const FAULTS: [(&str, Mutation); 9] = [
     ),
     (
         "a block is forgotten",
-        &[("value.blocked_until = instruction.block > 0 and now + instruction.block or 0", "value.blocked_until = 0")],
+        &[("value.blocked_until, value.block_level = now + instruction.block, level", "value.blocked_until = 0")],
     ),
 ];
 

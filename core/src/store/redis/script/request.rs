@@ -68,6 +68,16 @@ impl Request {
         }
     }
 
+    /// The bytes that decide its slot in a cluster: those in braces, of the name of a list.
+    pub(crate) fn slot_name(&self) -> &[u8] {
+        let name = self.redis_key.as_bytes();
+        let tag = || name.strip_suffix(b"}")?.rsplit(|byte| *byte == b'{').next();
+        match self.operation {
+            Operation::NoteOverride(_) | Operation::ListOverrides => tag().unwrap_or(name),
+            _ => name,
+        }
+    }
+
     /// The request that undoes this check, which was admitted.
     pub(crate) fn undo(&self, answer: &Answer) -> Self {
         Self { operation: answer.undo(&self.plan, &self.operation), ..self.clone() }
