@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Limiter, ManualClock};
+use tidegate::{Limiter, ManualClock, OnStoreError};
 use tidegate_tests::history;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
@@ -35,6 +35,7 @@ fn agree(kind: Kind, histories: u64) {
     // Every fourth history uses the deny cache too, whose answers must be the same.
     let [store, layered] = [Duration::ZERO, Duration::from_secs(60)].map(|longest| {
         let store = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).deny_cache(longest);
+        let store = store.on_store_error(OnStoreError::Raise);
         store.clock(Arc::clone(&redis_clock)).build().expect("a redis limiter")
     });
     let least = seeds.len() as u64 / 100;

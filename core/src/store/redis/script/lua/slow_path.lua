@@ -204,7 +204,10 @@ local function serve_together(program)
       if not key.value then
         key.value, reason = read(s, instruction)
         if not key.value then return { err = 'TIDEGATE the key ' .. reason } end
+      elseif key.reader ~= instruction then
+        adopt(key.value, instruction)
       end
+      key.reader = instruction
       moved_entries[#moved_entries + 1] = moved(key.value, instruction) or { err = 'OVERRIDE -' }
       if moved_entries[#moved_entries].err ~= 'OVERRIDE -' then moved_entries.any = true end
       local admitted, changed_value, mask = run(instruction, key.value, s, true)

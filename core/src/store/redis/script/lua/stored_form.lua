@@ -326,15 +326,20 @@ local function require_possible(value, instruction)
   return value
 end
 
+-- Each limit of an instruction meets what another calendar has stored.
+local function adopt(value, instruction)
+  for _, limit in ipairs(instruction.limits) do
+    if limit.adopt and limit:adopt(value) then value.adopted = true end
+  end
+end
+
 -- A decoded value in whatever form. `converted` says that its stored form is not the one of this policy. Returns nil and the
 -- reason when it is no value of Tidegate.
 local function read_unchecked(s, instruction)
   local value, reason = decode(s, instruction), nil
   if not value then value, reason = convert(s, instruction) end
   if not value then return nil, reason end
-  for _, limit in ipairs(instruction.limits) do
-    if limit.adopt and limit:adopt(value) then value.adopted = true end
-  end
+  adopt(value, instruction)
   require_possible(value, instruction)
   if instruction.grace > 0 then
     -- Buckets that do not start full have not started when all is over, grace period included.
