@@ -188,6 +188,23 @@ local function try_key(index, entry, n, program, at)
   end
 end
 
+-- The fields of a value, and the value as it was when it had these: a refused entry of several limits may have advanced those of which
+-- the next takes nothing.
+local function fields_of(value)
+  local fields = {}
+  for slot, field in pairs(value) do
+    if type(slot) == 'number' then fields[slot] = field end
+  end
+  return fields
+end
+local function restore(value, fields)
+  -- What a limit remembers of a value goes by its fields.
+  for slot in pairs(value) do
+    if type(slot) == 'table' then value[slot] = nil end
+  end
+  for slot, field in pairs(fields) do value[slot] = field end
+end
+
 -- Runs entries of which one refusal refuses all: nothing is written before every one was asked, and nothing at all when the
 -- call is a dry run. Returns an error that fails the call.
 local function serve_together(program)
@@ -210,14 +227,17 @@ local function serve_together(program)
       key.reader = instruction
       moved_entries[#moved_entries + 1] = moved(key.value, instruction) or { err = 'OVERRIDE -' }
       if moved_entries[#moved_entries].err ~= 'OVERRIDE -' then moved_entries.any = true end
+      local fields = #instruction.limits > 1 and fields_of(key.value)
       local admitted, changed_value, mask = run(instruction, key.value, s, true)
+      local spared = not admitted and spares(instruction, key.value)
+      if fields and not admitted then restore(key.value, fields) end
       if changed_value then key.changed, key.instruction = require_possible(changed_value, instruction), instruction end
       if not admitted then
         refused[#refused + 1] = entry + i + mask
         if not instruction.shadow then all_refused = true end
       end
       entries[entry + i] = {
-        key = key, instruction = instruction, admitted = admitted, spared = not admitted and spares(instruction, key.value),
+        key = key, instruction = instruction, admitted = admitted, spared = spared,
       }
     end
     opened[index] = key
