@@ -40,7 +40,13 @@ pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool, units_named: 
     let charged = |kind: f64, reset_after: f64, unit: Option<&Option<String>>, units: u64| {
         let (period, algorithm) = (kind as u64 / u64::from(ALGORITHM_COUNT), kind as u64 % u64::from(ALGORITHM_COUNT));
         let algorithm = *Algorithm::ALL.get(algorithm as usize)?;
-        Some(ChargedLimit { algorithm, period, empty_at: at + reset_after as u64, unit: unit.cloned().flatten(), units })
+        Some(ChargedLimit {
+            algorithm,
+            period,
+            empty_at: at + reset_after as u64,
+            unit: unit.cloned().flatten(),
+            units,
+        })
     };
     let limits = if header & DecisionFlag::Simple as u64 == 0 {
         let of_limit = |(index, limit): (usize, &[f64])| {

@@ -146,12 +146,7 @@ impl BatchCodec {
     }
 
     /// Makes one call of a number. `None` when its answer will be delivered.
-    pub(crate) fn post(
-        &self,
-        call: &BatchCall,
-        key: &str,
-        batch: Option<&BatchGuard>,
-    ) -> Option<Result<Outcome>> {
+    pub(crate) fn post(&self, call: &BatchCall, key: &str, batch: Option<&BatchGuard>) -> Option<Result<Outcome>> {
         match number::cost(call.cost) {
             Ok(cost) => self.post_of(call, key, CheckOptions { cost, ..CheckOptions::default() }, batch),
             Err(error) => Some(Err(error)),

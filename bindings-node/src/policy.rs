@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use napi::bindgen_prelude::{ClassInstance, Either, Either5};
 use napi_derive::napi;
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS};
-use tidegate::{BlockFor, Error, ErrorKind, KeyOverride, Lease, OnStoreError, Options, Overrides, Period, Result, host};
+use tidegate::{
+    BlockFor, Error, ErrorKind, KeyOverride, Lease, OnStoreError, Options, Overrides, Period, Result, host,
+};
 
 use crate::error_value::{ErrorValue, crossing, node_name};
 use crate::limit::{Limit, period};
@@ -39,8 +41,12 @@ fn value(option: &host::PolicyOption, given: GivenValue) -> Result<OptionValue> 
         }
         (OptionKind::Duration, Either5::B(length)) => OptionValue::Duration(period("block", &Either::A(length))?),
         (OptionKind::Duration, Either5::C(length)) => OptionValue::Duration(period("block", &Either::B(length))?),
-        (OptionKind::BlockFor, Either5::B(length)) => OptionValue::BlockFor(period("block", &Either::A(length))?.into()),
-        (OptionKind::BlockFor, Either5::C(length)) => OptionValue::BlockFor(period("block", &Either::B(length))?.into()),
+        (OptionKind::BlockFor, Either5::B(length)) => {
+            OptionValue::BlockFor(period("block", &Either::A(length))?.into())
+        }
+        (OptionKind::BlockFor, Either5::C(length)) => {
+            OptionValue::BlockFor(period("block", &Either::B(length))?.into())
+        }
         (OptionKind::BlockFor, Either5::D(lengths)) => {
             let lengths = lengths.iter().map(|length| period("block", length)).collect::<Result<Vec<_>>>()?;
             OptionValue::BlockFor(BlockFor::new(lengths)?)
@@ -150,9 +156,10 @@ impl Policy {
                         };
                         (name + "Ms", value)
                     }
-                    OptionValue::Overrides(overrides) => {
-                        (name, Either5::E(overrides.iter().map(|(key, own)| (key.to_owned(), own.to_string())).collect()))
-                    }
+                    OptionValue::Overrides(overrides) => (
+                        name,
+                        Either5::E(overrides.iter().map(|(key, own)| (key.to_owned(), own.to_string())).collect()),
+                    ),
                     OptionValue::Priorities(priorities) => (name, Either5::C(priorities.to_string())),
                     OptionValue::Count(number) => (name, Either5::B(f64::from(number))),
                     OptionValue::Lease(lease) => {

@@ -16,7 +16,11 @@ pub(crate) enum ActualCosts {
 impl ActualCosts {
     pub(crate) fn of(decision: &Decision, given: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(by_name) = given.cast::<PyMapping>() {
-            return if names_units(decision, by_name)? { cost(given).map(Self::One) } else { Self::by_name(decision, by_name) };
+            return if names_units(decision, by_name)? {
+                cost(given).map(Self::One)
+            } else {
+                Self::by_name(decision, by_name)
+            };
         }
         if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
             return given.try_iter()?.map(|given| optional(&given?)).collect::<PyResult<_>>().map(Self::Each);

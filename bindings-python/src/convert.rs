@@ -73,7 +73,8 @@ fn not_a_cost(given: &Bound<'_, PyAny>) -> PyErr {
 
 fn not_units(name: &str, given: &Bound<'_, PyAny>) -> PyErr {
     let name = shortened(given.py(), name);
-    let message = format!("a cost of {} {name} is not valid: it must be a whole number from 0 to 2^53 - 1", shown(given));
+    let message =
+        format!("a cost of {} {name} is not valid: it must be a whole number from 0 to 2^53 - 1", shown(given));
     raise(Error::new(ErrorKind::CostInvalid, message))
 }
 

@@ -5,7 +5,6 @@
 
 mod actual_costs;
 mod attempt;
-mod key_override;
 mod call_coroutine;
 mod clock;
 mod command;
@@ -15,6 +14,7 @@ mod error;
 mod fork;
 mod hold;
 mod http;
+mod key_override;
 mod limit;
 mod limit_state;
 mod limiter;
@@ -40,8 +40,6 @@ mod _tidegate {
     #[pymodule_export]
     use crate::attempt::Attempt;
     #[pymodule_export]
-    use crate::key_override::Override;
-    #[pymodule_export]
     use crate::call_coroutine::CallCoroutine;
     #[pymodule_export]
     use crate::clock::ManualClock;
@@ -57,6 +55,8 @@ mod _tidegate {
     use crate::http::{
         ClientIp, Headers, anonymous, hashed, named, placed_key, problem, problem_without_store, status,
     };
+    #[pymodule_export]
+    use crate::key_override::Override;
     #[pymodule_export]
     use crate::limit::Limit;
     #[pymodule_export]

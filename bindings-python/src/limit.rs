@@ -201,7 +201,9 @@ impl Limit {
         // A plain tuple of arguments has no keyword options.
         let make = py.import("functools")?.getattr("partial")?.call((py.get_type::<Self>(),), Some(&options))?;
         let period = match limit.period().unit() {
-            TimeUnit::Week | TimeUnit::Month | TimeUnit::Year => limit.period().to_string().into_pyobject(py)?.into_any(),
+            TimeUnit::Week | TimeUnit::Month | TimeUnit::Year => {
+                limit.period().to_string().into_pyobject(py)?.into_any()
+            }
             _ => self.period().into_pyobject(py)?.into_any(),
         };
         Ok((make, (self.algorithm(), limit.count(), period)).into_pyobject(py)?.into_any())

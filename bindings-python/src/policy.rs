@@ -116,7 +116,12 @@ fn parts_by_class(priorities: &Priorities) -> BTreeMap<String, String> {
 }
 
 fn priorities(given: &Bound<'_, PyAny>) -> PyResult<Priorities> {
-    let wrong = || policy(format!("priorities are classes of calls with their parts, as in {{\"batch\": \"30%\"}}, not {}", shown(given)));
+    let wrong = || {
+        policy(format!(
+            "priorities are classes of calls with their parts, as in {{\"batch\": \"30%\"}}, not {}",
+            shown(given)
+        ))
+    };
     let classes = given.cast::<PyMapping>().map_err(|_| wrong())?;
     let mut parts = Vec::new();
     for pair in classes.items()? {
@@ -140,7 +145,9 @@ pub(crate) fn key_override(given: &Bound<'_, PyAny>) -> PyResult<KeyOverride> {
         return Ok(KeyOverride::of(policy.get().inner.limits().to_vec()));
     }
     match to_limits(given)? {
-        limits if limits.is_empty() => Err(policy("an override has no limits: give \"none\" for a key without limits".to_owned())),
+        limits if limits.is_empty() => {
+            Err(policy("an override has no limits: give \"none\" for a key without limits".to_owned()))
+        }
         limits => Ok(KeyOverride::of(limits)),
     }
 }

@@ -34,8 +34,8 @@ pub use limiter::{
     OverriddenKey, PolicyRef, PolicyUse, Units,
 };
 pub use policy::{
-    Algorithm, Anchor, BlockFor, KeyOverride, Lease, Limit, OnStoreError, Options, Overrides, Period, Policy, PolicyFile,
-    Priorities, TimeUnit, Unit, Warning, lint, lint_policies,
+    Algorithm, Anchor, BlockFor, KeyOverride, Lease, Limit, OnStoreError, Options, Overrides, Period, Policy,
+    PolicyFile, Priorities, TimeUnit, Unit, Warning, lint, lint_policies,
 };
 pub use process::clock::ManualClock;
 pub use process::fork::after_fork_in_child;

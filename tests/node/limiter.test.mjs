@@ -32,6 +32,8 @@ it('a Decision has the fields of its check', async () => {
     resetAfterMs: 60_000,
     resetAt: new Date(1_700_000_060_000),
     delayMs: 0,
+    abnormal: false,
+    overridden: false,
     limits: [
       {
         algorithm: 'fixed-window',

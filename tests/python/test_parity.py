@@ -76,6 +76,7 @@ def test_all_names_of_the_contract_are_exported() -> None:
     }  # fmt: skip
     assert fields == {name for name in vars(tidegate.Decision) if not name.startswith("_")} - {"as_dict"}
     parts = {
-        "algorithm", "limit", "period", "remaining", "over", "retry_after", "next_after", "reset_after", "exceeded",
+        "algorithm", "unit", "cost", "limit", "period", "remaining", "over", "retry_after", "next_after", "reset_after",
+        "exceeded",
     }  # fmt: skip
     assert parts == {name for name in vars(tidegate.LimitState) if not name.startswith("_")} - {"as_dict"}

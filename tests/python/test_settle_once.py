@@ -154,7 +154,7 @@ def test_metadata_of_acquire_hold_and_check_all_is_in_the_journal(store: str, pr
     with pytest.raises(TypeError):
         limiter.check_all(wrong)
     with pytest.raises(TypeError, match="policy, key, cost, meta"):
-        limiter.check_all([("p", "k", 1, None, None)])
+        limiter.check_all([("p", "k", 1, None, None, None)])
 
 
 def test_beyond_the_bounds_acquire_is_denied_at_once() -> None:

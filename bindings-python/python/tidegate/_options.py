@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ._shown import shown
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from ._tidegate import ManualClock, StoreChange
+
+    # The names of a limiter's policies. Covariant, so that a function of a Limiter takes one whose names are known.
+    Name = TypeVar("Name", bound=str, default=str, covariant=True)
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -40,13 +45,10 @@ class PolicyOptions(TypedDict, total=False):
     # options end
 
 
-class LimiterOptions(TypedDict, total=False):
-    """The options of a limiter. Those of a policy file's limiter are the same."""
+class LimiterSettings(TypedDict, total=False):
+    """The options of a limiter but its policies."""
 
-    # options: limiter
-    # Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file
-    # is reloaded.
-    policies: Mapping[str, Any] | None
+    # options: settings
     # What every key in Redis begins with. Default: `tg`.
     prefix: str
     # A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell
@@ -70,6 +72,16 @@ class LimiterOptions(TypedDict, total=False):
     # Whether a refusal is logged, as a warning: its policy, its key, the limit that refused, the wait, and what
     # answered. At most ten lines a second; the next line says how many refusals have none. Default: False.
     log_refusals: bool
+    # options end
+
+
+class LimiterOptions(LimiterSettings, total=False):
+    """The options of a limiter. Those of a policy file's limiter are the same."""
+
+    # options: policies
+    # Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file
+    # is reloaded.
+    policies: Mapping[str, Any] | None
     # options end
 
 

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use tidegate::host::Outcome;
-use tidegate::{KeyOverride, Builder, CheckOptions, HoldAnswer, Result};
+use tidegate::{Builder, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter};
 use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
-use crate::key_override::Override;
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{Key, none_from_outcome, utf8};
 use crate::decision::Decision;
 use crate::error::raise;
 use crate::hold::AsyncHold;
+use crate::key_override::Override;
 use crate::loop_completions::ConvertOutcome;
 use crate::loop_reader::LoopReader;
 use crate::policy_argument::{OwnedEntries, OwnedPolicy, PolicyArgument};

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use tidegate::host::Call;
-use tidegate::{KeyOverride, Builder, CheckOptions, HoldAnswer, Result};
+use tidegate::{Builder, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter, interruptible};
 use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
-use crate::key_override::Override;
 use crate::convert::{Key, utf8};
 use crate::decision::Decision;
 use crate::error::{RateLimited, raise, raise_about};
 use crate::hold::Hold;
+use crate::key_override::Override;
 use crate::loop_reader::LoopReader;
 use crate::policy_argument::{OwnedEntries, PolicyArgument};
 

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
-use tidegate::{CheckOptions, Cost};
 use tidegate::host::Call;
+use tidegate::{CheckOptions, Cost};
 
 use super::{AsyncLimiter, Limiter};
 use crate::actual_costs::ActualCosts;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{
-    Key, cost, length, meta, named_seconds, none_from_outcome, number, optional_seconds, path, percent, priority, timedelta_seconds,
-    utf8,
+    Key, cost, length, meta, named_seconds, none_from_outcome, number, optional_seconds, path, percent, priority,
+    timedelta_seconds, utf8,
 };
 use crate::decision::Decision;
 use crate::error::{belongs_to_process, raise, raise_about};
 use crate::hold::Hold;
-use crate::options::LimiterOptions;
 use crate::key_override::Override;
+use crate::options::LimiterOptions;
 use crate::policy::{Policy, key_override};
 use crate::policy_argument::{PolicyArgument, entries, refuse_partial};
 use crate::policy_use::PolicyUse;

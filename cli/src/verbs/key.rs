@@ -130,7 +130,8 @@ fn cost(text: &str) -> Result<Cost, String> {
         return number(text).map(Cost::from);
     }
     let named = |part: &str| {
-        let (name, units) = part.split_once('=').ok_or_else(|| format!("{part:?} is no unit and number, as in tokens=1200"))?;
+        let (name, units) =
+            part.split_once('=').ok_or_else(|| format!("{part:?} is no unit and number, as in tokens=1200"))?;
         Ok((name.trim().to_owned(), number(units)?))
     };
     text.split(',').map(named).collect::<Result<tidegate::Units, String>>().map(Cost::from)

@@ -11,8 +11,21 @@ use crate::error::{Error, Result};
 const MAX_UNIT: usize = 64;
 /// The words of the notation that are neither algorithms nor units of time, and what a call's own number is called.
 const WORDS: [&str; 15] = [
-    "at", "burst", "cost", "counted", "from", "in", "per", "ttl", "monday", "tuesday", "wednesday", "thursday", "friday",
-    "saturday", "sunday",
+    "at",
+    "burst",
+    "cost",
+    "counted",
+    "from",
+    "in",
+    "per",
+    "ttl",
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
 ];
 
 /// What a limit counts, where it names it: `tokens` in `100000 tokens/minute`. Case does not matter.

@@ -161,10 +161,16 @@ impl LimiterCore {
                         match answer {
                             Ok(answer) if answer.moved().is_some() => {
                                 let (counted, overrides) = (Arc::clone(&answers), Arc::clone(&answers.overrides));
-                                overrides.repeat_later(store, owned, answer, (now, REPETITIONS), move |owned, answer| {
-                                    let _core = core;
-                                    decided(&counted, owned, answer)
-                                })
+                                overrides.repeat_later(
+                                    store,
+                                    owned,
+                                    answer,
+                                    (now, REPETITIONS),
+                                    move |owned, answer| {
+                                        let _core = core;
+                                        decided(&counted, owned, answer)
+                                    },
+                                )
                             }
                             answer => {
                                 let _core = core;
@@ -181,7 +187,8 @@ impl LimiterCore {
         };
         match answer {
             Ok(answer) if answer.moved().is_some() => {
-                let (owned, answer) = self.answers.overrides.repeated(&*self.store, &entry, answer, context.now, !is_never)?;
+                let (owned, answer) =
+                    self.answers.overrides.repeated(&*self.store, &entry, answer, context.now, !is_never)?;
                 Some(self.answers.decided(owned.plan, key, &owned.operation, answer))
             }
             answer => {
@@ -329,10 +336,14 @@ impl Limiter {
     #[inline]
     pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
         match call {
-            Call::Check(CheckOptions { cost, units, meta: None, partial: false, priority: None }) if units.is_none() => match valid_cost(*cost) {
-                Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
-                Err(error) => Some(Err(error)),
-            },
+            Call::Check(CheckOptions { cost, units, meta: None, partial: false, priority: None })
+                if units.is_none() =>
+            {
+                match valid_cost(*cost) {
+                    Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
+                    Err(error) => Some(Err(error)),
+                }
+            }
             _ => self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Never),
         }
     }

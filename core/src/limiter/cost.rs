@@ -222,7 +222,9 @@ impl Taken {
                 None if unit.is(Unit::REQUESTS) => Ok(Amount::of(1)),
                 None => Err(invalid(
                     plan,
-                    &format!("counts {unit}, and the call does not say how many: give a cost by names, {unit} among them"),
+                    &format!(
+                        "counts {unit}, and the call does not say how many: give a cost by names, {unit} among them"
+                    ),
                 )),
             },
         });

@@ -10,8 +10,8 @@ use parking_lot::{Condvar, Mutex};
 
 use super::LimiterCore;
 use super::call::gone;
-use super::overrides::needless;
 use super::hold_lifetime::{HoldLifetime, Renewed, ttl};
+use super::overrides::needless;
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::plan::Plan;

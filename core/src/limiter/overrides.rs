@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
-use super::{AsyncLimiter, LimiterCore};
 use super::caller::User;
 use super::policy_ref::AsPolicy;
+use super::{AsyncLimiter, LimiterCore};
 use crate::algorithm::AlgorithmKind;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
@@ -53,7 +53,9 @@ pub(super) fn translated(operation: &Operation, from: &Plan, to: &Plan) -> Opera
     };
     match operation {
         Operation::Check { cost, hold, .. } => Operation::Check { cost: *cost, hold: *hold, details: details() },
-        Operation::Acquire { cost, waiter, .. } => Operation::Acquire { cost: *cost, waiter: *waiter, details: details() },
+        Operation::Acquire { cost, waiter, .. } => {
+            Operation::Acquire { cost: *cost, waiter: *waiter, details: details() }
+        }
         Operation::Take { cost, .. } if is_whole(to) => Operation::Check { cost: *cost, hold: 0, details: details() },
         Operation::Take { cost, .. } => Operation::Take { cost: *cost, details: details() },
         Operation::Peek { cost, .. } => Operation::Peek { cost: *cost, details: details() },
@@ -103,12 +105,8 @@ fn amounts(operation: &Operation, from: &Plan, to: &Plan) -> Amounts {
 
 /// What a charge has consumed, as the limits of `to` have to know it.
 fn charge_of(charge: &Charge, from: &Plan, to: &Plan) -> Charge {
-    let places: SmallVec<[Option<usize>; 3]> = to
-        .format
-        .tags
-        .iter()
-        .map(|tag| from.format.tags.iter().position(|other| other.is_same_limit(tag)))
-        .collect();
+    let places: SmallVec<[Option<usize>; 3]> =
+        to.format.tags.iter().map(|tag| from.format.tags.iter().position(|other| other.is_same_limit(tag))).collect();
     let limits = places.iter().zip(&to.rules).map(|(place, rule)| {
         let empty_at = charge.limits.get((*place)?).copied().flatten()?;
         match (rule.meter(), from.rules[(*place)?].meter()) {
@@ -184,11 +182,8 @@ impl KeyNumbers {
             if needless(&owned.plan, &owned.operation) {
                 return Some((owned, Ok(Answer { applied: true, now: answer.now, ..Answer::default() })));
             }
-            let result = if here {
-                ask(store, &owned.entry(), context)
-            } else {
-                try_immediate(store, &owned.entry(), context)?
-            };
+            let result =
+                if here { ask(store, &owned.entry(), context) } else { try_immediate(store, &owned.entry(), context)? };
             answer = match result {
                 Ok(answer) => answer,
                 Err(error) => return Some((owned, Err(error))),
@@ -258,7 +253,10 @@ fn after(answer: &Answer, now: Option<u64>) -> CallContext<'static> {
 fn unsettled(plan: &Plan) -> Error {
     Error::new(
         ErrorKind::StoreRejected,
-        format!("the numbers of a key of the policy {:?} changed {MAX_REPETITIONS} times during this call", plan.policy.name()),
+        format!(
+            "the numbers of a key of the policy {:?} changed {MAX_REPETITIONS} times during this call",
+            plan.policy.name()
+        ),
     )
 }
 
@@ -293,7 +291,8 @@ impl LimiterCore {
             Some(own) => Plan::overriding(&base, own, text.clone())?,
             None => Arc::clone(&base),
         };
-        let change = Arc::new(OverrideChange { key: key.to_owned(), text, ttl: if own.is_some() { micros } else { 0 } });
+        let change =
+            Arc::new(OverrideChange { key: key.to_owned(), text, ttl: if own.is_some() { micros } else { 0 } });
         let (now, sent) = (self.now(), Arc::clone(&change));
         self.make_several("tidegate-override", user, move |store| {
             let operation = Operation::Override(Arc::clone(&sent));

@@ -113,7 +113,8 @@ impl<'a> Settling<'a> {
     /// The next thing that the store has to do, for which entry, and the policy that is in force for it.
     fn next(&mut self, core: &LimiterCore) -> Option<(&'a Decision, Arc<Plan>, Operation)> {
         loop {
-            if let Some((entry, operation)) = self.begun.checked_sub(1).map(|at| &self.entries[at]).zip(self.rest.pop()) {
+            if let Some((entry, operation)) = self.begun.checked_sub(1).map(|at| &self.entries[at]).zip(self.rest.pop())
+            {
                 return Some((entry, core.current(entry.plan(), entry.key()), operation));
             }
             let entry = self.entries.get(self.begun)?;
@@ -209,10 +210,8 @@ fn differences(
     let limits = plan.policy.limits().iter().zip(amounts);
     let each: SmallVec<[(u64, u64); 3]> =
         limits.map(|(limit, charged)| (charged, actual.of_limit(limit).unwrap_or(charged))).collect();
-    let back: SmallVec<[ChargedAmount; 2]> = each
-        .iter()
-        .map(|&(charged, actual)| ChargedAmount { back: charged.saturating_sub(actual), charged })
-        .collect();
+    let back: SmallVec<[ChargedAmount; 2]> =
+        each.iter().map(|&(charged, actual)| ChargedAmount { back: charged.saturating_sub(actual), charged }).collect();
     let more: Amounts = each.iter().map(|&(charged, actual)| Amount::of(actual.saturating_sub(charged))).collect();
     let mut operations = Operations::new();
     if let Some(units) = back.iter().map(|amount| amount.back).max().filter(|units| *units > 0) {
@@ -309,9 +308,12 @@ impl AsyncLimiter {
     ) -> Result<()> {
         let plan = self.core.plan(&policy, key)?;
         actual.check_actual(&plan)?;
-        let of_limit = |limit: &Limit| charged.limits.iter().find(|known| known.is_of(limit)).map_or(0, |known| known.units);
+        let of_limit =
+            |limit: &Limit| charged.limits.iter().find(|known| known.is_of(limit)).map_or(0, |known| known.units);
         let amounts = plan.policy.limits().iter().map(of_limit).collect();
-        for operation in differences(charged.units, Some(amounts), (&plan, actual), || charged.charge(&plan)).into_iter().rev() {
+        for operation in
+            differences(charged.units, Some(amounts), (&plan, actual), || charged.charge(&plan)).into_iter().rev()
+        {
             if charged.source == Source::Fallback {
                 self.core.settle_in_fallback(&plan, key, operation);
             } else {

@@ -10,15 +10,15 @@ mod format;
 mod lease;
 mod lint;
 mod notation;
-mod priorities;
 pub(crate) mod options;
 mod overrides;
+mod priorities;
 pub(crate) mod suggestion;
 
-pub use block_for::{BlockFor, MAX_BLOCK_LENGTHS};
 pub use crate::algorithm::{
     Algorithm, Anchor, DEFAULT_PRECISION, Limit, MAX_COUNT, MAX_PRECISION, Period, TimeUnit, Unit,
 };
+pub use block_for::{BlockFor, MAX_BLOCK_LENGTHS};
 pub use file::PolicyFile;
 pub use format::Format;
 pub use lease::Lease;
@@ -26,10 +26,10 @@ pub(crate) use lease::SHORTEST_LEASE;
 pub(crate) use lint::lint_text;
 pub use lint::{Warning, lint, lint_policies};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
-pub(crate) use priorities::CapacityPart;
-pub use priorities::Priorities;
 pub(crate) use overrides::MAX_OVERRIDE_TEXT;
 pub use overrides::{KeyOverride, MAX_OVERRIDES, Overrides};
+pub(crate) use priorities::CapacityPart;
+pub use priorities::Priorities;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 use super::block_for::BlockFor;
+use super::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 use super::lease::Lease;
 use super::overrides::{MAX_OVERRIDES, Overrides};
 use super::priorities::Priorities;

@@ -57,7 +57,10 @@ impl Priorities {
             }
             let hundredths = part.trim().strip_suffix('%').and_then(hundredths).filter(|part| *part <= WHOLE);
             let Some(hundredths) = hundredths else {
-                return Err(wrong(format!("{name} is {:?}: it must be a part from 0% to 100%, as in `30%`", shown(part))));
+                return Err(wrong(format!(
+                    "{name} is {:?}: it must be a part from 0% to 100%, as in `30%`",
+                    shown(part)
+                )));
             };
             known.push((name.into(), hundredths));
         }
@@ -105,7 +108,8 @@ impl Priorities {
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.0) + self.0.iter().map(|(name, _)| if name.is_heap_allocated() { name.capacity() } else { 0 }).sum::<usize>()
+        size_of_val(&*self.0)
+            + self.0.iter().map(|(name, _)| if name.is_heap_allocated() { name.capacity() } else { 0 }).sum::<usize>()
     }
 }
 
@@ -168,19 +172,25 @@ mod tests {
         let priorities: Priorities = "batch: 30%, background: 60.5 %".parse().expect("classes");
         assert_eq!(priorities.to_string(), "batch: 30%, background: 60.5%");
         let reserve = |class, capacity| priorities.part_of(class, "p").expect("a class").of(capacity);
-        assert_eq!((reserve("batch", 10), reserve("batch", 11), reserve("batch", 1_000_000_000_000)), (3, 4, 300_000_000_000));
+        assert_eq!(
+            (reserve("batch", 10), reserve("batch", 11), reserve("batch", 1_000_000_000_000)),
+            (3, 4, 300_000_000_000)
+        );
         assert_eq!(reserve("background", 200), 121);
         let error = priorities.part_of("bach", "api").expect_err("an unknown class");
         assert_eq!(error.code(), "config_invalid");
         assert!(error.to_string().contains("did you mean `batch`?"), "{error}");
-        for text in ["", "batch", "batch: 30", "batch: -1%", "batch: 101%", "batch: nan%", "9a: 1%", "a: 1%, a: 2%", "a b: 1%"] {
+        for text in
+            ["", "batch", "batch: 30", "batch: -1%", "batch: 101%", "batch: nan%", "9a: 1%", "a: 1%, a: 2%", "a b: 1%"]
+        {
             assert_eq!(text.parse::<Priorities>().expect_err(text).code(), "policy_invalid", "{text}");
         }
     }
 
     #[test]
     fn a_class_that_could_never_be_admitted_is_an_error() {
-        for (notation, priorities) in [("gcra 1/s", "batch: 30%"), ("10/s; 2/m", "a: 10%, b: 60%"), ("5/s", "a: 100%")] {
+        for (notation, priorities) in [("gcra 1/s", "batch: 30%"), ("10/s; 2/m", "a: 10%, b: 60%"), ("5/s", "a: 100%")]
+        {
             let error = policy(notation, priorities).expect_err(notation);
             assert_eq!(error.code(), "policy_invalid");
             assert!(error.to_string().contains("could ever be admitted"), "{error}");

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate::{
-    Algorithm, BlockFor, CheckOptions, Cost, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period, Policy,
-    TimeUnit, Units,
+    Algorithm, BlockFor, CheckOptions, Cost, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period,
+    Policy, TimeUnit, Units,
 };
 
 use crate::random::Random;
@@ -78,7 +78,11 @@ fn limit(random: &mut Random) -> Limit {
 /// The same limit, sometimes with a calendar of its own where it can have one.
 fn with_calendar(random: &mut Random, limit: Limit) -> Limit {
     let period = limit.period();
-    if limit.algorithm() != Algorithm::CalendarWindow || period.multiple() > 1 || period.unit() < TimeUnit::Day || random.one_in(3) {
+    if limit.algorithm() != Algorithm::CalendarWindow
+        || period.multiple() > 1
+        || period.unit() < TimeUnit::Day
+        || random.one_in(3)
+    {
         return limit;
     }
     let limit = limit.with_zone(random.pick(ZONES)).expect("a zone");
@@ -88,7 +92,11 @@ fn with_calendar(random: &mut Random, limit: Limit) -> Limit {
         TimeUnit::Month => format!("day {} {time}", random.below(31) + 1),
         _ => time,
     };
-    if random.one_in(3) { limit } else { limit.with_anchor(anchor.parse().expect("an anchor")).expect("of that period") }
+    if random.one_in(3) {
+        limit
+    } else {
+        limit.with_anchor(anchor.parse().expect("an anchor")).expect("of that period")
+    }
 }
 
 /// A cost for a policy: a number, or numbers by name where the policy counts something with a name.
@@ -116,9 +124,8 @@ fn cost_for(random: &mut Random, policy: &Policy, cost: u64) -> Cost {
 /// A random policy of one to five limits under a name.
 pub fn policy(random: &mut Random, name: &str) -> Policy {
     let limits = (0..random.pick(&[1, 1, 1, 2, 2, 3, 4, 5])).map(|_| limit(random)).collect();
-    let seconds = |random: &mut Random, most| {
-        Period::new(random.below(most) + 1, tidegate::TimeUnit::Second).expect("in range")
-    };
+    let seconds =
+        |random: &mut Random, most| Period::new(random.below(most) + 1, tidegate::TimeUnit::Second).expect("in range");
     let (blocks, lengths) = (random.one_in(6), random.pick(&[1, 1, 2, 3, 4]));
     let options = Options {
         shadow: random.one_in(10),

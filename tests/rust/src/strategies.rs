@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tidegate::{BlockFor, Algorithm, Limit, Options, Period, Policy, TimeUnit};
+use tidegate::{Algorithm, BlockFor, Limit, Options, Period, Policy, TimeUnit};
 
 /// A call, or a change of the policy. Times are microseconds.
 #[derive(Clone, Debug)]
@@ -86,7 +86,10 @@ pub fn own_calendar() -> impl Strategy<Value = Limit> {
         days.prop_map(|day| ("year", day)),
         select(&["monday", "wednesday", "sunday"][..]).prop_map(|day| ("week", day.to_owned())),
     ];
-    let time = prop_oneof![Just(String::new()), (0u32..24, 0u32..60).prop_map(|(hour, minute)| format!("at {hour:02}:{minute:02}"))];
+    let time = prop_oneof![
+        Just(String::new()),
+        (0u32..24, 0u32..60).prop_map(|(hour, minute)| format!("at {hour:02}:{minute:02}"))
+    ];
     (1u64..12, anchored, time, select(ZONES)).prop_map(|(count, (unit, day), time, zone)| {
         let anchor = [day, time].join(" ");
         let from = if anchor.trim().is_empty() { String::new() } else { format!(" from {}", anchor.trim()) };
@@ -97,8 +100,15 @@ pub fn own_calendar() -> impl Strategy<Value = Limit> {
 
 /// Zones of many kinds: clocks that change in summer and in winter, by an hour and by half of one, at midnight, and never.
 pub const ZONES: &[&str] = &[
-    "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Cairo", "Pacific/Apia",
-    "America/Santiago", "Etc/GMT+12",
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "Asia/Kathmandu",
+    "Africa/Cairo",
+    "Pacific/Apia",
+    "America/Santiago",
+    "Etc/GMT+12",
 ];
 
 /// No options.
@@ -116,7 +126,9 @@ pub fn any_options() -> BoxedStrategy<Options> {
         .prop_map(move |(shadow, count_denied, block_for, journal)| Options {
             shadow,
             count_denied,
-            block_for: block_for.as_ref().map(|(lengths, _)| BlockFor::new(lengths.iter().copied().map(micros)).expect("lengths")),
+            block_for: block_for
+                .as_ref()
+                .map(|(lengths, _)| BlockFor::new(lengths.iter().copied().map(micros)).expect("lengths")),
             forgive: block_for.and_then(|(_, forgive)| forgive).map(micros),
             journal,
             ..Options::default()

@@ -9,7 +9,8 @@ use tidegate_tests::servers::{Kind, Servers};
 
 /// A zone in which it is hours before the end of a day now, and after a jump of whole days. Tests run at any time.
 fn quiet_zone() -> &'static str {
-    let hour = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs() / 3_600 % 24;
+    let hour =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs() / 3_600 % 24;
     match hour {
         3..=15 => "Etc/GMT",
         _ => "Etc/GMT+12",
@@ -39,7 +40,8 @@ fn a_server_of_another_time_says_it_and_is_asked_again_once() {
     let limiter = builder(&servers).build().expect("a limiter");
     limiter.check("5/s", "warm").expect("a decision");
     for limits in ["", "; 1000/s", "; gcra 1000/s; calendar-window 1000/month from day 15 at 06:00"] {
-        let policy = Policy::parse(&format!("calendar-window 10/day from at 00:01 in {}{limits}", quiet_zone())).expect("a policy");
+        let policy = Policy::parse(&format!("calendar-window 10/day from at 00:01 in {}{limits}", quiet_zone()))
+            .expect("a policy");
         // The script may be new to the server.
         limiter.check(&policy, "first").expect("a decision");
         let (decision, count) = calls(&servers, || limiter.check(&policy, "k").expect("a decision"));
@@ -62,7 +64,8 @@ fn a_server_of_another_time_says_it_and_is_asked_again_once() {
 async fn waiting_calls_of_several_policies_are_asked_again_too() {
     let servers = Servers::start_with(Kind::Single, json!({"clock": true}));
     let limiter: AsyncLimiter = builder(&servers).build_async().expect("a limiter");
-    let notation = |number: usize| format!("calendar-window {}/month from day {} in Asia/Kathmandu", 100 + number, 2 + number);
+    let notation =
+        |number: usize| format!("calendar-window {}/month from day {} in Asia/Kathmandu", 100 + number, 2 + number);
     limiter.check("5/s", "warm").await.expect("a decision");
     for jump in [0.0, 90.0 * 86_400.0, -200.0 * 86_400.0] {
         servers.clock(0, jump);
@@ -76,7 +79,8 @@ async fn waiting_calls_of_several_policies_are_asked_again_too() {
             assert!(done.expect("a task ends").expect("a decision").allowed(), "{jump}");
         }
         for (number, key) in (0..3).flat_map(|number| (0..4).map(move |key| (number, key))) {
-            let peeked = limiter.peek(notation(number).as_str(), &format!("{jump} {key}"), 1).await.expect("a decision");
+            let peeked =
+                limiter.peek(notation(number).as_str(), &format!("{jump} {key}"), 1).await.expect("a decision");
             assert_eq!(peeked.limit() - peeked.remaining(), 5, "{jump} {number} {key}");
         }
     }
@@ -86,7 +90,8 @@ async fn waiting_calls_of_several_policies_are_asked_again_too() {
 async fn a_window_that_ends_while_calls_wait_ends_for_each_of_them() {
     let servers = Servers::start_with(Kind::Single, json!({"clock": true}));
     let limiter: AsyncLimiter = builder(&servers).build_async().expect("a limiter");
-    let policy = Policy::parse("calendar-window 100/day in Asia/Kathmandu").expect("a policy").named("p").expect("a name");
+    let policy =
+        Policy::parse("calendar-window 100/day in Asia/Kathmandu").expect("a policy").named("p").expect("a name");
     let now = limiter.peek(&policy, "k", 1).await.expect("a decision").at();
     let edge = window(&policy.limits()[0], now.as_micros() as u64).1;
     servers.clock(0, (edge - now.as_micros() as u64) as f64 / 1e6 - 3.0);
@@ -117,7 +122,9 @@ async fn a_window_that_ends_while_calls_wait_ends_for_each_of_them() {
 fn a_key_lives_as_long_as_its_window() {
     let servers = Servers::start(Kind::Single);
     let limiter = builder(&servers).build().expect("a limiter");
-    for policy in ["calendar-window 10/day in Asia/Tokyo", "calendar-window 10/year from day 20 at 07:30 in Europe/Berlin"] {
+    for policy in
+        ["calendar-window 10/day in Asia/Tokyo", "calendar-window 10/year from day 20 at 07:30 in Europe/Berlin"]
+    {
         let decision = limiter.check(policy, "k").expect("a decision");
         let mut connection = servers.connection(0);
         let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut connection).expect("keys");
@@ -144,7 +151,11 @@ fn a_denial_notes_the_last_charge_of_a_window_of_utc_once() {
     assert!(!first.allowed() && value() != plain);
     assert_eq!(servers.calls(0, "set"), writes + 1);
     let second = limiter.check(&own, "k").expect("a decision");
-    assert_eq!((second.reset_at(), servers.calls(0, "set")), (first.reset_at(), writes + 1), "the next one writes nothing");
+    assert_eq!(
+        (second.reset_at(), servers.calls(0, "set")),
+        (first.reset_at(), writes + 1),
+        "the next one writes nothing"
+    );
     // What the other version reads is the same, and it writes nothing either.
     assert!(!limiter.check(&utc, "k").expect("a decision").allowed());
     assert_eq!(servers.calls(0, "set"), writes + 1);

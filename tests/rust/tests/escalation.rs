@@ -118,7 +118,8 @@ fn a_level_is_kept_until_it_is_forgiven_and_no_longer() {
     let limiter = Limiter::builder().store(redis.url()).prefix(&prefix).deny_cache(Duration::ZERO).build();
     let limiter = limiter.expect("a limiter");
     let policy = policy(&[1, 60], 30);
-    let mut connection = redis::Client::open(redis.url()).and_then(|client| client.get_connection()).expect("a connection");
+    let mut connection =
+        redis::Client::open(redis.url()).and_then(|client| client.get_connection()).expect("a connection");
     let mut life = || -> Option<u64> {
         let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg(format!("{prefix}*")).query(&mut connection).expect("keys");
         let life: i64 = redis::cmd("PTTL").arg(keys.first()?).query(&mut connection).expect("a life");
@@ -157,9 +158,16 @@ fn denials_at_the_same_moment_begin_one_block() {
                 }
                 decisions
             });
-            let waits: Vec<u64> =
-                decisions.iter().filter(|one| !one.allowed()).map(|one| one.retry_after().expect("a wait").as_secs()).collect();
-            assert_eq!((decisions.len() - waits.len(), waits.iter().all(|wait| *wait == length)), (1, true), "{waits:?}");
+            let waits: Vec<u64> = decisions
+                .iter()
+                .filter(|one| !one.allowed())
+                .map(|one| one.retry_after().expect("a wait").as_secs())
+                .collect();
+            assert_eq!(
+                (decisions.len() - waits.len(), waits.iter().all(|wait| *wait == length)),
+                (1, true),
+                "{waits:?}"
+            );
             clock.advance(Duration::from_secs(length));
         }
     }

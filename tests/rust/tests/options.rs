@@ -47,7 +47,9 @@ impl Host {
             }
             ArgumentKind::Count => ("usize", "int", "number"),
             ArgumentKind::Lease => ("Option<Lease>", "str | int | None", "number | string"),
-            ArgumentKind::Priorities => ("Option<Priorities>", "Mapping[str, str] | None", "Readonly<Record<string, string>>"),
+            ArgumentKind::Priorities => {
+                ("Option<Priorities>", "Mapping[str, str] | None", "Readonly<Record<string, string>>")
+            }
             ArgumentKind::Priority => ("Option<String>", "str | None", "string"),
             ArgumentKind::OnStoreError => ("OnStoreError", "str", "OnStoreError"),
             ArgumentKind::Choice(words) if self == Self::Node => {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate::{
-    AsyncLimiter, CheckOptions, Decision, KeyOverride, Limiter, ManualClock, Options, Overrides, Policy,
-};
+use tidegate::{AsyncLimiter, CheckOptions, Decision, KeyOverride, Limiter, ManualClock, Options, Overrides, Policy};
 use tidegate_tests::any_limiter::fresh_prefix;
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::model::Model;
@@ -107,7 +105,9 @@ fn every_call_has_the_numbers_of_its_key() {
         let (setter, limiter) = (limiter(url, &prefix, None), limiter(url, &prefix, None));
         // In memory each limiter has a store of its own.
         let setter = if url.starts_with("memory") { &limiter } else { &setter };
-        let named = |notation: &str, name: &str| Policy::parse(notation).and_then(|policy| policy.named(name)).expect("a policy");
+        let named = |notation: &str, name: &str| {
+            Policy::parse(notation).and_then(|policy| policy.named(name)).expect("a policy")
+        };
         let (rate, pool) = (named("1/hour", "rate"), named("concurrency 1", "pool"));
         for key in ["charge", "refund", "take", "all", "wait", "settle"] {
             setter.set_override(&rate, key, Some(&own("10/hour")), None).expect("an override");
@@ -139,8 +139,11 @@ fn every_call_has_the_numbers_of_its_key() {
 fn units_that_an_override_has_not_are_not_limited() {
     on_each_store(|url| {
         let limiter = limiter(url, &fresh_prefix(), None);
-        let policy = Policy::parse("500/minute; 1000 tokens/minute").and_then(|policy| policy.named("llm")).expect("a policy");
-        limiter.set_override(&policy, "k", Some(&own("2000 tokens/minute; 9 pages/minute")), None).expect("an override");
+        let policy =
+            Policy::parse("500/minute; 1000 tokens/minute").and_then(|policy| policy.named("llm")).expect("a policy");
+        limiter
+            .set_override(&policy, "k", Some(&own("2000 tokens/minute; 9 pages/minute")), None)
+            .expect("an override");
         let options = CheckOptions { units: [("tokens", 1_500)].into(), ..CheckOptions::default() };
         let decision = limiter.check_with(&policy, "k", &options).expect("a decision");
         let left: Vec<u64> = decision.limits().map(|limit| limit.remaining).collect();
@@ -175,12 +178,10 @@ fn a_list_is_bounded_and_without_what_has_ended() {
         }
         limiter.set_override("5/s", "stays", Some(&own("none")), None).expect("an override");
         let listed = limiter.overrides("5/s").expect("a list");
-        assert_eq!(listed.iter().map(|own| (&*own.key, &*own.limits)).collect::<Vec<_>>(), [
-            ("k0", "6/s"),
-            ("k1", "6/s"),
-            ("k2", "6/s"),
-            ("stays", "none")
-        ]);
+        assert_eq!(
+            listed.iter().map(|own| (&*own.key, &*own.limits)).collect::<Vec<_>>(),
+            [("k0", "6/s"), ("k1", "6/s"), ("k2", "6/s"), ("stays", "none")]
+        );
         assert!(listed[0].expires_at.is_some() && listed[3].expires_at.is_none());
         assert_eq!(limiter.check("5/s", "k0").expect("a decision").limit(), 6);
         clock.advance(Duration::from_secs(60));
@@ -211,7 +212,8 @@ fn nothing_is_left_of_an_override_that_ends_or_is_removed() {
     let redis = Servers::start(Kind::Single);
     let prefix = fresh_prefix();
     let limiter = limiter(redis.url(), &prefix, None);
-    let mut connection = redis::Client::open(redis.url()).and_then(|client| client.get_connection()).expect("a connection");
+    let mut connection =
+        redis::Client::open(redis.url()).and_then(|client| client.get_connection()).expect("a connection");
     let mut lives = || -> Vec<i64> {
         let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg(format!("{prefix}*")).query(&mut connection).expect("keys");
         let life = |key| redis::cmd("PTTL").arg(key).query(&mut connection).expect("a life");
@@ -233,7 +235,15 @@ fn nothing_is_left_of_an_override_that_ends_or_is_removed() {
 fn random_histories_are_those_of_a_policy_that_changes() {
     let redis = Servers::start(Kind::Single);
     let mut random = Random::new(7);
-    let texts = ["5/10s", "20/10s", "3/2s; 8/10s", "gcra 2/s burst 4", "token-bucket 6/3s", "fixed-window 4/5s; 5/10s", "sliding-log 6/4s"];
+    let texts = [
+        "5/10s",
+        "20/10s",
+        "3/2s; 8/10s",
+        "gcra 2/s burst 4",
+        "token-bucket 6/3s",
+        "fixed-window 4/5s; 5/10s",
+        "sliding-log 6/4s",
+    ];
     for round in 0..40 {
         for url in ["memory://", redis.url()] {
             let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));

@@ -13,7 +13,11 @@ const START: Duration = Duration::from_secs(1_700_000_000);
 /// A limiter of each store, with a clock of its own.
 fn limiters(redis: &Servers) -> [(Limiter, Arc<ManualClock>); 2] {
     let memory = Limiter::builder();
-    let stored = Limiter::builder().store(redis.url()).prefix(fresh_prefix()).timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO);
+    let stored = Limiter::builder()
+        .store(redis.url())
+        .prefix(fresh_prefix())
+        .timeout(Duration::from_secs(10))
+        .deny_cache(Duration::ZERO);
     [memory, stored].map(|builder| {
         let clock = Arc::new(ManualClock::new(START));
         (builder.clock(Arc::clone(&clock)).build().expect("a limiter"), clock)
@@ -42,7 +46,10 @@ fn a_class_leaves_a_part_of_every_limit_free() {
         let taken = (0..10).filter(|_| check(&of("batch", 1)).allowed()).count();
         assert_eq!(taken, 4);
         let denied = check(&of("batch", 1));
-        assert_eq!(denied.limits().map(|limit| (limit.remaining, limit.exceeded)).collect::<Vec<_>>(), [(2, false), (0, true)]);
+        assert_eq!(
+            denied.limits().map(|limit| (limit.remaining, limit.exceeded)).collect::<Vec<_>>(),
+            [(2, false), (0, true)]
+        );
         // It is exact when the class is admitted again.
         let wait = denied.retry_after().expect("a wait");
         clock.advance(wait - Duration::from_micros(1));
@@ -61,8 +68,13 @@ fn a_denial_by_the_reserve_alone_begins_no_block_and_is_not_charged() {
     let redis = Servers::start(Kind::Single);
     for (limiter, _) in limiters(&redis) {
         let second = Period::from_micros(60_000_000).expect("in range");
-        for options in [Options { block_for: Some(second.into()), ..Options::default() }, Options { count_denied: true, ..Options::default() }] {
-            let policy = policy("10/hour", "batch: 30%", options.clone()).named(if options.count_denied { "counted" } else { "blocked" }).expect("a name");
+        for options in [
+            Options { block_for: Some(second.into()), ..Options::default() },
+            Options { count_denied: true, ..Options::default() },
+        ] {
+            let policy = policy("10/hour", "batch: 30%", options.clone())
+                .named(if options.count_denied { "counted" } else { "blocked" })
+                .expect("a name");
             let check = |options: &CheckOptions| limiter.check_with(&policy, "k", options).expect("a check");
             assert!(check(&of("batch", 7)).allowed());
             for _ in 0..3 {
@@ -74,7 +86,11 @@ fn a_denial_by_the_reserve_alone_begins_no_block_and_is_not_charged() {
             // Now the limit itself refuses the class.
             assert!(!check(&of("batch", 1)).allowed());
             let refunded = limiter.refund(&policy, "k", 10_u64).expect("a refund");
-            assert_eq!(limiter.peek(&policy, "k", 1_u64).expect("a peek").allowed(), options.count_denied, "{refunded:?}");
+            assert_eq!(
+                limiter.peek(&policy, "k", 1_u64).expect("a peek").allowed(),
+                options.count_denied,
+                "{refunded:?}"
+            );
         }
     }
 }
@@ -84,7 +100,9 @@ fn a_partial_check_takes_what_the_class_may_have() {
     let redis = Servers::start(Kind::Single);
     for (limiter, _) in limiters(&redis) {
         let policy = policy("sliding-log 10/minute; 100/hour", "batch: 30%", Options::default());
-        let take = |options: CheckOptions| limiter.check_with(&policy, "k", &CheckOptions { partial: true, ..options }).expect("a check");
+        let take = |options: CheckOptions| {
+            limiter.check_with(&policy, "k", &CheckOptions { partial: true, ..options }).expect("a check")
+        };
         assert_eq!(take(of("batch", 20)).granted(), 7);
         let denied = take(of("batch", 20));
         assert_eq!((denied.allowed(), denied.granted(), denied.remaining()), (false, 0, 0));
@@ -102,7 +120,11 @@ fn classes_hold_are_entries_and_spend_no_lease() {
         assert_eq!(holds.len(), 2);
         assert!(hold(&CheckOptions { cost: 2, ..CheckOptions::default() }).is_some());
 
-        let leased = policy("1000/minute", "batch: 50%", Options { lease: Some("10%".parse().expect("a lease")), ..Options::default() });
+        let leased = policy(
+            "1000/minute",
+            "batch: 50%",
+            Options { lease: Some("10%".parse().expect("a lease")), ..Options::default() },
+        );
         assert!(limiter.check(&leased, "k").expect("a check").allowed());
         let batch = limiter.check_with(&leased, "k", &of("batch", 1)).expect("a check");
         assert_eq!(batch.source().name(), "store");
@@ -112,7 +134,8 @@ fn classes_hold_are_entries_and_spend_no_lease() {
         }
         let error = limiter.peek_with("5/minute", "k", &of("batch", 1)).expect_err("no classes");
         assert!(error.message().contains("has no classes"), "{error}");
-        let error = limiter.peek_with(&leased, "k", &CheckOptions { partial: true, ..of("batch", 1) }).expect_err("no part");
+        let error =
+            limiter.peek_with(&leased, "k", &CheckOptions { partial: true, ..of("batch", 1) }).expect_err("no part");
         assert_eq!(error.kind(), ErrorKind::ConfigInvalid);
     }
 }
@@ -128,7 +151,8 @@ fn a_class_asks_for_its_cost_and_the_reserve_and_is_charged_its_cost() {
     let redis = Servers::start(Kind::Single);
     let [(memory, clock), (stored, stored_clock)] = limiters(&redis);
     let [(plain, plain_clock), _] = limiters(&redis);
-    let algorithms: Vec<Algorithm> = Algorithm::ALL.iter().copied().filter(|algorithm| *algorithm != Algorithm::Concurrency).collect();
+    let algorithms: Vec<Algorithm> =
+        Algorithm::ALL.iter().copied().filter(|algorithm| *algorithm != Algorithm::Concurrency).collect();
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let limits: Vec<Limit> = (0..random.below(2) + 1)
@@ -138,19 +162,26 @@ fn a_class_asks_for_its_cost_and_the_reserve_and_is_charged_its_cost() {
             })
             .collect();
         let percent = random.below(60);
-        let options = Options { priorities: Some(format!("batch: {percent}%").parse().expect("a class")), ..Options::default() };
+        let options =
+            Options { priorities: Some(format!("batch: {percent}%").parse().expect("a class")), ..Options::default() };
         let policy = Policy::new(limits.clone(), options).expect("a policy").named(format!("p{seed}")).expect("a name");
         // Alone, because the reserve of each limit is another.
         let alone: Vec<Policy> = limits
             .iter()
             .enumerate()
-            .map(|(index, limit)| Policy::new(vec![limit.clone()], Options::default()).expect("a policy").named(format!("p{seed}-{index}")).expect("a name"))
+            .map(|(index, limit)| {
+                Policy::new(vec![limit.clone()], Options::default())
+                    .expect("a policy")
+                    .named(format!("p{seed}-{index}"))
+                    .expect("a name")
+            })
             .collect();
         for step in 0..30 {
             let pause = Duration::from_micros(random.below(3_000_000));
             [&clock, &stored_clock, &plain_clock].iter().for_each(|clock| clock.advance(pause));
             let cost = random.below(6) + 1;
-            let options = if random.one_in(3) { CheckOptions { cost, ..CheckOptions::default() } } else { of("batch", cost) };
+            let options =
+                if random.one_in(3) { CheckOptions { cost, ..CheckOptions::default() } } else { of("batch", cost) };
             let reserve = |limit: &Limit| match options.priority {
                 Some(_) => (limit.capacity() * percent).div_ceil(100),
                 None => 0,
@@ -161,7 +192,9 @@ fn a_class_asks_for_its_cost_and_the_reserve_and_is_charged_its_cost() {
                 .map(|(policy, limit)| plain.peek(policy, "k", cost + reserve(limit)).expect("a peek"))
                 .collect();
             let admits = asked.iter().all(Decision::allowed);
-            let wait = asked.iter().map(|decision| if decision.allowed() { Some(Duration::ZERO) } else { decision.retry_after() });
+            let wait = asked
+                .iter()
+                .map(|decision| if decision.allowed() { Some(Duration::ZERO) } else { decision.retry_after() });
             let wait = wait.reduce(|a, b| Some(a?.max(b?))).flatten();
             let decision = memory.check_with(&policy, "k", &options).expect("a check");
             assert_eq!(decision.allowed(), admits, "seed {seed}, step {step}: {policy}");

@@ -49,7 +49,8 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
             }
             Action::Take(cost) => {
                 let meta = Some(vec![index as u8]);
-                let options = CheckOptions { cost: *cost, meta: meta.clone(), partial: true, ..CheckOptions::default() };
+                let options =
+                    CheckOptions { cost: *cost, meta: meta.clone(), partial: true, ..CheckOptions::default() };
                 let found = limiter.check_with(&policy, "key", &options);
                 if policy.limits().iter().any(|limit| !strategies::takes_part(limit.algorithm())) {
                     let refused = found.expect_err("part of a hold or of a place in a queue is nothing");

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Algorithm, CheckOptions, Cost, Decision, ErrorKind, Limit, Limiter, ManualClock, Options, Period, Policy, Units};
+use tidegate::{
+    Algorithm, CheckOptions, Cost, Decision, ErrorKind, Limit, Limiter, ManualClock, Options, Period, Policy, Units,
+};
 use tidegate_tests::any_limiter::fresh_prefix;
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
@@ -30,7 +32,8 @@ fn a_call_takes_of_each_limit_what_it_says() {
         let hold = limiter.hold(LLM, "org", [("tokens", 1_200)]).expect("a hold").held().expect("room");
         assert_eq!(remaining(hold.decision()), [499, 98_800, 7]);
         assert_eq!((hold.decision().cost(), hold.decision().granted()), (1, 1));
-        let limits: Vec<_> = hold.decision().limits().map(|limit| (limit.unit.map(|unit| unit.to_string()), limit.cost)).collect();
+        let limits: Vec<_> =
+            hold.decision().limits().map(|limit| (limit.unit.map(|unit| unit.to_string()), limit.cost)).collect();
         assert_eq!(limits, [(None, 1), (Some("tokens".to_owned()), 1_200), (None, 1)]);
         // All or nothing.
         let denied = limiter.hold(LLM, "org", [("tokens", 98_801)]).expect("an answer");
@@ -66,18 +69,31 @@ fn what_is_not_named_is_an_error() {
     // `requests` is one where the call does not name it.
     let counted = limiter.check("5 requests/minute", "k").expect("a check");
     assert_eq!(remaining(&counted), [4]);
-    let counted = limiter.check_with("5 requests/minute", "k", &CheckOptions { units: [("Requests", 3)].into(), ..CheckOptions::default() });
+    let counted = limiter.check_with(
+        "5 requests/minute",
+        "k",
+        &CheckOptions { units: [("Requests", 3)].into(), ..CheckOptions::default() },
+    );
     assert_eq!(remaining(&counted.expect("a check")), [1]);
-    for (notation, what) in [("5 cost/minute", "`cost`"), ("5 burst/minute", "burst"), ("5 tokens", "per"), ("concurrency 5 tokens", "unexpected")] {
+    for (notation, what) in [
+        ("5 cost/minute", "`cost`"),
+        ("5 burst/minute", "burst"),
+        ("5 tokens", "per"),
+        ("concurrency 5 tokens", "unexpected"),
+    ] {
         let error = Policy::parse(notation).expect_err(notation);
         assert!(error.to_string().contains(what), "{notation}: {error}");
     }
-    let parsed = Policy::parse("100 permits per 2 hours; gcra 5_000 X-y_1/s".replace('_', "").as_str()).expect("a policy");
+    let parsed =
+        Policy::parse("100 permits per 2 hours; gcra 5_000 X-y_1/s".replace('_', "").as_str()).expect("a policy");
     assert_eq!(parsed.to_string(), "100 permits/2 hours; gcra 5000 x-y1/s");
     let options = Options { lease: Some("10%".parse().expect("a lease")), ..Options::default() };
     assert!(Policy::new(parsed.limits().to_vec(), options).is_err());
     let partial = CheckOptions { partial: true, units: [("permits", 3)].into(), ..CheckOptions::default() };
-    assert_eq!(limiter.check_with("100 permits/hour", "k", &partial).expect_err("refused").kind(), ErrorKind::ConfigInvalid);
+    assert_eq!(
+        limiter.check_with("100 permits/hour", "k", &partial).expect_err("refused").kind(),
+        ErrorKind::ConfigInvalid
+    );
 }
 
 /// A policy with units is as several policies of one limit each, of which each is asked for its own number.
@@ -90,10 +106,18 @@ fn each_limit_counts_as_if_it_were_alone() {
         let names = ["tokens", "bytes", "requests"];
         let mut limits = Vec::new();
         for (index, name) in names.iter().enumerate().take(random.below(3) as usize + 1) {
-            let algorithms = Algorithm::ALL.iter().copied().filter(|algorithm| !matches!(algorithm, Algorithm::Concurrency | Algorithm::LeakyBucket));
+            let algorithms = Algorithm::ALL
+                .iter()
+                .copied()
+                .filter(|algorithm| !matches!(algorithm, Algorithm::Concurrency | Algorithm::LeakyBucket));
             let algorithms: Vec<Algorithm> = algorithms.collect();
             let algorithm = random.pick(&algorithms);
-            let limit = Limit::new(algorithm, random.below(40) + 1, Period::from_micros((random.below(9) + 1) * 1_000_000).expect("in range")).expect("a limit");
+            let limit = Limit::new(
+                algorithm,
+                random.below(40) + 1,
+                Period::from_micros((random.below(9) + 1) * 1_000_000).expect("in range"),
+            )
+            .expect("a limit");
             limits.push(if index == 0 && random.one_in(2) { limit } else { limit.with_unit(name).expect("a name") });
         }
         let single = |limit: &Limit, index: usize| {
@@ -110,11 +134,13 @@ fn each_limit_counts_as_if_it_were_alone() {
             let of = |limit: &Limit| limit.unit().map_or("cost", |unit| unit.name()).to_owned();
             let units: Units = limits.iter().map(of).zip(numbers.iter().copied()).collect();
             let cost = |index: usize| Cost::from([(&*of(&limits[index]), numbers[index])]);
-            let admits = (0..limits.len()).all(|index| alone.peek(&singles[index], "k", cost(index)).expect("a peek").allowed());
+            let admits =
+                (0..limits.len()).all(|index| alone.peek(&singles[index], "k", cost(index)).expect("a peek").allowed());
             let decision = match random.below(4) {
                 0 => whole.peek(&policy, "k", units).expect("a peek"),
                 1 => {
-                    (0..limits.len()).for_each(|index| drop(alone.charge(&singles[index], "k", cost(index)).expect("a charge")));
+                    (0..limits.len())
+                        .for_each(|index| drop(alone.charge(&singles[index], "k", cost(index)).expect("a charge")));
                     whole.charge(&policy, "k", units).expect("a charge")
                 }
                 _ => {
@@ -127,7 +153,9 @@ fn each_limit_counts_as_if_it_were_alone() {
                     whole.check_with(&policy, "k", &CheckOptions { units, ..CheckOptions::default() }).expect("a check")
                 }
             };
-            let left: Vec<u64> = (0..limits.len()).map(|index| alone.peek(&singles[index], "k", cost(index)).expect("a peek").remaining()).collect();
+            let left: Vec<u64> = (0..limits.len())
+                .map(|index| alone.peek(&singles[index], "k", cost(index)).expect("a peek").remaining())
+                .collect();
             assert_eq!(remaining(&decision), left, "seed {seed}, step {step}: {policy}");
         }
     }

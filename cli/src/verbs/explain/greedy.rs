@@ -83,7 +83,9 @@ impl GreedyCaller {
             self.clock.set(Duration::from_micros(START + from + now));
             let room = self.limiter.peek(&self.policy, key, Cost::one_of_each(&self.policy))?;
             let units = room.limits().map(|limit| limit.remaining).min().unwrap_or(0);
-            if units > 0 && self.limiter.check_with(&self.policy, key, &Cost::of_each(&self.policy, units).into())?.allowed() {
+            if units > 0
+                && self.limiter.check_with(&self.policy, key, &Cost::of_each(&self.policy, units).into())?.allowed()
+            {
                 run.admissions.push(Admission { at: now, units });
             }
             let next = self.limiter.peek(&self.policy, key, Cost::one_of_each(&self.policy))?;

@@ -201,7 +201,12 @@ fn key_bytes(
     let mut keys = Vec::new();
     for policy in policies {
         spend(limiter, policy, "once")?;
-        let room = limiter.peek(policy, "full", Cost::one_of_each(policy))?.limits().map(|limit| limit.remaining).min().unwrap_or(0);
+        let room = limiter
+            .peek(policy, "full", Cost::one_of_each(policy))?
+            .limits()
+            .map(|limit| limit.remaining)
+            .min()
+            .unwrap_or(0);
         if room > 0 {
             limiter.charge(policy, "full", room)?;
         }

@@ -87,7 +87,8 @@ impl RequestLimits {
                 Some(self.limiter.check_with(policy, key, &options).await?)
             }
             several => {
-                let entries = several.iter().map(|entry| (&entry.policy, &entry.key, options_of(cost, class, &entry.plan)));
+                let entries =
+                    several.iter().map(|entry| (&entry.policy, &entry.key, options_of(cost, class, &entry.plan)));
                 Some(self.limiter.check_all(entries).await?)
             }
         })

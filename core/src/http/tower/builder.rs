@@ -282,7 +282,8 @@ impl RateLimitLayerBuilder {
 /// # Errors
 /// `config_invalid` for a class that no request could have.
 fn has_class(class: &str, policies: &[Policy]) -> Result<()> {
-    let mut classed = policies.iter().filter_map(|policy| Some((policy, policy.options().priorities.as_ref()?))).peekable();
+    let mut classed =
+        policies.iter().filter_map(|policy| Some((policy, policy.options().priorities.as_ref()?))).peekable();
     if classed.peek().is_none() {
         return Err(Error::config(format!(
             "the layer has the priority {class:?}, and no policy has classes: declare them with the option priorities"

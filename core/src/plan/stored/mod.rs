@@ -44,8 +44,15 @@ impl StoredForm {
         let header = layout::header(tags, &layouts, Form::Compact);
         let narrow_header = layout::narrow_header(tags, &layouts);
         let full_header = layout::header(tags, &layouts, Form::Full);
-        let script_arguments =
-            ScriptArguments::new(rules, tags, &layouts, &header, narrow_header.as_deref(), &full_header, policy.options());
+        let script_arguments = ScriptArguments::new(
+            rules,
+            tags,
+            &layouts,
+            &header,
+            narrow_header.as_deref(),
+            &full_header,
+            policy.options(),
+        );
         let heap_bytes = allocated(layouts.capacity() * size_of::<Layout>())
             + allocated(header.capacity())
             + narrow_header.as_ref().map_or(0, |header| allocated(header.capacity()))

@@ -1,9 +1,9 @@
 //! The arguments of the Redis script that depend on the policy alone, written once for all calls.
 
 use super::layout::{Form, Layout, format};
-use crate::policy::{BlockFor, Options};
 use crate::algorithm::{Field, Rule};
 use crate::plan::LimitTag;
+use crate::policy::{BlockFor, Options};
 use crate::tables::allocation::allocated;
 
 /// The parts of an instruction that depend on the policy alone; `store/redis/script/batch.rs` puts them together, and

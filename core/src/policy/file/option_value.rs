@@ -2,10 +2,10 @@
 
 use super::super::block_for::BlockFor;
 use super::super::lease::Lease;
-use super::super::overrides::{KeyOverride, Overrides};
-use super::super::priorities::Priorities;
 use super::super::notation;
 use super::super::options::{OnStoreError, OptionKind, OptionValue};
+use super::super::overrides::{KeyOverride, Overrides};
+use super::super::priorities::Priorities;
 use super::super::suggestion::did_you_mean;
 use super::scalar::plain_scalar;
 use super::tree::{FileError, Key, Node, Position, Text, Value};

@@ -99,7 +99,7 @@ fn policy_options(
             ("limits", _) => found = Some(limits(node)?),
             (_, Some(option)) => {
                 option.set(&mut options, option_value::policy_option(option.kind, key, node, key_override)?);
-            },
+            }
             (name, None) => return Err(unknown_name(key, &policy_names(), "a policy has", hint(name, format))),
         }
     }

@@ -71,8 +71,9 @@ fn nested(strict: &Limit, loose: &Limit) -> bool {
     let alike = strict.algorithm() == loose.algorithm() && strict.algorithm().kind() == AlgorithmKind::Windows;
     let (short, long) = (strict.period(), loose.period());
     // A week may overlap two months or two years.
-    let overlaps =
-        strict.algorithm() == Algorithm::CalendarWindow && short.unit() == TimeUnit::Week && long.unit() > TimeUnit::Week;
+    let overlaps = strict.algorithm() == Algorithm::CalendarWindow
+        && short.unit() == TimeUnit::Week
+        && long.unit() > TimeUnit::Week;
     // Windows of two calendars have other edges.
     let same_calendar = (strict.anchor(), strict.zone()) == (loose.anchor(), loose.zone());
     if !alike || overlaps || !same_calendar {

@@ -159,8 +159,14 @@ fn a_lease_that_never_takes_a_unit() {
 
 #[test]
 fn a_day_that_months_lack_and_calendars_that_differ() {
-    warns("{a: 'calendar-window 5/month from day 30'}", "some months have no day 30: there the window begins on the last day");
+    warns(
+        "{a: 'calendar-window 5/month from day 30'}",
+        "some months have no day 30: there the window begins on the last day",
+    );
     quiet("{a: 'calendar-window 5/month from day 28; calendar-window 5/year from day 31'}");
-    warns("{a: 'calendar-window 5/day in Asia/Tokyo; calendar-window 200/month in Asia/Tokyo'}", "never decides anything");
+    warns(
+        "{a: 'calendar-window 5/day in Asia/Tokyo; calendar-window 200/month in Asia/Tokyo'}",
+        "never decides anything",
+    );
     quiet("{a: 'calendar-window 5/day in Asia/Tokyo; calendar-window 155/month'}");
 }

@@ -130,9 +130,15 @@ fn an_error_shows_the_text_and_a_caret() {
 fn calendars_are_written_as_they_are_read() {
     for (text, canonical) in [
         ("calendar-window 1000/month from day 15 at 06:00", "calendar-window 1000/month from day 15 at 06:00"),
-        ("Calendar_Window 9 per Day FROM AT 06:30 In europe/berlin", "calendar-window 9/day from at 06:30 in Europe/Berlin"),
+        (
+            "Calendar_Window 9 per Day FROM AT 06:30 In europe/berlin",
+            "calendar-window 9/day from at 06:30 in Europe/Berlin",
+        ),
         ("calendar-window 9/week from Sunday;5/s", "calendar-window 9/week from sunday; 5/s"),
-        ("calendar-window 9 tokens/year from day 31 in Etc/GMT+5", "calendar-window 9 tokens/year from day 31 in Etc/GMT+5"),
+        (
+            "calendar-window 9 tokens/year from day 31 in Etc/GMT+5",
+            "calendar-window 9 tokens/year from day 31 in Etc/GMT+5",
+        ),
         ("calendar-window 9/month from day 1 at 00:00 in UTC", "calendar-window 9/month"),
         ("calendar-window 9/week from monday", "calendar-window 9/week"),
         ("calendar-window 9/24h in Asia/Tokyo,3/m", "calendar-window 9/day in Asia/Tokyo; 3/minute"),
@@ -149,7 +155,11 @@ fn wrong_calendars_are_said_with_what_to_write() {
         ("100/day in Europe/Berlin", 9, "sliding-window has no calendar"),
         ("100/day in Europe/Berlin", 9, "expected `calendar-window 100/day` before it, or the end"),
         ("gcra 5/day from day 3", 12, "gcra has no calendar"),
-        ("calendar-window 5/2 days from at 06:00", 26, "`from` needs a period of one day, week, month or year, not 2 days"),
+        (
+            "calendar-window 5/2 days from at 06:00",
+            26,
+            "`from` needs a period of one day, week, month or year, not 2 days",
+        ),
         ("calendar-window 5/hour in UTC", 24, "`in` needs a period of one day"),
         ("calendar-window 5/month from", 29, "the text ends too early"),
         ("calendar-window 5/month from", 29, "expected `day` and its number, a weekday or `at` and a time"),
@@ -162,8 +172,16 @@ fn wrong_calendars_are_said_with_what_to_write() {
         ("calendar-window 5/day from at 24:00", 31, "`24:00` is no time"),
         ("calendar-window 5/day from at 6:00", 31, "expected a time from 00:00 to 23:59"),
         ("calendar-window 5/day in", 25, "expected the IANA name of a time zone"),
-        ("calendar-window 5/day in Europe/Berlim", 26, "unknown time zone `Europe/Berlim`; did you mean `Europe/Berlin`?"),
-        ("calendar-window 5/day in Europe/Berlin from at 06:00", 40, "`from` is written once, after the period and before `in`"),
+        (
+            "calendar-window 5/day in Europe/Berlim",
+            26,
+            "unknown time zone `Europe/Berlim`; did you mean `Europe/Berlin`?",
+        ),
+        (
+            "calendar-window 5/day in Europe/Berlin from at 06:00",
+            40,
+            "`from` is written once, after the period and before `in`",
+        ),
         ("calendar-window 5/day in UTC in UTC", 30, "`in` is written once"),
     ] {
         let (found, message) = fails(text);

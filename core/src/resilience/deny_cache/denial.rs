@@ -149,7 +149,10 @@ impl Denial {
         Answer {
             now: at,
             blocked_until: self.answer.blocked_until,
-            views: limits.enumerate().map(|(index, ((rule, state), view))| later(rule, state, view, at, self.asked.amount(index))).collect(),
+            views: limits
+                .enumerate()
+                .map(|(index, ((rule, state), view))| later(rule, state, view, at, self.asked.amount(index)))
+                .collect(),
             source: Source::DenyCache,
             denied_for: (self.until - now) as u32,
             rare: RareAnswer::of_level(self.answer.block_level()),

@@ -90,7 +90,8 @@ impl DenyCache {
             let hash = table.hash(entry.plan, key);
             let mut shard = table.shard(hash);
             // A partial check is denied exactly when a check of one unit is.
-            let found = shard.find(hash, |denial| denial.asked.is_of(&entry.operation) && denial.is_of(entry.plan, key));
+            let found =
+                shard.find(hash, |denial| denial.asked.is_of(&entry.operation) && denial.is_of(entry.plan, key));
             let repeated = |denial: &mut Denial| denial.repeated(entry.plan, now, renews);
             let generation = self.generations.of(shard_of(hash));
             if let Some(answer) = found.and_then(|index| shard.change(index, repeated)) {

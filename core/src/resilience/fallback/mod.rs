@@ -154,7 +154,16 @@ fn is_for_store(operation: &Operation) -> bool {
     match operation {
         Operation::GiveBack { charge, .. } => charge.generation != 0,
         operation => {
-            matches!(operation, Operation::Override(_) | Operation::NoteOverride(_) | Operation::ListOverrides | Operation::Block { .. } | Operation::Clear | Operation::Journal | Operation::Lease(_))
+            matches!(
+                operation,
+                Operation::Override(_)
+                    | Operation::NoteOverride(_)
+                    | Operation::ListOverrides
+                    | Operation::Block { .. }
+                    | Operation::Clear
+                    | Operation::Journal
+                    | Operation::Lease(_)
+            )
         }
     }
 }

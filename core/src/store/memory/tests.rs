@@ -145,7 +145,11 @@ fn every_sort_of_state_is_counted_and_nothing_is_left_of_it() {
         let plan = plan_of(policy);
         for number in 0..30_000_u64 {
             let key = format!("key {}", number % 100);
-            let operation = Operation::Check { cost: 1, hold: number + 1, details: Details { meta: Some([7; 600].into()), ..Details::default() }.shared() };
+            let operation = Operation::Check {
+                cost: 1,
+                hold: number + 1,
+                details: Details { meta: Some([7; 600].into()), ..Details::default() }.shared(),
+            };
             let entry = Entry { plan: &plan, key: &key, operation };
             store.answer(&entry, Some(NOW + number * 100_000));
             let block = Entry { operation: Operation::Block { micros: 1_000 }, ..entry };

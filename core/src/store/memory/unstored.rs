@@ -9,9 +9,7 @@ pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
     match &entry.operation {
         operation if operation.is_check() => {
             let options = entry.plan.policy.options();
-            entry.plan.denial_writes
-                || options.journal > 0
-                || admits_unused(entry, now)
+            entry.plan.denial_writes || options.journal > 0 || admits_unused(entry, now)
         }
         Operation::Charge { .. } | Operation::Surcharge { .. } => true,
         Operation::Block { micros } => *micros > 0,
@@ -37,5 +35,10 @@ pub(super) fn answer(entry: &Entry<'_>, now: u64) -> Answer {
         Operation::Renew { .. } | Operation::Close { .. } => false,
         _ => true,
     };
-    Answer { applied, now, views: entry.plan.unused_views(now, |index| entry.operation.amount(index)), ..Answer::default() }
+    Answer {
+        applied,
+        now,
+        views: entry.plan.unused_views(now, |index| entry.operation.amount(index)),
+        ..Answer::default()
+    }
 }

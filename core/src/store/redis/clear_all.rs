@@ -113,7 +113,8 @@ fn is_ours(key: &[u8], prefix: &[u8]) -> bool {
     };
     let of_companion = || {
         let name = key.strip_prefix(prefix)?;
-        let name = name.strip_prefix(b":l:{").or_else(|| name.strip_prefix(b":j:{")).or_else(|| name.strip_prefix(b":o:{"))?;
+        let name =
+            name.strip_prefix(b":l:{").or_else(|| name.strip_prefix(b":j:{")).or_else(|| name.strip_prefix(b":o:{"))?;
         name.strip_suffix(b"}")
     };
     is_name(key) || of_companion().is_some_and(is_name)

@@ -213,7 +213,13 @@ impl Store for Redis {
         queued.err().map(Err)
     }
 
-    fn finish(&self, entry: &Entry<'_>, _: Option<u64>, states: &mut LayerStates, result: Result<Answer>) -> Result<Answer> {
+    fn finish(
+        &self,
+        entry: &Entry<'_>,
+        _: Option<u64>,
+        states: &mut LayerStates,
+        result: Result<Answer>,
+    ) -> Result<Answer> {
         let mut answer = result?;
         if let Some(rare) = answer.rare.as_mut().filter(|rare| rare.moved.is_some()) {
             rare.deadline = states.deadline;
@@ -279,9 +285,9 @@ impl Store for Redis {
         let Operation::Override(change) = &entry.operation else { return Ok(()) };
         let (value, list) = (entry.operation.clone(), Operation::NoteOverride(Arc::clone(change)));
         let operations = if change.text.is_empty() { vec![value, list] } else { vec![list.clone(), value, list] };
-        operations.into_iter().try_for_each(|operation| {
-            self.ask(&Entry { operation, ..*entry }, &CallContext::at(now)).map(drop)
-        })
+        operations
+            .into_iter()
+            .try_for_each(|operation| self.ask(&Entry { operation, ..*entry }, &CallContext::at(now)).map(drop))
     }
 
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {

@@ -124,7 +124,11 @@ pub(super) fn to_try(
                 }
             }
         }
-        let blocks = policy.options().block_for.as_ref().and_then(|blocks| blocks.lengths().iter().map(|length| length.micros()).max());
+        let blocks = policy
+            .options()
+            .block_for
+            .as_ref()
+            .and_then(|blocks| blocks.lengths().iter().map(|length| length.micros()).max());
         for length in blocks.into_iter().chain((call.length > 0).then_some(call.length)) {
             for (at, values, _) in later(history, next, name, key).take_while(|(at, ..)| *at <= until + length) {
                 let waits = [Some(0), values.retry_after].into_iter().flatten();

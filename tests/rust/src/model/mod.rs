@@ -287,7 +287,10 @@ impl Model {
     #[must_use]
     pub fn journal(&self, policy: &Policy, key: &str) -> Vec<JournalEntry> {
         let lengths = policy.limits().iter().map(|limit| limit.period().micros());
-        let life = lengths.chain(policy.options().block_for.iter().flat_map(|blocks| blocks.lengths()).map(|period| period.micros())).max().unwrap_or(0);
+        let life = lengths
+            .chain(policy.options().block_for.iter().flat_map(|blocks| blocks.lengths()).map(|period| period.micros()))
+            .max()
+            .unwrap_or(0);
         let journal = self.journals.get(&Self::usage_key(policy, key)).filter(|_| policy.options().journal > 0);
         journal.into_iter().flatten().filter(|entry| entry.at + life > self.now).cloned().collect()
     }

@@ -88,9 +88,7 @@ impl Run {
             },
             "peek" => match self.limiter.peek(&*name, &key, cost) {
                 Err(error) => Err(error),
-                Ok(decision) => {
-                    Ok((decided(&decision), Some(of_key(self.model.peek(policy, &key, cost)))))
-                }
+                Ok(decision) => Ok((decided(&decision), Some(of_key(self.model.peek(policy, &key, cost))))),
             },
             "hold" => match self.limiter.hold(&*name, &key, cost) {
                 Err(error) => Err(error),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::policy::Format;
-use tidegate::{KeyOverride, Options, Builder, Decision, Error, Hold, ManualClock, Policy, PolicyFile};
+use tidegate::{Builder, Decision, Error, Hold, KeyOverride, ManualClock, Options, Policy, PolicyFile};
 
 use super::{Case, Mismatch, Variant};
 use crate::any_limiter::{AnyLimiter, fresh_prefix};
@@ -90,7 +90,8 @@ impl Run {
         let builder = Builder::from_file(&file.0).map_err(mismatch)?.store(&variant.store).prefix(fresh_prefix());
         let builder = builder.timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
         let policies = PolicyFile::parse(&text, Format::Json, None).map_err(mismatch)?;
-        let are_counted = policies.policies().iter().any(|policy| policy.limits().iter().any(|limit| limit.unit().is_some()));
+        let are_counted =
+            policies.policies().iter().any(|policy| policy.limits().iter().any(|limit| limit.unit().is_some()));
         Ok(Self {
             start,
             of_units: UnitsOfCase { are_counted, ..UnitsOfCase::default() },

@@ -47,7 +47,7 @@ const ROOMS: &[Room] = &[
     room("store", &["store/"], &["request", BASE]),
     room("decision", &["decision.rs", "decision/"], &["request", "plan", "policy", BASE]),
     room("counting", &["counting/"], &["request", "plan", BASE]),
-    room("request", &["store/request.rs", "store/key_names.rs"], &["plan", BASE]),
+    room("request", &["store/request", "store/key_names.rs"], &["plan", BASE]),
     room("plan", &["plan/"], &["policy", BASE]),
     room("policy", &["policy/"], &["algorithm", "process", "error", "tables"]),
     room("process", &["process/"], &["algorithm", "error"]),

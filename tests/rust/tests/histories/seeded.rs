@@ -39,7 +39,10 @@ const FAULTS: [(&str, Mutation); 9] = [
     ),
     (
         "a refund is lost",
-        &[("      return limit:refund(value, limit.units or instruction.cost)\n", "      return limit.units or instruction.cost\n")],
+        &[(
+            "      return limit:refund(value, limit.units or instruction.cost)\n",
+            "      return limit.units or instruction.cost\n",
+        )],
     ),
     (
         "a bucket fills too fast",

@@ -43,12 +43,21 @@ async fn each_policy_takes_the_units_that_it_counts() {
     let both = || layer(&limiter).policy("all").policy("llm");
     let answered = send(&app(both().cost([("tokens", 300)])), request()).await;
     assert!(field(&answered, "ratelimit-policy").contains(r#""llm-2";q=1000;qu="tokens";w=60"#));
-    assert_eq!((left(&limiter, "all", 1.into()).await, left(&limiter, "llm", no_tokens()).await), (vec![4], vec![9, 700]));
+    assert_eq!(
+        (left(&limiter, "all", 1.into()).await, left(&limiter, "llm", no_tokens()).await),
+        (vec![4], vec![9, 700])
+    );
     let by = |_: &http::request::Parts| Units::from([("tokens", 100)]);
     drop(send(&app(both().units_by(by).settle_units(|_| Some([("tokens", 50)].into()))), request()).await);
-    assert_eq!((left(&limiter, "all", 1.into()).await, left(&limiter, "llm", no_tokens()).await), (vec![3], vec![8, 650]));
+    assert_eq!(
+        (left(&limiter, "all", 1.into()).await, left(&limiter, "llm", no_tokens()).await),
+        (vec![3], vec![8, 650])
+    );
     drop(send(&app(both().units_by(by).refund_when(|_| true)), request()).await);
-    assert_eq!((left(&limiter, "all", 1.into()).await, left(&limiter, "llm", no_tokens()).await), (vec![3], vec![8, 650]));
+    assert_eq!(
+        (left(&limiter, "all", 1.into()).await, left(&limiter, "llm", no_tokens()).await),
+        (vec![3], vec![8, 650])
+    );
     let refused = send(&app(both().cost([("tokens", 651)])), request()).await;
     assert_eq!(refused.status(), 429);
 }

@@ -39,7 +39,12 @@ impl Usage {
             return;
         }
         let journal = self.rare.get_or_insert_default().journal.get_or_insert_default();
-        let attempt = Attempt { at: now, allowed, cost: entry.operation.named_cost(), meta: entry.operation.metadata().map(<[u8]>::to_vec) };
+        let attempt = Attempt {
+            at: now,
+            allowed,
+            cost: entry.operation.named_cost(),
+            meta: entry.operation.metadata().map(<[u8]>::to_vec),
+        };
         journal.meta_bytes += meta_bytes(&attempt);
         journal.attempts.push_back(attempt);
         let surplus = journal.attempts.len().saturating_sub(most);

@@ -111,7 +111,9 @@ impl Usage {
         self.blocked_until() <= now
             && match amounts {
                 None => limits.all(|(rule, state)| rule.admits(state, now, cost)),
-                Some(amounts) => limits.zip(amounts).all(|((rule, state), amount)| amount.is_admitted(rule, state, now)),
+                Some(amounts) => {
+                    limits.zip(amounts).all(|((rule, state), amount)| amount.is_admitted(rule, state, now))
+                }
             }
     }
 

@@ -8,8 +8,8 @@ use super::request::Request;
 use super::stored_value::{self, ViewContext};
 use crate::algorithm::Rule;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::Plan;
 use crate::plan::MAX_OVERRIDDEN_KEYS;
+use crate::plan::Plan;
 use crate::store::request::{Answer, Attempt, Moved, Operation, RareAnswer, Source, States, StoredOverride};
 
 /// Bytes of a number of a call.
@@ -74,7 +74,8 @@ impl Batch {
             let request = request(member.request);
             let answer = answer(request, now, denied.is_none(), charged, item);
             let check = request.operation.is_check();
-            let answer = answer.map(|answer| if answer.moved().is_some() { Answer { applied: false, ..answer } } else { answer });
+            let answer = answer
+                .map(|answer| if answer.moved().is_some() { Answer { applied: false, ..answer } } else { answer });
             let refused =
                 denied.filter(|_| check && (self.grouping() != Grouping::Independent || request.plan.charges_denials));
             answers[usize::from(member.request)] = Some(answer.map(|answer| Answer { refused, ..answer }));

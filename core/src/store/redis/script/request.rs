@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::plan::{Amount, Plan};
 use crate::plan::MAX_OVERRIDDEN_KEYS;
+use crate::plan::{Amount, Plan};
 use crate::policy::MAX_OVERRIDE_TEXT;
 use crate::store::key_names::KeyNames;
 use crate::store::request::{Answer, Entry, MAX_OVERRIDDEN_KEY, Operation};
@@ -61,11 +61,7 @@ impl Request {
             Operation::NoteOverride(_) | Operation::ListOverrides => RedisKey::of_overrides(names, policy),
             _ => RedisKey::new(names, policy, entry.key),
         };
-        Self {
-            plan: Arc::clone(entry.plan),
-            redis_key,
-            operation: entry.operation.clone(),
-        }
+        Self { plan: Arc::clone(entry.plan), redis_key, operation: entry.operation.clone() }
     }
 
     /// The bytes that decide its slot in a cluster: those in braces, of the name of a list.
@@ -86,11 +82,10 @@ impl Request {
     /// The units of a check of one limit, for which the script need not know that they have a name.
     pub(super) fn only_units(&self) -> Option<u64> {
         match (self.operation.amounts()?, &self.operation) {
-            (&[Amount { units: units @ 1.., reserve: 0 }], Operation::Check { hold: 0, .. } | Operation::Acquire { waiter: 0, .. })
-                if !self.plan.stored.has_companions =>
-            {
-                Some(units)
-            }
+            (
+                &[Amount { units: units @ 1.., reserve: 0 }],
+                Operation::Check { hold: 0, .. } | Operation::Acquire { waiter: 0, .. },
+            ) if !self.plan.stored.has_companions => Some(units),
             _ => None,
         }
     }

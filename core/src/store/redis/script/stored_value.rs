@@ -79,7 +79,8 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: 
                 summaries = rest;
                 let summary = LogSummary::read(summary)?;
                 let LogSummary { used, release, ends, .. } = summary;
-                let state = State::SlidingLog(Box::new(rule.state_of_summary(used, amount.asked().max(1), release, ends)));
+                let state =
+                    State::SlidingLog(Box::new(rule.state_of_summary(used, amount.asked().max(1), release, ends)));
                 states.push(Some(state).filter(is_possible)?);
                 summary.view(rule.count, context.now, amount)
             }

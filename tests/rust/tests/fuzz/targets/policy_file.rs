@@ -118,7 +118,11 @@ fn kind(policy: &Policy) -> String {
     let options = policy.options();
     let set = [options.shadow, options.count_denied, options.journal > 0, options.lease.is_some()];
     let algorithms: Vec<&str> = policy.limits().iter().take(2).map(|limit| limit.algorithm().name()).collect();
-    format!("{algorithms:?} {:?} {:?} {set:?}", options.on_store_error, options.block_for.as_ref().map(|blocks| blocks.lengths().len()))
+    format!(
+        "{algorithms:?} {:?} {:?} {set:?}",
+        options.on_store_error,
+        options.block_for.as_ref().map(|blocks| blocks.lengths().len())
+    )
 }
 
 fn same_in_every_format(file: &PolicyFile) {

@@ -59,7 +59,10 @@ impl Writer {
         }
         if let Some(blocks) = &options.block_for {
             let lengths: Vec<String> = blocks.lengths().iter().copied().map(length).collect();
-            entries.push(("block_for", if lengths.len() == 1 { lengths[0].clone() } else { format!("[{}]", lengths.join(", ")) }));
+            entries.push((
+                "block_for",
+                if lengths.len() == 1 { lengths[0].clone() } else { format!("[{}]", lengths.join(", ")) },
+            ));
         }
         if let Some(period) = options.forgive {
             entries.push(("forgive", length(period)));
