@@ -46,7 +46,7 @@ export function checkType(
 ): void {
   if (Array.isArray(value) && types.includes('list')) {
     const items = types.filter((type) => type !== 'list');
-    value.forEach((item, index) => checkType(`${name}[${index}]`, item, items, Kind));
+    for (const [index, item] of value.entries()) checkType(`${name}[${index}]`, item, items, Kind);
     return;
   }
   if (!types.includes(typeof value)) {

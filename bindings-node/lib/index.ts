@@ -1,5 +1,4 @@
 export type { Attempt } from './attempt.js';
-export type { OverriddenKey } from './overridden-key.js';
 export type {
   AcquireOptions,
   CheckEntry,
@@ -28,6 +27,7 @@ export { Hold } from './hold.js';
 export { Limiter } from './limiter.js';
 export type { LimiterOptions, PolicyDescription } from './limiter-options.js';
 export { type LintSource, lint } from './lint.js';
+export type { OverriddenKey } from './overridden-key.js';
 export {
   type Algorithm,
   type Duration,

@@ -278,7 +278,12 @@ export class Limiter<Name extends string = string> {
    * which only the limits count. `'none'` is no limit, and `null` the limits of its policy again. Other processes have them within a
    * second. What was used stays used for each limit of the same algorithm, period and unit.
    */
-  async override(policy: PolicyLike, key: string, limits: OverrideLike | null, options: OverrideOptions = {}): Promise<void> {
+  async override(
+    policy: PolicyLike,
+    key: string,
+    limits: OverrideLike | null,
+    options: OverrideOptions = {},
+  ): Promise<void> {
     const { ttlMs } = checkedOptions('override', options);
     const text = limits === null ? undefined : overrideText(limits);
     const target = this.#target(policy, key);

@@ -349,7 +349,9 @@ function classesText(priorities: unknown): string {
 }
 
 /** The options of a policy, with its classes as they were given. */
-function optionsOf(policy: native.Policy): Record<string, boolean | number | string | number[] | Record<string, string>> {
+function optionsOf(
+  policy: native.Policy,
+): Record<string, boolean | number | string | number[] | Record<string, string>> {
   const options = policy.options();
   const { priorities } = options;
   if (typeof priorities !== 'string') return options;
@@ -369,8 +371,13 @@ export function overrideText(limits: OverrideLike): string {
       throw new PolicyError(`an override cannot have the limit ${describe(limit)}: give a notation or a Limit`);
     }
     // No notation has them.
-    if (limit.initial !== undefined || (limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION)) {
-      throw new PolicyError(`the override ${limit} has numbers that no notation has, such as precision or initial: leave them out`);
+    if (
+      limit.initial !== undefined ||
+      (limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION)
+    ) {
+      throw new PolicyError(
+        `the override ${limit} has numbers that no notation has, such as precision or initial: leave them out`,
+      );
     }
     return limit.toString();
   });
@@ -389,7 +396,9 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
   }
   if (given.overrides !== undefined) {
     if (!isRecord(given.overrides)) {
-      throw new PolicyError(`overrides cannot be ${describe(given.overrides)}: it must be an object of keys and their limits`);
+      throw new PolicyError(
+        `overrides cannot be ${describe(given.overrides)}: it must be an object of keys and their limits`,
+      );
     }
     const texts = Object.entries(given.overrides).map(([key, own]) => [key, overrideText(own)] as const);
     given.overrides = Object.fromEntries(texts);

@@ -26,7 +26,11 @@ test('live', async () => {
   const listed = await limiter.overrides('api');
   assert.deepEqual(
     listed.map(({ key, limits, expiresAt }) => [key, limits, expiresAt instanceof Date]),
-    [['alice', '1000/hour', true], ['bob', 'gcra 1/s; 9/day', false], ['internal', 'none', false]],
+    [
+      ['alice', '1000/hour', true],
+      ['bob', 'gcra 1/s; 9/day', false],
+      ['internal', 'none', false],
+    ],
   );
   await limiter.check('api', 'bob');
   const denied = await limiter.check('api', 'bob');
@@ -42,7 +46,15 @@ test('live', async () => {
 
 test('what is no override is refused', async () => {
   const limiter = new Limiter({ policies: { api: '2/hour' } });
-  for (const wrong of ['5/fortnight', [], 5, {}, undefined, 'concurrency 3', new Policy(new Limit('token-bucket', 5, { period: '1s', initial: 0 }))]) {
+  for (const wrong of [
+    '5/fortnight',
+    [],
+    5,
+    {},
+    undefined,
+    'concurrency 3',
+    new Policy(new Limit('token-bucket', 5, { period: '1s', initial: 0 })),
+  ]) {
     await assert.rejects(limiter.override('api', 'alice', wrong), { code: 'policy_invalid' }, String(wrong));
   }
   await assert.rejects(limiter.override('api', 'alice', '5/s', { ttl: 5 }), { code: 'config_invalid' });

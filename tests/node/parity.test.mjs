@@ -49,7 +49,9 @@ const options = source('_options.py');
 
 /** The text of a class, and its bases. */
 function classOf(name, text = stubs) {
-  const found = new RegExp(`^class ${name}(?:\\((?:(\\w+), .*|Generic\\[Name\\])\\))?:\n((?: .*\n|\n)+)`, 'm').exec(text);
+  const found = new RegExp(`^class ${name}(?:\\((?:(\\w+), .*|Generic\\[Name\\])\\))?:\n((?: .*\n|\n)+)`, 'm').exec(
+    text,
+  );
   assert.ok(found, `there is no class ${name}`);
   return { base: found[1], body: found[2] };
 }
@@ -132,9 +134,20 @@ it('a limiter takes the options of Python', () => {
 });
 
 it('a policy and a limit take the options of Python', () => {
-  const policy = { name: 'n', onStoreError: 'open', shadow: true, blockFor: '1s', forgive: '2s', countDenied: true, journal: 3 };
+  const policy = {
+    name: 'n',
+    onStoreError: 'open',
+    shadow: true,
+    blockFor: '1s',
+    forgive: '2s',
+    countDenied: true,
+    journal: 3,
+  };
   // Denials that count cannot lease, so no policy has all options.
-  assert.deepEqual(['limits', ...Object.keys(policy), 'lease', 'priorities', 'overrides'], parametersOf('Policy').map(camel));
+  assert.deepEqual(
+    ['limits', ...Object.keys(policy), 'lease', 'priorities', 'overrides'],
+    parametersOf('Policy').map(camel),
+  );
   assert.equal(new Policy('5/s', { name: 'n', lease: 2 }).lease, 2);
   assert.throws(() => new Policy('5/s', { ...policy, lease: 2 }), /lease/);
   const made = new Policy('5/s; 9/m', policy);

@@ -54,7 +54,9 @@ def test_awaited() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("wrong", ["5/fortnight", [], 5, {}, "concurrency 3", Policy(Limit("token-bucket", 5, "1s", initial=0))])
+@pytest.mark.parametrize(
+    "wrong", ["5/fortnight", [], 5, {}, "concurrency 3", Policy(Limit("token-bucket", 5, "1s", initial=0))]
+)
 def test_what_is_no_override(wrong: Any) -> None:
     limiter = Limiter(policies={"api": "2/hour"})
     with pytest.raises((PolicyError, TypeError)):

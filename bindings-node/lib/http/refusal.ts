@@ -38,7 +38,8 @@ export function asRefusal(response: WebResponse, status: number): WebResponse {
 
 /** The body, as JSON. It names policies, never keys. Without a Decision these policies could not be asked. */
 export function problem(decision: Decision | undefined, unasked: readonly PolicyRef[] = []): string {
-  const names = decision === undefined ? unasked.flatMap(({ announcement }) => limitNames(announcement)) : violated(decision);
+  const names =
+    decision === undefined ? unasked.flatMap(({ announcement }) => limitNames(announcement)) : violated(decision);
   return native.problem(status(decision) === 503, retryAfter(decision), names, decision?.abnormal ?? false);
 }
 

@@ -39,6 +39,7 @@ impl NativeLimiter {
 impl NativeLimiter {
     /// Checks several policies and keys, all or nothing.
     #[napi(catch_unwind)]
+    #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
     pub fn check_all(
         &self,
         ticket: f64,

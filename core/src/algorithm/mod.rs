@@ -43,10 +43,8 @@ pub(crate) use lease::{LEASED_PART, LeaseTerms};
 pub use limit::{AlgorithmKind, DEFAULT_PRECISION, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION};
 use meaning::Meaning;
 pub(crate) use meter::Meter;
-#[cfg(feature = "files")]
-pub(crate) use period::SECOND;
-pub(crate) use period::SPELLINGS;
 pub use period::{Period, TimeUnit};
+pub(crate) use period::{SECOND, SPELLINGS};
 #[cfg(feature = "redis")]
 use stored::StoredRule;
 #[cfg(feature = "redis")]

@@ -27,8 +27,10 @@ pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};
 pub use call::Call;
 pub use check_all::CheckEntry;
 pub use completion_queue::{CompletionQueue, Outcome};
+#[cfg(feature = "tower")]
+pub(crate) use cost::valid_cost;
 pub use cost::{Cost, Units};
-pub(crate) use cost::{check_cost, counted_units, valid_cost};
+pub(crate) use cost::{check_cost, counted_units};
 pub use hold::{Hold, HoldAnswer};
 pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
 pub use overrides::OverriddenKey;

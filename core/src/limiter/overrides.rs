@@ -219,7 +219,7 @@ impl KeyNumbers {
         let immediate = submit(store, &owned.entry(), after(&answer, now), || {
             let done = done.take();
             move |store: &Arc<dyn Store>, owned: OwnedEntry, result: Result<Answer>| {
-                let Some(done) = done else { return None };
+                let done = done?;
                 match result {
                     // A box ends the recursion of types.
                     Ok(answer) if answer.moved().is_some() => {

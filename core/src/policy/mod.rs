@@ -26,6 +26,7 @@ pub(crate) use lease::SHORTEST_LEASE;
 pub(crate) use lint::lint_text;
 pub use lint::{Warning, lint, lint_policies};
 pub use options::{MAX_JOURNAL, OnStoreError, Options};
+#[cfg(feature = "redis")]
 pub(crate) use overrides::MAX_OVERRIDE_TEXT;
 pub use overrides::{KeyOverride, MAX_OVERRIDES, Overrides};
 pub(crate) use priorities::CapacityPart;

@@ -14,6 +14,7 @@ pub(crate) struct LayerStates {
     pub(crate) shard: u32,
     pub(crate) breaker: SentCall,
     /// When the call gives up, which a repetition of it has to know.
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no store of this build waits"))]
     pub(crate) deadline: Option<Instant>,
 }
 

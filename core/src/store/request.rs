@@ -55,6 +55,7 @@ pub(crate) enum Operation {
     /// Give a key other numbers, or those of its policy again.
     Override(Arc<OverrideChange>),
     /// Note in the list of its policy that a key has other numbers, or that it has them no more.
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no store of this build has keys beside"))]
     NoteOverride(Arc<OverrideChange>),
     /// Return that list.
     ListOverrides,
@@ -72,6 +73,7 @@ impl Operation {
     }
 
     /// A charge of so many units of each limit.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) const fn charge(cost: u64) -> Self {
         Self::Charge { cost, details: None }
     }
