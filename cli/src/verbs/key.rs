@@ -75,13 +75,17 @@ pub(crate) struct Check {
     /// Take as many units as there are, up to the cost
     #[arg(long)]
     partial: bool,
+    /// The class of the call, one of the policy's priorities
+    #[arg(long, value_name = "CLASS")]
+    priority: Option<String>,
 }
 
 impl Check {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
         let OpenStore { limiter, policy } = self.key.open(OnMemory::Works, output)?;
         let meta = self.meta.as_ref().map(|meta| meta.clone().into_bytes());
-        let options = CheckOptions { meta, partial: self.partial, ..self.cost.clone().into() };
+        let options =
+            CheckOptions { meta, partial: self.partial, priority: self.priority.clone(), ..self.cost.clone().into() };
         let decision = limiter.check_with(&policy, &self.key.key, &options)?;
         Ok(answered(&decision, &policy, output))
     }
@@ -110,12 +114,19 @@ pub(crate) struct Peek {
     /// Units that are asked about
     #[arg(long, value_name = COST, default_value = "1", value_parser = cost)]
     cost: Cost,
+    /// The class of the call, one of the policy's priorities
+    #[arg(long, value_name = "CLASS")]
+    priority: Option<String>,
 }
 
 impl Peek {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
         let OpenStore { limiter, policy } = self.key.open(OnMemory::Works, output)?;
-        let decision = limiter.peek(&policy, &self.key.key, self.cost.clone())?;
+        let decision = limiter.peek_with(
+            &policy,
+            &self.key.key,
+            &CheckOptions { priority: self.priority.clone(), ..self.cost.clone().into() },
+        )?;
         Ok(answered(&decision, &policy, output))
     }
 }
