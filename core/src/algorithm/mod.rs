@@ -50,6 +50,7 @@ use stored::StoredRule;
 #[cfg(feature = "redis")]
 pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, Stored, number};
 pub use unit::Unit;
+pub(crate) use unit::is_word;
 
 use crate::tables::allocation::allocated;
 

@@ -41,10 +41,6 @@ impl Unit {
     /// # Errors
     /// `policy_invalid` for a name that is no word, and for a word of the notation.
     pub fn new(name: &str) -> Result<Self> {
-        let is_word = |name: &str| {
-            name.starts_with(|c: char| c.is_ascii_alphabetic())
-                && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-        };
         if name.len() > MAX_UNIT || !is_word(name) {
             return Err(Error::policy(format!(
                 "{:?} is no name of what a limit counts: give up to {MAX_UNIT} of a-z, 0-9, - and _, of which the first is one of a-z",
@@ -76,6 +72,12 @@ impl Unit {
     pub(crate) fn is(&self, name: &str) -> bool {
         self.0.eq_ignore_ascii_case(name)
     }
+}
+
+/// Whether a name that users choose is made of a-z, 0-9, - and _ with one of a-z first.
+pub(crate) fn is_word(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
 impl fmt::Display for Unit {

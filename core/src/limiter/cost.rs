@@ -96,9 +96,7 @@ impl Cost {
     pub(super) const fn of(number: u64) -> Self {
         Self { number, units: Units::NONE }
     }
-}
 
-impl Cost {
     /// The number of limits that name no unit; `None` where the call names only units.
     pub(super) fn unnamed(&self) -> Option<u64> {
         if self.units.0.is_none() { Some(self.number) } else { self.units.get(|name| name == COST) }

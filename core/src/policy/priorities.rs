@@ -7,7 +7,7 @@ use compact_str::CompactString;
 
 use super::lease::{WHOLE, hundredths};
 use super::suggestion::did_you_mean;
-use crate::algorithm::Limit;
+use crate::algorithm::{Limit, is_word};
 use crate::error::{Error, Result};
 
 /// The most classes of a policy.
@@ -44,9 +44,7 @@ impl Priorities {
         let mut known: Vec<(CompactString, u64)> = Vec::new();
         for (name, part) in classes {
             let (name, part) = (name.as_ref().trim(), part.as_ref());
-            let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic())
-                && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-            if !is_word || name.len() > MAX_NAME {
+            if !is_word(name) || name.len() > MAX_NAME {
                 return Err(wrong(format!(
                     "{:?} is no name of a class: give up to {MAX_NAME} of a-z, 0-9, - and _, of which the first is one of a-z",
                     shown(name)

@@ -55,7 +55,7 @@ impl Memory {
             if admits {
                 drafts[number].usage.charge(entry, now);
             }
-            spared.push(drafts[number].usage.spares(entry, now));
+            spared.push(!admits && drafts[number].usage.spares(entry, now));
             refused.push((!admits).then(|| drafts[number].usage.refusing_limits(entry, now)));
             draft_of.push(number);
             admitted.push(admits);
