@@ -132,6 +132,13 @@ impl Decision {
         Charge { limits: limits.collect(), ..self.answer.charge() }
     }
 
+    /// The denial of a caller that found no place among those who wait, which has seen this.
+    pub(crate) fn denied_by_others(mut self) -> Self {
+        self.answer.applied = false;
+        self.answer.yield_to_others();
+        self
+    }
+
     pub(crate) const fn answer(&self) -> &Answer {
         &self.answer
     }

@@ -79,7 +79,7 @@ macro_rules! limiter_methods {
             #[pyo3(signature = (
                 policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), meta: "str | bytes | None" = None,
                 partial: "bool" = false, priority: "str | None" = None
-            ) -> $decision)]
+            ) -> $decision, text_signature = "($self, policy, key, cost=1, meta=None, partial=False, priority=None)")]
             fn check(
                 &self,
                 policy: &Bound<'_, PyAny>,
@@ -95,7 +95,7 @@ macro_rules! limiter_methods {
             /// Answers as a check would, and consumes nothing.
             #[pyo3(signature = (
                 policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), priority: "str | None" = None
-            ) -> $decision)]
+            ) -> $decision, text_signature = "($self, policy, key, cost=1, priority=None)")]
             fn peek(
                 &self,
                 policy: &Bound<'_, PyAny>,
@@ -118,7 +118,7 @@ macro_rules! limiter_methods {
             }
 
             /// Gives units back, at most what is used.
-            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1)) -> $nothing)]
+            #[pyo3(signature = (policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1)) -> $nothing, text_signature = "($self, policy, key, cost=1)")]
             fn refund(
                 &self,
                 policy: &Bound<'_, PyAny>,
@@ -168,7 +168,7 @@ macro_rules! limiter_methods {
             #[pyo3(signature = (
                 policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), timeout: "float | timedelta | None" = None,
                 meta: "str | bytes | None" = None, priority: "str | None" = None
-            ) -> $decision)]
+            ) -> $decision, text_signature = "($self, policy, key, cost=1, timeout=None, meta=None, priority=None)")]
             fn acquire(
                 &self,
                 policy: &Bound<'_, PyAny>,
@@ -186,7 +186,7 @@ macro_rules! limiter_methods {
             #[pyo3(signature = (
                 policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), meta: "str | bytes | None" = None,
                 priority: "str | None" = None
-            ) -> $hold)]
+            ) -> $hold, text_signature = "($self, policy, key, cost=1, meta=None, priority=None)")]
             fn hold(
                 &self,
                 policy: &Bound<'_, PyAny>,

@@ -115,6 +115,14 @@ impl Rule {
         of_rule!(self, |rule| rule.meter())
     }
 
+    /// Charges a bucket units that are used at a later moment.
+    pub(crate) fn charge_at(&self, state: &mut State, now: u64, moment: u64, units: u64) {
+        self.start(state, now);
+        if let (Some(meter), Some(state)) = (self.meter(), of_state!(state, metered)) {
+            meter.charge_at(state, now, moment, units);
+        }
+    }
+
     /// Converts a state that a bucket of another count in the same period wrote: `was` is that count and the period.
     pub(crate) fn rescale(&self, state: &mut State, was: (u64, u64), now: u64) {
         if let (Some(meter), Some(state)) = (self.meter(), of_state!(state, metered)) {

@@ -171,6 +171,20 @@ impl Meter {
         raised
     }
 
+    /// Charges units that are used at a later moment, before which the meter is not empty then: TAT becomes max(TAT, moment) + units·T.
+    pub(crate) fn charge_at(&self, state: &mut State, now: u64, moment: u64, units: u64) {
+        *state = self.state_at(state, now);
+        let (micros, parts) = (u128::from(self.interval_micros), u128::from(self.interval_units));
+        let since = u128::from(state.since) * parts + u128::from(state.fraction);
+        let filled = (u128::from(moment) * parts).saturating_sub(since).div_ceil(micros);
+        if filled > u128::from(state.units) {
+            let since = (u128::from(moment) * parts).saturating_sub(filled * micros);
+            *state =
+                State { since: (since / parts) as u64, units: filled as u64, fraction: (since % parts) as u64 };
+        }
+        state.units = (state.units + units).min(self.max_units);
+    }
+
     /// The whole units that drain between the state's moment and `now`, of a meter that has enough.
     pub(super) fn units_drained(&self, state: &State, now: u64) -> u64 {
         u64::try_from(self.drained(state, now).0).unwrap_or(u64::MAX)

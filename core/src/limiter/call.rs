@@ -86,7 +86,7 @@ impl Answers {
             self.wait_queues.units_freed(&plan, key);
         }
         let mut answer = answer?;
-        if !matches!(operation, Operation::Acquire { .. }) {
+        if !matches!(operation, Operation::Acquire { .. } | Operation::Turn { .. }) {
             self.decisions.count(&plan, key, operation, &answer);
         }
         answer.keep_amounts(operation);

@@ -40,6 +40,7 @@ pub use settle::{ChargedLimit, ChargedUnits, charge_mark};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
 use crate::counting::{Counters, Stats};
@@ -190,6 +191,11 @@ impl LimiterCore {
     /// How many callers wait for a key in `acquire`.
     pub(crate) fn waiting(&self, policy: &impl AsPolicy, key: &str) -> Result<usize> {
         Ok(self.answers.wait_queues.waiting(&*self.plan(policy, key)?, key))
+    }
+
+    /// The time of a clock that was given, or since the limiter was made.
+    fn time(&self) -> Duration {
+        self.hold_renewer.time(self)
     }
 
     #[inline]

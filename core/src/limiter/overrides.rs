@@ -56,6 +56,10 @@ pub(super) fn translated(operation: &Operation, from: &Plan, to: &Plan) -> Opera
         Operation::Acquire { cost, waiter, .. } => {
             Operation::Acquire { cost: *cost, waiter: *waiter, details: details() }
         }
+        Operation::Turn { cost, .. } if !to.takes_turns => {
+            Operation::Acquire { cost: *cost, waiter: 0, details: details() }
+        }
+        Operation::Turn { cost, within, .. } => Operation::Turn { cost: *cost, within: *within, details: details() },
         Operation::Take { cost, .. } if is_whole(to) => Operation::Check { cost: *cost, hold: 0, details: details() },
         Operation::Take { cost, .. } => Operation::Take { cost: *cost, details: details() },
         Operation::Peek { cost, .. } => Operation::Peek { cost: *cost, details: details() },

@@ -72,6 +72,8 @@ pub(crate) struct Plan {
     pub(crate) is_held: bool,
     /// Whether a limit names what it counts.
     pub(crate) has_units: bool,
+    /// Whether `acquire` takes a turn in the store: all limits are buckets.
+    pub(crate) takes_turns: bool,
     /// Whether a limit has a calendar of its own.
     pub(crate) has_calendar: bool,
     /// Whether a check of it is nothing but a cost: it has neither units to hold nor names of them.
@@ -160,6 +162,7 @@ impl Plan {
             is_held,
             has_units,
             has_calendar: rules.iter().any(|rule| rule.calendar().is_some()),
+            takes_turns: !policy.options().shadow && rules.iter().all(|rule| rule.meter().is_some()),
             is_plain: !is_held && !has_units,
             lease: lease_of(&policy),
             level_life: policy.options().level_life(),

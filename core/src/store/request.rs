@@ -28,6 +28,9 @@ pub(crate) enum Operation {
     /// A check of a caller that waits. It yields to callers that wait for longer and were overtaken often; those of other
     /// processes know it by its number, which is 0 before it has waited.
     Acquire { cost: u64, waiter: HoldId, details: Option<Arc<Details>> },
+    /// A check of a caller that waits for its turn: every bucket is charged as of the first moment at which all of them admit it, if
+    /// that is within so many microseconds. docs/adr/0036 has the reasons.
+    Turn { cost: u64, within: u64, details: Option<Arc<Details>> },
     /// A partial check: consume as many units as there are, at most `cost`. Where there are none it is a denied check.
     Take { cost: u64, details: Option<Arc<Details>> },
     /// Ask.
@@ -83,12 +86,18 @@ impl Operation {
         Self::Peek { cost: self.cost(), details: self.details().cloned() }
     }
 
+    /// It takes a turn for this check, within so many microseconds.
+    pub(crate) fn as_turn(&self, within: u64) -> Self {
+        Self::Turn { cost: self.cost(), within, details: self.details().cloned() }
+    }
+
     /// The cost a limit is asked about, where the call does not say an amount of each. A partial check asks about one unit: where
     /// that is admitted, it is granted something.
     pub(crate) const fn cost(&self) -> u64 {
         match self {
             Self::Check { cost, .. }
             | Self::Acquire { cost, .. }
+            | Self::Turn { cost, .. }
             | Self::Peek { cost, .. }
             | Self::Charge { cost, .. }
             | Self::Surcharge { cost, .. }
@@ -112,6 +121,7 @@ impl Operation {
         match self {
             Self::Check { cost, .. }
             | Self::Acquire { cost, .. }
+            | Self::Turn { cost, .. }
             | Self::Take { cost, .. }
             | Self::Charge { cost, .. }
             | Self::Surcharge { cost, .. } => *cost,
@@ -125,6 +135,7 @@ impl Operation {
         match self {
             Self::Check { details, .. }
             | Self::Acquire { details, .. }
+            | Self::Turn { details, .. }
             | Self::Take { details, .. }
             | Self::Peek { details, .. }
             | Self::Charge { details, .. }
@@ -177,7 +188,7 @@ impl Operation {
 
     /// Whether it asks and consumes.
     pub(crate) const fn is_check(&self) -> bool {
-        matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Take { .. })
+        matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Turn { .. } | Self::Take { .. })
     }
 }
 
@@ -328,6 +339,10 @@ pub(crate) struct RareAnswer {
     pub(crate) amounts: Amounts,
     /// … and whether it has consumed that.
     pub(crate) has_charged: bool,
+    /// The moment of the turn that the call has taken; 0 where it need not wait.
+    pub(crate) turn_at: u64,
+    /// When the units were charged, of an answer whose time is that of its turn; 0 of any other.
+    pub(crate) charged_at: u64,
     /// Why the call was not made, where its key has other numbers.
     pub(crate) moved: Option<Moved>,
     /// When the call gives up that has to be repeated, where that is known.
@@ -369,11 +384,29 @@ impl Answer {
     /// What it says of its charge, but for the limits.
     pub(crate) fn charge(&self) -> Charge {
         let Traces { refunded, cleared_at, .. } = self.traces();
-        Charge { at: self.now, units: self.granted, block: self.block, refunded, cleared_at, ..Charge::default() }
+        let charged_at = self.rare.as_ref().map_or(0, |rare| rare.charged_at);
+        let at = if charged_at > 0 { charged_at } else { self.now };
+        let life = self.now - at;
+        Charge { at, life, units: self.granted, block: self.block, refunded, cleared_at, ..Charge::default() }
+    }
+
+    /// For how long the caller has to wait for its turn, in microseconds; `None` where it need not.
+    pub(crate) fn turn_after(&self) -> Option<u64> {
+        let turn_at = self.rare.as_ref()?.turn_at;
+        (turn_at > 0).then(|| turn_at.saturating_sub(self.now))
+    }
+
+    /// This answer as of its turn.
+    pub(crate) fn at_turn(mut self) -> Self {
+        if let Some(rare) = self.rare.as_mut().filter(|rare| rare.turn_at > 0) {
+            rare.charged_at = self.now;
+            self.now = std::mem::take(&mut rare.turn_at);
+        }
+        self
     }
 
     /// When the bucket of each limit is empty again.
-    fn charged_limits(&self, plan: &Plan) -> SmallVec<[Option<u64>; 2]> {
+    pub(crate) fn charged_limits(&self, plan: &Plan) -> SmallVec<[Option<u64>; 2]> {
         let empty_at = |(rule, view): (&Rule, &View)| Some(if rule.meter().is_some() { view.resets_at } else { 0 });
         plan.rules.iter().zip(&self.views).map(empty_at).collect()
     }

@@ -74,7 +74,7 @@ fn a_caller_that_gives_up_behind_others_is_told_a_wait_that_counts_them() {
     for url in urls {
         // After two seconds the first caller still waits for its five units, though there is room for one.
         for (policy, used, wait) in
-            [("gcra 1/s burst 5", 5, 4), ("sliding-log 6/10s", 2, 8), ("fixed-window 5/10s", 5, 18)]
+            [("sliding-log 6/10s", 2, 8), ("fixed-window 5/10s", 5, 18)]
         {
             let clock = clock();
             let limiter = limiter(&url, &clock);
@@ -147,13 +147,13 @@ async fn a_task_behind_others_is_told_a_wait_that_counts_them() {
         let clock = clock();
         let builder = Limiter::builder().store(&url).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
         let limiter = builder.max_waiting_per_key(2).build_async().expect("a limiter");
-        assert!(limiter.check("gcra 1/s", "k").await.expect("a decision").allowed());
+        assert!(limiter.check("fixed-window 1/s", "k").await.expect("a decision").allowed());
         let acquire = |timeout: Option<Duration>| {
             let waiter = limiter.clone();
-            tokio::spawn(async move { waiter.acquire("gcra 1/s", "k", 1, timeout).await })
+            tokio::spawn(async move { waiter.acquire("fixed-window 1/s", "k", 1, timeout).await })
         };
         let are_waiting = async |callers: usize| {
-            while limiter.waiting("gcra 1/s", "k") < callers {
+            while limiter.waiting("fixed-window 1/s", "k") < callers {
                 tokio::task::yield_now().await;
             }
         };
@@ -161,7 +161,7 @@ async fn a_task_behind_others_is_told_a_wait_that_counts_them() {
         are_waiting(1).await;
         let second = acquire(Some(Duration::from_millis(500)));
         are_waiting(2).await;
-        let beyond = limiter.acquire("gcra 1/s", "k", 1, None).await.expect("a decision");
+        let beyond = limiter.acquire("fixed-window 1/s", "k", 1, None).await.expect("a decision");
         assert_eq!((beyond.allowed(), beyond.retry_after()), (false, Some(Duration::from_secs(3))), "no room to wait");
         clock.advance(Duration::from_millis(500));
         let denied = second.await.expect("it ends").expect("a decision");

@@ -1,6 +1,8 @@
 //! How `acquire` waits: one queue per policy and key, so that callers are admitted in the order they came.
 
 mod queue_estimate;
+mod turn;
+mod turns;
 mod wait_deadline;
 mod wait_queue;
 mod wait_queues;
@@ -19,6 +21,7 @@ use crate::plan::Plan;
 use crate::process::clock::Signal;
 use crate::store::request::Operation;
 use queue_estimate::QueueEstimate;
+use turn::takes_turns;
 use wait_deadline::WaitDeadline;
 use wait_queue::QueuePosition;
 use wait_queues::Joined;
@@ -61,9 +64,9 @@ impl<'a> Acquire<'a> {
         plan: &'a Arc<Plan>,
         key: &'a str,
         operation: &'a Operation,
-        timeout: Option<Duration>,
+        deadline: WaitDeadline<'a>,
     ) -> Result<Self> {
-        let (deadline, cost) = (WaitDeadline::new(core, timeout), operation.cost());
+        let cost = operation.cost();
         let state = match core.answers.wait_queues.join(plan, key, cost)? {
             Joined::Position(position) => {
                 deadline.listen(position.signal());
@@ -132,7 +135,14 @@ impl LimiterCore {
     ) -> Result<Decision> {
         let plan = self.plan(policy, key)?;
         let operation = whole_operation("acquire", options, &plan, 0)?;
-        let mut acquire = Acquire::begin(self, &plan, key, &operation, timeout)?;
+        let deadline = WaitDeadline::new(self, timeout);
+        if takes_turns(&plan, &operation)
+            && let Some(decision) = self.acquire_turn(&plan, key, &operation, &deadline, user).await?
+        {
+            self.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
+            return Ok(decision);
+        }
+        let mut acquire = Acquire::begin(self, &plan, key, &operation, deadline)?;
         loop {
             match (acquire.step()?, user) {
                 (AcquireStep::Ask(operation), _) => {

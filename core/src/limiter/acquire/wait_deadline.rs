@@ -37,7 +37,7 @@ impl<'a> WaitDeadline<'a> {
         }
     }
 
-    fn left(&self) -> Option<Duration> {
+    pub(super) fn left(&self) -> Option<Duration> {
         let passed = match self.clock {
             Some(clock) => clock.now().saturating_sub(self.began_manually),
             None => self.began.elapsed(),

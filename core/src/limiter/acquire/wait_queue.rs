@@ -3,15 +3,22 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::turns::{Turn, Turns};
+use crate::decision::{Decision, LimiterId};
 use crate::process::clock::Signal;
 
 /// The callers of one policy and key, in the order they came.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     waiters: Mutex<Waiters>,
+    /// The callers that have turns in the store …
+    turns: Turns,
+    /// … and those that have asked for one, beside them.
+    asking: AtomicUsize,
     signal: Arc<Signal>,
 }
 
@@ -20,6 +27,13 @@ struct Waiters {
     last_number: u64,
     /// In the order they came.
     waiting: VecDeque<Waiter>,
+}
+
+impl Waiters {
+    const fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
 }
 
 #[derive(Debug)]
@@ -33,8 +47,7 @@ impl WaitQueue {
     /// Adds a caller at the end; returns its number.
     fn enter(&self, cost: u64) -> u64 {
         let mut waiters = self.waiters.lock();
-        waiters.last_number += 1;
-        let number = waiters.last_number;
+        let number = waiters.next_number();
         waiters.waiting.push_back(Waiter { number, cost });
         number
     }
@@ -57,8 +70,18 @@ impl WaitQueue {
         self.waiters.lock().waiting.iter().fold(0, |sum, waiter| sum.saturating_add(waiter.cost))
     }
 
+    /// How many callers wait.
     pub(super) fn len(&self) -> usize {
-        self.waiters.lock().waiting.len()
+        self.waiters.lock().waiting.len() + self.turns.len()
+    }
+
+    /// How many callers wait, and how many are about to.
+    pub(super) fn places(&self) -> usize {
+        self.len() + self.asking.load(Ordering::Relaxed)
+    }
+
+    pub(super) const fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Notified when a caller has left, and when units of the key were given back.
@@ -98,6 +121,63 @@ impl QueuePosition {
 impl Drop for QueuePosition {
     fn drop(&mut self) {
         self.queue.leave(self.number);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Keeps a place for a caller that asks for a turn, and then its turn, until it is dropped.
+#[derive(Debug)]
+pub(super) struct TurnPlace {
+    queue: Arc<WaitQueue>,
+    /// The callers in all queues.
+    waiting: Arc<AtomicUsize>,
+    /// Its number, once it has a turn.
+    number: Option<u64>,
+}
+
+impl TurnPlace {
+    pub(super) fn enter(queue: Arc<WaitQueue>, waiting: Arc<AtomicUsize>) -> Self {
+        queue.asking.fetch_add(1, Ordering::Relaxed);
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self { queue, waiting, number: None }
+    }
+
+    /// Notified when a caller has another turn.
+    pub(super) fn signal(&self) -> &Arc<Signal> {
+        self.queue.signal()
+    }
+
+    /// The caller has a turn.
+    pub(super) fn add(&mut self, turn: Turn) {
+        let number = self.queue.waiters.lock().next_number();
+        self.queue.turns.add(number, turn);
+        self.queue.asking.fetch_sub(1, Ordering::Relaxed);
+        self.number = Some(number);
+    }
+
+    /// When the turn is, by the time of the limiter.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.queue.turns.due(self.number?)
+    }
+
+    /// The Decision of the caller, whose turn has come.
+    pub(super) fn take(self, limiter: LimiterId, key: &str, cost: u64) -> Option<Decision> {
+        self.queue.turns.take(self.number?, limiter, key, cost)
+    }
+
+    /// Gives the turn up. Returns the turn that no other caller of this process can use.
+    pub(super) fn give_up(&self) -> Option<Turn> {
+        let turn = self.queue.turns.give_up(self.number?);
+        self.signal().notify();
+        turn
+    }
+}
+
+impl Drop for TurnPlace {
+    fn drop(&mut self) {
+        if self.number.is_none() {
+            self.queue.asking.fetch_sub(1, Ordering::Relaxed);
+        }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::wait_queue::{QueuePosition, WaitQueue};
+use super::wait_queue::{QueuePosition, TurnPlace, WaitQueue};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::fork::PerProcess;
@@ -90,13 +90,30 @@ impl WaitQueues {
 
     /// Enters the queue of a key, if there is a place.
     pub(super) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Result<Joined> {
+        let position = |queue, waiting| QueuePosition::enter(queue, cost, waiting);
+        let joined = self.enter(plan, key, position)?;
+        Ok(joined.map_or_else(|units| Joined::Full(units), Joined::Position))
+    }
+
+    /// Takes a place for a turn, if there is one.
+    pub(super) fn join_turns(&self, plan: &Plan, key: &str) -> Result<Option<TurnPlace>> {
+        Ok(self.enter(plan, key, TurnPlace::enter)?.ok())
+    }
+
+    /// Enters the queue of a key. Where it is full, these are the units that its callers want.
+    fn enter<T>(
+        &self,
+        plan: &Plan,
+        key: &str,
+        enter: impl FnOnce(Arc<WaitQueue>, Arc<AtomicUsize>) -> T,
+    ) -> Result<std::result::Result<T, u64>> {
         let open = self.open.get_or_try_init(|| Ok(OpenQueues::default()))?;
         let mut by_key = open.by_key.lock();
         let known = by_key.get(plan, key);
-        let in_queue = known.as_ref().map_or(0, |queue| queue.len());
+        let in_queue = known.as_ref().map_or(0, |queue| queue.places());
         if in_queue >= self.bounds.per_key || open.waiting.load(Ordering::Relaxed) >= self.bounds.all {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            return Ok(Joined::Full(known.map_or(0, |queue| queue.units())));
+            return Ok(Err(known.map_or(0, |queue| queue.units())));
         }
         let queue = known.unwrap_or_else(|| {
             by_key.sweep();
@@ -104,7 +121,12 @@ impl WaitQueues {
             by_key.queues.insert((plan.identity, TableKey::of(key)), Arc::downgrade(&queue));
             queue
         });
-        Ok(Joined::Position(QueuePosition::enter(queue, cost, Arc::clone(&open.waiting))))
+        Ok(Ok(enter(queue, Arc::clone(&open.waiting))))
+    }
+
+    /// The queue of a key, where a caller is in it.
+    pub(super) fn of_key(&self, plan: &Plan, key: &str) -> Option<Arc<WaitQueue>> {
+        self.open.get()?.by_key.lock().get(plan, key)
     }
 
     /// How many callers found no place.
@@ -119,9 +141,7 @@ impl WaitQueues {
 
     /// How many callers wait for a key.
     pub(in crate::limiter) fn waiting(&self, plan: &Plan, key: &str) -> usize {
-        let Some(open) = self.open.get() else { return 0 };
-        let queue = open.by_key.lock().get(plan, key);
-        queue.map_or(0, |queue| queue.len())
+        self.of_key(plan, key).map_or(0, |queue| queue.len())
     }
 
     /// Wakes all callers: units of every key were given back, or the limiter was closed.
@@ -133,9 +153,7 @@ impl WaitQueues {
 
     /// Units of a key were given back: the first caller in its queue may ask again before its time.
     pub(in crate::limiter) fn units_freed(&self, plan: &Plan, key: &str) {
-        let Some(open) = self.open.get() else { return };
-        let queue = open.by_key.lock().get(plan, key);
-        if let Some(queue) = queue {
+        if let Some(queue) = self.of_key(plan, key) {
             queue.signal().notify();
         }
     }

@@ -167,9 +167,9 @@ fn keep(shard: &mut TableShard<Denial>, hash: u64, is_of: impl Fn(&Denial) -> bo
     }
 }
 
-/// Whether a caller waits, which keeps its place by asking.
+/// Whether a caller waits, which keeps its place by asking, or takes a turn.
 const fn is_in_line(operation: &Operation) -> bool {
-    matches!(operation, Operation::Acquire { waiter: 1.., .. })
+    matches!(operation, Operation::Acquire { waiter: 1.., .. } | Operation::Turn { .. })
 }
 
 /// Whether an operation changes usage or a block.

@@ -111,7 +111,10 @@ impl Leases {
             // A part has to stay free for others, which only the store can tell.
             (operation, _) if operation.amounts().is_some() => return None,
             (
-                Operation::Check { cost, hold: 0, .. } | Operation::Acquire { cost, .. } | Operation::Take { cost, .. },
+                Operation::Check { cost, hold: 0, .. }
+                | Operation::Acquire { cost, .. }
+                | Operation::Turn { cost, .. }
+                | Operation::Take { cost, .. },
                 Use::Check | Use::Immediate,
             )
             | (Operation::Peek { cost, .. }, Use::Peek) => *cost,

@@ -25,6 +25,8 @@ pub(crate) struct Charge {
     pub(crate) cleared_at: u64,
     /// Whether it is the undo of a check: no call used its units.
     pub(crate) is_undone: bool,
+    /// Whether it goes back only where nothing was charged behind it.
+    pub(crate) is_last: bool,
     /// What goes back to each limit, and what was charged of it, where that is not the same of all.
     pub(crate) amounts: SmallVec<[ChargedAmount; 2]>,
     /// For each limit of the policy that was charged: when its bucket would have been empty again, 0 when that is not known.

@@ -51,8 +51,8 @@ impl Usage {
     fn apply_as_stored(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
         match &entry.operation {
             operation if operation.is_check() => {
-                let granted = self.try_charge(entry, now);
-                let admits = granted.is_some();
+                let charged = self.try_charge(entry, now);
+                let (admits, at) = (charged.is_some(), charged.map_or(now, |(_, at)| at));
                 let charges = !admits && entry.plan.charges_denials;
                 let refused = charges.then(|| self.refusing_limits(entry, now));
                 let changed = admits || self.refuse(entry, now, self.spares(entry, now));
@@ -60,10 +60,13 @@ impl Usage {
                     self.refresh_expiry(entry.plan, now);
                 }
                 self.record_attempt(entry, now, admits);
-                let mut answer = self.answer(entry, now, admits, granted);
-                answer.refused = refused;
+                let answer = self.answer(entry, at, admits, charged.map(|(units, _)| units));
+                let mut answer = Answer { now, refused, ..answer };
                 if !admits {
                     self.remember_denial(&answer);
+                } else if at > now {
+                    answer.rare.get_or_insert_default().turn_at = at;
+                    self.denies_until = self.denies_until.max(at);
                 }
                 (answer, changed)
             }
@@ -99,21 +102,54 @@ impl Usage {
         }
     }
 
-    /// Charges what is granted, and returns it: the cost, of a partial check what there is. `None` where nothing is.
-    fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> Option<u64> {
+    /// Charges what is granted, and returns it: the cost, of a partial check what there is; and the moment as of which it counts.
+    /// `None` where nothing is.
+    fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> Option<(u64, u64)> {
+        if let Operation::Turn { within, .. } = entry.operation {
+            return self.take_turn(entry, now, within);
+        }
         if !self.admits(entry, now) {
             return None;
         }
         let Operation::Take { cost, .. } = entry.operation else {
             self.charge(entry, now);
-            return Some(entry.operation.consumes());
+            return Some((entry.operation.consumes(), now));
         };
         let left = |(index, (rule, state)): (usize, (&Rule, &State))| {
             rule.capacity().saturating_sub(rule.used(state, now)).saturating_sub(entry.operation.amount(index).reserve)
         };
         let granted = entry.plan.rules.iter().zip(&self.states).enumerate().map(left).fold(cost, u64::min);
         self.charge(&Entry { operation: Operation::check(granted), ..*entry }, now);
-        Some(granted)
+        Some((granted, now))
+    }
+
+    /// Charges every bucket as of the first moment at which all of them admit the call, if that is soon enough. Returns the cost and
+    /// that moment.
+    fn take_turn(&mut self, entry: &Entry<'_>, now: u64, within: u64) -> Option<(u64, u64)> {
+        let mut moment = self.blocked_until().max(now);
+        for (index, (rule, state)) in entry.plan.rules.iter().zip(&self.states).enumerate() {
+            let units = entry.operation.amount(index).units;
+            if units > 0 {
+                let most = rule.meter().map_or(0, |meter| meter.max_units);
+                if rule.used(state, now) + units > most {
+                    return None;
+                }
+                moment = moment.max(rule.view(state, now, units, 0).admits_at?);
+            }
+        }
+        if moment - now > within {
+            return None;
+        }
+        if self.blocked_until() <= now {
+            self.end_block(entry.plan, now);
+        }
+        for (index, (rule, state)) in entry.plan.rules.iter().zip(&mut self.states).enumerate() {
+            let units = entry.operation.amount(index).units;
+            if units > 0 {
+                rule.charge_at(state, now, moment, units);
+            }
+        }
+        Some((entry.operation.cost(), moment))
     }
 
     /// Takes units in advance: a part of what every limit has left. Returns how many.
@@ -162,7 +198,7 @@ impl Usage {
         let plan = entry.plan;
         let (cost, hold) = match entry.operation {
             Operation::Check { cost, hold, .. } => (cost, hold),
-            Operation::Acquire { cost, .. } | Operation::Take { cost, .. } => (cost, 0),
+            Operation::Acquire { cost, .. } | Operation::Turn { cost, .. } | Operation::Take { cost, .. } => (cost, 0),
             _ => return false,
         };
         let adopts = plan.has_calendar && self.adopt(plan, now);
@@ -250,7 +286,10 @@ impl Usage {
             Operation::GiveBack { units, ref charge } => {
                 let generation = self.annex().map_or(0, |annex| annex.generation);
                 let forgotten = charge.generation != 0 && charge.generation != generation;
-                if forgotten || charge.was_cleared(&self.traces(now)) {
+                let mut limits = entry.plan.rules.iter().zip(&self.states).zip(&charge.limits);
+                let is_overtaken =
+                    charge.is_last && limits.any(|((rule, state), empty_at)| empty_at.is_some_and(|at| rule.ends(state) != at));
+                if forgotten || is_overtaken || charge.was_cleared(&self.traces(now)) {
                     return false;
                 }
                 self.refund(entry.plan, now, true, |rule, state, index, traces| {
@@ -263,6 +302,7 @@ impl Usage {
             | Operation::ListOverrides
             | Operation::Check { .. }
             | Operation::Acquire { .. }
+            | Operation::Turn { .. }
             | Operation::Take { .. }
             | Operation::Peek { .. }
             | Operation::Lease(_) => {}

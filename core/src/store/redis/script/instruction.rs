@@ -33,6 +33,7 @@ operations! {
     OVERRIDE = 15,
     NOTE_OVERRIDE = 16,
     LIST_OVERRIDES = 17,
+    TURN = 18,
 }
 
 /// Bytes between the length of the slow path's part and the part that the plan holds.
@@ -88,6 +89,7 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
     let (operation, block, hold) = match &request.operation {
         Operation::Check { hold, .. } => (CHECK, block_for, *hold),
         Operation::Acquire { waiter, .. } => (CHECK, block_for, *waiter),
+        Operation::Turn { within, .. } => (TURN, block_for, *within),
         Operation::Take { .. } => (TAKE, block_for, 0),
         Operation::Peek { .. } => (PEEK, 0, 0),
         Operation::Charge { .. } => (CHARGE, 0, 0),
@@ -111,6 +113,7 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
         | u8::from(block > 0) << 3
         | u8::from(hold > 0) << 4
         | u8::from(matches!(request.operation, Operation::Acquire { .. })) << 5
+        | u8::from(matches!(&request.operation, Operation::GiveBack { charge, .. } if charge.is_last)) << 5
         | u8::from(matches!(&request.operation, Operation::GiveBack { charge, .. } if charge.is_undone)) << 6
         | u8::from(!amounts.is_empty()) << 7;
     let policy = &plan.stored.script_arguments;

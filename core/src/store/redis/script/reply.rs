@@ -199,7 +199,8 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
                 operation if grants => operation.consumes(),
                 _ => 0,
             };
-            let context = ViewContext { now, operation, granted: grants.then_some(answer.granted) };
+            let turn_at = if matches!(operation, Operation::Turn { .. }) { turn_at(&mut bytes, now)? } else { 0 };
+            let context = ViewContext { now: now.max(turn_at), operation, granted: grants.then_some(answer.granted) };
             let mut states = Box::default();
             let (views, annex) = stored_value::read(&request.plan, &bytes, context, &mut states).ok_or_else(|| {
                 Error::new(ErrorKind::StoreRejected, format!("Redis's key holds a broken state{ADVICE_OF_STATE}"))
@@ -207,6 +208,9 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
             (answer.views, answer.blocked_until) = (views, annex.blocked_until);
             answer.rare = annex.into_rare_answer(now);
             answer.states = Some(states);
+            if turn_at > now {
+                answer.rare.get_or_insert_default().turn_at = turn_at;
+            }
             if let (Operation::Acquire { .. }, false) = (operation, applied) {
                 answer.yield_to_others();
             }
@@ -214,6 +218,16 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
         }
         (_, other) => Err(garbled(shape(&other))),
     }
+}
+
+/// The moment of a turn, which the item ends with; 0 where it was refused. It is removed from the item.
+fn turn_at(item: &mut Vec<u8>, now: u64) -> Result<u64> {
+    let wrong = || garbled("a turn that cannot be");
+    let (value, last) = item.split_last_chunk().ok_or_else(wrong)?;
+    let (length, moment) = (value.len(), f64::from_le_bytes(*last));
+    item.truncate(length);
+    let is_possible = moment == 0.0 || (now as f64..MAX_TIME).contains(&moment) && moment.fract() == 0.0;
+    if is_possible { Ok(moment as u64) } else { Err(wrong()) }
 }
 
 /// The units that a take has charged, which the item ends with. They are removed from it.

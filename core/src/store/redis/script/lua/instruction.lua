@@ -5,7 +5,7 @@
 --   '<BBBBddddd' for each limit: algorithm, slots of its first field, its list and the length of its list (0: it has no
 --                list), count, period, x, y, z; of a calendar of one's own count and four edges, see calendar_window.lua
 --   '<H'        the length of what follows, up to the metadata
---   '<ddHddB'   block in µs (of GIVE_BACK: the moment of the charge), hold (of LEASE and GIVE_BACK: the life), length of the journal,
+--   '<ddHddB'   block in µs (of GIVE_BACK: the moment of the charge), hold (of LEASE and GIVE_BACK: the life, of TURN: the longest wait), length of the journal,
 --               its TTL, grace period, the number of lengths of a block, 0 where all blocks have one, and 128 where
 --               the call brings numbers of its key
 --   '<Bc0Bc0'   header and format of the full form
@@ -19,7 +19,8 @@
 -- With the flag of amounts a trailer begins with '<dd' for each limit, the units that the call takes of it, of which no units are
 -- neither asked nor charged, and what has to stay free beside them; of GIVE_BACK it ends with '<dd' for each limit, the units that
 -- go back and those that were charged.
--- Flags: 1 shadow, 2 charges_denials, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line, 64 undo of a
+-- Flags: 1 shadow, 2 charges_denials, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line (of GIVE_BACK: only where nothing
+-- was charged behind it), 64 undo of a
 -- check, 128 amounts. head.lua and check.lua read the first parts too.
 local rules = {}
 -- Whether an instruction has edges of a calendar that are not those around now.

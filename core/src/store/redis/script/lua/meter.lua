@@ -53,6 +53,29 @@ function rule:undo(value, cost, charge)
   end
   return returned
 end
+-- The first moment, not before `now`, at which a meter that is at `now` admits `cost`.
+function rule:admits_at(value, cost)
+  local level = units + cost
+  if cost > count or level > most then return math.huge end
+  if level <= count then return now end
+  if parts == 1 then return since + (level - count) * period end
+  return drained_at(since, fraction, level - count, period, parts)
+end
+-- Brings a meter, which is at `now`, to a level that is not empty before a moment: exactly then, where it was empty earlier.
+function rule:fill(value, moment)
+  local filled, rest
+  if parts == 1 then
+    filled = ceil((moment - since) / period)
+    if filled > units then since, units = max(moment - filled * period, 0), filled end
+    return
+  end
+  filled, rest = drained(moment - since, fraction, MAX, period, parts)
+  if rest > 0 then filled = filled + 1 end
+  if filled <= units then return end
+  local whole, last = span(filled, period, parts)
+  since, units, fraction = moment - whole, filled, 0
+  if last > 0 then since, fraction = since - 1, parts - last end
+end
 -- Brings a meter, which is at `now`, to a level that takes at least `life` to drain.
 if algorithm ~= LEAKY_BUCKET then
   function rule:raise(value, life)
@@ -79,7 +102,7 @@ if level > most then level = most end
 units = level
 ends = since + level * period
 --[[ when: parts > 1 ]]
---[[ helpers: divided, drained, drained_at ]]
+--[[ helpers: divided, drained, span, drained_at ]]
 -- floor(a * b / p) and what is left over, exactly: long division in digits of base 8 (p < 2^49, b < 2^54).
 function divided(a, b, p)
   local whole = floor(a / p)
@@ -112,6 +135,15 @@ function drained(elapsed, late, level, micros, each)
   end
   if gone < 0 then return 0, 0 end
   return gone, rest - late
+end
+-- How long `level` units take to drain: whole µs, and what is left over in parts of a µs.
+function span(level, micros, each)
+  if level * micros <= MAX then
+    local whole = floor(level * micros / each)
+    return whole, level * micros - whole * each
+  end
+  local quotient, rest, whole = divided(micros, level, each)
+  return quotient + whole * level, rest
 end
 -- The first whole µs at which `level` units have drained since a moment and its fraction.
 function drained_at(moment, late, level, micros, each)

@@ -1,5 +1,5 @@
 -- The operations on a decoded value. TAKE is a check of as many units as there are, SURCHARGE what work has cost beyond its check,
--- LEASE takes units that are spent later, GIVE_BACK gives back units of one charge. CLEAR and JOURNAL are in slow_path.lua.
+-- LEASE takes units that are spent later, TURN charges as of a later moment, GIVE_BACK gives back units of one charge. CLEAR and JOURNAL are in slow_path.lua.
 
 -- Of each algorithm: whether its charges have to know that units went back, by a plain refund or by another charge's.
 local COUNTED, COUNTED_BY_DECISION = COUNTS_REFUNDS, COUNTS_UNDONE
@@ -84,6 +84,12 @@ local operations = {
   end,
   [GIVE_BACK] = function(instruction, value) -- block: when the units were charged, hold: the life of a lease
     local generation, known, known_clear, charged = unpack_('<dddd', instruction.text, instruction.meta)
+    if instruction.waits then
+      for index, limit in ipairs(instruction.limits) do
+        local empty_at = unpack_('<d', instruction.text, instruction.meta + 24 + 8 * index)
+        if empty_at >= 0 and limit:ends(value) ~= empty_at then return false end
+      end
+    end
     local charged_at, traces = instruction.block, value.traces or { cleared = 0, refunded_at = 0, since = 0, refunded = 0 }
     if generation > 0 and generation ~= value.generation then return false end
     if traces.cleared >= charged_at and traces.cleared ~= known_clear then return false end
@@ -223,6 +229,32 @@ local function spares(instruction, value)
   return true
 end
 
+-- Takes a turn: charges every bucket as of the first moment at which all of them admit the call, if that is within `hold` µs.
+-- Returns what `run` does, with that moment in place of the units; 0 where the turn is refused.
+local function turn(instruction, value, s)
+  local blocked = value.blocked_until and value.blocked_until > now
+  local moment, mask, cost = blocked and value.blocked_until or now, 0, instruction.cost
+  for i, limit in ipairs(instruction.limits) do
+    local units = limit.units or cost
+    if units > 0 then
+      limit:advance(value)
+      local at = limit:admits_at(value, units)
+      if at > now and instruction.charges_denials then mask = mask + 2 ^ (15 + i) end
+      moment = max(moment, at)
+    end
+  end
+  if moment - now > instruction.hold then return false, refuse(instruction, s, blocked), mask, 0 end
+  if not blocked then end_block(instruction, value) end
+  for _, limit in ipairs(instruction.limits) do
+    local units = limit.units or cost
+    if units > 0 then
+      if moment > now then limit:fill(value, moment) end
+      limit:charge(value, units)
+    end
+  end
+  return true, value, 0, moment
+end
+
 -- Runs one entry on a decoded value. Returns whether it was admitted, the value to store, if any, the limits that refused as
 -- bits from 2^16 on, where the value will not show them, and the units that a check has charged. `s` is the stored value. With
 -- `defer_refusal` the caller does later what a refusal does.
@@ -234,6 +266,7 @@ local function run(instruction, value, s, defer_refusal)
     return false, nil, 0
   end
   if operation == LEASE then return lease(instruction, value) end
+  if operation == TURN then return turn(instruction, value, s) end
   local limits, cost = instruction.limits, instruction.cost
   local blocked = value.blocked_until and value.blocked_until > now
   if operation == TAKE then

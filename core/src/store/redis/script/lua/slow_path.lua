@@ -155,7 +155,7 @@ local function serve_key(index, entry, n, program, at)
           if changed_value ~= value then value = nil end
         end
         if not admitted then refused[#refused + 1] = entry + i + mask end
-        if instruction.journal > 0 and (operation == CHECK or operation == TAKE or operation == CHARGE) then
+        if instruction.journal > 0 and (operation == CHECK or operation == TURN or operation == TAKE or operation == CHARGE) then
           add_to_journal(instruction, admitted)
         end
         local item = s
@@ -164,7 +164,7 @@ local function serve_key(index, entry, n, program, at)
         elseif instruction.has_summaries then
           item = item_of(instruction, s, value)
         end
-        reply[slot] = (operation == TAKE or operation == LEASE) and item .. pack('<d', granted) or item
+        reply[slot] = (operation == TAKE or operation == LEASE or operation == TURN) and item .. pack('<d', granted) or item
       end
     end
   end

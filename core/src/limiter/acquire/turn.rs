@@ -1,0 +1,158 @@
+//! How a caller takes a turn in the store and sleeps until then.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use compact_str::CompactString;
+use tokio::sync::oneshot;
+
+use super::turns::Turn;
+use super::wait_deadline::WaitDeadline;
+use super::wait_queue::TurnPlace;
+use crate::algorithm::MAX_SAFE_INTEGER;
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::limiter::LimiterCore;
+use crate::limiter::call::gone;
+use crate::limiter::caller::{DecisionWait, User};
+use crate::plan::Plan;
+use crate::store::request::Operation;
+
+/// After a sleep that was longer, a caller asks whether its key was blocked meanwhile.
+const UNASKED_SLEEP: Duration = Duration::from_millis(50);
+
+/// Whether a call takes turns: not one that leaves something free for others.
+pub(super) fn takes_turns(plan: &Plan, operation: &Operation) -> bool {
+    plan.takes_turns && operation.amounts().is_none_or(|amounts| amounts.iter().all(|amount| amount.reserve == 0))
+}
+
+/// Gives a turn up when it is dropped.
+struct TurnHolder<'a> {
+    core: &'a Arc<LimiterCore>,
+    key: &'a str,
+    place: Option<TurnPlace>,
+}
+
+impl Drop for TurnHolder<'_> {
+    fn drop(&mut self) {
+        if let Some(turn) = self.place.take().and_then(|place| place.give_up()) {
+            self.core.refund_turn(self.key, turn);
+        }
+    }
+}
+
+impl LimiterCore {
+    /// Waits for a turn in the store. `None` where the key has other numbers, by which there are no turns.
+    pub(super) async fn acquire_turn(
+        self: &Arc<Self>,
+        plan: &Arc<Plan>,
+        key: &str,
+        operation: &Operation,
+        deadline: &WaitDeadline<'_>,
+        user: User,
+    ) -> Result<Option<Decision>> {
+        loop {
+            let Some(mut place) = self.answers.wait_queues.join_turns(plan, key)? else {
+                let seen = self.decision(Arc::clone(plan), key, operation.as_peek(), user).await?;
+                return Ok(Some(seen.denied_by_others()));
+            };
+            deadline.listen(place.signal());
+            let within = deadline.left().map_or(MAX_SAFE_INTEGER, |left| left.as_micros() as u64);
+            let decision = self.ask_for_turn(plan, key, operation.as_turn(within), user).await?;
+            let Some(due) = self.turn_due(&decision) else {
+                let ends = decision.allowed() || decision.plan().takes_turns;
+                return Ok(ends.then_some(decision));
+            };
+            let (cost, began) = (decision.cost(), self.time());
+            place.add(Turn::new(decision, due));
+            let mut holder = TurnHolder { core: self, key, place: Some(place) };
+            self.sleep_until_turn(&holder, user).await?;
+            if self.time().saturating_sub(began) > UNASKED_SLEEP {
+                let seen = self.decision(Arc::clone(plan), key, Operation::peek(1), user).await;
+                self.open()?;
+                if seen.is_ok_and(|seen| seen.answer().blocked_until > seen.answer().now) {
+                    // What it was charged counts for that moment, so it takes another turn.
+                    continue;
+                }
+            }
+            let place = holder.place.take();
+            return place.and_then(|place| place.take(self.id, key, cost)).ok_or_else(gone).map(Some);
+        }
+    }
+
+    /// When the turn of a Decision is, by the time of the limiter. A clock that is moved by hand is the store's, too.
+    fn turn_due(&self, decision: &Decision) -> Option<Duration> {
+        let answer = decision.answer();
+        let after = Duration::from_micros(answer.turn_after()?);
+        let from = if self.clock.is_some() { Duration::from_micros(answer.now) } else { self.time() };
+        Some(from + after)
+    }
+
+    /// Asks for a turn. Of a caller that is gone when the answer comes it is given up.
+    async fn ask_for_turn(
+        self: &Arc<Self>,
+        plan: &Arc<Plan>,
+        key: &str,
+        operation: Operation,
+        user: User,
+    ) -> Result<Decision> {
+        if user == User::Thread {
+            return self.decision(Arc::clone(plan), key, operation, user).await;
+        }
+        let (answer, answered) = oneshot::channel();
+        let make = || {
+            let (core, plan, key) = (Arc::downgrade(self), Arc::clone(plan), CompactString::from(key));
+            move |decision| {
+                if let Err(Ok(decision)) = answer.send(decision) {
+                    give_up(&core, &plan, &key, decision);
+                }
+                None
+            }
+        };
+        match self.run(Arc::clone(plan), key, operation, DecisionWait::Later { batch: None, make }) {
+            Some(decision) => decision,
+            None => answered.await.unwrap_or_else(|_| Err(gone())),
+        }
+    }
+
+    async fn sleep_until_turn(&self, holder: &TurnHolder<'_>, user: User) -> Result<()> {
+        let Some(place) = &holder.place else { return Ok(()) };
+        loop {
+            self.open()?;
+            let count = place.signal().count();
+            let left = place.due().unwrap_or_default().saturating_sub(self.time());
+            if left.is_zero() {
+                return Ok(());
+            }
+            // A clock that is moved by hand wakes the sleeper.
+            let longest = self.clock.is_none().then_some(left);
+            match user {
+                User::Thread => place.signal().wait(count, longest),
+                User::Task => place.signal().wait_async(count, longest).await,
+            }
+        }
+    }
+
+    /// Gives a turn back that no caller of this process can use, without waiting. The store does it where the turn is the last one.
+    fn refund_turn(self: &Arc<Self>, key: &str, turn: Turn) {
+        let (plan, operation) = turn.refund();
+        self.run(plan, key, operation, DecisionWait::Later { batch: None, make: || |_: Result<Decision>| None });
+    }
+}
+
+/// A caller was gone before it had its turn.
+#[cold]
+fn give_up(core: &Weak<LimiterCore>, plan: &Plan, key: &str, decision: Decision) {
+    let Some(core) = core.upgrade() else { return };
+    let Some(due) = core.turn_due(&decision) else { return };
+    let (queue, turn) = (core.answers.wait_queues.of_key(plan, key), Turn::new(decision, due));
+    let left = match queue {
+        Some(queue) => {
+            let left = queue.turns().pass_on(turn);
+            queue.signal().notify();
+            left
+        }
+        None => turn,
+    };
+    core.refund_turn(key, left);
+}
