@@ -4,7 +4,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use napi_derive::napi;
-use tidegate::host::{ChargedLimit, ChargedUnits, charge_mark, charged_of_limit, denial_generation, has_amounts};
+use tidegate::host::{ChargedLimit, ChargedUnits, charge_mark, charged_of_limit, denial_generation, has_amounts, turn_length};
 use tidegate::http::more_after;
 use tidegate::{Algorithm, Decision, LimitState, Source};
 
@@ -66,7 +66,8 @@ pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool, units_named: 
             .get((header >> Header::SourceShift as u64 & Header::KindMask as u64) as usize)
             .copied()
             .unwrap_or_default(),
-        at,
+        at: at - number(DecisionField::Turn) as u64,
+        life: number(DecisionField::Turn) as u64,
         mark: number(DecisionField::Charge),
         limits,
         policy_changed,
@@ -147,6 +148,7 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     record[HEADER + DecisionField::At as usize] = micros(decision.at());
     record[HEADER + DecisionField::NextAfter as usize] = wait(next);
     record[HEADER + DecisionField::Charge as usize] = charge_mark(decision);
+    record[HEADER + DecisionField::Turn as usize] = micros(turn_length(decision));
     record[HEADER + DecisionField::DenialGeneration as usize] = denial_generation(decision).into();
     record[HEADER + DecisionField::MoreAfter as usize] = more_after(decision).map_or(NEVER, |seconds| seconds as f64);
     out.extend_from_slice(&record);

@@ -153,6 +153,8 @@ pub enum DecisionField {
     Charge,
     /// Which generation a denial is of. It may be repeated while that is the current one: see [`DENIAL_GENERATIONS`].
     DenialGeneration,
+    /// How long before the answer's time its units were charged: see [`turn_length`](tidegate::host::turn_length).
+    Turn,
     /// The limits begin here: [`LimitField::Length`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`].
     Limits,
 }

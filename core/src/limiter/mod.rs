@@ -36,7 +36,7 @@ pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
 pub use overrides::OverriddenKey;
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
-pub use settle::{ChargedLimit, ChargedUnits, charge_mark};
+pub use settle::{ChargedLimit, ChargedUnits, charge_mark, turn_length};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,7 @@
 //! A Decision is settled once, in the process that got it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -248,6 +249,8 @@ pub struct ChargedUnits {
     pub source: Source,
     /// When, in microseconds by the time of the store.
     pub at: u64,
+    /// The number that [`turn_length`] gave, in microseconds.
+    pub life: u64,
     /// The number that [`charge_mark`] gave.
     pub mark: f64,
     /// Its limits, in order.
@@ -291,6 +294,12 @@ pub fn charge_mark(decision: &Decision) -> f64 {
     // Clears of earlier moments need not be known.
     let clears = if cleared_at == 0 { 0 } else { (cleared_at + 1).saturating_sub(at).min(CLEARS - 1) };
     (refunded.min(MAX_SAFE_INTEGER / CLEARS) * CLEARS + clears) as f64
+}
+
+/// How long before the time of a Decision its units were charged, of a turn in a line.
+#[must_use]
+pub fn turn_length(decision: &Decision) -> Duration {
+    Duration::from_micros(decision.answer().charge().life)
 }
 
 impl AsyncLimiter {
@@ -338,7 +347,7 @@ impl ChargedUnits {
         let (block, mark) = if self.mark < 0.0 { (-self.mark as u32, 0) } else { (0, self.mark as u64) };
         let (refunded, clears) = (mark / CLEARS, mark % CLEARS);
         let cleared_at = if clears > 0 { self.at + clears - 1 } else { 0 };
-        let (at, units) = (self.at, self.units);
-        Charge { at, units, block, refunded, cleared_at, limits: limits.collect(), ..Charge::default() }
+        let Self { at, life, units, .. } = *self;
+        Charge { at, life, units, block, refunded, cleared_at, limits: limits.collect(), ..Charge::default() }
     }
 }
