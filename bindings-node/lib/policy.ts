@@ -75,6 +75,8 @@ export interface PolicyOptions {
   lease?: number | string | undefined;
   /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
   priorities?: Readonly<Record<string, string>> | undefined;
+  /** How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it. */
+  maxHold?: Duration | undefined;
   /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
   overrides?: Readonly<Record<string, OverrideLike>> | undefined;
   // options end
@@ -296,6 +298,11 @@ export class Policy {
   /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
   get priorities(): Record<string, string> | undefined {
     return this.#options['priorities'] as Record<string, string> | undefined;
+  }
+
+  /** How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it. */
+  get maxHoldMs(): number | undefined {
+    return this.#options['maxHoldMs'] as number | undefined;
   }
 
   /** Other limits for single keys, by the key: a notation, or `none` for no limit. */

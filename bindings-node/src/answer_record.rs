@@ -4,7 +4,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use napi_derive::napi;
-use tidegate::host::{ChargedLimit, ChargedUnits, charge_mark, charged_of_limit, denial_generation, has_amounts, turn_length};
+use tidegate::host::{
+    ChargedLimit, ChargedUnits, charge_mark, charged_of_limit, denial_generation, has_amounts, turn_length,
+};
 use tidegate::http::more_after;
 use tidegate::{Algorithm, Decision, LimitState, Source};
 

@@ -340,6 +340,12 @@ impl Policy {
         self.inner.options().priorities.as_ref().map(parts_by_class)
     }
 
+    /// How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
+    #[getter]
+    fn max_hold(&self) -> Option<f64> {
+        self.inner.options().max_hold.map(|period| period.micros() as f64 / 1e6)
+    }
+
     /// Other limits for single keys, by the key: a notation, or `none` for no limit.
     #[getter]
     fn overrides(&self) -> Option<BTreeMap<String, String>> {

@@ -40,6 +40,8 @@ class PolicyOptions(TypedDict, total=False):
     lease: str | int | None
     # Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
     priorities: Mapping[str, str] | None
+    # How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
+    max_hold: float | str | timedelta | None
     # Other limits for single keys, by the key: a notation, or `none` for no limit.
     overrides: Mapping[str, Any] | None
     # options end

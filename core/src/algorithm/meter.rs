@@ -179,8 +179,7 @@ impl Meter {
         let filled = (u128::from(moment) * parts).saturating_sub(since).div_ceil(micros);
         if filled > u128::from(state.units) {
             let since = (u128::from(moment) * parts).saturating_sub(filled * micros);
-            *state =
-                State { since: (since / parts) as u64, units: filled as u64, fraction: (since % parts) as u64 };
+            *state = State { since: (since / parts) as u64, units: filled as u64, fraction: (since % parts) as u64 };
         }
         state.units = (state.units + units).min(self.max_units);
     }

@@ -7,9 +7,11 @@ use tokio::sync::oneshot;
 
 use super::LimiterCore;
 use super::caller::{DecisionWait, NoCompletion, User};
+use super::cost::Cost;
 use super::hold_lifetime::HoldLifetime;
-use super::operations::{CheckOptions, whole_operation};
+use super::operations::{CheckOptions, rank, whole_operation};
 use super::policy_ref::AsPolicy;
+use super::settle::ActualCosts;
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::error::Result;
@@ -55,6 +57,20 @@ impl Hold {
     #[must_use]
     pub fn lost(&self) -> bool {
         self.core.hold_renewer.is_lost(&self.core, self.decision.plan(), &self.lifetime)
+    }
+
+    /// After the work: charges or refunds the difference between what the other limits were charged and the actual cost, once. A hold
+    /// that is not settled keeps what was charged. What is held stays so. On a thread, call [`Limiter::settle`](crate::Limiter::settle)
+    /// with [`Self::decision`].
+    ///
+    /// # Errors
+    /// As [`Limiter::settle`](crate::Limiter::settle).
+    ///
+    /// # Cancel safety
+    /// The hold is settled once the future was polled, also when it is dropped before the answer.
+    pub async fn settle(&self, actual: impl Into<Cost>) -> Result<()> {
+        let actual = actual.into();
+        self.core.settle(&self.decision, ActualCosts::One(&actual), User::Task).await
     }
 
     /// Gives the units back and waits for the store's answer; dropping the hold does not wait. When the store cannot be
@@ -119,22 +135,22 @@ fn close(
 }
 
 impl LimiterCore {
-    /// Takes units of a `concurrency` limit.
+    /// Takes units of a `concurrency` limit, for which it waits.
     pub(super) async fn hold(
         self: &Arc<Self>,
         policy: &impl AsPolicy,
         key: &str,
         options: &CheckOptions,
+        timeout: Option<Duration>,
         user: User,
     ) -> Result<HoldAnswer> {
         let plan = self.plan(policy, key)?;
         let id = self.hold_id();
         let operation = whole_operation("hold", options, &plan, id)?;
-        let began = self.hold_renewer.time(self);
         let asked = AskedHold::new(self, &plan, key, id);
-        let answer = self.decision(Arc::clone(&plan), key, operation, user).await;
+        let answer = self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, user).await;
         asked.answered();
-        let decision = answer?;
+        let (decision, began) = answer?;
         if !decision.allowed() {
             return Ok(HoldAnswer::Denied(decision));
         }

@@ -62,6 +62,8 @@ struct Renewal {
     lifetime: Arc<HoldLifetime>,
     /// When it is due, by the renewer's time.
     due: Duration,
+    /// From when on it is not renewed any more.
+    ends: Option<Duration>,
 }
 
 impl HoldRenewer {
@@ -80,7 +82,9 @@ impl HoldRenewer {
             let key = decision.key().into();
             let interval = ttl / RENEWALS_PER_TTL;
             let due = self.time(core) + interval;
-            self.schedule(core, id, Renewal { plan, key, interval, lifetime: Arc::clone(&lifetime), due });
+            let longest = plan.policy.options().max_hold;
+            let ends = longest.map(|longest| began + Duration::from_micros(longest.micros()));
+            self.schedule(core, id, Renewal { plan, key, interval, lifetime: Arc::clone(&lifetime), due, ends });
         }
         lifetime
     }
@@ -118,6 +122,11 @@ impl HoldRenewer {
                 let (id, renewal) = schedule.holds.iter_mut().min_by_key(|(_, renewal)| renewal.due)?;
                 if renewal.due > now {
                     return Some(renewal.due - now);
+                }
+                if renewal.ends.is_some_and(|ends| now >= ends) {
+                    let id = *id;
+                    schedule.holds.remove(&id);
+                    continue;
                 }
                 renewal.due = now + renewal.interval;
                 (*id, Arc::clone(&renewal.plan), renewal.key.clone(), Arc::clone(&renewal.lifetime))

@@ -264,14 +264,26 @@ calls! {
         limiter.hold_with(policy, key, &cost.into().into())
     }
 
-    /// As [`Self::hold`], with metadata for the journal.
+    /// As [`Self::hold`], with metadata for the journal and a class.
     ///
     /// # Errors
     /// As [`Self::check_with`].
     dropped:
     /// As [`Self::hold`].
     fn hold_with(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<HoldAnswer> {
-        limiter.wait_for(limiter.core.hold(&policy, key, options, Self::USER))
+        limiter.hold_within(policy, key, options, Some(Duration::ZERO))
+    }
+
+    /// Waits until there is room for a hold, at most for the timeout; it gives up at once where it is known that this would be too late.
+    ///
+    /// Those who wait for a key stand in one line over all processes: see [`Self::acquire`].
+    ///
+    /// # Errors
+    /// As [`Self::check_with`].
+    dropped:
+    /// As [`Self::hold`].
+    fn hold_within(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions, timeout: Option<Duration>) -> Result<HoldAnswer> {
+        limiter.wait_for(limiter.core.hold(&policy, key, options, timeout, Self::USER))
     }
 
     /// Denies the key for that long, regardless of its usage.

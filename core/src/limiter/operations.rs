@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::plan::{MAX_METADATA, Plan};
 use crate::policy::declaration::{OptionDeclaration, OptionDefault, declared_options};
 use crate::policy::{Algorithm, Limit, Policy};
-use crate::store::request::{Details, Operation};
+use crate::store::request::{Details, LinePlace, Operation};
 
 /// The longest metadata of an attempt, in bytes.
 pub const MAX_META: usize = MAX_METADATA;
@@ -135,7 +135,7 @@ fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
     }
     // The script of Redis does not tell empty metadata from none, so both are none everywhere.
     let meta = options.meta.as_deref().filter(|meta| !meta.is_empty()).map(Into::into);
-    let details = Details { meta, amounts }.shared();
+    let details = Details { meta, amounts, line: None }.shared();
     if !options.partial {
         return Ok(Operation::Check { cost, hold: 0, details });
     }
@@ -149,7 +149,7 @@ pub(super) fn of_cost(
     make: impl FnOnce(u64, Option<Arc<Details>>) -> Operation,
 ) -> Result<Operation> {
     let Taken { cost, amounts } = Taken::of(cost.number, &cost.units, None, plan)?;
-    Ok(make(cost, Details { meta: None, amounts }.shared()))
+    Ok(make(cost, Details { amounts, ..Details::default() }.shared()))
 }
 
 /// A peek, which has a cost and a class.
@@ -158,7 +158,7 @@ pub(super) fn peek_operation(options: &CheckOptions, plan: &Plan) -> Result<Oper
         return Err(Error::config("peek consumes nothing and leaves no trace: partial and meta are for check"));
     }
     let Taken { cost, amounts } = Taken::of(options.cost, &options.units, options.priority.as_deref(), plan)?;
-    Ok(Operation::Peek { cost, details: Details { meta: None, amounts }.shared() })
+    Ok(Operation::Peek { cost, details: Details { amounts, ..Details::default() }.shared() })
 }
 
 /// A check that waits, holds units or is one of several: as a whole or not at all.
@@ -176,12 +176,22 @@ pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, h
     }
 }
 
-/// One attempt of a caller that waits, whose number in the line over all processes is 0 before the first refusal.
-pub(super) fn attempt(operation: &Operation, waiter: HoldId) -> Operation {
+/// One attempt of a caller that waits and stands there in the line.
+pub(super) fn attempt(operation: &Operation, line: LinePlace) -> Operation {
     match operation {
-        Operation::Check { cost, details, .. } => Operation::Acquire { cost: *cost, waiter, details: details.clone() },
+        Operation::Check { cost, hold, details } => {
+            let Details { meta, amounts, .. } = details.as_deref().cloned().unwrap_or_default();
+            let details = Details { meta, amounts, line: Some(line) }.shared();
+            Operation::Acquire { cost: *cost, hold: *hold, details }
+        }
         other => other.clone(),
     }
+}
+
+/// Where the class of a call stands in the line: those above come first.
+pub(super) fn rank(options: &CheckOptions, plan: &Plan) -> u64 {
+    let priorities = plan.policy.options().priorities.as_ref().zip(options.priority.as_deref());
+    priorities.map_or(0, |(priorities, class)| priorities.rank_of(class))
 }
 
 /// Part of a hold, or a delay for part of the work, is nothing that a caller could use.

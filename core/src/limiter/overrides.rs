@@ -49,15 +49,13 @@ pub(super) fn needless(plan: &Plan, operation: &Operation) -> bool {
 pub(super) fn translated(operation: &Operation, from: &Plan, to: &Plan) -> Operation {
     let details = || {
         let meta = operation.details().and_then(|details| details.meta.clone());
-        Details { meta, amounts: amounts(operation, from, to) }.shared()
+        Details { meta, amounts: amounts(operation, from, to), line: operation.line() }.shared()
     };
     match operation {
         Operation::Check { cost, hold, .. } => Operation::Check { cost: *cost, hold: *hold, details: details() },
-        Operation::Acquire { cost, waiter, .. } => {
-            Operation::Acquire { cost: *cost, waiter: *waiter, details: details() }
-        }
+        Operation::Acquire { cost, hold, .. } => Operation::Acquire { cost: *cost, hold: *hold, details: details() },
         Operation::Turn { cost, .. } if !to.takes_turns => {
-            Operation::Acquire { cost: *cost, waiter: 0, details: details() }
+            Operation::Acquire { cost: *cost, hold: 0, details: details() }
         }
         Operation::Turn { cost, within, .. } => Operation::Turn { cost: *cost, within: *within, details: details() },
         Operation::Take { cost, .. } if is_whole(to) => Operation::Check { cost: *cost, hold: 0, details: details() },

@@ -220,7 +220,8 @@ fn differences(
         operations.push(Operation::GiveBack { units, charge });
     }
     if let Some(cost) = more.iter().map(|amount| amount.units).max().filter(|units| *units > 0) {
-        operations.push(Operation::Surcharge { cost, details: Details { meta: None, amounts: more }.shared() });
+        operations
+            .push(Operation::Surcharge { cost, details: Details { amounts: more, ..Details::default() }.shared() });
     }
     operations
 }

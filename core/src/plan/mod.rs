@@ -216,6 +216,11 @@ impl Plan {
         !self.charges_denials && self.policy.options().journal == 0 && !self.is_held
     }
 
+    /// Whether a denial costs its caller something: it is charged, or begins a block.
+    pub(crate) fn punishes_denials(&self) -> bool {
+        self.charges_denials || self.policy.options().block_for.is_some()
+    }
+
     /// How long a journal keeps an attempt: as long as it can matter to a limit or a block.
     pub(crate) fn journal_life(&self) -> u64 {
         let limits = self.policy.limits().iter().map(|limit| limit.period().micros());

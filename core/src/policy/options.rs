@@ -246,6 +246,9 @@ policy_options! {
     /// Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
     priorities: Option<Priorities> = Priorities, "Calls of a class leave a part of every limit free: {}.";
 
+    /// How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
+    max_hold: Option<Period> = Duration, "A hold is not renewed any more when it is {} old.";
+
     /// Other limits for single keys, by the key: a notation, or `none` for no limit.
     overrides: Option<Overrides> = Overrides, "These keys have limits of their own: {}.";
 }

@@ -1,5 +1,6 @@
 //! Classes of calls for which a part of a policy stays free.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -85,6 +86,14 @@ impl Priorities {
             let names = names().collect::<Vec<_>>().join(", ");
             Error::config(format!("priority: {policy:?} has no class {:?}: it has {names}{near}", shown(class)))
         })
+    }
+
+    /// How many classes leave less free than this one, and whether calls without a class do: the line serves in this order.
+    pub(crate) fn rank_of(&self, class: &str) -> u64 {
+        let part = |class: &str| self.0.iter().find(|(name, _)| name == class).map_or(0, |(_, part)| *part);
+        let own = part(class);
+        let less: BTreeSet<u64> = self.0.iter().map(|(_, part)| *part).chain([0]).filter(|part| *part < own).collect();
+        less.len() as u64
     }
 
     /// # Errors

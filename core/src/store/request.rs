@@ -1,6 +1,7 @@
 //! What is asked of a store, and what it answers.
 
 mod charge;
+mod details;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,6 +10,7 @@ use compact_str::CompactString;
 use smallvec::SmallVec;
 
 pub(crate) use self::charge::{Charge, ChargedAmount};
+pub(crate) use self::details::{Details, LinePlace};
 use crate::algorithm::{HoldId, LeaseTerms, Rule, State, Traces, View};
 use crate::plan::{Amount, Amounts, BlockLevel, LimitTag, Plan};
 pub(crate) use crate::plan::{MAX_OVERRIDDEN_KEY, Moved, OverrideChange, StoredOverride};
@@ -25,9 +27,10 @@ pub(crate) type States = SmallVec<[State; 1]>;
 pub(crate) enum Operation {
     /// Ask and consume; with `hold` the units of a `concurrency` limit are held under that name.
     Check { cost: u64, hold: HoldId, details: Option<Arc<Details>> },
-    /// A check of a caller that waits. It yields to callers that wait for longer and were overtaken often; those of other
-    /// processes know it by its number, which is 0 before it has waited.
-    Acquire { cost: u64, waiter: HoldId, details: Option<Arc<Details>> },
+    /// A check of a caller that waits, whose place in the line its details say. A refusal changes nothing else: it is no denial.
+    Acquire { cost: u64, hold: HoldId, details: Option<Arc<Details>> },
+    /// A caller does not wait any more, and no other of its process waits in its place.
+    Leave { waiter: HoldId },
     /// A check of a caller that waits for its turn: every bucket is charged as of the first moment at which all of them admit it, if
     /// that is within so many microseconds. docs/adr/0036 has the reasons.
     Turn { cost: u64, within: u64, details: Option<Arc<Details>> },
@@ -173,6 +176,11 @@ impl Operation {
         self.is_check() || matches!(self, Self::Charge { .. } | Self::Surcharge { .. })
     }
 
+    /// Where its caller stands in the line.
+    pub(crate) fn line(&self) -> Option<LinePlace> {
+        self.details()?.line
+    }
+
     /// What the journal is to say of it.
     pub(crate) fn metadata(&self) -> Option<&[u8]> {
         self.details()?.meta.as_deref()
@@ -189,23 +197,6 @@ impl Operation {
     /// Whether it asks and consumes.
     pub(crate) const fn is_check(&self) -> bool {
         matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Turn { .. } | Self::Take { .. })
-    }
-}
-
-/// What only few operations have beside their cost.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Details {
-    /// What the journal keeps of it.
-    pub(crate) meta: Option<Box<[u8]>>,
-    /// What it takes of each limit; empty where that is the cost of all.
-    pub(crate) amounts: Amounts,
-}
-
-impl Details {
-    /// `None` where there is nothing.
-    #[inline]
-    pub(crate) fn shared(self) -> Option<Arc<Self>> {
-        (self.meta.is_some() || !self.amounts.is_empty()).then(|| Arc::new(self))
     }
 }
 

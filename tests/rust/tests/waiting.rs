@@ -73,9 +73,7 @@ fn a_caller_that_gives_up_behind_others_is_told_a_wait_that_counts_them() {
     let (_redis, urls) = stores();
     for url in urls {
         // After two seconds the first caller still waits for its five units, though there is room for one.
-        for (policy, used, wait) in
-            [("sliding-log 6/10s", 2, 8), ("fixed-window 5/10s", 5, 18)]
-        {
+        for (policy, used, wait) in [("sliding-log 6/10s", 2, 8), ("fixed-window 5/10s", 5, 18)] {
             let clock = clock();
             let limiter = limiter(&url, &clock);
             assert!(limiter.check_n(policy, "k", used).expect("a decision").allowed());

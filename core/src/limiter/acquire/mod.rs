@@ -1,8 +1,10 @@
-//! How `acquire` waits: one queue per policy and key, so that callers are admitted in the order they came.
+//! How `acquire`, and `hold` with a timeout, wait: for a turn of buckets, else in a queue for each policy and key, whose first callers
+//! stand in the line of the key over all processes. docs/adr/0036 has the reasons.
 
+mod bucket_turns;
 mod queue_estimate;
-mod turn;
-mod turns;
+mod turn_taking;
+
 mod wait_deadline;
 mod wait_queue;
 mod wait_queues;
@@ -11,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LimiterCore;
-use super::caller::User;
-use super::operations::{CheckOptions, attempt, whole_operation};
+use super::caller::{DecisionWait, User};
+use super::operations::{CheckOptions, attempt, rank, whole_operation};
 use super::policy_ref::AsPolicy;
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
@@ -21,13 +23,13 @@ use crate::plan::Plan;
 use crate::process::clock::Signal;
 use crate::store::request::Operation;
 use queue_estimate::QueueEstimate;
-use turn::takes_turns;
-use wait_deadline::WaitDeadline;
-use wait_queue::QueuePosition;
+use turn_taking::takes_turns;
+use wait_deadline::{Pause, WaitDeadline};
+use wait_queue::{QueuePosition, Wanted};
 use wait_queues::Joined;
 pub(super) use wait_queues::{WaitBounds, WaitQueues};
 
-/// What a caller in `acquire` does next.
+/// What a caller that waits does next.
 enum AcquireStep {
     /// It asks the store, and gives the answer to [`Acquire::answered`].
     Ask(Operation),
@@ -40,41 +42,43 @@ enum CallerState {
     Queued(QueuePosition),
     /// It is told how long the others take.
     GivesUp(QueueEstimate),
+    /// It did not get its units in time, which its policy punishes: it makes a check as one that never waited.
+    Checks,
 }
 
-/// A caller in `acquire`.
+/// A caller that waits in a queue.
 struct Acquire<'a> {
-    core: &'a LimiterCore,
+    core: &'a Arc<LimiterCore>,
     plan: &'a Arc<Plan>,
     key: &'a str,
     operation: &'a Operation,
-    deadline: WaitDeadline<'a>,
+    deadline: &'a WaitDeadline<'a>,
     state: CallerState,
-    /// Its number in the line over all processes; 0 before the first refusal.
-    waiter: HoldId,
+    /// Its number in the line of all processes, while it stands there.
+    in_line: Option<HoldId>,
     /// The count of the signal before the store was asked, and the sleep after its refusal.
     count: u64,
-    pause: Option<Duration>,
+    pause: Option<Pause>,
 }
 
 impl<'a> Acquire<'a> {
     /// Enters the queue, or gives up at once where it is full.
     fn begin(
-        core: &'a LimiterCore,
+        core: &'a Arc<LimiterCore>,
         plan: &'a Arc<Plan>,
         key: &'a str,
-        operation: &'a Operation,
-        deadline: WaitDeadline<'a>,
+        (operation, rank): (&'a Operation, u64),
+        deadline: &'a WaitDeadline<'a>,
     ) -> Result<Self> {
-        let cost = operation.cost();
-        let state = match core.answers.wait_queues.join(plan, key, cost)? {
+        let wanted = Wanted { rank, cost: operation.cost(), since: core.time() };
+        let state = match core.answers.wait_queues.join(core, plan, key, wanted)? {
             Joined::Position(position) => {
                 deadline.listen(position.signal());
                 CallerState::Queued(position)
             }
             Joined::Full(ahead) => CallerState::GivesUp(QueueEstimate::new(operation, ahead)),
         };
-        Ok(Self { core, plan, key, operation, deadline, state, waiter: 0, count: 0, pause: None })
+        Ok(Self { core, plan, key, operation, deadline, state, in_line: None, count: 0, pause: None })
     }
 
     /// # Errors
@@ -83,6 +87,7 @@ impl<'a> Acquire<'a> {
         let position = match &self.state {
             CallerState::Queued(position) => position,
             CallerState::GivesUp(estimate) => return Ok(AcquireStep::Ask(estimate.operation(self.plan))),
+            CallerState::Checks => return Ok(AcquireStep::Ask(self.operation.clone())),
         };
         let signal = Arc::clone(position.signal());
         if let Some(pause) = self.pause.take() {
@@ -91,7 +96,11 @@ impl<'a> Acquire<'a> {
         self.core.open()?;
         self.count = signal.count();
         match position.units_ahead() {
-            None => Ok(AcquireStep::Ask(attempt(self.operation, self.waiter))),
+            None => {
+                let place = position.line_place(self.core.time());
+                self.in_line = self.core.layers.is_some().then_some(place.waiter);
+                Ok(AcquireStep::Ask(attempt(self.operation, place)))
+            }
             Some(ahead) if self.deadline.is_over() => {
                 let estimate = QueueEstimate::new(self.operation, ahead);
                 let asked = estimate.operation(self.plan);
@@ -110,16 +119,41 @@ impl<'a> Acquire<'a> {
                 estimate.denied(self.core.id, plan, self.key, decision.into_answer())
             }
             CallerState::Queued(_) => {
-                self.waiter = if self.waiter == 0 { self.core.hold_id() } else { self.waiter };
                 self.pause = self.deadline.pause(&decision);
                 if self.pause.is_some() {
                     return None;
                 }
+                if decision.allowed() {
+                    self.in_line = None;
+                } else if decision.plan().punishes_denials() {
+                    self.leave_line();
+                    self.state = CallerState::Checks;
+                    return None;
+                }
                 decision
             }
+            // It is counted already.
+            CallerState::Checks => return Some(decision),
         };
         self.core.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
         Some(decision)
+    }
+}
+
+impl Acquire<'_> {
+    /// Leaves the line of all processes. The next caller of this process, which asks at once, has the same number there.
+    fn leave_line(&mut self) {
+        let (Some(waiter), CallerState::Queued(position)) = (self.in_line.take(), &self.state) else { return };
+        if position.line_place(Duration::ZERO).next_age.is_none() {
+            let wait = DecisionWait::Later { batch: None, make: || |_: Result<Decision>| None };
+            self.core.run(Arc::clone(self.plan), self.key, Operation::Leave { waiter }, wait);
+        }
+    }
+}
+
+impl Drop for Acquire<'_> {
+    fn drop(&mut self) {
+        self.leave_line();
     }
 }
 
@@ -135,20 +169,40 @@ impl LimiterCore {
     ) -> Result<Decision> {
         let plan = self.plan(policy, key)?;
         let operation = whole_operation("acquire", options, &plan, 0)?;
+        let waited = self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, user);
+        waited.await.map(|(decision, _)| decision)
+    }
+
+    /// Waits until a check is admitted, of a class that stands there in the line. Returns when the store was asked last, too, by the time of
+    /// the limiter.
+    pub(super) async fn wait_for(
+        self: &Arc<Self>,
+        plan: &Arc<Plan>,
+        key: &str,
+        (operation, rank): (&Operation, u64),
+        timeout: Option<Duration>,
+        user: User,
+    ) -> Result<(Decision, Duration)> {
         let deadline = WaitDeadline::new(self, timeout);
-        if takes_turns(&plan, &operation)
-            && let Some(decision) = self.acquire_turn(&plan, key, &operation, &deadline, user).await?
+        if takes_turns(plan, operation)
+            && let Some(decision) = self.acquire_turn(plan, key, operation, &deadline, user).await?
         {
             self.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
-            return Ok(decision);
+            return Ok((decision, self.time()));
         }
-        let mut acquire = Acquire::begin(self, &plan, key, &operation, deadline)?;
+        if deadline.is_over() {
+            let asked_at = self.time();
+            let decision = self.decision(Arc::clone(plan), key, operation.clone(), user).await?;
+            return Ok((decision, asked_at));
+        }
+        let mut acquire = Acquire::begin(self, plan, key, (operation, rank), &deadline)?;
         loop {
             match (acquire.step()?, user) {
                 (AcquireStep::Ask(operation), _) => {
-                    let decision = self.decision(Arc::clone(&plan), key, operation, user).await?;
+                    let asked_at = self.time();
+                    let decision = self.decision(Arc::clone(plan), key, operation, user).await?;
                     if let Some(decision) = acquire.answered(decision) {
-                        return Ok(decision);
+                        return Ok((decision, asked_at));
                     }
                 }
                 (AcquireStep::Sleep { signal, count, longest }, User::Thread) => signal.wait(count, longest),

@@ -8,9 +8,10 @@ use crate::decision::Decision;
 use crate::limiter::LimiterCore;
 use crate::process::clock::{ManualClock, Signal};
 
-/// The longest sleep where others wait in other processes: the place in their line is kept for a second. And the shortest.
+/// The longest sleep where others wait in other processes: the place in their line is kept for a second. And the shortest: a process
+/// asks no more often about a key of which it gives no units back.
 const MAX_SLEEP: Duration = Duration::from_millis(400);
-const MIN_SLEEP: Duration = Duration::from_millis(1);
+const MIN_SLEEP: Duration = Duration::from_millis(50);
 /// The longest random addition to a sleep, in microseconds.
 const MAX_JITTER: u64 = 5_000;
 
@@ -49,33 +50,54 @@ impl<'a> WaitDeadline<'a> {
         self.left().is_some_and(|left| left.is_zero())
     }
 
-    /// How long to sleep before asking again. `None` when asking again is of no use: the check was admitted, never will
-    /// be, or not before the deadline.
-    pub(super) fn pause(&self, decision: &Decision) -> Option<Duration> {
+    /// The sleep before asking again. `None` when asking again is of no use: the check was admitted, never will be, or not
+    /// before the deadline.
+    pub(super) fn pause(&self, decision: &Decision) -> Option<Pause> {
         if decision.allowed() || self.is_over() {
             return None;
         }
         let wait = decision.retry_after()?;
-        // The addition is never negative, so that no check is too early: up to a sixteenth of the wait.
-        let random = self.core.hold_count.fetch_add(0x9e37_79b9, Ordering::Relaxed) ^ self.core.seed;
-        let jitter = random % (wait.as_micros() as u64 / 16 + 1).min(MAX_JITTER);
-        match self.left() {
-            Some(left) if wait > left => None,
-            // In memory nothing else waits.
-            _ if self.core.layers.is_none() => Some(wait + Duration::from_micros(jitter)),
-            _ => Some((wait + Duration::from_micros(jitter)).clamp(MIN_SLEEP, MAX_SLEEP)),
+        // Holds may end at any time.
+        let is_held = decision.plan().is_held;
+        let known = if is_held { known_wait(decision) } else { wait };
+        if self.left().is_some_and(|left| known > left) {
+            return None;
         }
+        let random = self.core.hold_count.fetch_add(0x9e37_79b9, Ordering::Relaxed) ^ self.core.seed;
+        if self.core.layers.is_none() {
+            // In memory nothing else waits, and a hold that ends notifies the signal. The addition is never negative, so that no
+            // check is too early: up to a sixteenth of the wait.
+            let jitter = Duration::from_micros(random % (wait.as_micros() as u64 / 16 + 1).min(MAX_JITTER));
+            return Some(Pause { longest: wait + jitter, polls: false });
+        }
+        let longest = known.clamp(MIN_SLEEP, MAX_SLEEP) + Duration::from_micros(random % MAX_JITTER);
+        Some(Pause { longest, polls: is_held })
     }
 
     /// The longest that a sleep may take: until the pause or the deadline is over. `None` is without end, for a clock that
     /// is moved by hand and wakes the sleeper.
-    pub(super) fn sleep(&self, pause: Option<Duration>) -> Option<Duration> {
-        if self.clock.is_some() {
-            return None;
-        }
-        match (pause, self.left()) {
-            (Some(pause), _) => Some(pause),
-            (None, left) => left,
+    pub(super) fn sleep(&self, pause: Option<Pause>) -> Option<Duration> {
+        match pause {
+            Some(pause) if self.clock.is_some() => pause.polls.then_some(pause.longest),
+            Some(pause) => Some(self.left().map_or(pause.longest, |left| left.min(pause.longest))),
+            None if self.clock.is_some() => None,
+            None => self.left(),
         }
     }
+}
+
+/// A sleep before the store is asked again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pause {
+    longest: Duration,
+    /// Whether what it waits for shows by asking alone, whatever the clock says.
+    polls: bool,
+}
+
+/// How long a denial lasts at least: for as long as a block or a limit says of which no units are held.
+fn known_wait(decision: &Decision) -> Duration {
+    let answer = decision.answer();
+    let limits = decision.plan().rules.iter().zip(&answer.views).filter(|(rule, _)| !rule.holds());
+    let known = limits.filter_map(|(_, view)| view.admits_at).fold(answer.blocked_until, u64::max);
+    Duration::from_micros(known.saturating_sub(answer.now))
 }

@@ -7,16 +7,23 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::turns::{Turn, Turns};
+use super::bucket_turns::{BucketTurn, BucketTurns};
+use crate::algorithm::HoldId;
 use crate::decision::{Decision, LimiterId};
 use crate::process::clock::Signal;
+use crate::store::request::LinePlace;
 
-/// The callers of one policy and key, in the order they came.
-#[derive(Debug, Default)]
+/// The bits of a number in the line that are not the rank of a class: `lua/waiting_line.lua` knows them too.
+const RANK_SHIFT: u32 = 48;
+
+/// The callers of one policy and key: those of the classes above first, else in the order they came.
+#[derive(Debug)]
 pub(super) struct WaitQueue {
+    /// What its callers are called in the line over all processes, but for the rank of their class.
+    number: HoldId,
     waiters: Mutex<Waiters>,
     /// The callers that have turns in the store …
-    turns: Turns,
+    turns: BucketTurns,
     /// … and those that have asked for one, beside them.
     asking: AtomicUsize,
     signal: Arc<Signal>,
@@ -25,7 +32,6 @@ pub(super) struct WaitQueue {
 #[derive(Debug, Default)]
 struct Waiters {
     last_number: u64,
-    /// In the order they came.
     waiting: VecDeque<Waiter>,
 }
 
@@ -36,19 +42,42 @@ impl Waiters {
     }
 }
 
+/// What a caller wants that waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    /// Where its class stands.
+    pub(super) rank: u64,
+    /// The units.
+    pub(super) cost: u64,
+    /// Since when it waits, by the time of the limiter.
+    pub(super) since: Duration,
+}
+
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    /// The units it wants.
-    cost: u64,
+    wanted: Wanted,
 }
 
 impl WaitQueue {
-    /// Adds a caller at the end; returns its number.
-    fn enter(&self, cost: u64) -> u64 {
+    /// A queue without callers.
+    pub(super) fn new(number: HoldId) -> Self {
+        let number = number & ((1 << RANK_SHIFT) - 1);
+        Self {
+            number,
+            waiters: Mutex::default(),
+            turns: BucketTurns::default(),
+            asking: AtomicUsize::new(0),
+            signal: Arc::default(),
+        }
+    }
+
+    /// Adds a caller behind all of its class; returns its number.
+    fn enter(&self, wanted: Wanted) -> u64 {
         let mut waiters = self.waiters.lock();
         let number = waiters.next_number();
-        waiters.waiting.push_back(Waiter { number, cost });
+        let at = waiters.waiting.partition_point(|other| other.wanted.rank <= wanted.rank);
+        waiters.waiting.insert(at, Waiter { number, wanted });
         number
     }
 
@@ -62,12 +91,12 @@ impl WaitQueue {
     fn units_ahead(&self, number: u64) -> Option<u64> {
         let waiters = self.waiters.lock();
         let ahead = waiters.waiting.iter().take_while(|waiter| waiter.number != number);
-        ahead.map(|waiter| waiter.cost).reduce(u64::saturating_add)
+        ahead.map(|waiter| waiter.wanted.cost).reduce(u64::saturating_add)
     }
 
     /// The units that all callers want.
     pub(super) fn units(&self) -> u64 {
-        self.waiters.lock().waiting.iter().fold(0, |sum, waiter| sum.saturating_add(waiter.cost))
+        self.waiters.lock().waiting.iter().fold(0, |sum, waiter| sum.saturating_add(waiter.wanted.cost))
     }
 
     /// How many callers wait.
@@ -80,7 +109,7 @@ impl WaitQueue {
         self.len() + self.asking.load(Ordering::Relaxed)
     }
 
-    pub(super) const fn turns(&self) -> &Turns {
+    pub(super) const fn turns(&self) -> &BucketTurns {
         &self.turns
     }
 
@@ -95,21 +124,32 @@ impl WaitQueue {
 pub(super) struct QueuePosition {
     queue: Arc<WaitQueue>,
     number: u64,
+    wanted: Wanted,
     /// The callers in all queues.
     waiting: Arc<AtomicUsize>,
 }
 
 impl QueuePosition {
-    /// The last position in a queue, for a caller that wants so many units.
-    pub(super) fn enter(queue: Arc<WaitQueue>, cost: u64, waiting: Arc<AtomicUsize>) -> Self {
-        let number = queue.enter(cost);
+    /// A position in a queue behind all callers of the same class.
+    pub(super) fn enter(queue: Arc<WaitQueue>, wanted: Wanted, waiting: Arc<AtomicUsize>) -> Self {
+        let number = queue.enter(wanted);
         waiting.fetch_add(1, Ordering::Relaxed);
-        Self { queue, number, waiting }
+        Self { queue, number, wanted, waiting }
     }
 
     /// The units that the callers ahead want; `None` when this is the first.
     pub(super) fn units_ahead(&self) -> Option<u64> {
         self.queue.units_ahead(self.number)
+    }
+
+    /// Where the caller stands in the line over all processes, for it is the first here.
+    pub(super) fn line_place(&self, now: Duration) -> LinePlace {
+        let age = |wanted: Wanted| now.saturating_sub(wanted.since).as_micros() as u64;
+        let waiters = self.queue.waiters.lock();
+        let mut others = waiters.waiting.iter().filter(|other| other.number != self.number);
+        let next = others.find(|other| other.wanted.rank == self.wanted.rank);
+        let waiter = self.queue.number | self.wanted.rank << RANK_SHIFT;
+        LinePlace { waiter, age: age(self.wanted), next_age: next.map(|next| age(next.wanted)) }
     }
 
     /// Notified when a caller has left the queue, and when units of the key were given back.
@@ -148,7 +188,7 @@ impl TurnPlace {
     }
 
     /// The caller has a turn.
-    pub(super) fn add(&mut self, turn: Turn) {
+    pub(super) fn add(&mut self, turn: BucketTurn) {
         let number = self.queue.waiters.lock().next_number();
         self.queue.turns.add(number, turn);
         self.queue.asking.fetch_sub(1, Ordering::Relaxed);
@@ -166,7 +206,7 @@ impl TurnPlace {
     }
 
     /// Gives the turn up. Returns the turn that no other caller of this process can use.
-    pub(super) fn give_up(&self) -> Option<Turn> {
+    pub(super) fn give_up(&self) -> Option<BucketTurn> {
         let turn = self.queue.turns.give_up(self.number?);
         self.signal().notify();
         turn

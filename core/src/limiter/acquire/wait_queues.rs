@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::wait_queue::{QueuePosition, TurnPlace, WaitQueue};
+use super::wait_queue::{QueuePosition, TurnPlace, WaitQueue, Wanted};
 use crate::error::Result;
+use crate::limiter::LimiterCore;
 use crate::plan::Plan;
 use crate::process::fork::PerProcess;
 use crate::tables::table_key::TableKey;
@@ -89,20 +90,20 @@ impl WaitQueues {
     }
 
     /// Enters the queue of a key, if there is a place.
-    pub(super) fn join(&self, plan: &Plan, key: &str, cost: u64) -> Result<Joined> {
-        let position = |queue, waiting| QueuePosition::enter(queue, cost, waiting);
-        let joined = self.enter(plan, key, position)?;
-        Ok(joined.map_or_else(|units| Joined::Full(units), Joined::Position))
+    pub(super) fn join(&self, core: &LimiterCore, plan: &Plan, key: &str, wanted: Wanted) -> Result<Joined> {
+        let position = |queue, waiting| QueuePosition::enter(queue, wanted, waiting);
+        Ok(self.enter(core, plan, key, position)?.map_or_else(Joined::Full, Joined::Position))
     }
 
     /// Takes a place for a turn, if there is one.
-    pub(super) fn join_turns(&self, plan: &Plan, key: &str) -> Result<Option<TurnPlace>> {
-        Ok(self.enter(plan, key, TurnPlace::enter)?.ok())
+    pub(super) fn join_turns(&self, core: &LimiterCore, plan: &Plan, key: &str) -> Result<Option<TurnPlace>> {
+        Ok(self.enter(core, plan, key, TurnPlace::enter)?.ok())
     }
 
     /// Enters the queue of a key. Where it is full, these are the units that its callers want.
     fn enter<T>(
         &self,
+        core: &LimiterCore,
         plan: &Plan,
         key: &str,
         enter: impl FnOnce(Arc<WaitQueue>, Arc<AtomicUsize>) -> T,
@@ -117,7 +118,7 @@ impl WaitQueues {
         }
         let queue = known.unwrap_or_else(|| {
             by_key.sweep();
-            let queue = Arc::default();
+            let queue = Arc::new(WaitQueue::new(core.hold_id()));
             by_key.queues.insert((plan.identity, TableKey::of(key)), Arc::downgrade(&queue));
             queue
         });

@@ -120,6 +120,12 @@ fn options(policy: &Policy, mut warn: impl FnMut(String)) {
     if options.shadow && options.on_store_error == Some(OnStoreError::Closed) {
         warn("a shadow policy never denies, but `on_store_error: closed` denies when the store fails: use `open` or `local`".to_owned());
     }
+    let has_holds = policy.limits().iter().any(|limit| limit.algorithm().kind() == AlgorithmKind::Held);
+    if let Some(longest) = options.max_hold.filter(|_| !has_holds) {
+        warn(format!(
+            "`max_hold: {longest}` is for holds, and no limit here is held: add a concurrency limit, or remove it"
+        ));
+    }
     let Some(lengths) = &options.block_for else { return };
     let block = lengths.of_level(1);
     // Only when the block ends before every limit has units again; otherwise its author probably wants it.

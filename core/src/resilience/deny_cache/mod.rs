@@ -169,7 +169,7 @@ fn keep(shard: &mut TableShard<Denial>, hash: u64, is_of: impl Fn(&Denial) -> bo
 
 /// Whether a caller waits, which keeps its place by asking, or takes a turn.
 const fn is_in_line(operation: &Operation) -> bool {
-    matches!(operation, Operation::Acquire { waiter: 1.., .. } | Operation::Turn { .. })
+    matches!(operation, Operation::Acquire { .. } | Operation::Turn { .. })
 }
 
 /// Whether an operation changes usage or a block.

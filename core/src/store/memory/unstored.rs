@@ -32,7 +32,7 @@ pub(super) fn answer(entry: &Entry<'_>, now: u64) -> Answer {
     let applied = match &entry.operation {
         operation if operation.is_check() || matches!(operation, Operation::Lease(_)) => false,
         Operation::Peek { .. } => admits_unused(entry, now),
-        Operation::Renew { .. } | Operation::Close { .. } => false,
+        Operation::Renew { .. } | Operation::Close { .. } | Operation::Leave { .. } => false,
         _ => true,
     };
     Answer {

@@ -58,10 +58,8 @@ fn turns_are_where_a_brute_force_has_them_and_no_bucket_is_overdrawn() {
         let (limiter, clock) = &limiters[(history % 2) as usize];
         clock.set(START);
         limiter.to_blocking().clear_all().expect("nothing is left");
-        let mut buckets: Vec<Bucket> = distinct
-            .iter()
-            .map(|&(_, count, period, burst)| Bucket { count, period, burst, empty: 0 })
-            .collect();
+        let mut buckets: Vec<Bucket> =
+            distinct.iter().map(|&(_, count, period, burst)| Bucket { count, period, burst, empty: 0 }).collect();
         let burst = buckets.iter().map(|bucket| bucket.burst).min().expect("a bucket");
         let (mut used, mut sleeping): (Vec<Used>, Vec<(i128, Caller)>) = (Vec::new(), Vec::new());
         for _ in 0..40 {
@@ -82,8 +80,7 @@ fn turns_are_where_a_brute_force_has_them_and_no_bucket_is_overdrawn() {
                     let in_time = at - now <= timeout.as_micros() as i128;
                     if in_time && at > now {
                         let waiting = limiter.waiting(&policy, "k");
-                        let mut caller =
-                            Caller::asks(limiter, &policy, "k", Cost::from(cost as u64), Some(timeout));
+                        let mut caller = Caller::asks(limiter, &policy, "k", Cost::from(cost as u64), Some(timeout));
                         tidegate_tests::wait::wait_until(Duration::from_secs(10), "it has a turn", || {
                             assert!(caller.polled().is_none(), "{notation}, history {history}");
                             limiter.waiting(&policy, "k") > waiting
@@ -122,7 +119,11 @@ fn turns_are_where_a_brute_force_has_them_and_no_bucket_is_overdrawn() {
         for &(name, count, period, burst) in &distinct {
             let mut bucket = Bucket { count, period, burst, empty: 0 };
             for used in &used {
-                assert_eq!(bucket.admits_at(used.at, used.units), used.at, "{name} in {notation}, history {history}: {used:?}");
+                assert_eq!(
+                    bucket.admits_at(used.at, used.units),
+                    used.at,
+                    "{name} in {notation}, history {history}: {used:?}"
+                );
                 bucket.charge(used.at, used.units);
             }
         }

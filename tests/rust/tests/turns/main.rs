@@ -39,8 +39,7 @@ impl Caller {
     /// Asks for a turn, and returns when it has one or its answer.
     fn asks(limiter: &AsyncLimiter, policy: &Policy, key: &'static str, cost: Cost, timeout: Option<Duration>) -> Self {
         let (asking, policy) = (limiter.clone(), policy.clone());
-        let call: Acquiring =
-            Box::pin(async move { asking.acquire_with(&policy, key, &cost.into(), timeout).await });
+        let call: Acquiring = Box::pin(async move { asking.acquire_with(&policy, key, &cost.into(), timeout).await });
         let mut caller = Self(Some(call));
         caller.polled();
         caller

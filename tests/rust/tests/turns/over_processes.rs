@@ -35,25 +35,24 @@ fn a_process_of_callers() {
         let builder = Limiter::builder().store(url).prefix("turns").timeout(Duration::from_secs(10));
         let limiter: AsyncLimiter = builder.build_async().expect("a limiter");
         limiter.ping().await.expect("the server answers");
-        let callers: Vec<_> = (0..CALLERS).map(|place| place * PROCESSES + process).map(|place| {
-            let limiter = limiter.clone();
-            let random = &mut Random::new(place);
-            let gives_up = random.below(100) < cancelled;
-            let after = Duration::from_millis(random.below(300));
-            tokio::spawn(async move {
-                let arrives = begins + place * ARRIVALS.as_micros() as u64;
-                tokio::time::sleep(Duration::from_micros(arrives.saturating_sub(micros()))).await;
-                let call = limiter.acquire(POLICY, "k", 1, Some(Duration::from_secs(30)));
-                let decision = if gives_up {
-                    tokio::time::timeout(after, call).await.ok()?
-                } else {
-                    call.await
-                };
-                let decision = decision.expect("a decision");
-                assert!(decision.allowed());
-                Some([place, decision.at().as_micros() as u64, micros()])
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|place| place * PROCESSES + process)
+            .map(|place| {
+                let limiter = limiter.clone();
+                let random = &mut Random::new(place);
+                let gives_up = random.below(100) < cancelled;
+                let after = Duration::from_millis(random.below(300));
+                tokio::spawn(async move {
+                    let arrives = begins + place * ARRIVALS.as_micros() as u64;
+                    tokio::time::sleep(Duration::from_micros(arrives.saturating_sub(micros()))).await;
+                    let call = limiter.acquire(POLICY, "k", 1, Some(Duration::from_secs(30)));
+                    let decision = if gives_up { tokio::time::timeout(after, call).await.ok()? } else { call.await };
+                    let decision = decision.expect("a decision");
+                    assert!(decision.allowed());
+                    Some([place, decision.at().as_micros() as u64, micros()])
+                })
             })
-        }).collect();
+            .collect();
         for caller in callers {
             match caller.await.expect("it ends") {
                 Some([place, at, went]) => println!("row {place} {at} {went}"),

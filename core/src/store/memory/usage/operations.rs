@@ -177,7 +177,8 @@ impl Usage {
     pub(in crate::store::memory) fn charge(&mut self, entry: &Entry<'_>, now: u64) {
         let (cost, hold) = match entry.operation {
             Operation::Check { cost, hold, .. } => (cost, hold),
-            Operation::Acquire { cost, .. } | Operation::Charge { cost, .. } => (cost, 0),
+            Operation::Acquire { cost, hold, .. } => (cost, hold),
+            Operation::Charge { cost, .. } => (cost, 0),
             _ => return,
         };
         if entry.operation.is_check() && self.blocked_until() <= now {
@@ -198,9 +199,12 @@ impl Usage {
         let plan = entry.plan;
         let (cost, hold) = match entry.operation {
             Operation::Check { cost, hold, .. } => (cost, hold),
-            Operation::Acquire { cost, .. } | Operation::Turn { cost, .. } | Operation::Take { cost, .. } => (cost, 0),
+            Operation::Acquire { cost, hold, .. } => (cost, hold),
+            Operation::Turn { cost, .. } | Operation::Take { cost, .. } => (cost, 0),
             _ => return false,
         };
+        // A caller that goes on waiting was not denied.
+        let spared = spared || matches!(entry.operation, Operation::Acquire { .. });
         let adopts = plan.has_calendar && self.adopt(plan, now);
         if !plan.denial_writes {
             return adopts;
@@ -287,8 +291,8 @@ impl Usage {
                 let generation = self.annex().map_or(0, |annex| annex.generation);
                 let forgotten = charge.generation != 0 && charge.generation != generation;
                 let mut limits = entry.plan.rules.iter().zip(&self.states).zip(&charge.limits);
-                let is_overtaken =
-                    charge.is_last && limits.any(|((rule, state), empty_at)| empty_at.is_some_and(|at| rule.ends(state) != at));
+                let is_overtaken = charge.is_last
+                    && limits.any(|((rule, state), empty_at)| empty_at.is_some_and(|at| rule.ends(state) != at));
                 if forgotten || is_overtaken || charge.was_cleared(&self.traces(now)) {
                     return false;
                 }
@@ -301,6 +305,7 @@ impl Usage {
             | Operation::NoteOverride(_)
             | Operation::ListOverrides
             | Operation::Check { .. }
+            | Operation::Leave { .. }
             | Operation::Acquire { .. }
             | Operation::Turn { .. }
             | Operation::Take { .. }

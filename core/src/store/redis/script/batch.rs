@@ -163,8 +163,7 @@ impl Batch {
     /// Whether a loop of `lua/check.lua` can serve the call.
     pub(super) fn is_of_checks(&self) -> bool {
         let request = &self.requests[0];
-        let plain_check =
-            matches!(request.operation, Operation::Check { hold: 0, .. } | Operation::Acquire { waiter: 0, .. });
+        let plain_check = matches!(request.operation, Operation::Check { hold: 0, .. });
         self.is_uniform()
             && self.grouping == Grouping::Independent
             && plain_check

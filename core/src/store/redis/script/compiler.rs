@@ -39,6 +39,7 @@ const CHECK: &str = include_str!("lua/check.lua");
 const SLOW_PATH: &str = concat!(
     include_str!("lua/instruction.lua"),
     include_str!("lua/stored_form.lua"),
+    include_str!("lua/waiting_line.lua"),
     include_str!("lua/operation.lua"),
     include_str!("lua/slow_path.lua"),
     include_str!("lua/main.lua"),

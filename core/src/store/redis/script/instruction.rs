@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::request::Request;
 use crate::plan::Plan;
-use crate::store::request::Operation;
+use crate::store::request::{LinePlace, Operation};
 
 /// Names the operations once: their numbers, and the names that the sources of the script have for them.
 macro_rules! operations {
@@ -34,6 +34,7 @@ operations! {
     NOTE_OVERRIDE = 16,
     LIST_OVERRIDES = 17,
     TURN = 18,
+    LEAVE = 19,
 }
 
 /// Bytes between the length of the slow path's part and the part that the plan holds.
@@ -41,6 +42,9 @@ const SLOW_PATH_HEAD: u16 = 35;
 
 /// Marks, beside the number of lengths of a block, that the numbers of the key follow.
 const HAS_OVERRIDE: u8 = 128;
+
+/// Bytes that say where a caller stands in the line.
+const LINE_PLACE: usize = 3 * size_of::<f64>();
 
 /// Bytes before the parts that the plan holds.
 const OPERATION_HEAD: usize = 12;
@@ -88,7 +92,8 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
     let block_for = options.block_for.as_ref().map_or(0, |lengths| lengths.of_level(1).micros());
     let (operation, block, hold) = match &request.operation {
         Operation::Check { hold, .. } => (CHECK, block_for, *hold),
-        Operation::Acquire { waiter, .. } => (CHECK, block_for, *waiter),
+        Operation::Acquire { hold, .. } => (CHECK, 0, *hold),
+        Operation::Leave { waiter } => (LEAVE, 0, *waiter),
         Operation::Turn { within, .. } => (TURN, block_for, *within),
         Operation::Take { .. } => (TAKE, block_for, 0),
         Operation::Peek { .. } => (PEEK, 0, 0),
@@ -108,11 +113,11 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
     };
     let amounts = amounts(request);
     let flags = u8::from(options.shadow)
-        | u8::from(plan.charges_denials) << 1
+        | u8::from(plan.charges_denials && !matches!(request.operation, Operation::Acquire { .. })) << 1
         | u8::from(plan.grace > 0) << 2
         | u8::from(block > 0) << 3
         | u8::from(hold > 0) << 4
-        | u8::from(matches!(request.operation, Operation::Acquire { .. })) << 5
+        | u8::from(request.operation.line().is_some()) << 5
         | u8::from(matches!(&request.operation, Operation::GiveBack { charge, .. } if charge.is_last)) << 5
         | u8::from(matches!(&request.operation, Operation::GiveBack { charge, .. } if charge.is_undone)) << 6
         | u8::from(!amounts.is_empty()) << 7;
@@ -153,6 +158,11 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
         }
         operation => {
             amounts.into_iter().flatten().for_each(|number| push_double(out, number));
+            if let Some(LinePlace { waiter, age, next_age }) = operation.line() {
+                push_double(out, waiter);
+                push_double(out, age);
+                out.extend_from_slice(&next_age.map_or(-1.0, |age| age as f64).to_le_bytes());
+            }
             out.extend_from_slice(operation.metadata().unwrap_or_default());
         }
     }
@@ -179,6 +189,9 @@ fn trailer_size(request: &Request) -> usize {
             Operation::GiveBack { charge, .. } => (4 + charge.limits.len()) * size_of::<f64>(),
             Operation::Override(change) => change.text.len(),
             Operation::NoteOverride(change) => size_of::<u16>() + change.key.len() + change.text.len(),
-            operation => operation.metadata().map_or(0, <[u8]>::len),
+            operation => {
+                let line = if operation.line().is_some() { LINE_PLACE } else { 0 };
+                line + operation.metadata().map_or(0, <[u8]>::len)
+            }
         }
 }

@@ -82,10 +82,11 @@ impl Request {
     /// The units of a check of one limit, for which the script need not know that they have a name.
     pub(super) fn only_units(&self) -> Option<u64> {
         match (self.operation.amounts()?, &self.operation) {
-            (
-                &[Amount { units: units @ 1.., reserve: 0 }],
-                Operation::Check { hold: 0, .. } | Operation::Acquire { waiter: 0, .. },
-            ) if !self.plan.stored.has_companions => Some(units),
+            (&[Amount { units: units @ 1.., reserve: 0 }], Operation::Check { hold: 0, .. })
+                if !self.plan.stored.has_companions =>
+            {
+                Some(units)
+            }
             _ => None,
         }
     }

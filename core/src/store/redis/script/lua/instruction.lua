@@ -17,11 +17,11 @@
 --   the last clear that was known then and the units charged, and '<d' for each limit: when its bucket would have been empty again
 --   (0: not known, -1: it was not charged).
 -- With the flag of amounts a trailer begins with '<dd' for each limit, the units that the call takes of it, of which no units are
--- neither asked nor charged, and what has to stay free beside them; of GIVE_BACK it ends with '<dd' for each limit, the units that
--- go back and those that were charged.
--- Flags: 1 shadow, 2 charges_denials, 4 grace, 8 block, 16 hold, 32 the caller waits: `hold` is its number in the line (of GIVE_BACK: only where nothing
--- was charged behind it), 64 undo of a
--- check, 128 amounts. head.lua and check.lua read the first parts too.
+-- neither asked nor charged, and what has to stay free beside them; then, of a caller that waits, '<ddd': its number in the line, for
+-- how many µs it has waited, and for how many the one behind it has (-1: there is none). Of GIVE_BACK it ends with '<dd' for each
+-- limit, the units that go back and those that were charged.
+-- Flags: 1 shadow, 2 charges_denials, 4 grace, 8 block, 16 hold, 32 the caller waits (of GIVE_BACK: only where nothing was charged
+-- behind it), 64 undo of a check, 128 amounts. head.lua and check.lua read the first parts too.
 local rules = {}
 -- Whether an instruction has edges of a calendar that are not those around now.
 local edges_are_others
@@ -37,7 +37,7 @@ local function read_instruction(s, at)
     -- Take, lease and give back ask the limits about one unit.
     asked = (operation == TAKE or operation == LEASE or operation == GIVE_BACK) and 1 or cost,
     shadow = flags % 2 == 1, charges_denials = floor(flags / 2) % 2 == 1, refusal_writes = flags % 128 >= 2,
-    waits = floor(flags / 32) % 2 == 1, undone = floor(flags / 64) % 2 == 1, amounts = flags >= 128,
+    is_last = floor(flags / 32) % 2 == 1, undone = floor(flags / 64) % 2 == 1, amounts = flags >= 128,
   }
   local all_methods = not (operation == CHECK or operation == TAKE or operation == PEEK or operation == CHARGE)
   for i = 1, n do
@@ -86,6 +86,11 @@ local function read_instruction(s, at)
       -- A take finds out how many it takes.
       if operation ~= TAKE then limits[i].units = units end
     end
+  end
+  if instruction.is_last and operation == CHECK then
+    local waiter, age, next_age
+    waiter, age, next_age, at = unpack_('<ddd', s, at)
+    instruction.line = { id = waiter, arrived = max(now - age, 0), next_age = next_age }
   end
   instruction.meta = at
   return instruction

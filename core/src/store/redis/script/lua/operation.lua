@@ -82,9 +82,12 @@ local operations = {
     value.override = text ~= '' and { text = text, ends = instruction.block > 0 and now + instruction.block or 0 } or nil
     return true
   end,
+  [LEAVE] = function(instruction, value)
+    return remove_from_line(value, instruction.hold)
+  end,
   [GIVE_BACK] = function(instruction, value) -- block: when the units were charged, hold: the life of a lease
     local generation, known, known_clear, charged = unpack_('<dddd', instruction.text, instruction.meta)
-    if instruction.waits then
+    if instruction.is_last then
       for index, limit in ipairs(instruction.limits) do
         local empty_at = unpack_('<d', instruction.text, instruction.meta + 24 + 8 * index)
         if empty_at >= 0 and limit:ends(value) ~= empty_at then return false end
@@ -111,46 +114,6 @@ local operations = {
     return true
   end,
 }
-
--- The line of those who wait for a key in `acquire`, over all processes. A caller that was overtaken this often is served before
--- every caller behind it.
-local MAX_OVERTAKEN, MAX_LINE = 4, 64
-
--- Whether the caller of that number, 0 for one that has not waited, is behind one that must be served first.
-local function must_yield(value, waiter)
-  for _, other in ipairs(value.line or {}) do
-    if other.id == waiter then return false end
-    if other.overtaken >= MAX_OVERTAKEN then return true end
-  end
-  return false
-end
-
--- A caller is served: it has overtaken those ahead of it.
-local function leave_line(value, waiter)
-  local line = value.line
-  if not line then return end
-  for i, other in ipairs(line) do
-    if other.id == waiter then
-      table.remove(line, i)
-      break
-    end
-    if other.overtaken < 255 then other.overtaken = other.overtaken + 1 end
-  end
-  if #line == 0 then value.line = nil end
-end
-
--- A caller goes on waiting.
-local function join_line(value, waiter)
-  local line = value.line or {}
-  value.line = line
-  for _, other in ipairs(line) do
-    if other.id == waiter then
-      other.seen = now
-      return
-    end
-  end
-  if #line < MAX_LINE then line[#line + 1] = { id = waiter, overtaken = 0, seen = now } end
-end
 
 -- Begins the block that follows a refusal. Of a policy whose blocks become longer it is the next one.
 local function begin_block(instruction, value)
@@ -180,8 +143,8 @@ local function refuse(instruction, s, blocked, spared)
       changed = true
     end
   end
-  if instruction.waits and instruction.hold > 0 then
-    join_line(value, instruction.hold)
+  if instruction.line then
+    join_line(value, instruction.line)
     changed = true
   end
   if instruction.block > 0 and not blocked and not spared then
@@ -221,7 +184,7 @@ end
 
 -- Whether the limits admit a check, and only what must stay free for others, or the line, refuses it.
 local function spares(instruction, value)
-  if not (instruction.amounts or instruction.waits) or value.blocked_until and value.blocked_until > now then return false end
+  if not (instruction.amounts or instruction.line) or value.blocked_until and value.blocked_until > now then return false end
   for _, limit in ipairs(instruction.limits) do
     local units = limit.units or instruction.asked
     if units > 0 and not admits(limit, value, units) then return false end
@@ -275,7 +238,7 @@ local function run(instruction, value, s, defer_refusal)
     if cost < 1 then cost = 1 end
   end
   local hold = instruction.hold
-  local admitted, mask = not blocked and not (instruction.waits and must_yield(value, hold)), 0
+  local admitted, mask = not blocked and not (instruction.line and must_yield(value, instruction.line)), 0
   local ask_all = operation ~= PEEK and (defer_refusal or instruction.charges_denials)
   for i = 1, #limits do
     local limit = limits[i]
@@ -290,10 +253,7 @@ local function run(instruction, value, s, defer_refusal)
     return false, not defer_refusal and refuse(instruction, s, blocked, spares(instruction, value)) or nil, mask, 0
   end
   end_block(instruction, value)
-  if instruction.waits then
-    leave_line(value, hold)
-    hold = 0
-  end
+  if instruction.line then leave_line(value, instruction.line) end
   for i = 1, #limits do
     local limit = limits[i]
     local units = limit.units or cost

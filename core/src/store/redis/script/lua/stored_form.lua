@@ -99,13 +99,13 @@ local function read_annex(value, s)
       local ends = unpack_('<I7', content)
       require_at_most(LATEST_DRAIN, ends)
       if ends == 0 or ends > now then value.override = { ends = ends, text = sub(content, 8) } end
-    elseif kind == 6 then
-      for at = 1, length, 15 do
-        local id, overtaken, seen = unpack_('<I7BI7', content, at)
-        require_at_most(LATEST, seen)
+    elseif kind == 7 then
+      for at = 1, length, 22 do
+        local id, overtaken, seen, arrived = unpack_('<I7BI7I7', content, at)
+        require_at_most(LATEST, seen, arrived)
         if seen + PATIENCE > now then
           value.line = value.line or {}
-          value.line[#value.line + 1] = { id = id, overtaken = overtaken, seen = seen }
+          value.line[#value.line + 1] = { id = id, overtaken = overtaken, seen = seen, arrived = arrived }
         end
       end
     elseif kind == 4 then
@@ -113,7 +113,7 @@ local function read_annex(value, s)
       local ends = unpack_('<I7', content)
       require_at_most(LATEST_DRAIN, ends)
       value.others[#value.others + 1] = { ends = ends, text = content }
-    else
+    elseif kind ~= 6 then -- that was a line in an older form, which ends within a second
       value.unknown = (value.unknown or '') .. sub(s, position, after - 1)
     end
     position = after
@@ -133,8 +133,8 @@ local function annex_of(value, brief)
   if value.override then s = s .. section(5, pack('<I7', value.override.ends) .. value.override.text) end
   if value.line then
     local parts = {}
-    for i, waiter in ipairs(value.line) do parts[i] = pack('<I7BI7', waiter.id, waiter.overtaken, waiter.seen) end
-    s = s .. section(6, table.concat(parts))
+    for i, waiter in ipairs(value.line) do parts[i] = pack('<I7BI7I7', waiter.id, waiter.overtaken, waiter.seen, waiter.arrived) end
+    s = s .. section(7, table.concat(parts))
   end
   for _, other in ipairs(value.others or {}) do
     if other.ends > now then s = s .. section(4, brief and sub(other.text, 1, select(2, read_tag(other.text, 8)) - 1) or other.text) end

@@ -6,7 +6,7 @@ use std::time::Duration;
 use compact_str::CompactString;
 use tokio::sync::oneshot;
 
-use super::turns::Turn;
+use super::bucket_turns::BucketTurn;
 use super::wait_deadline::WaitDeadline;
 use super::wait_queue::TurnPlace;
 use crate::algorithm::MAX_SAFE_INTEGER;
@@ -52,7 +52,7 @@ impl LimiterCore {
         user: User,
     ) -> Result<Option<Decision>> {
         loop {
-            let Some(mut place) = self.answers.wait_queues.join_turns(plan, key)? else {
+            let Some(mut place) = self.answers.wait_queues.join_turns(self, plan, key)? else {
                 let seen = self.decision(Arc::clone(plan), key, operation.as_peek(), user).await?;
                 return Ok(Some(seen.denied_by_others()));
             };
@@ -64,7 +64,7 @@ impl LimiterCore {
                 return Ok(ends.then_some(decision));
             };
             let (cost, began) = (decision.cost(), self.time());
-            place.add(Turn::new(decision, due));
+            place.add(BucketTurn::new(decision, due));
             let mut holder = TurnHolder { core: self, key, place: Some(place) };
             self.sleep_until_turn(&holder, user).await?;
             if self.time().saturating_sub(began) > UNASKED_SLEEP {
@@ -134,7 +134,7 @@ impl LimiterCore {
     }
 
     /// Gives a turn back that no caller of this process can use, without waiting. The store does it where the turn is the last one.
-    fn refund_turn(self: &Arc<Self>, key: &str, turn: Turn) {
+    fn refund_turn(self: &Arc<Self>, key: &str, turn: BucketTurn) {
         let (plan, operation) = turn.refund();
         self.run(plan, key, operation, DecisionWait::Later { batch: None, make: || |_: Result<Decision>| None });
     }
@@ -145,7 +145,7 @@ impl LimiterCore {
 fn give_up(core: &Weak<LimiterCore>, plan: &Plan, key: &str, decision: Decision) {
     let Some(core) = core.upgrade() else { return };
     let Some(due) = core.turn_due(&decision) else { return };
-    let (queue, turn) = (core.answers.wait_queues.of_key(plan, key), Turn::new(decision, due));
+    let (queue, turn) = (core.answers.wait_queues.of_key(plan, key), BucketTurn::new(decision, due));
     let left = match queue {
         Some(queue) => {
             let left = queue.turns().pass_on(turn);

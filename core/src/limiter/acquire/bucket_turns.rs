@@ -14,14 +14,14 @@ use crate::store::request::{Answer, Charge, ChargedAmount, Operation};
 
 /// A turn in the store.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct BucketTurn {
     plan: Arc<Plan>,
     answer: Answer,
     /// When its caller goes, by the time of the limiter.
     due: Duration,
 }
 
-impl Turn {
+impl BucketTurn {
     /// The turn of a Decision that has one.
     pub(super) fn new(decision: Decision, due: Duration) -> Self {
         Self { plan: Arc::clone(decision.plan()), answer: decision.into_answer(), due }
@@ -50,12 +50,12 @@ struct Sleeper {
     /// What it takes, which may be less than its turn has charged.
     granted: u64,
     amounts: Amounts,
-    turn: Turn,
+    turn: BucketTurn,
 }
 
 impl Sleeper {
     /// Whether a turn that another caller gave up is an earlier one that has charged as much as this caller takes.
-    fn can_use(&self, other: &Turn) -> bool {
+    fn can_use(&self, other: &BucketTurn) -> bool {
         let takes = |index| self.amounts.get(index).map_or(self.granted, |amount: &Amount| amount.units);
         other.due < self.turn.due
             && Arc::ptr_eq(&other.plan, &self.turn.plan)
@@ -65,14 +65,14 @@ impl Sleeper {
 
 /// The turns of the callers of one policy and key, in their order.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<Vec<Sleeper>>);
+pub(super) struct BucketTurns(Mutex<Vec<Sleeper>>);
 
-impl Turns {
+impl BucketTurns {
     pub(super) fn len(&self) -> usize {
         self.0.lock().len()
     }
 
-    pub(super) fn add(&self, number: u64, turn: Turn) {
+    pub(super) fn add(&self, number: u64, turn: BucketTurn) {
         let answer = &turn.answer;
         let sleeper = Sleeper { number, granted: answer.granted, amounts: answer.amounts().into(), turn };
         let mut sleepers = self.0.lock();
@@ -103,14 +103,14 @@ impl Turns {
     }
 
     /// A caller gives its turn up. Returns the turn that no other caller can use.
-    pub(super) fn give_up(&self, number: u64) -> Option<Turn> {
+    pub(super) fn give_up(&self, number: u64) -> Option<BucketTurn> {
         let sleeper = self.remove(number)?;
         Some(self.pass_on(sleeper.turn))
     }
 
     /// Passes a turn on to the next caller that can use it, the turn of that one to the next but one, and so on. Returns the turn that
     /// is left.
-    pub(super) fn pass_on(&self, mut turn: Turn) -> Turn {
+    pub(super) fn pass_on(&self, mut turn: BucketTurn) -> BucketTurn {
         let mut sleepers = self.0.lock();
         for sleeper in sleepers.iter_mut() {
             if sleeper.can_use(&turn) {
