@@ -70,7 +70,8 @@ def with_names(text: str) -> str:
 
 def refined(text: str) -> str:
     text = text[text.index("\n__all__") :]
-    # The default is a value of Rust, which has no literal.
+    # These defaults are values of Rust, which have no literal.
+    text = re.sub(r'(\btimeout: "?float \| timedelta \| None"?) = \.\.\.', r"\1 = 0.0", text)
     text = re.sub(r'(\bcost: "?int \| Mapping\[str, int\]"?) = \.\.\.', r"\1 = 1", text)
     # Annotations only: docstrings keep their quotes.
     parts = text.split('"""')

@@ -73,10 +73,12 @@ export interface HoldOptions {
    * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
    */
   cost?: Cost | undefined;
-  /** Metadata that the journal remembers. */
-  meta?: string | Uint8Array | undefined;
+  /** The longest to wait for room; without end it waits for as long as it takes. Default: 0. */
+  timeoutMs?: number | undefined;
   /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
   priority?: string | undefined;
+  /** Metadata that the journal remembers. */
+  meta?: string | Uint8Array | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
   // options end
@@ -122,7 +124,7 @@ export function onlyCost(options: CheckOptions): Cost | undefined {
 
 /** The options of a call, checked. */
 export function checkedOptions<Options extends object>(call: string, options: Options): Options {
-  checkOptions(options, declaredNames(call), call, call === 'acquire' ? 'timeoutMs: 5000' : COST_EXAMPLE);
+  checkOptions(options, declaredNames(call), call, call === 'acquire' || call === 'hold' ? 'timeoutMs: 5000' : COST_EXAMPLE);
   for (const { name, kind } of declaredOptions(call)) {
     const value: unknown = options[name as keyof Options];
     if (value === undefined) continue;
@@ -146,20 +148,17 @@ export function checkPriority(value: unknown): void {
 /** What `hold` runs while it has its units. */
 export type HeldWork<T> = (hold: Hold) => Promise<T> | T;
 
-/** The options of `hold` and its function, of which both may be left out, checked. */
+/** The options of `hold` and its function in either order, of which both may be left out, checked. */
 export function holdArguments<T>(
-  options: HoldOptions | HeldWork<T> | undefined,
-  work: HeldWork<T> | undefined,
+  first: HoldOptions | HeldWork<T> | undefined,
+  second: HeldWork<T> | HoldOptions | undefined,
 ): HoldOptions & { readonly run: HeldWork<T> | undefined } {
-  if (typeof options === 'function') {
-    if (work !== undefined) throw new ConfigError('hold takes its function last: hold(policy, key, options, work)');
-    return { run: options };
-  }
+  const [work, options] = typeof first === 'function' ? [first, second] : [second, first];
   if (work !== undefined && typeof work !== 'function') {
     throw new ConfigError(`hold cannot run ${describe(work)}: give a function, or nothing to get the Hold itself`);
   }
   if (options === undefined) return { run: work };
-  return { ...checkedOptions('hold', options), run: work };
+  return { ...checkedOptions('hold', options as HoldOptions), run: work };
 }
 
 /** The entries of `checkAll`, checked. `options` is what was given after them. */

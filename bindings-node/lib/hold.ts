@@ -3,6 +3,7 @@
 
 import { TaskKind } from '../binding/index.js';
 import type { CancelSignal } from './cancel-signal.js';
+import type { Cost } from './cost.js';
 import type { Decision } from './decision.js';
 import type { native } from './native.js';
 import { RateLimited } from './rate-limited.js';
@@ -13,14 +14,21 @@ export class Hold implements AsyncDisposable {
   /** The Decision that admitted it. */
   readonly decision: Decision;
   readonly #isLost: () => boolean;
+  readonly #settle: (actualCost: Cost) => Promise<void>;
   #giveBack: (() => Promise<void>) | undefined;
   #released: Promise<void> | undefined;
   /** Whether it was lost when it was given back. */
   #wasLost = false;
 
   /** @internal */
-  constructor(decision: Decision, giveBack: () => Promise<void>, isLost: () => boolean) {
+  constructor(
+    decision: Decision,
+    giveBack: () => Promise<void>,
+    isLost: () => boolean,
+    settle: (actualCost: Cost) => Promise<void>,
+  ) {
     this.decision = decision;
+    this.#settle = settle;
     this.#giveBack = giveBack;
     this.#isLost = isLost;
   }
@@ -37,6 +45,14 @@ export class Hold implements AsyncDisposable {
    */
   get lost(): boolean {
     return this.released ? this.#wasLost : this.#isLost();
+  }
+
+  /**
+   * After the work: charges or refunds the difference between what the other limits were charged and the actual cost, once: a
+   * number, or numbers by the names of units. Those that it does not name stay as they are, and so does what is held.
+   */
+  settle(actualCost: Cost): Promise<void> {
+    return this.#settle(actualCost);
   }
 
   /**
@@ -65,17 +81,20 @@ export class Holds {
   constructor(
     private readonly nativeLimiter: native.NativeLimiter,
     private readonly tasks: Tasks,
+    private readonly settle: (decision: Decision, actualCost: Cost) => Promise<void>,
   ) {}
 
-  /** Takes units, or throws RateLimited when there is no room. */
-  async take(target: CallTarget, signal: CancelSignal | undefined): Promise<Hold> {
-    const { decision, hold: number } = await this.tasks.about(TaskKind.Hold, target, signal);
+  /** Takes units, or throws RateLimited when there is no room in time; without `timeoutMs` it waits for as long as it takes. */
+  async take(target: CallTarget, signal: CancelSignal | undefined, timeoutMs: number | undefined): Promise<Hold> {
+    const { decision, hold: number } = await this.tasks.about(TaskKind.Hold, target, signal, timeoutMs);
     if (number === undefined) throw new RateLimited(decision as Decision);
     const giveBack = async (): Promise<void> => {
       this.#open.delete(hold);
       await this.tasks.begin([], (ticket) => this.nativeLimiter.release(ticket, number));
     };
-    const hold = new Hold(decision as Decision, giveBack, () => this.nativeLimiter.isLost(number));
+    const isLost = (): boolean => this.nativeLimiter.isLost(number);
+    const settle = (actualCost: Cost): Promise<void> => this.settle(hold.decision, actualCost);
+    const hold = new Hold(decision as Decision, giveBack, isLost, settle);
     this.#open.add(hold);
     return hold;
   }

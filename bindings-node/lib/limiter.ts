@@ -104,7 +104,9 @@ export class Limiter<Name extends string = string> {
     this.#transport = new Transport(builder, clock, !isLocal && !isSeen);
     this.#denyCache = this.#transport.denyCache;
     this.#policyRefs = new PolicyRefs(this.#transport);
-    this.#holds = new Holds(this.#transport.nativeLimiter, this.#transport.tasks);
+    this.#holds = new Holds(this.#transport.nativeLimiter, this.#transport.tasks, (decision, actualCost) =>
+      this.settle(decision, actualCost),
+    );
   }
 
   /** The limiter that a policy file describes: its policies, and its store unless another is given. */
@@ -228,27 +230,28 @@ export class Limiter<Name extends string = string> {
   async acquire(policy: PolicyLike<Name>, key: string, options: AcquireOptions = {}): Promise<Decision> {
     const { cost, timeoutMs, signal, meta, priority } = checkedOptions('acquire', options);
     const target = this.#target(policy, key, cost, meta, priority);
-    const timeout = timeoutMs === Number.POSITIVE_INFINITY ? undefined : timeoutMs;
-    const { decision } = await this.#transport.tasks.about(TaskKind.Acquire, target, signal, timeout);
+    const { decision } = await this.#transport.tasks.about(TaskKind.Acquire, target, signal, finite(timeoutMs));
     return decision as Decision;
   }
 
   /**
    * Takes units of a `concurrency` limit, runs the function and gives them back when it has ended, however it ends. They
-   * are renewed until then. Throws RateLimited when there is no room. Without a function the Hold itself is returned:
+   * are renewed until then. With `timeoutMs` it waits for room, in the line of all who wait for the key; `Infinity` is for as long
+   * as it takes. Throws RateLimited when there is none. Without a function the Hold itself is returned:
    * `await using hold = await limiter.hold('exports', 'alice')`.
    */
-  hold<T>(policy: PolicyLike<Name>, key: string, work: HeldWork<T>): Promise<T>;
+  hold<T>(policy: PolicyLike<Name>, key: string, work: HeldWork<T>, options?: HoldOptions): Promise<T>;
   hold<T>(policy: PolicyLike<Name>, key: string, options: HoldOptions | undefined, work: HeldWork<T>): Promise<T>;
   hold(policy: PolicyLike<Name>, key: string, options?: HoldOptions): Promise<Hold>;
   async hold<T>(
     policy: PolicyLike<Name>,
     key: string,
     options?: HoldOptions | HeldWork<T>,
-    work?: HeldWork<T>,
+    work?: HeldWork<T> | HoldOptions,
   ): Promise<T | Hold> {
-    const { cost, signal, meta, priority, run } = holdArguments(options, work);
-    const hold = await this.#holds.take(this.#target(policy, key, cost, meta, priority), signal);
+    const { cost, timeoutMs = 0, signal, meta, priority, run } = holdArguments(options, work);
+    const target = this.#target(policy, key, cost, meta, priority);
+    const hold = await this.#holds.take(target, signal, finite(timeoutMs));
     if (run === undefined) return hold;
     try {
       return await run(hold);
@@ -409,4 +412,9 @@ export class Limiter<Name extends string = string> {
     checkCostIn = (limiter, policyRef, cost) =>
       throwIfFailed(limiter.#transport.nativeLimiter.costError(policyRef.id, numberOf(cost), unitsOf(cost)));
   }
+}
+
+/** A time to wait, of which infinity is none that ends. */
+function finite(timeoutMs: number | undefined): number | undefined {
+  return timeoutMs === Number.POSITIVE_INFINITY ? undefined : timeoutMs;
 }

@@ -5,18 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use tidegate::Cost;
 use tidegate::host::Outcome;
 
 use crate::call_coroutine::CallCoroutine;
-use crate::convert::shortened;
+use crate::convert::{cost, none_from_outcome, shortened};
 use crate::decision::Decision;
-use crate::error::RateLimited;
+use crate::error::{RateLimited, raise};
 
 /// What both kinds of holds are: the core's hold until it is given back, and the Decision that admitted it. A copy in a
 /// forked child gives nothing back, which the core sees to.
 struct HeldUnits {
     hold: Mutex<Option<tidegate::Hold>>,
     decision: Py<Decision>,
+    /// Settles the Decision.
+    limiter: tidegate::AsyncLimiter,
     /// Whether it was lost when it was given back.
     was_lost: AtomicBool,
 }
@@ -24,7 +27,8 @@ struct HeldUnits {
 impl HeldUnits {
     fn new(py: Python<'_>, hold: tidegate::Hold) -> PyResult<Self> {
         let decision = Py::new(py, Decision::from(hold.decision().clone()))?;
-        Ok(Self { hold: Mutex::new(Some(hold)), decision, was_lost: AtomicBool::new(false) })
+        let limiter = hold.limiter();
+        Ok(Self { hold: Mutex::new(Some(hold)), decision, limiter, was_lost: AtomicBool::new(false) })
     }
 
     /// Takes the hold, to be given back by its drop.
@@ -96,6 +100,14 @@ impl Hold {
 }
 
 hold_methods! { Hold {
+    /// After the work: charges or refunds the difference between what the other limits were charged and the actual cost, once: a number, or
+    /// numbers by the names of units. Those that it does not name stay as they are, and so does what is held.
+    #[pyo3(signature = (actual_cost: "int | Mapping[str, int]") -> "None")]
+    fn settle(&self, py: Python<'_>, #[pyo3(from_py_with = cost)] actual_cost: Cost) -> PyResult<()> {
+        let (limiter, decision) = (self.0.limiter.to_blocking(), &self.0.decision.get().inner);
+        py.detach(|| limiter.settle(decision, actual_cost)).map_err(raise)
+    }
+
     /// Gives the units back. Further calls have no effect.
     #[pyo3(signature = () -> "None")]
     fn release(&self, py: Python<'_>) {
@@ -144,6 +156,17 @@ impl AsyncHold {
 }
 
 hold_methods! { AsyncHold {
+    /// After the work: charges or refunds the difference between what the other limits were charged and the actual cost, once: a number, or
+    /// numbers by the names of units. Those that it does not name stay as they are, and so does what is held.
+    #[pyo3(signature = (actual_cost: "int | Mapping[str, int]") -> "Coroutine[Any, Any, None]")]
+    fn settle(&self, #[pyo3(from_py_with = cost)] actual_cost: Cost) -> CallCoroutine {
+        let (limiter, decision) = (self.0.limiter.clone(), self.0.decision.get().inner.clone());
+        // It must finish: the Decision counts as settled from now on.
+        CallCoroutine::of_task(none_from_outcome, true, async move {
+            limiter.settle(&decision, actual_cost).await.map(|()| Outcome::Nothing)
+        })
+    }
+
     /// Gives the units back, at once and also when it is not awaited. Further calls have no effect.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
     fn release(&self, py: Python<'_>) -> CallCoroutine {

@@ -129,7 +129,7 @@ const CALLS = {
   'hold(p, k, 5)': [(l) => l.hold(HELD, 'k', 5), 'config_invalid', /hold .*5.*an object of options/],
   'hold(p, k, {}, 5)': [(l) => l.hold(HELD, 'k', {}, 5), 'config_invalid', /hold .*5.*a function/],
   'hold(p, k, {}, null)': [(l) => l.hold(HELD, 'k', {}, null), 'config_invalid', /hold .*null.*a function/],
-  'hold(p, k, fn, {})': [(l) => l.hold(HELD, 'k', fn, {}), 'config_invalid', /hold .*its function last/],
+  'hold(p, k, fn, fn)': [(l) => l.hold(HELD, 'k', fn, fn), 'config_invalid', /hold .*an object of options/],
   'hold: {ttl}': [(l) => l.hold(HELD, 'k', { ttl: 5 }, fn), 'config_invalid', /hold has no option ttl/],
   'hold: {costs}': [
     (l) => l.hold(HELD, 'k', { costs: 5 }),

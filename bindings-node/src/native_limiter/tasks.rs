@@ -86,7 +86,7 @@ impl NativeLimiter {
             let (policy, options, length) = (policy?, options?, length?);
             match kind {
                 TaskKind::Acquire => limiter.acquire_with(&policy, &key, &options, length).await.map(Outcome::Decision),
-                TaskKind::Hold => Ok(match limiter.hold_with(&policy, &key, &options).await? {
+                TaskKind::Hold => Ok(match limiter.hold_within(&policy, &key, &options, length).await? {
                     HoldAnswer::Held(hold) => Outcome::Hold(hold),
                     denied => Outcome::Decision(denied.decision().clone()),
                 }),

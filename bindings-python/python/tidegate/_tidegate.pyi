@@ -83,6 +83,11 @@ class AsyncHold:
         """
         Whether it was given back.
         """
+    def settle(self, /, actual_cost: int | Mapping[str, int]) -> Coroutine[Any, Any, None]:
+        """
+        After the work: charges or refunds the difference between what the other limits were charged and the actual cost, once: a number, or
+        numbers by the names of units. Those that it does not name stay as they are, and so does what is held.
+        """
 
 @final
 class AsyncLimiter(Generic[Name]):
@@ -217,12 +222,14 @@ class AsyncLimiter(Generic[Name]):
         policy: Name | Policy,
         key: str,
         cost: int | Mapping[str, int] = 1,
-        meta: str | bytes | None = None,
+        timeout: float | timedelta | None = 0.0,
         priority: str | None = None,
+        meta: str | bytes | None = None,
     ) -> Holding:
         """
         Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
-        `async with`. Raises RateLimited when there is no room::
+        `async with`. Waits for room at most `timeout` seconds, in the line of all who wait for the key; None is for as long as it
+        takes. Raises RateLimited when there is none::
 
             async with limiter.hold("exports", "alice") as hold:
                 ...
@@ -581,6 +588,11 @@ class Hold:
         """
         Whether it was given back.
         """
+    def settle(self, /, actual_cost: int | Mapping[str, int]) -> None:
+        """
+        After the work: charges or refunds the difference between what the other limits were charged and the actual cost, once: a number, or
+        numbers by the names of units. Those that it does not name stay as they are, and so does what is held.
+        """
 
 @final
 class Limit:
@@ -876,12 +888,14 @@ class Limiter(Generic[Name]):
         policy: Name | Policy,
         key: str,
         cost: int | Mapping[str, int] = 1,
-        meta: str | bytes | None = None,
+        timeout: float | timedelta | None = 0.0,
         priority: str | None = None,
+        meta: str | bytes | None = None,
     ) -> Hold:
         """
         Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
-        `with`. Raises RateLimited when there is no room.
+        `with`. Waits for room at most `timeout` seconds, in the line of all who wait for the key; None is for as long as it takes.
+        Raises RateLimited when there is none.
         """
     def journal(self, /, policy: Name | Policy, key: str) -> list[Attempt]:
         """
@@ -1101,6 +1115,11 @@ class Policy:
     def lint(self, /) -> list[Warning]:
         """
         Warns of what probably does not do what was intended.
+        """
+    @property
+    def max_hold(self, /) -> float | None:
+        """
+        How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
         """
     @property
     def name(self, /) -> str:

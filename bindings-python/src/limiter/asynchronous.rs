@@ -70,11 +70,13 @@ impl AsyncLimiter {
         policy: &Bound<'_, PyAny>,
         key: Key<'_>,
         options: CheckOptions,
+        timeout: Option<Duration>,
     ) -> PyResult<Py<PyAny>> {
-        // The hold arrives even if the call was cancelled meanwhile: then it is given back at once.
+        // A hold that does not wait arrives even if the call was cancelled meanwhile: then it is given back at once.
+        let must_finish = timeout == Some(Duration::ZERO);
         let pending =
-            self.task(policy, key, AsyncHold::from_outcome, true, move |limiter, policy, key| async move {
-                Ok(match limiter.hold_with(policy, &key, &options).await? {
+            self.task(policy, key, AsyncHold::from_outcome, must_finish, move |limiter, policy, key| async move {
+                Ok(match limiter.hold_within(policy, &key, &options, timeout).await? {
                     HoldAnswer::Held(hold) => Outcome::Hold(hold),
                     denied => Outcome::Decision(denied.decision().clone()),
                 })

@@ -86,11 +86,17 @@ impl Limiter {
         interruptible::acquire(py, &self.inner, policy, key, options, timeout).map(Decision::from)
     }
 
-    pub(super) fn take_hold(&self, policy: &Bound<'_, PyAny>, key: Key<'_>, options: CheckOptions) -> PyResult<Hold> {
+    pub(super) fn take_hold(
+        &self,
+        policy: &Bound<'_, PyAny>,
+        key: Key<'_>,
+        options: CheckOptions,
+        timeout: Option<Duration>,
+    ) -> PyResult<Hold> {
         let py = policy.py();
         let policy = PolicyArgument::of(policy)?;
         let key = utf8(&key.0)?;
-        match interruptible::hold(py, &self.inner, policy, key, options)? {
+        match interruptible::hold(py, &self.inner, policy, key, options, timeout)? {
             HoldAnswer::Held(hold) => Hold::new(py, hold),
             denied => Err(RateLimited::new_err((Py::new(py, Decision::from(denied.decision().clone()))?,))),
         }

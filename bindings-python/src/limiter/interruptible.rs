@@ -53,8 +53,7 @@ pub(super) fn acquire(
     timeout: Option<Duration>,
 ) -> PyResult<Decision> {
     let wait_read = greenlet_wait(py)?;
-    let is_long = timeout.is_none_or(|timeout| timeout > SIGNAL_INTERVAL);
-    if wait_read.is_none() && !(is_long && is_main_thread(py)?) {
+    if wait_read.is_none() && !(is_long(timeout) && is_main_thread(py)?) {
         let decision = py.detach(|| limiter.acquire_with(policy, key, &options, timeout));
         return decision.map_err(|error| raise_about(error, policy.text()));
     }
@@ -73,24 +72,32 @@ pub(super) fn hold(
     policy: PolicyArgument<'_>,
     key: &str,
     options: CheckOptions,
+    timeout: Option<Duration>,
 ) -> PyResult<HoldAnswer> {
-    let Some(wait_read) = greenlet_wait(py)? else {
-        let hold = || limiter.hold_with(policy, key, &options);
-        let answer = if limiter.waits() { py.detach(hold) } else { hold() };
+    let wait_read = greenlet_wait(py)?;
+    if wait_read.is_none() && !(is_long(timeout) && is_main_thread(py)?) {
+        let hold = || limiter.hold_within(policy, key, &options, timeout);
+        let waits = limiter.waits() || timeout != Some(Duration::ZERO);
+        let answer = if waits { py.detach(hold) } else { hold() };
         return answer.map_err(|error| raise_about(error, policy.text()));
-    };
+    }
     let (limiter, owned_policy, key) = (limiter.to_async(), OwnedPolicy::from(policy), key.to_owned());
     let task = async move {
-        Ok(match limiter.hold_with(owned_policy, &key, &options).await? {
+        Ok(match limiter.hold_within(owned_policy, &key, &options, timeout).await? {
             HoldAnswer::Held(hold) => Outcome::Hold(hold),
             denied => Outcome::Decision(denied.decision().clone()),
         })
     };
-    match wait(py, Some(wait_read), policy, true, task)? {
+    match wait(py, wait_read, policy, timeout == Some(Duration::ZERO), task)? {
         Outcome::Hold(hold) => Ok(HoldAnswer::Held(hold)),
         Outcome::Decision(decision) => Ok(HoldAnswer::Denied(decision)),
         _ => Err(ended()),
     }
+}
+
+/// Whether signals could have to wait for too long.
+fn is_long(timeout: Option<Duration>) -> bool {
+    timeout.is_none_or(|timeout| timeout > SIGNAL_INTERVAL)
 }
 
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {

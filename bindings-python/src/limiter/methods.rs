@@ -184,19 +184,21 @@ macro_rules! limiter_methods {
 
             $(#[$($doc_hold)*])*
             #[pyo3(signature = (
-                policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), meta: "str | bytes | None" = None,
-                priority: "str | None" = None
-            ) -> $hold, text_signature = "($self, policy, key, cost=1, meta=None, priority=None)")]
+                policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1),
+                timeout: "float | timedelta | None" = Some(Duration::ZERO), priority: "str | None" = None,
+                meta: "str | bytes | None" = None
+            ) -> $hold, text_signature = "($self, policy, key, cost=1, timeout=0.0, priority=None, meta=None)")]
             fn hold(
                 &self,
                 policy: &Bound<'_, PyAny>,
                 key: Key<'_>,
                 #[pyo3(from_py_with = cost)] cost: Cost,
-                #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
+                #[pyo3(from_py_with = optional_seconds)] timeout: Option<Duration>,
                 #[pyo3(from_py_with = priority)] priority: Option<String>,
+                #[pyo3(from_py_with = meta)] meta: Option<Vec<u8>>,
             ) -> PyResult<$Hold> {
                 let options = CheckOptions { meta, priority, ..cost.into() };
-                self.take_hold(policy, key, options)
+                self.take_hold(policy, key, options, timeout)
             }
 
             /// Denies the key for so many seconds (or "10m"), whatever its usage is.
@@ -376,7 +378,8 @@ limiter_methods! {
     acquire:
     hold:
         /// Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
-        /// `with`. Raises RateLimited when there is no room.
+        /// `with`. Waits for room at most `timeout` seconds, in the line of all who wait for the key; None is for as long as it takes.
+        /// Raises RateLimited when there is none.
     limit:
         /// An async function is limited without blocking its event loop::
         ///
@@ -422,7 +425,8 @@ limiter_methods! {
         /// One that is cancelled leaves the queue.
     hold:
         /// Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
-        /// `async with`. Raises RateLimited when there is no room::
+        /// `async with`. Waits for room at most `timeout` seconds, in the line of all who wait for the key; None is for as long as it
+        /// takes. Raises RateLimited when there is none::
         ///
         ///     async with limiter.hold("exports", "alice") as hold:
         ///         ...

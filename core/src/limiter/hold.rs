@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::LimiterCore;
 use super::caller::{DecisionWait, NoCompletion, User};
 use super::cost::Cost;
 use super::hold_lifetime::HoldLifetime;
 use super::operations::{CheckOptions, rank, whole_operation};
 use super::policy_ref::AsPolicy;
 use super::settle::ActualCosts;
+use super::{AsyncLimiter, LimiterCore};
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::error::Result;
@@ -45,6 +45,13 @@ impl Hold {
     #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision
+    }
+
+    /// The limiter that holds it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn limiter(&self) -> AsyncLimiter {
+        AsyncLimiter { core: Arc::clone(&self.core) }
     }
 
     /// Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no

@@ -35,6 +35,10 @@ const TIMEOUT: OptionDeclaration = declared_options! {
     /// The longest to wait.
     timeout: Wait = Words("as long as it takes");
 }[0];
+const HOLD_TIMEOUT: OptionDeclaration = declared_options! {
+    /// The longest to wait for room; without end it waits for as long as it takes.
+    timeout: Wait = Count(0);
+}[0];
 const SIGNAL: OptionDeclaration = declared_options! {
     /// An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason.
     signal: Signal;
@@ -52,7 +56,7 @@ pub const CALL_OPTIONS: &[(&str, &[OptionDeclaration])] = &[
     ("charge", &[OptionDeclaration { default: OptionDefault::Required, ..COST }]),
     ("refund", &[COST]),
     ("acquire", &[COST, TIMEOUT, META, PRIORITY, SIGNAL]),
-    ("hold", &[COST, META, PRIORITY, SIGNAL]),
+    ("hold", &[COST, HOLD_TIMEOUT, PRIORITY, META, SIGNAL]),
     ("override", &[TTL]),
 ];
 

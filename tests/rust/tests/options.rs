@@ -336,6 +336,7 @@ fn calls_in_python_take_the_arguments_that_the_core_declares() {
             let Some(kind) = Host::Python.type_of(option) else { continue };
             let default = match option.default {
                 OptionDefault::Required => String::new(),
+                OptionDefault::Count(count) if option.kind == ArgumentKind::Wait => format!(" = {count}.0"),
                 OptionDefault::Count(count) => format!(" = {count}"),
                 OptionDefault::Flag(_) => " = False".to_owned(),
                 _ => " = None".to_owned(),

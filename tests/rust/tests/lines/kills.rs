@@ -78,7 +78,7 @@ fn read(child: &mut Child, uses: Arc<Mutex<Vec<Use>>>, killed_at: Arc<AtomicU64>
 }
 
 #[test]
-fn never_more_than_the_limit_whoever_is_killed() {
+fn never_more_than_the_limit_when_processes_are_killed() {
     let redis = Servers::start(Kind::Single);
     let uses = Arc::new(Mutex::new(Vec::new()));
     let random = &mut Random::new(28);
