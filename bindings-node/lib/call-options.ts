@@ -124,7 +124,12 @@ export function onlyCost(options: CheckOptions): Cost | undefined {
 
 /** The options of a call, checked. */
 export function checkedOptions<Options extends object>(call: string, options: Options): Options {
-  checkOptions(options, declaredNames(call), call, call === 'acquire' || call === 'hold' ? 'timeoutMs: 5000' : COST_EXAMPLE);
+  checkOptions(
+    options,
+    declaredNames(call),
+    call,
+    call === 'acquire' || call === 'hold' ? 'timeoutMs: 5000' : COST_EXAMPLE,
+  );
   for (const { name, kind } of declaredOptions(call)) {
     const value: unknown = options[name as keyof Options];
     if (value === undefined) continue;

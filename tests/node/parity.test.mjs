@@ -87,7 +87,7 @@ const RENAMED = {
   },
   // Words of the notation that Python has as keywords.
   Limit: { period: 'periodMs', from_: 'from', in_: 'in' },
-  Policy: { block_for: 'blockForMs', forgive: 'forgiveMs' },
+  Policy: { block_for: 'blockForMs', forgive: 'forgiveMs', max_hold: 'maxHoldMs' },
   Hold: {},
   ManualClock: {},
 };
@@ -145,7 +145,7 @@ it('a policy and a limit take the options of Python', () => {
   };
   // Denials that count cannot lease, so no policy has all options.
   assert.deepEqual(
-    ['limits', ...Object.keys(policy), 'lease', 'priorities', 'overrides'],
+    ['limits', ...Object.keys(policy), 'lease', 'priorities', 'maxHold', 'overrides'],
     parametersOf('Policy').map(camel),
   );
   assert.equal(new Policy('5/s', { name: 'n', lease: 2 }).lease, 2);

@@ -54,7 +54,8 @@ for (const kind of ['memory', 'redis']) {
 
     test('a hold settles once', async (t) => {
       const limiter = limiting(t);
-      const left = async () => (await limiter.peek('llm', 'org', { cost: { tokens: 1 } })).limits.map((l) => l.remaining);
+      const left = async () =>
+        (await limiter.peek('llm', 'org', { cost: { tokens: 1 } })).limits.map((l) => l.remaining);
       await limiter.hold(
         'llm',
         'org',

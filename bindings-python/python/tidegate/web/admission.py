@@ -44,6 +44,11 @@ class Charge:
         return given if self.meta is None else (*given, self.meta)
 
     @property
+    def arguments_of_hold(self) -> tuple[Any, ...]:
+        """The same for a hold, which does not wait."""
+        return (self.entry.resolved.policy, self.key, self.cost, 0.0, self.priority, self.meta)
+
+    @property
     def consumed(self) -> bool:
         """Whether there is something that can be given back."""
         return self.entry.resolved.rates and not self.returned and not self.decision.shadow
@@ -291,7 +296,7 @@ def _check(charges: list[Charge]) -> Steps[Admission]:
             if not charge.entry.resolved.holds:
                 continue
             try:
-                hold = yield "hold", charge.arguments
+                hold = yield "hold", charge.arguments_of_hold
             except RateLimited as denied:
                 return (yield from _refuse(denied.decision, charge.bound, holds))
             charge.decision = hold.decision
