@@ -324,7 +324,7 @@ export class Limiter<Name extends string = string> {
     return policyFrom(unwrap(this.#transport.nativeLimiter.policy(this.#policyRefs.of(policy).id)));
   }
 
-  /** How many of this limiter's callers wait for a key in `acquire`. */
+  /** How many of this limiter's callers wait for a key, in `acquire` or for a hold. */
   waiting(policy: PolicyLike<Name>, key: string): number {
     const { policyRef } = this.#target(policy, key);
     checkConstant(key, 'a key');

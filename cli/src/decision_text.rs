@@ -116,6 +116,14 @@ pub(crate) fn blocked(decision: &Decision) -> Option<String> {
     Some(format!("{} {until} UTC, for {}", paint(BAD, "blocked until"), paint(BOLD, &length(left))))
 }
 
+/// Who waits for the key.
+pub(crate) fn waiting(decision: &Decision) -> Option<String> {
+    let (callers, longest) = host::line(decision)?;
+    let are =
+        if callers == 1 { "a process waits" } else { &format!("{} processes or classes wait", number(callers as u64)) };
+    Some(format!("{are} in line, the first for {}", paint(BOLD, &length(longest))))
+}
+
 /// A line for each limit.
 pub(crate) fn table(decision: &Decision, policy: &Policy) -> Vec<String> {
     let policy = host::own_policy(decision).unwrap_or(policy);

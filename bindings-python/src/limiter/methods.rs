@@ -257,7 +257,7 @@ macro_rules! limiter_methods {
                 self.read_journal(policy, key)
             }
 
-            /// How many calls of `acquire` wait for a key in this limiter.
+            /// How many calls of `acquire` and `hold` wait for a key in this limiter.
             $(#[$($doc_without_store)*])*
             #[pyo3(signature = (policy: "str | Policy", key: "str") -> "int")]
             fn waiting(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<usize> {

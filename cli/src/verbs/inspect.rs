@@ -10,7 +10,7 @@ use serde_json::json;
 use tidegate::{Attempt, Cost, Decision, LimitState, Policy, host};
 
 use super::journal;
-use crate::decision_text::{as_json, blocked, overridden, when};
+use crate::decision_text::{as_json, blocked, overridden, waiting, when};
 use crate::number_text::number;
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width};
@@ -71,6 +71,7 @@ impl Inspect {
             output.json(&json!({
                 "decision": as_json(&decision, &policy),
                 "blocked_for": host::block_left(&decision).map(|left| left.as_secs_f64()),
+                "line": host::line(&decision).map(|(callers, longest)| json!({"callers": callers, "longest": longest.as_secs_f64()})),
                 "other_limits": host::other_limits(&decision),
                 "journal": journal::as_json(&attempts),
                 "callers": callers,
@@ -118,6 +119,9 @@ fn show(decision: &Decision, policy: &Policy, output: &mut Output) {
     }
     if let Some(blocked) = blocked(decision) {
         output.line(blocked);
+    }
+    if let Some(waiting) = waiting(decision) {
+        output.line(waiting);
     }
     let answer = match (decision.next_after(), decision.shadow()) {
         (_, true) => paint(WARN, "a check is allowed, because the policy is a shadow"),

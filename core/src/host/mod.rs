@@ -124,6 +124,16 @@ pub fn other_limits(decision: &Decision) -> Vec<String> {
     rare.map(|rare| rare.others.iter().map(ToString::to_string).collect()).unwrap_or_default()
 }
 
+/// How many callers stood in the line of a Decision's key, one of each process and class of which any waits, and for how long the first
+/// had waited. `None` where there were none.
+#[must_use]
+pub fn line(decision: &Decision) -> Option<(usize, Duration)> {
+    let answer = decision.answer();
+    let line = &answer.rare.as_ref()?.line;
+    let first = line.iter().min()?;
+    Some((line.len(), Duration::from_micros(answer.now.saturating_sub(*first))))
+}
+
 /// In which generation the denial of a Decision may be repeated.
 #[must_use]
 pub fn denial_generation(decision: &Decision) -> u32 {

@@ -87,7 +87,7 @@ limiter_options! {
     /// The longest time that a denial is repeated without asking the store; 0 turns it off.
     deny_cache: Duration = Duration(DENY_CACHE) => set;
 
-    /// The most callers that wait in `acquire`. Beyond it `acquire` returns a denied Decision at once.
+    /// The most callers that wait, in `acquire` or for a hold. Beyond it a call is denied at once.
     max_waiting: Count = Count(WaitBounds::DEFAULT.all) => set;
 
     /// The most callers that wait for one policy and key.
@@ -333,8 +333,8 @@ impl Builder {
         self
     }
 
-    /// The most callers that wait in `acquire` of this limiter at the same time; 10,000 by default. Beyond it `acquire` returns
-    /// a denied Decision at once.
+    /// The most callers that wait at the same time, in `acquire` of this limiter or for a hold; 10,000 by default. Beyond it a call is
+    /// denied at once.
     #[must_use]
     pub const fn max_waiting(mut self, callers: usize) -> Self {
         self.wait_bounds.all = callers;

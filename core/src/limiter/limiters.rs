@@ -407,7 +407,7 @@ both! {
         Ok(self.core.plan(&policy, "")?.policy.clone())
     }
 
-    /// How many callers of this limiter wait for a key in `acquire`; 0 for an unknown policy.
+    /// How many callers of this limiter wait for a key, in `acquire` or for a hold; 0 for an unknown policy.
     pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
         self.core.waiting(&policy, key).unwrap_or(0)
     }

@@ -326,6 +326,8 @@ pub(crate) struct RareAnswer {
     pub(crate) block_level: BlockLevel,
     /// The limits of another release that count this key too.
     pub(crate) others: Vec<LimitTag>,
+    /// Since when each process has a caller in the line of the key, for each class.
+    pub(crate) line: Vec<u64>,
     /// What the call took of each limit, where that is not its cost of all …
     pub(crate) amounts: Amounts,
     /// … and whether it has consumed that.

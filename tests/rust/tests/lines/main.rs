@@ -377,3 +377,24 @@ async fn a_hold_is_settled_once_and_keeps_what_is_held() {
         assert_eq!(left().await, [99_066, 49, 4], "{url}");
     }
 }
+
+#[test]
+fn a_peek_sees_who_stands_in_the_line() {
+    let redis = Servers::start(Kind::Single);
+    let (one, other) = (limiter(redis.url()), limiter(redis.url()));
+    let policy = "concurrency 1 ttl 30s";
+    let line = || tidegate::host::line(&one.peek(policy, "k", 1).expect("a peek"));
+    let first = hold(&one, policy, None).held().expect("room");
+    assert_eq!(line(), None);
+    std::thread::scope(|scope| {
+        scope.spawn(|| hold(&other, policy, None).held().expect("it waits for ever"));
+        wait_until(PATIENCE, "it stands there", || line().is_some_and(|(callers, _)| callers == 1));
+        wait_until(PATIENCE, "it waits", || line().is_some_and(|(_, longest)| longest >= Duration::from_millis(100)));
+        // One that gives up leaves, and only its own place.
+        let gives_up = other.hold_within(policy, "k", &CheckOptions::default(), Some(Duration::from_millis(60)));
+        assert!(gives_up.expect("an answer").held().is_none());
+        assert!(line().is_some());
+        drop(first);
+    });
+    wait_until(PATIENCE, "it has left", || line().is_none());
+}

@@ -9,6 +9,12 @@ const BLOCK: u8 = 1;
 const TRACES: u8 = 2;
 const GENERATION: u8 = 3;
 const OTHER_LIMIT: u8 = 4;
+const LINE: u8 = 7;
+
+/// For how many microseconds a caller stays in the line without asking: `lua/stored_form.lua` has it too.
+const PATIENCE: u64 = 1_000_000;
+/// Bytes of a caller in the line: its number, how often it was overtaken, when it last asked, and since when it waits.
+const IN_LINE: usize = 22;
 
 /// The annex of a stored value, decoded.
 #[derive(Debug, Default)]
@@ -19,6 +25,8 @@ pub(super) struct Annex {
     generation: u64,
     /// The script sends of such a limit its tag alone.
     others: Vec<LimitTag>,
+    /// Of each caller in the line, when it last asked and since when it waits.
+    line: Vec<(u64, u64)>,
 }
 
 impl Annex {
@@ -46,6 +54,11 @@ impl Annex {
                     };
                 }
                 GENERATION => annex.generation = next()?,
+                LINE => {
+                    for mut caller in content.chunks_exact(IN_LINE).map(|caller| &caller[IN_LINE - 14..]) {
+                        annex.line.push((number(&mut caller, MOMENT_WIDTH)?, number(&mut caller, MOMENT_WIDTH)?));
+                    }
+                }
                 OTHER_LIMIT => annex.others.push(LimitTag::read(&mut content.get(MOMENT_WIDTH.into()..)?)?),
                 _ => {}
             }
@@ -55,8 +68,10 @@ impl Annex {
 
     /// What an answer says of it.
     pub(super) fn into_rare_answer(self, now: u64) -> Option<Box<RareAnswer>> {
-        let Self { traces, generation, block_level, others, .. } = self;
-        let rare = RareAnswer { traces: traces.at(now), generation, block_level, others, ..RareAnswer::default() };
+        let Self { traces, generation, block_level, others, line, .. } = self;
+        let line = line.into_iter().filter(|(asked, _)| asked + PATIENCE > now).map(|(_, since)| since).collect();
+        let rare =
+            RareAnswer { traces: traces.at(now), generation, block_level, others, line, ..RareAnswer::default() };
         (rare != RareAnswer::default()).then(|| Box::new(rare))
     }
 }
