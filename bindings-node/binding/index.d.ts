@@ -325,8 +325,10 @@ export declare const enum DecisionField {
   Charge = 12,
   /** Which generation a denial is of. It may be repeated while that is the current one: see [`DENIAL_GENERATIONS`]. */
   DenialGeneration = 13,
+  /** How long before the answer's time its units were charged: see [`turn_length`](tidegate::host::turn_length). */
+  Turn = 14,
   /** The limits begin here: [`LimitField::Length`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`]. */
-  Limits = 14,
+  Limits = 15,
 }
 
 /** Flags in the header of a Decision. */

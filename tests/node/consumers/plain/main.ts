@@ -114,6 +114,12 @@ export async function wrapped(limiter: Limiter): Promise<void> {
     { key: (user, times) => `${user.toUpperCase()}${times?.toFixed()}` },
   );
   const wait: (user: string) => Promise<string> = limiter.wrap('5/s', async (user: string) => user, { key });
+  const classed = limiter.wrap('5/s', (_user: string, _batch: boolean) => 1, {
+    key,
+    priority: (_user, batch) => (batch ? 'batch' : undefined),
+  });
+  // @ts-expect-error a class is a text
+  limiter.wrap('5/s', () => 1, { key, priority: 5 });
   const same: <T>(value: T) => Promise<Awaited<T>> = limiter.wrap('5/s', <T>(value: T): T => value, { key });
   class Mailer {
     readonly from = 'me';
@@ -132,7 +138,7 @@ export async function wrapped(limiter: Limiter): Promise<void> {
   limiter.wrap('5/s', (user: number) => user, { key: (user) => user });
   // @ts-expect-error there has to be a key
   limiter.wrap('5/s', (user: number) => user, {});
-  void [wait, same, sent];
+  void [wait, classed, same, sent];
 }
 
 export async function others(limiter: Limiter, change: StoreChange): Promise<void> {
