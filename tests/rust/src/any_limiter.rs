@@ -67,6 +67,10 @@ impl AnyLimiter {
         call!(self, limiter => limiter.peek(policy, key, cost))
     }
 
+    pub fn peek_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
+        call!(self, limiter => limiter.peek_with(policy, key, options))
+    }
+
     pub fn charge(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
         call!(self, limiter => limiter.charge(policy, key, cost))
     }
@@ -84,12 +88,16 @@ impl AnyLimiter {
         call!(self, limiter => limiter.check_all(entries))
     }
 
-    pub fn check_all_of(&self, entries: Vec<(&str, String, Cost)>) -> Result<Decision> {
+    pub fn check_all_of(&self, entries: Vec<(&str, String, CheckOptions)>) -> Result<Decision> {
         call!(self, limiter => limiter.check_all(entries))
     }
 
     pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<HoldAnswer> {
         call!(self, limiter => limiter.hold(policy, key, cost))
+    }
+
+    pub fn hold_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<HoldAnswer> {
+        call!(self, limiter => limiter.hold_with(policy, key, options))
     }
 
     pub fn block(&self, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
