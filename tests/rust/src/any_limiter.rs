@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    AsPolicy, AsyncLimiter, Attempt, Builder, CheckOptions, Cost, Decision, HoldAnswer, KeyOverride, Limiter, Result,
+    AsPolicy, AsyncLimiter, Attempt, Builder, CheckOptions, Cost, Decision, HoldAnswer, KeyOverride, Limiter,
+    OverriddenKey, Result,
 };
 use tokio::runtime::Runtime;
 
@@ -116,6 +117,17 @@ impl AnyLimiter {
         ttl: Option<Duration>,
     ) -> Result<()> {
         call!(self, limiter => limiter.set_override(policy, key, own, ttl))
+    }
+
+    pub fn overrides(&self, policy: impl AsPolicy) -> Result<Vec<OverriddenKey>> {
+        call!(self, limiter => limiter.overrides(policy))
+    }
+
+    pub fn set_rollout(&self, percent: f64) -> Result<()> {
+        match self {
+            Self::Blocking(limiter) => limiter.set_rollout(percent),
+            Self::Async(limiter, _) => limiter.set_rollout(percent),
+        }
     }
 
     pub fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {

@@ -80,6 +80,8 @@ export function told(decision: Decision): DecisionFields {
     resetAt,
     delayMs,
     shadow,
+    abnormal,
+    overridden,
     unavailable,
   } = decision;
   const limits: readonly LimitState[] = decision.limits;
@@ -99,6 +101,8 @@ export function told(decision: Decision): DecisionFields {
     limits,
     source: only,
     shadow,
+    abnormal,
+    overridden,
     unavailable,
   };
   const numbers: number[] = limits.map((state) => state.over + state.periodMs + (state.nextAfterMs ?? 0));
