@@ -192,7 +192,7 @@ test('a store that is missing is an error, for which the packages decide', async
   assert.equal((await app.inject('/')).statusCode, 200);
 });
 
-test('limits with units are an error, and limit nobody by another number', async (t) => {
+test('limits with units are an error, and no other number takes their place', async (t) => {
   const limiter = new Limiter();
   t.after(() => limiter.close());
   const units = { code: 'config_invalid', message: /"100 tokens\/minute".*a number of hits.*count no units/ };
