@@ -3,9 +3,9 @@
 import { type CancelSignal, checkSignal } from './cancel-signal.js';
 import type { Cost } from './cost.js';
 import { ConfigError, describe } from './errors.js';
-import { checkOptions, checkType, declaredNames, declaredOptions } from './given-options.js';
+import { checkOptions, checkType, declaredNames, declaredOptions, knownNames } from './given-options.js';
 import type { Hold } from './hold.js';
-import type { PolicyLike } from './policy.js';
+import type { PolicyLike, PolicyRef } from './policy.js';
 
 /** The options of `check`. */
 export interface CheckOptions {
@@ -148,6 +148,24 @@ export function checkedOptions<Options extends object>(call: string, options: Op
 /** Throws for what cannot be the name of a class. */
 export function checkPriority(value: unknown): void {
   checkType('priority', value, ['string']);
+}
+
+/** Throws for a class that no call of these policies could have. */
+export function checkClass(priority: string, policyRefs: readonly PolicyRef[], where: string): void {
+  const classed = policyRefs.filter(({ classes }) => classes !== undefined);
+  if (classed.length === 0) {
+    throw new ConfigError(
+      `${where}: priority is ${describe(priority)}, and no policy has classes: declare them with its option priorities, as in ` +
+        "{ priorities: 'batch: 30%' }",
+    );
+  }
+  for (const { name, classes = [] } of classed) {
+    if (classes.includes(priority)) continue;
+    const known = knownNames(priority, classes);
+    throw new ConfigError(
+      `${where}: priority is ${describe(priority)}, which is no class of ${JSON.stringify(name)}: ${known}`,
+    );
+  }
 }
 
 /** What `hold` runs while it has its units. */

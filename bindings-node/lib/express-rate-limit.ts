@@ -8,12 +8,14 @@
 import type { ClientRateLimitInfo, IncrementResponse, Options, Store } from 'express-rate-limit';
 import type { Decision } from './decision.js';
 import { isLocal, type Limiter } from './limiter.js';
-import { answered, type PeerStoreOptions, storeOptions, WINDOW_MS, windowOf } from './peer-stores.js';
+import { answered, numberOfHits, type PeerStoreOptions, storeOptions, WINDOW_MS, windowOf } from './peer-stores.js';
 import type { Policy } from './policy.js';
 import { unwrapped } from './tracing.js';
 
 /** The options of the store. The default prefix is `erl:`. */
 export interface TidegateStoreOptions extends PeerStoreOptions {}
+
+const WHERE = 'tidegate/express-rate-limit';
 
 /** The longest period of a limit. */
 const MAX_PERIOD_MS = 10 * 360 * 86_400_000;
@@ -31,15 +33,18 @@ export class TidegateStore implements Store {
   #generation = '';
 
   constructor(options: TidegateStoreOptions) {
-    const { limiter, prefix } = storeOptions(options, 'tidegate/express-rate-limit', 'erl:');
+    const { limiter, prefix } = storeOptions(options, WHERE, 'erl:');
     this.#limiter = limiter;
     this.prefix = prefix;
     this.localKeys = isLocal(unwrapped(limiter));
   }
 
   /** Called by express-rate-limit, which does not await it. */
-  init(options: Pick<Options, 'windowMs'>): void {
-    this.#windowMs = options.windowMs;
+  init(options: Pick<Options, 'windowMs'> & Partial<Pick<Options, 'limit'>>): void {
+    const { limit } = options;
+    // Compared with a text, no count would ever be above its limit.
+    if (limit !== undefined && typeof limit !== 'function') numberOfHits(limit, 'limit', WHERE);
+    this.#windowMs = numberOfHits(options.windowMs, 'windowMs', WHERE);
     this.#hits = windowOf(options.windowMs);
     this.#resets = resetsOf(options.windowMs);
   }

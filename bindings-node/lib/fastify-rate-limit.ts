@@ -7,7 +7,15 @@
 
 import { ConfigError } from './errors.js';
 import type { Limiter } from './limiter.js';
-import { answered, MAX_HITS, type PeerStoreOptions, storeOptions, WINDOW_MS, windowOf } from './peer-stores.js';
+import {
+  answered,
+  MAX_HITS,
+  numberOfHits,
+  type PeerStoreOptions,
+  storeOptions,
+  WINDOW_MS,
+  windowOf,
+} from './peer-stores.js';
 
 /** The options of the store. The default prefix is `frl:`. */
 export interface TidegateStoreOptions extends PeerStoreOptions {}
@@ -79,13 +87,15 @@ class Store implements FastifyRateLimitStore {
   }
 
   #answer(callback: Callback, isHit: boolean, key: string, timeWindow?: number, max?: number): void {
-    this.#hits(isHit, this.prefix + key, Math.max(1, timeWindow ?? WINDOW_MS), max ?? MAX_HITS).then(
+    this.#hits(isHit, this.prefix + key, timeWindow ?? WINDOW_MS, max ?? MAX_HITS).then(
       (hits) => callback(null, hits),
       (error) => callback(error as Error),
     );
   }
 
-  async #hits(isHit: boolean, name: string, ms: number, max: number): Promise<Hits> {
+  async #hits(isHit: boolean, name: string, timeWindow: number, max: number): Promise<Hits> {
+    const ms = Math.max(1, numberOfHits(timeWindow, 'timeWindow', WHERE));
+    numberOfHits(max, 'max', WHERE);
     const policy = windowOf(ms);
     const asked = isHit ? this.limiter.charge(policy, name, 1) : this.limiter.peek(policy, name);
     const { limit, remaining, retryAfterMs, resetAfterMs } = answered(await asked);

@@ -6,6 +6,7 @@ import {
   type CheckEntry,
   type CheckOptions,
   type CostOptions,
+  checkClass,
   checkEntriesOf,
   checkedOptions,
   type HeldWork,
@@ -377,6 +378,7 @@ export class Limiter<Name extends string = string> {
   ): (this: This, ...args: A) => Promise<Awaited<R>> {
     const holds = (): boolean => this.#policyRefs.of(policy).holds;
     const limited = wrapped(this, policy, holds, fn, options);
+    if (typeof options.priority === 'string') checkClass(options.priority, [this.#policyRefs.of(policy)], 'wrap');
     // A policy that is wrong throws here, and not at the first call.
     usePolicyIn(this, policy, `limiter.wrap of ${fn.name || 'a function'}`, limited);
     return limited;

@@ -7,13 +7,15 @@
 import type { ThrottlerStorage } from '@nestjs/throttler';
 import type { Decision } from './decision.js';
 import type { Limiter } from './limiter.js';
-import { answered, keptPolicy, type PeerStoreOptions, storeOptions } from './peer-stores.js';
+import { answered, keptPolicy, numberOfHits, type PeerStoreOptions, storeOptions } from './peer-stores.js';
 import { Limit, Policy } from './policy.js';
 
 /** The options of the storage. The default prefix is `throttler:`. */
 export interface TidegateStorageOptions extends PeerStoreOptions {}
 
 type ThrottlerRecord = Awaited<ReturnType<ThrottlerStorage['increment']>>;
+
+const WHERE = 'tidegate/nestjs-throttler';
 
 /** A limit of more hits than this is counted in granules, because an exact log of them would be large. */
 const MAX_EXACT = 1000;
@@ -24,7 +26,7 @@ export class TidegateStorage implements ThrottlerStorage {
   readonly #prefix: string;
 
   constructor(options: TidegateStorageOptions) {
-    const { limiter, prefix } = storeOptions(options, 'tidegate/nestjs-throttler', 'throttler:');
+    const { limiter, prefix } = storeOptions(options, WHERE, 'throttler:');
     this.#limiter = limiter;
     this.#prefix = prefix;
   }
@@ -37,6 +39,8 @@ export class TidegateStorage implements ThrottlerStorage {
     blockDuration: number,
     throttlerName: string,
   ): Promise<ThrottlerRecord> {
+    const named = { ttl, limit, blockDuration };
+    for (const [what, given] of Object.entries(named)) numberOfHits(given, what, WHERE);
     const policy = policyOf(ttl, limit, blockDuration);
     const name = `${this.#prefix}${throttlerName}:${key}`;
     const decision = answered(await this.#limiter.check(policy, name));

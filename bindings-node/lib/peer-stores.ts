@@ -31,6 +31,15 @@ export function storeOptions(
   return { limiter: options.limiter, prefix: options.prefix ?? prefix };
 }
 
+/** A number of the other package, which may come from what its user has written as a limit. */
+export function numberOfHits(given: number, what: string, where: string): number {
+  if (typeof given === 'number' && !Number.isNaN(given)) return given;
+  throw new ConfigError(
+    `${where}: ${what} is ${describe(given)}: it must be a number of hits or of milliseconds. The limits of that package count ` +
+      'no units; policies of tidegate do, such as "100 tokens/minute"',
+  );
+}
+
 /** A Decision of the store: where it could not be asked, the other package decides whether the request goes on. */
 export function answered(decision: Decision): Decision {
   if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');

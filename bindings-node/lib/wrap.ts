@@ -1,3 +1,4 @@
+import { checkPriority } from './call-options.js';
 import { type Cost, isUnits } from './cost.js';
 import type { Decision } from './decision.js';
 import { delay } from './delay.js';
@@ -14,13 +15,21 @@ export interface WrapOptions<A extends readonly unknown[]> {
   key: string | ((...args: A) => string);
   /** Units each call consumes, a number or numbers by the names of units, or a function that makes them from the arguments. Default 1. */
   cost?: Cost | ((...args: A) => Cost) | undefined;
+  /** The class of the calls, one of the policy's `priorities`, or a function that makes it from the arguments: undefined is no class. */
+  priority?: string | ((...args: A) => string | undefined) | undefined;
+}
+
+/** What the arguments of a call make: what it takes, and its class. */
+interface MadeOptions {
+  readonly cost: Cost;
+  readonly priority?: string;
 }
 
 /** The calls of a limiter, which may be another one when it is traced. */
 interface Called {
-  check(policy: PolicyLike, key: string, options: { readonly cost: Cost } | undefined): Promise<Decision>;
+  check(policy: PolicyLike, key: string, options: MadeOptions | undefined): Promise<Decision>;
   /** Throws RateLimited when there is no room. */
-  hold(policy: PolicyLike, key: string, options: { readonly cost: Cost }): Promise<Hold>;
+  hold(policy: PolicyLike, key: string, options: MadeOptions): Promise<Hold>;
 }
 
 const GENERATORS = ['GeneratorFunction', 'AsyncGeneratorFunction'];
@@ -37,15 +46,19 @@ export function wrapped<This, A extends readonly unknown[], R>(
   checkWrapOptions(options);
   const isGenerator = GENERATORS.includes(Object.prototype.toString.call(fn).slice(8, -1));
   if (isGenerator && holds()) throw generatorHolds(fn.name);
-  const { key: keyOption, cost: costOption = 1 } = options;
+  const { key: keyOption, cost: costOption = 1, priority: priorityOption } = options;
   const limited = async function (this: This, ...args: A): Promise<Awaited<R>> {
     const key = typeof keyOption === 'function' ? madeKey(fn.name, keyOption(...args)) : keyOption;
     const cost = typeof costOption === 'function' ? madeCost(fn.name, costOption(...args)) : costOption;
+    const priority =
+      typeof priorityOption === 'function' ? madePriority(fn.name, priorityOption(...args)) : priorityOption;
+    const made: MadeOptions = priority === undefined ? { cost } : { cost, priority };
     const isHeld = holds();
     if (isHeld && isGenerator) throw generatorHolds(fn.name);
-    const hold = isHeld ? await asked(limiter).hold(policy, key, { cost }) : undefined;
+    const hold = isHeld ? await asked(limiter).hold(policy, key, made) : undefined;
     try {
-      const decision = hold?.decision ?? (await asked(limiter).check(policy, key, cost === 1 ? undefined : { cost }));
+      const isPlain = cost === 1 && priority === undefined;
+      const decision = hold?.decision ?? (await asked(limiter).check(policy, key, isPlain ? undefined : made));
       if (!decision.allowed) throw new RateLimited(decision);
       if (decision.delayMs > 0) await delay(decision.delayMs);
       return await fn.apply(this, args as never);
@@ -67,8 +80,9 @@ function checkFunction(fn: unknown): void {
 }
 
 function checkWrapOptions<A extends readonly unknown[]>(options: WrapOptions<A>): void {
-  checkOptions(options, ['key', 'cost'], 'wrap', 'key: (user) => user.id');
-  const { key, cost } = options;
+  checkOptions(options, ['key', 'cost', 'priority'], 'wrap', 'key: (user) => user.id');
+  const { key, cost, priority } = options;
+  if (priority !== undefined && typeof priority !== 'function') checkPriority(priority);
   if (key === undefined) {
     throw new ConfigError('wrap needs a key: give a function of the arguments, or one text for all calls');
   }
@@ -96,5 +110,13 @@ function madeCost(name: string, cost: unknown): Cost {
   if (typeof cost === 'number' || isUnits(cost)) return cost;
   throw new CostError(
     `the cost function of ${name} returned ${describe(cost)}: it must return a whole number from 1 to 2^53 - 1, or an object of such numbers by the names of units`,
+  );
+}
+
+function madePriority(name: string, priority: unknown): string | undefined {
+  if (priority === undefined || priority === null) return undefined;
+  if (typeof priority === 'string') return priority;
+  throw new ConfigError(
+    `the priority function of ${name} returned ${describe(priority)}: it must return the name of a class, or undefined for none`,
   );
 }

@@ -3,9 +3,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use tidegate::{Algorithm, Decision, LimitState, Policy, host};
+use tidegate::{Algorithm, Decision, LimitState, Policy, Unit, host};
 
-use crate::number_text::number;
+use crate::number_text::{number, of_unit};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, columns, paint};
 use crate::time_text::{length, moment};
 
@@ -76,8 +76,24 @@ pub(crate) fn headline(decision: &Decision) -> String {
         (true, false) => paint(GOOD, "allowed"),
         (false, _) => paint(BAD, "denied"),
     };
-    let cost = if decision.cost() == 1 { String::new() } else { format!("  cost {}", number(decision.cost())) };
+    let cost = cost(decision);
+    let cost = if cost == "1" { String::new() } else { format!("  cost {cost}") };
     format!("{answer}  {}  {:?}{cost}", paint(NAME, decision.policy()), decision.key())
+}
+
+/// What the call was about, of each unit once: `5`, `1 and 1,200 tokens`.
+pub(crate) fn cost(decision: &Decision) -> String {
+    let mut amounts: Vec<(Option<Unit>, u64)> = decision.limits().map(|state| (state.unit, state.cost)).collect();
+    let mut seen: Vec<Option<Unit>> = Vec::new();
+    amounts.retain(|(unit, _)| {
+        let is_new = !seen.contains(unit);
+        seen.push(unit.clone());
+        is_new
+    });
+    if amounts.iter().all(|(unit, _)| unit.is_none()) {
+        return number(decision.cost());
+    }
+    amounts.iter().map(|(unit, count)| of_unit(*count, unit.as_ref())).collect::<Vec<_>>().join(" and ")
 }
 
 /// What follows the first line: when to try again, and a table of the limits.
@@ -95,7 +111,7 @@ pub(crate) fn details(decision: &Decision, policy: &Policy) -> Vec<String> {
     if !decision.allowed() && !is_blocked {
         lines.push(match decision.retry_after() {
             Some(wait) => format!("admitted again in {}", paint(BOLD, &length(wait))),
-            None => format!("never admitted: the cost of {} does not fit", number(decision.cost())),
+            None => format!("never admitted: the cost of {} does not fit", cost(decision)),
         });
     }
     lines.extend(overridden(decision));
@@ -129,7 +145,7 @@ pub(crate) fn table(decision: &Decision, policy: &Policy) -> Vec<String> {
     let policy = host::own_policy(decision).unwrap_or(policy);
     let mut rows = vec![["limit", "left", "next", "unused in", ""].map(str::to_owned)];
     rows.extend(decision.limits().zip(policy.limits()).map(|(state, limit)| {
-        let left = format!("{} of {}", number(state.remaining), number(state.limit));
+        let left = format!("{} of {}", number(state.remaining), of_unit(state.limit, state.unit.as_ref()));
         [limit.to_string(), left, when(state.next_after), length(state.reset_after), remark(&state)]
     }));
     let mut lines: Vec<String> = columns(&rows).iter().map(|line| format!("  {line}")).collect();
@@ -144,7 +160,7 @@ fn remark(state: &LimitState) -> String {
         remarks.push("refused".to_owned());
     }
     if state.over > 0 {
-        remarks.push(format!("{} over", number(state.over)));
+        remarks.push(format!("{} over", of_unit(state.over, state.unit.as_ref())));
     }
     if state.algorithm == Algorithm::Concurrency {
         remarks.push("in progress at the same time".to_owned());

@@ -1,6 +1,7 @@
 //! The command `tidegate`, as a library: the binary, the Python wheel and the npm package run the same code.
 
 mod calendar;
+mod classes;
 mod command;
 mod decision_text;
 mod failure;

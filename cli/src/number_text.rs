@@ -1,5 +1,7 @@
 //! Numbers, as people write and read them.
 
+use tidegate::Unit;
+
 use crate::time_text;
 
 /// A number with separators: `1,250,000`.
@@ -13,6 +15,11 @@ pub(crate) fn number(value: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A number of what a limit counts, which it may name: `1,200 tokens`.
+pub(crate) fn of_unit(count: u64, unit: Option<&Unit>) -> String {
+    unit.map_or_else(|| number(count), |unit| format!("{} {unit}", number(count)))
 }
 
 /// `1 key`, `7 keys`.

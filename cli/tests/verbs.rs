@@ -394,3 +394,27 @@ fn words(line: &str) -> Vec<String> {
     }
     words
 }
+
+#[test]
+fn units_stand_beside_numbers_and_classes_in_numbers() {
+    let explained = run(&["explain", "llm", "pages", "calls", "--policies", "units.yaml"]);
+    assert_eq!((explained.code, explained.error.as_str()), (0, ""));
+    golden("explain-units", &explained.out);
+    let json = run(&["explain", "llm", "--policies", "units.yaml", "--json"]).json();
+    // 30 % of 500, of 100,000 and of 8, rounded up; and 60 %.
+    let class = |name: &str, part: &str, free: [u64; 3], takes: [u64; 3]| serde_json::json!({"class": name, "part": part, "free": free, "takes": takes});
+    assert_eq!(
+        json["classes"],
+        serde_json::json!([
+            class("batch", "30%", [150, 30_000, 3], [350, 70_000, 5]),
+            class("background", "60%", [300, 60_000, 5], [200, 40_000, 3]),
+        ])
+    );
+    golden("check-units", &run(&["check", "two", "k", "--cost", "tokens=1200", "--policies", "units.yaml"]).out);
+    let denied = run(&["check", "two", "k", "--cost", "tokens=100001,cost=2", "--policies", "units.yaml"]);
+    golden("check-units-denied", &denied.out);
+    golden("charge-units", &run(&["charge", "two", "k", "tokens=100700", "--policies", "units.yaml"]).out);
+    let lint = run(&["lint", "10 tokens/10s; 600 tokens/600s; token-bucket 10 pages/s burst 5"]);
+    assert!(lint.out.contains("never lets more than 600 tokens pass"), "{}", lint.out);
+    assert!(lint.out.contains("at most 5 pages pass at once"), "{}", lint.out);
+}

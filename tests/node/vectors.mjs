@@ -110,15 +110,18 @@ class History {
     const policy = step.policy ?? 'p';
     const key = text(step.key);
     const cost = 'cost' in step ? number(step.cost) : 1;
+    // A class, for the calls that have one.
+    const ofClass = 'priority' in step ? { priority: step.priority } : {};
     switch (step.do) {
       case 'check': {
         const { partial = false } = step;
-        const options = 'meta' in step ? { cost, partial, meta: text(step.meta) } : { cost, partial };
+        const meta = 'meta' in step ? { meta: text(step.meta) } : {};
+        const options = { cost, partial, ...meta, ...ofClass };
         const decision = await limiter.check(policy, key, options);
         return this.#fieldsOf(step, decision);
       }
       case 'peek':
-        return this.#fieldsOf(step, await limiter.peek(policy, key, { cost }));
+        return this.#fieldsOf(step, await limiter.peek(policy, key, { cost, ...ofClass }));
       case 'charge': {
         const isMap = cost !== null && typeof cost === 'object';
         return this.#fieldsOf(step, await limiter.charge(policy, key, isMap ? { cost } : cost));
@@ -148,7 +151,7 @@ class History {
       }
       case 'hold':
         try {
-          const hold = await limiter.hold(policy, key, { cost });
+          const hold = await limiter.hold(policy, key, { cost, ...ofClass });
           this.#holds.set(step.as, hold);
           return this.#fieldsOf(step, hold.decision);
         } catch (error) {
@@ -161,7 +164,12 @@ class History {
       case 'check_all':
         return this.#fieldsOf(
           step,
-          await limiter.checkAll(step.entries.map(({ policy, key, cost = 1 }) => [policy, text(key), number(cost)])),
+          await limiter.checkAll(
+            step.entries.map(({ policy, key, cost = 1, priority }) => {
+              const entry = { policy, key: text(key), cost: number(cost) };
+              return priority === undefined ? entry : { ...entry, priority };
+            }),
+          ),
         );
       case 'change':
         this.write(step);

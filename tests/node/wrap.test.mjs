@@ -234,3 +234,39 @@ describe('a leaky-bucket delays the function', () => {
     assert.ok(days === 50 || days === 51, `${days}`);
   });
 });
+
+describe('a class leaves room for others', () => {
+  const priorities = { batch: '80%' };
+
+  for (const notation of ['fixed-window 10/hour', 'concurrency 10']) {
+    it(`${notation}: the name, or a function of the arguments`, async () => {
+      const limiter = new Limiter({ policies: { jobs: new Policy(notation, { priorities }) } });
+      const left = [];
+      const work = async () => left.push((await limiter.peek('jobs', 'k', { priority: 'batch' })).remaining);
+      const ofClass = limiter.wrap('jobs', work, { key: 'k', cost: (cost) => cost, priority: 'batch' });
+      await ofClass(1);
+      await assert.rejects(ofClass(3), (error) => {
+        assert.ok(error instanceof RateLimited);
+        assert.equal(error.decision.remaining, notation === 'concurrency 10' ? 2 : 1);
+        return true;
+      });
+      const named = limiter.wrap('jobs', work, { key: 'k', cost: 3, priority: (name) => name });
+      await assert.rejects(named('batch'), RateLimited);
+      // Without a class it may take what stays free.
+      await named(undefined);
+      assert.deepEqual(left, [1, 0]);
+    });
+  }
+
+  it('a class that no call could have is an error where it is written', async () => {
+    const limiter = new Limiter({ policies: { api: new Policy('10/minute', { priorities }), plain: '10/minute' } });
+    const wrap = (policy, priority) => limiter.wrap(policy, () => {}, { key: 'k', priority });
+    const invalid = { code: 'config_invalid', message: /priority/ };
+    assert.throws(() => wrap('api', 'bach'), { ...invalid, message: /"bach".*did you mean batch/ });
+    assert.throws(() => wrap('plain', 'batch'), { ...invalid, message: /no policy has classes/ });
+    assert.throws(() => wrap('api', 5), invalid);
+    await assert.rejects(wrap('api', () => 5)(), { ...invalid, message: /priority function.*returned 5/ });
+    await assert.rejects(wrap('api', () => 'bach')(), { ...invalid, message: /did you mean/ });
+    assert.equal((await limiter.peek('api', 'k')).remaining, 10);
+  });
+});

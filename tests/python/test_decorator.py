@@ -13,6 +13,7 @@ import pytest
 
 from tidegate import (
     AsyncLimiter,
+    ConfigError,
     CostError,
     KeyInvalid,
     Limiter,
@@ -368,3 +369,95 @@ def test_an_async_generator_gets_what_is_sent_and_ends_within_its_hold(policy: s
             assert limiter.peek("p", "k").remaining == 1
 
     asyncio.run(main())
+
+
+@BOTH
+@pytest.mark.parametrize("sort", ["function", "coroutine", "generator", "async generator"])
+@pytest.mark.parametrize("held", [False, True])
+def test_a_class_leaves_room_for_others(kind: Kind, sort: str, held: bool) -> None:
+    notation = "concurrency 10" if held else "fixed-window 10/hour"
+    limiter = kind(policies={"jobs": Policy(notation, priorities={"batch": "80%"})}, clock=ManualClock())
+    left: list[int] = []
+
+    def run(work: Any, *args: Any) -> None:
+        if sort == "function":
+            work(*args)
+        elif sort == "generator":
+            list(work(*args))
+        elif sort == "coroutine":
+            asyncio.run(work(*args))
+        else:
+
+            async def items() -> None:
+                assert [item async for item in work(*args)] == [1]
+
+            asyncio.run(items())
+
+    # Tells what a call of the class may still take while it runs: of 10 units 8 stay free.
+    blocking = limiter if isinstance(limiter, Limiter) else limiter.to_blocking()
+
+    def note() -> None:
+        left.append(blocking.peek("jobs", "k", cost=1, priority="batch").remaining)
+
+    def function(name: str | None = None, cost: int = 1) -> None:
+        note()
+
+    async def coroutine(name: str | None = None, cost: int = 1) -> None:
+        note()
+
+    def generator(name: str | None = None, cost: int = 1) -> Iterator[int]:
+        note()
+        yield 1
+
+    async def async_generator(name: str | None = None, cost: int = 1) -> AsyncIterator[int]:
+        note()
+        yield 1
+
+    work: Any = {f.__name__.replace("_", " "): f for f in (function, coroutine, generator, async_generator)}[sort]
+    of_a_class = limiter.limit("jobs", key="k", cost=lambda name=None, cost=1: cost, priority="batch")(work)
+    run(of_a_class)
+    with pytest.raises(RateLimited) as caught:
+        run(of_a_class, None, 3)
+    assert caught.value.decision.remaining == (2 if held else 1)
+    named = limiter.limit("jobs", key="k", priority=lambda name=None, cost=1: name, cost=3)(work)
+    with pytest.raises(RateLimited):
+        run(named, "batch")
+    # Without a class it may take what stays free.
+    run(named, None)
+    assert left == [1, 0]
+
+
+def test_a_class_that_no_call_could_have_is_an_error_where_it_is_written() -> None:
+    limiter = Limiter(
+        policies={
+            "api": Policy("10/minute", priorities={"batch": "30%"}),
+            "llm": Policy("10/minute; 100 tokens/minute", priorities={"batch": "30%"}),
+            "plain": "10/minute",
+        }
+    )
+    with pytest.raises(ConfigError, match="did you mean"):
+        limiter.limit("api", key="k", priority="bach")
+    with pytest.raises(ConfigError, match="no classes"):
+        limiter.limit("plain", key="k", priority="batch")
+    with pytest.raises(TypeError, match="priority is text"):
+        limiter.limit("api", key="k", priority=5)  # type: ignore[arg-type]
+    # A cost that is made of the arguments has no number yet.
+    with pytest.raises(ConfigError, match="did you mean"):
+        limiter.limit("llm", key="k", cost=lambda tokens: {"tokens": tokens}, priority="bach")
+
+    @limiter.limit("llm", key="k", cost=lambda tokens: {"tokens": tokens}, priority="batch")
+    def ask(tokens: int) -> int:
+        return tokens
+
+    assert ask(70) == 70
+    with pytest.raises(RateLimited):
+        ask(1)
+    with pytest.raises(ConfigError, match=r"the priority of .*wrong is 5 \(int\)"):
+
+        @limiter.limit("api", key="k", priority=lambda: 5)  # type: ignore[arg-type, return-value]
+        def wrong() -> None: ...
+
+        wrong()
+    with pytest.raises(ConfigError, match="did you mean"):
+        limiter.limit("api", key="k", priority=lambda: "bach")(lambda: None)()
+    assert limiter.peek("api", "k").remaining == 10

@@ -271,3 +271,25 @@ def test_the_fallback_of_flask_limiter_starts(strategy: str, prefix: str) -> Non
 def test_an_unknown_key_expires_now(store: str, prefix: str) -> None:
     storage = storage_from_string(f"tidegate+{store}", prefix=prefix, timeout=20.0)
     assert abs(storage.get_expiry("no such key") - time.time()) < 60
+
+
+@pytest.mark.parametrize("scheme", ["tidegate+", "async+tidegate+"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_units_are_an_error_and_counted_as_nothing_else(
+    scheme: str, strategy: str, loop: asyncio.AbstractEventLoop
+) -> None:
+    with pytest.raises(ValueError, match="100 tokens/minute"):
+        limits.parse("100 tokens/minute")
+    storage: Any = storage_from_string(f"{scheme}memory://")
+    kinds: Any = aio.strategies.STRATEGIES if scheme.startswith("async") else strategies.STRATEGIES
+    limiter = kinds[strategy](storage)
+
+    def call(name: str, *given: Any, **more: Any) -> Any:
+        answer = getattr(limiter, name)(*given, **more)
+        return loop.run_until_complete(answer) if inspect.isawaitable(answer) else answer
+
+    limit = limits.parse("10/minute")
+    for cost in ({"tokens": 5}, {"cost": 5}, {}, [5], "5"):
+        with pytest.raises(CostError, match="a number, since the limits of this package count no units"):
+            call("hit", limit, "k", cost=cost)
+    assert call("get_window_stats", limit, "k").remaining == 10

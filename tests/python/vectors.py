@@ -127,21 +127,23 @@ class Run:
         about = (step.get("policy", "p"), literal(step.get("key")))
         cost = {"cost": literal(step["cost"])} if "cost" in step else {}
         meta = {"meta": literal(step["meta"])} if "meta" in step else {}
+        # A class, for the calls that have one.
+        priority = {"priority": step["priority"]} if "priority" in step else {}
         answer: Any
         if do == "change":
             self.write(policies(step))
             answer = limiter.reload()
         elif do == "check":
-            answer = limiter.check(*about, **cost, **meta, partial=step.get("partial", False))
+            answer = limiter.check(*about, **cost, **meta, **priority, partial=step.get("partial", False))
         elif do == "charge":
             answer = limiter.charge(*about, cost.get("cost", 1))
         elif do in ("peek", "refund"):
-            answer = getattr(limiter, do)(*about, **cost)
+            answer = getattr(limiter, do)(*about, **cost, **priority)
         elif do == "settle":
             named = self.named[step["of"]]
             answer = limiter.settle(getattr(named, "decision", named), literal(step["cost"]))
         elif do == "hold":
-            answer = limiter.hold(*about, **cost)
+            answer = limiter.hold(*about, **cost, **priority)
         elif do == "release":
             answer = self.named.pop(step["of"]).release()
         elif do == "block":
@@ -153,6 +155,9 @@ class Run:
         else:
             assert do == "check_all", do
             answer = limiter.check_all(
-                [(entry["policy"], literal(entry["key"]), entry.get("cost", 1)) for entry in step["entries"]]
+                [
+                    (entry["policy"], literal(entry["key"]), entry.get("cost", 1), None, entry.get("priority"))
+                    for entry in step["entries"]
+                ]
             )
         return await answer if inspect.isawaitable(answer) else answer

@@ -2,6 +2,7 @@
 
 import { METHODS } from 'node:http';
 import process from 'node:process';
+import { checkClass } from '../call-options.js';
 import { type Cost, shareOf, uncounted } from '../cost.js';
 import { ConfigError, CostError, describe } from '../errors.js';
 import { checkOptions, knownNames } from '../given-options.js';
@@ -189,24 +190,6 @@ export class Settings<Request extends object, Response> {
       name = name.name;
     }
     return placedKey(name, key, this.options.perMethod ? methodOf(this.adapter, request) : undefined);
-  }
-}
-
-/** Refuses a class that no request could have. */
-function checkClass(priority: string, policyRefs: readonly PolicyRef[], where: string): void {
-  const classed = policyRefs.filter(({ classes }) => classes !== undefined);
-  if (classed.length === 0) {
-    throw new ConfigError(
-      `${where}: priority is ${describe(priority)}, and no policy has classes: declare them with its option priorities, as in ` +
-        "{ priorities: 'batch: 30%' }",
-    );
-  }
-  for (const { name, classes = [] } of classed) {
-    if (classes.includes(priority)) continue;
-    const known = knownNames(priority, classes);
-    throw new ConfigError(
-      `${where}: priority is ${describe(priority)}, which is no class of ${JSON.stringify(name)}: ${known}`,
-    );
   }
 }
 

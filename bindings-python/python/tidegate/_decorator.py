@@ -10,20 +10,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from ._constants import check_constants, empty_limiter
-from ._cost import checked_units
+from ._cost import COST, checked_units
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
 from ._tracing import TRACED, asked, to_async, to_blocking
-from .errors import CostError, KeyInvalid, RateLimited
+from .errors import ConfigError, CostError, KeyInvalid, RateLimited
 
 if TYPE_CHECKING:
-    from ._tidegate import AsyncHold, Hold
+    from ._tidegate import Hold
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-# Makes the key and the cost of a call from its arguments.
-KeyAndCost = Callable[[tuple[Any, ...], dict[str, Any]], "tuple[str, int | Mapping[str, int]]"]
 # A cost, or what makes it from the arguments of a call.
 CostOption: TypeAlias = "int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None"
+# A class of calls, or what makes its name from the arguments of a call.
+PriorityOption: TypeAlias = "str | Callable[..., str | None] | None"
 
 
 class Decorator(Protocol):
@@ -37,6 +37,7 @@ def limit(
     policy: str | Policy,
     key: str | Callable[..., str],
     cost: CostOption,
+    priority: PriorityOption,
 ) -> Decorator:
     """The decorator of both limiters."""
     if not isinstance(policy, (str, Policy)):
@@ -47,9 +48,10 @@ def limit(
         raise TypeError(f"key is a function of the call's arguments or a text, not {shown(key)}")
     if isinstance(key, str):
         check_constants(key=key)
-    if not callable(cost):
-        # By the policy, which may count units.
-        empty_limiter().peek(resolved, "", 1 if cost is None else cost)
+    # By the policy, which may count units. A cost that is made of the arguments has no number yet.
+    nothing = {one.unit or COST: 0 for one in resolved.limits}
+    given = nothing if callable(cost) else 1 if cost is None else cost
+    empty_limiter().peek(resolved, "", given, priority=None if callable(priority) else priority)
     blocking, awaitable = to_blocking(limiter), to_async(limiter)
     holds = PolicyKind(limiter, policy, resolved)
 
@@ -58,17 +60,18 @@ def limit(
             raise TypeError(f"put @limiter.limit below @{type(function).__name__}: it limits the function itself")
         if inspect.isclass(function) or not callable(function):
             raise TypeError(f"@limiter.limit limits functions, not {shown(function)}")
-        key_and_cost = _key_and_cost(function, key, cost)
         wrapper: Any
         called = _called(function)
         if inspect.isasyncgenfunction(called):
-            wrapper = _async_generator(function, _admission(awaitable, policy, key_and_cost, holds))
+            wrapper = _async_generator(
+                function, _admission(Asking(awaitable, policy, function, key, cost, priority), holds)
+            )
         elif inspect.iscoroutinefunction(called):
-            wrapper = _coroutine(function, awaitable, policy, key_and_cost, holds)
+            wrapper = _coroutine(function, Asking(awaitable, policy, function, key, cost, priority), holds)
         elif holds.now() and inspect.isgeneratorfunction(called):
-            wrapper = _generator(function, blocking, policy, key_and_cost, holds)
+            wrapper = _generator(function, Asking(blocking, policy, function, key, cost, priority), holds)
         else:
-            wrapper = _function(function, blocking, policy, key_and_cost, holds)
+            wrapper = _function(function, Asking(blocking, policy, function, key, cost, priority), holds)
         functools.update_wrapper(wrapper, function)
         # As long as the function exists, `reload` refuses to drop its policy.
         wrapper._tidegate_policy_use = limiter._use_policy(policy, f"@limiter.limit on {_name_of(function)}")
@@ -95,10 +98,39 @@ class PolicyKind:
         return self._holds
 
 
-def _key_and_cost(function: Any, key: str | Callable[..., str], cost: CostOption) -> KeyAndCost:
-    name = _name_of(function)
+class Asking:
+    """What each call of a decorated function asks of its limiter: a check or a hold, with what its arguments make."""
 
-    def key_and_cost(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int | Mapping[str, int]]:
+    __slots__ = ("_cost", "_key", "_limiter", "_name", "_policy", "_priority")
+
+    def __init__(
+        self,
+        limiter: Any,
+        policy: str | Policy,
+        function: Any,
+        key: str | Callable[..., str],
+        cost: CostOption,
+        priority: PriorityOption,
+    ) -> None:
+        self._limiter, self._policy, self._name = limiter, policy, _name_of(function)
+        self._key, self._cost, self._priority = key, cost, priority
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        limiter = asked(self._limiter) if TRACED else self._limiter
+        key, cost = self._key_and_cost(args, kwargs)
+        if self._priority is None:
+            return limiter.check(self._policy, key, cost)
+        return limiter.check(self._policy, key, cost, priority=self._class(args, kwargs))
+
+    def hold(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        limiter = asked(self._limiter) if TRACED else self._limiter
+        key, cost = self._key_and_cost(args, kwargs)
+        if self._priority is None:
+            return limiter.hold(self._policy, key, cost)
+        return limiter.hold(self._policy, key, cost, priority=self._class(args, kwargs))
+
+    def _key_and_cost(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int | Mapping[str, int]]:
+        key, cost, name = self._key, self._cost, self._name
         made = key if isinstance(key, str) else key(*args, **kwargs)
         if not isinstance(made, str):
             _close(made)
@@ -118,11 +150,17 @@ def _key_and_cost(function: Any, key: str | Callable[..., str], cost: CostOption
             )
         return made, units
 
-    return key_and_cost
+    def _class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        priority = self._priority
+        made = priority(*args, **kwargs) if callable(priority) else priority
+        if made is None or isinstance(made, str):
+            return made
+        _close(made)
+        raise ConfigError(f"the priority of {self._name} is {shown(made)}: a class is text (str), or None for no class")
 
 
 def _close(given: object) -> None:
-    """Closes the coroutine of an async key or cost function: without it Python would also warn that it never ran."""
+    """Closes the coroutine of an async key, cost or class function: Python would also warn that it never ran."""
     if inspect.iscoroutine(given):
         given.close()
 
@@ -145,13 +183,11 @@ def _delay(decision: Decision) -> float:
     return decision.delay
 
 
-def _function(
-    function: Any, limiter: Limiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind
-) -> Any:
+def _function(function: Any, asking: Asking, holds: PolicyKind) -> Any:
     generator = inspect.isgeneratorfunction(_called(function))
 
     def holding(*args: Any, **kwargs: Any) -> Any:
-        hold = (asked(limiter) if TRACED else limiter).hold(policy, *key_and_cost(args, kwargs))
+        hold = asking.hold(args, kwargs)
         try:
             if delay := _delay(hold.decision):
                 time.sleep(delay)
@@ -169,12 +205,12 @@ def _function(
         hold.release()
         return returned
 
-    held = _generator(function, limiter, policy, key_and_cost, holds) if generator else holding
+    held = _generator(function, asking, holds) if generator else holding
 
     def limited(*args: Any, **kwargs: Any) -> Any:
         if holds.now():
             return held(*args, **kwargs)
-        if delay := _delay((asked(limiter) if TRACED else limiter).check(policy, *key_and_cost(args, kwargs))):
+        if delay := _delay(asking.check(args, kwargs)):
             time.sleep(delay)
         return function(*args, **kwargs)
 
@@ -198,15 +234,13 @@ def _held_items(hold: Hold, items: Any) -> Any:
     return _async_generator(lambda: items, held)()
 
 
-def _generator(
-    function: Any, limiter: Limiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind
-) -> Any:
+def _generator(function: Any, asking: Asking, holds: PolicyKind) -> Any:
     def holding(*args: Any, **kwargs: Any) -> Any:
         if not holds.now():
-            if delay := _delay((asked(limiter) if TRACED else limiter).check(policy, *key_and_cost(args, kwargs))):
+            if delay := _delay(asking.check(args, kwargs)):
                 time.sleep(delay)
             return (yield from function(*args, **kwargs))
-        with (asked(limiter) if TRACED else limiter).hold(policy, *key_and_cost(args, kwargs)) as hold:
+        with asking.hold(args, kwargs) as hold:
             if delay := _delay(hold.decision):
                 time.sleep(delay)
             return (yield from function(*args, **kwargs))
@@ -214,16 +248,14 @@ def _generator(
     return holding
 
 
-def _coroutine(
-    function: Any, limiter: AsyncLimiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind
-) -> Any:
+def _coroutine(function: Any, asking: Asking, holds: PolicyKind) -> Any:
     async def limited(*args: Any, **kwargs: Any) -> Any:
         if holds.now():
-            async with (asked(limiter) if TRACED else limiter).hold(policy, *key_and_cost(args, kwargs)) as hold:
+            async with asking.hold(args, kwargs) as hold:
                 if delay := _delay(hold.decision):
                     await asyncio.sleep(delay)
                 return await function(*args, **kwargs)
-        if delay := _delay(await (asked(limiter) if TRACED else limiter).check(policy, *key_and_cost(args, kwargs))):
+        if delay := _delay(await asking.check(args, kwargs)):
             await asyncio.sleep(delay)
         return await function(*args, **kwargs)
 
@@ -262,16 +294,15 @@ def _async_generator(function: Any, admit: Callable[..., Awaitable[Any]]) -> Any
     return limited
 
 
-def _admission(limiter: AsyncLimiter, policy: str | Policy, key_and_cost: KeyAndCost, holds: PolicyKind) -> Any:
+def _admission(asking: Asking, holds: PolicyKind) -> Any:
     """What admits a call of an async generator: a hold, or a check."""
 
-    async def admit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncHold | None:
-        called = asked(limiter) if TRACED else limiter
+    async def admit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not holds.now():
-            if delay := _delay(await called.check(policy, *key_and_cost(args, kwargs))):
+            if delay := _delay(await asking.check(args, kwargs)):
                 await asyncio.sleep(delay)
             return None
-        hold = await called.hold(policy, *key_and_cost(args, kwargs))
+        hold = await asking.hold(args, kwargs)
         try:
             if delay := _delay(hold.decision):
                 await asyncio.sleep(delay)

@@ -245,11 +245,13 @@ class AsyncLimiter(Generic[Name]):
         *,
         key: str | Callable[..., str],
         cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
+        priority: str | Callable[..., str | None] | None = None,
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these;
+        `priority` the name of a class of calls, or a function that returns one or None.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         A function that is not async is limited on the thread that calls it::
@@ -908,11 +910,13 @@ class Limiter(Generic[Name]):
         *,
         key: str | Callable[..., str],
         cost: int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None = None,
+        priority: str | Callable[..., str | None] | None = None,
     ) -> Decorator:
         """
         A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
+        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these;
+        `priority` the name of a class of calls, or a function that returns one or None.
         A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
 
         An async function is limited without blocking its event loop::

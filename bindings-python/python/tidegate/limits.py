@@ -31,8 +31,9 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 from limits import aio, storage
 from limits.limits import GRANULARITIES
 
+from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Limit, Limiter, Policy
-from .errors import ConfigError, TidegateError
+from .errors import ConfigError, CostError, TidegateError
 from .web.steps import Steps, run_steps, run_steps_async
 
 __all__ = ["AsyncTidegateStorage", "TidegateStorage"]
@@ -75,7 +76,12 @@ def _micros(seconds: float) -> int:
 
 
 def _whole(amount: float) -> int:
-    """An amount in whole units. What is no number is left to the limiter, which refuses it."""
+    """An amount in whole units. A number that is none of these is left to the limiter, which refuses it."""
+    if not isinstance(amount, (int, float)) and not hasattr(amount, "__index__"):
+        raise CostError(
+            f"a cost cannot be {shown(amount)}: it must be a number, since the limits of this package count no units; "
+            'policies of tidegate do, such as "100 tokens/minute"'
+        )
     if isinstance(amount, float) and math.isfinite(amount):
         return math.ceil(amount)
     return amount  # type: ignore[return-value]

@@ -328,23 +328,26 @@ macro_rules! limiter_methods {
 
             /// A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
             ///
-            /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these.
+            /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these;
+            /// `priority` the name of a class of calls, or a function that returns one or None.
             /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
             ///
             $(#[$($doc_limit)*])*
             #[pyo3(signature = (
                 policy: "str | Policy", *, key: "str | Callable[..., str]",
-                cost: "int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None" = None
+                cost: "int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None" = None,
+                priority: "str | Callable[..., str | None] | None" = None
             ) -> "Decorator")]
             fn limit<'py>(
                 slf: Bound<'py, Self>,
                 policy: Bound<'py, PyAny>,
                 key: Bound<'py, PyAny>,
                 cost: Option<Bound<'py, PyAny>>,
+                priority: Option<Bound<'py, PyAny>>,
             ) -> PyResult<Bound<'py, PyAny>> {
                 // The decorator of both limiters is written in Python.
                 let limit = slf.py().import("tidegate._decorator")?.getattr("limit")?;
-                limit.call1((slf, policy, key, cost))
+                limit.call1((slf, policy, key, cost, priority))
             }
 
             /// Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.

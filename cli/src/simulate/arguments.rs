@@ -1,17 +1,18 @@
 //! The arguments of `simulate`, and what they mean together.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, value_parser};
-use tidegate::{Algorithm, Policy, PolicyFile};
+use tidegate::{Algorithm, Policy, PolicyFile, Unit};
 
 use super::plot::Theme;
 use super::replay::{Retries, Retry};
-use super::traffic::Traffic;
 use super::traffic::moment::{self, words};
 use super::traffic::pattern::{self, MAX_CALLS, Plan, Shape};
 use super::traffic::trace_line::TraceOptions;
 use super::traffic::value_name;
+use super::traffic::{Asked, Event, Traffic, cost_option};
 use crate::calendar::MINUTE;
 use crate::terminal::path_text;
 use crate::{Failure, number_text, policy_argument};
@@ -101,6 +102,14 @@ struct PatternOptions {
     /// The window of bursts and of the boundary attack [default: the longest period of the policies]
     #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace")]
     window: Option<u64>,
+
+    /// What each call takes: a number, or numbers by the names of units [default: 1 of each]
+    #[arg(long, value_name = "N|UNIT=N,…", conflicts_with = "trace")]
+    cost: Option<String>,
+
+    /// The class of the calls, one of the priorities of the policies
+    #[arg(long, value_name = "CLASS", conflicts_with = "trace")]
+    priority: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -132,7 +141,8 @@ Who would have been refused yesterday? The client address is the key of an acces
   $ tidegate simulate \"100/minute\" --trace calls.csv --sort --decisions decisions.csv
 
 A trace of timestamps has a time on each line and, after commas, a key and a cost; a first line such as time,key,cost or \
-time,user names the columns. Times are seconds since 1970 (milliseconds from 10^11 on) or RFC 3339. Without a key all calls have one key.
+time,user names the columns. Of limits that name what they count, a column or a field of that name says how many a call takes, and \
+one that is called priority its class. Times are seconds since 1970 (milliseconds from 10^11 on) or RFC 3339. Without a key all calls have one key.
 
 The table: the longest wait is from a key's first refusal to its next admission. The worst count is the most units of one key \
 in any window of a limit's period (t - period, t], beside the count of the limit. The fairness is Jain's index of the shares \
@@ -143,8 +153,8 @@ after the end of the traffic are not made.
 pattern; file, format, key_field, lines and skipped_lines of a trace), `store`, `command`, `files`, `notes`, and for each of \
 `policies`: policy, notation, shadow, asked, admitted, refused, refused_percent, units_asked, units_admitted, shadow_denied, \
 retries, gave_up, longest_wait and longest_wait_key, still_refused (keys, longest), worst (of each limit: limit, algorithm, \
-count, period, worst, ratio, key, at), fairness (jain, least, most), and delay (mean, longest, worst) of a leaky-bucket. Times \
-are seconds; null stands for what did not happen.";
+count, unit, period, worst, ratio, key, at), fairness (jain, least, most), and delay (mean, longest, worst) of a leaky-bucket; where units are counted \
+units (asked and admitted by name), and where calls have classes, classes (asked and admitted by name). Times are seconds; null stands for what did not happen.";
 
 impl Arguments {
     /// The policies, each once.
@@ -167,15 +177,18 @@ impl Arguments {
     /// The traffic that was chosen.
     pub(super) fn traffic(&self, policies: &[Policy]) -> Result<Traffic, Failure> {
         if let Some(path) = &self.trace {
-            return Traffic::of_trace(path, &self.trace_options, self.only_key.clone());
+            let options = TraceOptions { units: units(policies), ..self.trace_options.clone() };
+            return Traffic::of_trace(path, &options, self.only_key.clone());
         }
         let options = &self.pattern_options;
+        let (cost, asked) = options.asked()?;
+        let call = Event { at: 0, key: 0, cost, asked };
         let shape = self.pattern.unwrap_or(Shape::Steady);
         let periods = policies.iter().flat_map(Policy::limits).map(|limit| limit.period().micros());
         let longest_period = periods.max().unwrap_or(MINUTE);
         let window = options.window.unwrap_or(longest_period);
         let usual = pattern::usual_duration(shape, window.max(longest_period));
-        let twice_the_limit = 2.0 * f64::from(options.keys) * most_generous(policies);
+        let twice_the_limit = 2.0 * f64::from(options.keys) * most_generous(policies, &call);
         let rate = options.rate.unwrap_or_else(|| match shape {
             // Its curve takes a day, whatever the rate.
             Shape::Daily => twice_the_limit.min(USUAL_CALLS * 1e6 / options.duration.unwrap_or(usual) as f64),
@@ -196,7 +209,8 @@ impl Arguments {
                 words(duration)
             )));
         }
-        let plan = Plan { shape, rate, duration, keys: options.keys, seed: self.seed, window };
+        let Event { cost, asked, .. } = call;
+        let plan = Plan { shape, rate, duration, keys: options.keys, seed: self.seed, window, cost, asked };
         Traffic::of_pattern(plan, self.only_key.clone())
     }
 
@@ -221,10 +235,13 @@ impl Arguments {
             ("window", pattern_options.window.map(seconds)),
             ("keys", has_pattern.then(|| pattern_options.keys.to_string())),
             ("seed", has_seed.then(|| self.seed.to_string())),
+            ("cost", pattern_options.cost.clone()),
+            ("priority", pattern_options.priority.clone()),
             ("format", trace_options.format.map(|format| value_name(&format))),
             ("time-field", trace_options.time_field.clone()),
             ("key-field", trace_options.key_field.clone()),
             ("cost-field", trace_options.cost_field.clone()),
+            ("priority-field", trace_options.priority_field.clone()),
             ("only-key", self.only_key.clone()),
             ("retry", callers.retry.map(|retry| value_name(&retry))),
             ("retries", (callers.retries != RETRIES).then(|| callers.retries.to_string())),
@@ -238,11 +255,35 @@ impl Arguments {
     }
 }
 
-/// The highest rate that a policy admits for long, in units per second.
-fn most_generous(policies: &[Policy]) -> f64 {
+impl PatternOptions {
+    /// The cost of each call, and what else it takes and is.
+    fn asked(&self) -> Result<(u64, Option<Arc<Asked>>), Failure> {
+        let cost = self.cost.as_deref().map_or(Ok((1, Vec::new())), cost_option);
+        let (cost, units) = cost.map_err(|error| Failure::argument(format!("--cost: {error}")))?;
+        let class = self.priority.clone();
+        let is_plain = units.is_empty() && class.is_none();
+        Ok((cost, (!is_plain).then(|| Arc::new(Asked { units, class }))))
+    }
+}
+
+/// The units that the policies count, each once.
+fn units(policies: &[Policy]) -> Vec<Unit> {
+    let mut units: Vec<Unit> =
+        policies.iter().flat_map(Policy::limits).filter_map(|limit| limit.unit().cloned()).collect();
+    units.sort();
+    units.dedup();
+    units
+}
+
+/// The highest rate that a policy admits for long, in such calls per second.
+fn most_generous(policies: &[Policy], call: &Event) -> f64 {
     let of_policy = |policy: &Policy| {
         let limits = policy.limits().iter().filter(|limit| limit.algorithm() != Algorithm::Concurrency);
-        limits.map(|limit| limit.count() as f64 * 1e6 / limit.period().micros() as f64).fold(f64::INFINITY, f64::min)
+        limits
+            .map(|limit| {
+                limit.count() as f64 * 1e6 / limit.period().micros() as f64 / call.units_of(limit.unit()) as f64
+            })
+            .fold(f64::INFINITY, f64::min)
     };
     let rate = policies.iter().map(of_policy).filter(|rate| rate.is_finite()).fold(0.0, f64::max);
     if rate > 0.0 { rate } else { 1.0 }

@@ -1,8 +1,8 @@
 //! What is counted of one policy while traffic is replayed through it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use tidegate::{Algorithm, Policy};
+use tidegate::{Algorithm, Limit, Policy, Unit};
 
 use super::timeline::Timeline;
 use super::traffic::Event;
@@ -20,12 +20,16 @@ pub(super) struct Answer {
 /// The figures of one policy.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
-    /// The periods of its limits, in microseconds.
-    periods: Vec<u64>,
+    /// Its limits, by what they count.
+    counted: Vec<CountedLimits>,
     pub(super) asked: u64,
     pub(super) admitted: u64,
     pub(super) units_asked: u64,
     pub(super) units_admitted: u64,
+    /// Of units that have a name, what was asked and what was admitted.
+    pub(super) units: BTreeMap<Unit, [u64; 2]>,
+    /// Of classes, the calls that were asked and that were admitted.
+    pub(super) classes: BTreeMap<String, [u64; 2]>,
     pub(super) shadow_denied: u64,
     /// Calls that were made again after a refusal.
     pub(super) retries: u64,
@@ -39,9 +43,21 @@ pub(super) struct Figures {
     /// The worst count of each limit when calls go on after their delay, of policies with a `leaky-bucket`.
     pub(super) worst_after_delay: Option<Vec<Worst>>,
     keys: Vec<KeyFigures>,
+    /// Of what calls cost, whatever limits count.
     pub(super) timeline: Timeline,
     /// Admitted calls that are remembered now.
     pub(super) remembered: usize,
+}
+
+/// Limits that count the same.
+#[derive(Debug)]
+struct CountedLimits {
+    unit: Option<Unit>,
+    /// Which limits of the policy they are, and their periods in microseconds.
+    limits: Vec<usize>,
+    periods: Vec<u64>,
+    /// Of a unit that has a name.
+    timeline: Timeline,
 }
 
 /// A time from a refusal to the next admission of the same key.
@@ -80,8 +96,9 @@ struct KeyFigures {
 /// The admissions of a key that are still in a window.
 #[derive(Debug)]
 struct Admissions {
-    on_admission: WindowCounts,
-    after_delay: Option<WindowCounts>,
+    /// Of each unit.
+    on_admission: Vec<WindowCounts>,
+    after_delay: Vec<WindowCounts>,
 }
 
 /// Units in the newest window of each period: the times t with now - period < t <= now.
@@ -93,15 +110,17 @@ struct WindowCounts {
 }
 
 impl WindowCounts {
-    fn add(&mut self, event: &Event, at: u64, periods: &[u64], worst: &mut [Worst]) {
-        self.windows.resize(periods.len(), (0, 0));
+    fn add(&mut self, event: &Event, at: u64, counted: &CountedLimits, worst: &mut [Worst]) {
+        let cost = event.units_of(counted.unit.as_ref());
+        self.windows.resize(counted.periods.len(), (0, 0));
         match self.units.back_mut() {
-            Some((last, units)) if *last == at => *units += event.cost,
-            _ => self.units.push_back((at, event.cost)),
+            Some((last, units)) if *last == at => *units += cost,
+            _ => self.units.push_back((at, cost)),
         }
         let mut unused = usize::MAX;
-        for (((left, sum), period), worst) in self.windows.iter_mut().zip(periods).zip(worst) {
-            *sum += event.cost;
+        for (((left, sum), period), limit) in self.windows.iter_mut().zip(&counted.periods).zip(&counted.limits) {
+            let worst = &mut worst[*limit];
+            *sum += cost;
             while let Some((time, units)) = self.units.get(*left)
                 && time + period <= at
             {
@@ -122,11 +141,21 @@ impl WindowCounts {
 
 impl Figures {
     pub(super) fn new(policy: &Policy, start: u64) -> Self {
-        let periods: Vec<u64> = policy.limits().iter().map(|limit| limit.period().micros()).collect();
+        let mut counted: Vec<CountedLimits> = Vec::new();
+        for (index, limit) in policy.limits().iter().enumerate() {
+            let same = counted.iter().position(|same| same.unit.as_ref() == limit.unit());
+            let same = same.unwrap_or_else(|| {
+                let (unit, timeline) = (limit.unit().cloned(), Timeline::new(start));
+                counted.push(CountedLimits { unit, limits: Vec::new(), periods: Vec::new(), timeline });
+                counted.len() - 1
+            });
+            counted[same].limits.push(index);
+            counted[same].periods.push(limit.period().micros());
+        }
         let has_delays = policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::LeakyBucket);
-        let worst = vec![Worst::default(); periods.len()];
+        let worst = vec![Worst::default(); policy.limits().len()];
         Self {
-            periods,
+            counted,
             worst_after_delay: has_delays.then(|| worst.clone()),
             worst,
             timeline: Timeline::new(start),
@@ -142,6 +171,7 @@ impl Figures {
         if self.keys.len() <= event.key as usize {
             self.keys.resize_with(event.key as usize + 1, KeyFigures::default);
         }
+        self.count_named(event, answer.allowed);
         let key = &mut self.keys[event.key as usize];
         key.asked += 1;
         if !answer.allowed {
@@ -164,18 +194,48 @@ impl Figures {
         self.count_admission(event, answer.delay);
     }
 
+    /// Counts what has a name: units and a class.
+    fn count_named(&mut self, event: &Event, allowed: bool) {
+        let admitted = |count: u64| if allowed { count } else { 0 };
+        for counted in &mut self.counted {
+            let Some(unit) = &counted.unit else { continue };
+            let units = event.units_of(Some(unit));
+            counted.timeline.count(event.at, units, admitted(units));
+            let sums = self.units.entry(unit.clone()).or_default();
+            (sums[0], sums[1]) = (sums[0] + units, sums[1] + admitted(units));
+        }
+        if let Some(class) = event.class() {
+            let sums = self.classes.entry(class.to_owned()).or_default();
+            (sums[0], sums[1]) = (sums[0] + 1, sums[1] + admitted(1));
+        }
+    }
+
+    /// What was asked and admitted over time of what a limit counts.
+    pub(super) fn timeline_of(&self, limit: &Limit) -> &Timeline {
+        let counted =
+            self.counted.iter().find(|counted| counted.unit.is_some() && counted.unit.as_ref() == limit.unit());
+        counted.map_or(&self.timeline, |counted| &counted.timeline)
+    }
+
     fn count_admission(&mut self, event: &Event, delay: u64) {
         let has_delays = self.worst_after_delay.is_some();
         let admissions = self.keys[event.key as usize].admissions.get_or_insert_with(|| {
             Box::new(Admissions {
-                on_admission: WindowCounts::default(),
-                after_delay: has_delays.then(WindowCounts::default),
+                on_admission: self.counted.iter().map(|_| WindowCounts::default()).collect(),
+                after_delay: self.counted.iter().filter(|_| has_delays).map(|_| WindowCounts::default()).collect(),
             })
         });
         let before = admissions.len();
-        admissions.on_admission.add(event, event.at, &self.periods, &mut self.worst);
-        if let (Some(counts), Some(worst)) = (&mut admissions.after_delay, &mut self.worst_after_delay) {
-            counts.add(event, event.at + delay, &self.periods, worst);
+        for (counts, counted) in admissions.on_admission.iter_mut().zip(&self.counted) {
+            counts.add(event, event.at, counted, &mut self.worst);
+        }
+        if let Some(worst) = &mut self.worst_after_delay {
+            for (counts, counted) in admissions.after_delay.iter_mut().zip(&mut self.counted) {
+                counts.add(event, event.at + delay, counted, worst);
+                if let Some(unit) = &counted.unit {
+                    counted.timeline.count_going(event.at + delay, event.units_of(Some(unit)));
+                }
+            }
             self.timeline.count_going(event.at + delay, event.cost);
         }
         self.remembered = self.remembered + admissions.len() - before;
@@ -223,7 +283,7 @@ impl Figures {
 
 impl Admissions {
     fn len(&self) -> usize {
-        self.on_admission.units.len() + self.after_delay.as_ref().map_or(0, |counts| counts.units.len())
+        self.on_admission.iter().chain(&self.after_delay).map(|counts| counts.units.len()).sum()
     }
 }
 
@@ -240,7 +300,7 @@ mod tests {
         let policy = Policy::parse("2/s; 3/2s").expect("a policy");
         let mut figures = Figures::new(&policy, 0);
         for at in [0, 1_000_000, 1_999_999, 2_000_000, 2_500_000] {
-            figures.count(&Event { at, key: 0, cost: 1 }, answered(true));
+            figures.count(&Event { at, key: 0, cost: 1, asked: None }, answered(true));
         }
         let units: Vec<u64> = figures.worst.iter().map(|worst| worst.units).collect();
         assert_eq!((units, figures.worst[0].at), (vec![3, 4], 2_500_000));
@@ -254,7 +314,7 @@ mod tests {
         for (at, key, allowed) in
             [(0, 0, true), (1, 0, false), (5, 0, false), (7, 1, false), (9, 0, true), (10, 1, false)]
         {
-            figures.count(&Event { at, key, cost: 1 }, answered(allowed));
+            figures.count(&Event { at, key, cost: 1, asked: None }, answered(allowed));
         }
         assert_eq!(figures.longest_wait, Some(KeyWait { micros: 8, key: 0 }));
         assert_eq!(figures.still_refused(20), (1, Some(13)));

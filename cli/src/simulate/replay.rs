@@ -1,6 +1,6 @@
 //! Traffic through one policy: a limiter with a clock of its own, callers that retry, and the decisions that were made.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use tidegate::host::Call;
-use tidegate::{Cost, Limiter, ManualClock, OnStoreError, Policy};
+use tidegate::{CheckOptions, Cost, Limiter, ManualClock, OnStoreError, Policy, Unit, Units};
 
 use super::figures::{Answer, Figures};
 use super::traffic::pattern::Random;
-use super::traffic::{Event, Keys};
+use super::traffic::{Asked, Event, Keys};
 use crate::Failure;
 use crate::store_options::limiter_builder;
 use crate::temporary_keys::TemporaryKeys;
@@ -46,13 +46,26 @@ pub(super) struct Retries {
 }
 
 /// A caller that will try again: the earliest first, then the one that was refused first.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq)]
 struct Caller {
     at: u64,
     order: u64,
     key: u32,
     cost: u64,
     attempts: u32,
+    asked: Option<Arc<Asked>>,
+}
+
+impl Ord for Caller {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl PartialOrd for Caller {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// One policy during the replay.
@@ -135,10 +148,10 @@ impl Replay {
         while let Some(Reverse(caller)) = self.waiting.peek()
             && caller.at <= end
         {
-            let Some(Reverse(Caller { at, key, cost, attempts, .. })) = self.waiting.pop() else { break };
+            let Some(Reverse(Caller { at, key, cost, attempts, asked, .. })) = self.waiting.pop() else { break };
             self.figures.retries += 1;
             self.retried_units += cost;
-            self.ask(&Event { at, key, cost }, attempts, keys)?;
+            self.ask(&Event { at, key, cost, asked }, attempts, keys)?;
         }
         Ok(())
     }
@@ -146,7 +159,7 @@ impl Replay {
     fn ask(&mut self, event: &Event, attempts: u32, keys: &Keys) -> Result<(), Failure> {
         let key = keys.name(event.key);
         self.clock.set(Duration::from_micros(event.at));
-        let decision = self.limiter.call(&self.policy, key, &Call::Unheld(Cost::of_each(&self.policy, event.cost)))?;
+        let decision = self.limiter.call(&self.policy, key, &Call::Unheld(self.options(event)))?;
         if let Some(pace) = &mut self.on_redis {
             pace.note(event.at);
         }
@@ -160,18 +173,35 @@ impl Replay {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 lines,
-                "{},{at},{},{},{allowed},{},{},{retry_after},{delay}",
+                "{},{at},{},{},{allowed},{},{},{retry_after},{delay},{},{}",
                 quoted(self.policy.name()),
                 quoted(key),
                 event.cost,
                 answer.shadow,
                 decision.remaining(),
+                quoted(&units_text(event)),
+                quoted(event.class().unwrap_or_default()),
             );
         }
         if !allowed {
             self.refused(event, attempts, decision.retry_after().map(micros));
         }
         Ok(())
+    }
+
+    /// What the call asks of the policy, which takes of it the units that it counts, and its class where it has classes.
+    fn options(&self, event: &Event) -> CheckOptions {
+        let Some(asked) = &event.asked else { return Cost::of_each(&self.policy, event.cost).into() };
+        let units = self
+            .policy
+            .limits()
+            .iter()
+            .map(|limit| limit.unit())
+            .map(|unit| (unit.map_or("cost", Unit::name), event.units_of(unit)));
+        let is_counted = self.policy.limits().iter().any(|limit| limit.unit().is_some());
+        let cost = if is_counted { units.collect::<Units>().into() } else { Cost::from(event.cost) };
+        let classes = self.policy.options().priorities.as_ref();
+        CheckOptions { priority: classes.and(asked.class.clone()), ..cost.into() }
     }
 
     fn refused(&mut self, event: &Event, attempts: u32, retry_after: Option<u64>) {
@@ -192,9 +222,9 @@ impl Replay {
             self.figures.gave_up += 1;
             return;
         };
-        let Event { at, key, cost } = *event;
+        let Event { at, key, cost, asked } = event.clone();
         let at = at.saturating_add(pause.max(1));
-        self.waiting.push(Reverse(Caller { at, order: self.order, key, cost, attempts: attempts + 1 }));
+        self.waiting.push(Reverse(Caller { at, order: self.order, key, cost, attempts: attempts + 1, asked }));
     }
 
     /// The units of the traffic, without those of retries.
@@ -240,7 +270,14 @@ impl Pace {
 }
 
 /// The first line of a file of decisions.
-pub(super) const DECISION_COLUMNS: &str = "policy,time,key,cost,allowed,shadow_denied,remaining,retry_after,delay\n";
+pub(super) const DECISION_COLUMNS: &str =
+    "policy,time,key,cost,allowed,shadow_denied,remaining,retry_after,delay,units,priority\n";
+
+/// `tokens=1200 pages=3`.
+fn units_text(event: &Event) -> String {
+    let units = event.asked.iter().flat_map(|asked| &asked.units);
+    units.map(|(unit, count)| format!("{unit}={count}")).collect::<Vec<_>>().join(" ")
+}
 
 /// Microseconds as seconds, exactly.
 fn seconds(micros: u64) -> String {

@@ -1,7 +1,7 @@
 //! What a simulation has found: for the table, for JSON and for the plots.
 
-use serde_json::{Value, json};
-use tidegate::{Limit, Policy};
+use serde_json::{Map, Value, json};
+use tidegate::{Limit, Policy, Unit};
 
 use super::figures::{Figures, Worst};
 use super::replay::Replay;
@@ -61,6 +61,7 @@ impl NamedWorst {
             "limit": self.limit.to_string(),
             "algorithm": self.limit.algorithm().name(),
             "count": self.limit.count(),
+            "unit": self.limit.unit().map(Unit::name),
             "period": seconds(self.limit.period().micros()),
             "worst": self.units,
             "ratio": self.ratio().map(rounded),
@@ -117,7 +118,14 @@ impl PolicyReport {
     fn json(&self) -> Value {
         let figures = &self.figures;
         let worst = |counts: &Vec<NamedWorst>| counts.iter().map(NamedWorst::json).collect::<Value>();
+        let sums = |[asked, admitted]: [u64; 2]| json!({"asked": asked, "admitted": admitted});
+        let units: Map<String, Value> =
+            figures.units.iter().map(|(unit, of)| (unit.name().to_owned(), sums(*of))).collect();
+        let classes: Map<String, Value> =
+            figures.classes.iter().map(|(class, of)| (class.clone(), sums(*of))).collect();
         json!({
+            "units": units,
+            "classes": classes,
             "policy": self.policy.name(),
             "notation": self.policy.to_string(),
             "shadow": self.policy.options().shadow,

@@ -4,7 +4,7 @@ use super::report::{NamedWorst, PolicyReport, Report, percent};
 use super::timeline::Bucket;
 use super::traffic::moment::{trimmed, words};
 use crate::calendar::{date, time_of_day};
-use crate::number_text::{counted, number};
+use crate::number_text::{counted, number, of_unit};
 use crate::terminal::columns;
 
 /// The columns after the policy.
@@ -27,6 +27,13 @@ pub(super) fn cells(policy: &PolicyReport) -> [Vec<String>; 6] {
         asked.push(format!("{} retries", number(figures.retries)));
         asked.push(format!("{} gave up", number(figures.gave_up)));
     }
+    let mut admitted = vec![number(figures.admitted)];
+    let units = figures.units.iter().map(|(unit, sums)| (unit.name(), sums));
+    let classes = figures.classes.iter().map(|(class, sums)| (class.as_str(), sums));
+    for (name, sums) in units.chain(classes) {
+        asked.push(format!("{} {name}", number(sums[0])));
+        admitted.push(format!("{} {name}", number(sums[1])));
+    }
     let mut worst: Vec<String> = policy.worst.iter().map(worst_text).collect();
     let after_delay = policy.worst_after_delay.iter().flatten();
     worst.extend(after_delay.map(|worst| format!("after delay: {}", worst_text(worst))));
@@ -34,7 +41,7 @@ pub(super) fn cells(policy: &PolicyReport) -> [Vec<String>; 6] {
         let (least, most) = (trimmed(fairness.least * 100.0), trimmed(fairness.most * 100.0));
         format!("{:.3} ({least} to {most} %)", fairness.jain)
     });
-    [asked, vec![number(figures.admitted)], refused, waits(policy), worst, vec![fairness]]
+    [asked, admitted, refused, waits(policy), worst, vec![fairness]]
 }
 
 fn waits(policy: &PolicyReport) -> Vec<String> {
@@ -56,7 +63,7 @@ fn waits(policy: &PolicyReport) -> Vec<String> {
 fn worst_text(worst: &NamedWorst) -> String {
     let period = worst.limit.period();
     let percent = worst.ratio().map_or_else(String::new, |ratio| format!(" ({:.0} %)", ratio * 100.0));
-    format!("{} of {}/{period}{percent}", number(worst.units), number(worst.limit.count()))
+    format!("{} of {}/{period}{percent}", number(worst.units), of_unit(worst.limit.count(), worst.limit.unit()))
 }
 
 /// The whole text.

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use serde_json::json;
-use tidegate::{Attempt, Cost, Decision, LimitState, Policy, host};
+use serde_json::{Value, json};
+use tidegate::{Attempt, CheckOptions, Cost, Decision, LimitState, Limiter, Policy, host};
 
 use super::journal;
+use crate::classes::{self, PolicyClass};
 use crate::decision_text::{as_json, blocked, overridden, waiting, when};
-use crate::number_text::number;
+use crate::number_text::{number, of_unit};
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width};
 use crate::time_text::length;
@@ -65,11 +66,13 @@ impl Inspect {
         let (policy, key) = (self.policy.as_deref().unwrap_or_default(), self.named.as_deref().unwrap_or_default());
         let OpenStore { limiter, policy } = self.store.open(policy, OnMemory::Refuses, output)?;
         let decision = limiter.peek(&policy, key, Cost::one_of_each(&policy))?;
+        let classes = class_answers(&limiter, &policy, key)?;
         let attempts = limiter.journal(&policy, key)?;
         let callers = callers(&attempts);
         if output.is_json() {
             output.json(&json!({
                 "decision": as_json(&decision, &policy),
+                "classes": classes_as_json(&classes, &decision, &policy),
                 "blocked_for": host::block_left(&decision).map(|left| left.as_secs_f64()),
                 "line": host::line(&decision).map(|(callers, longest)| json!({"callers": callers, "longest": longest.as_secs_f64()})),
                 "other_limits": host::other_limits(&decision),
@@ -77,7 +80,7 @@ impl Inspect {
                 "callers": callers,
             }));
         } else {
-            show(&decision, &policy, output);
+            show(&decision, &policy, &classes, output);
             show_journal(&policy, &attempts, &callers, output);
         }
         Ok(Outcome::Done)
@@ -93,26 +96,61 @@ impl Inspect {
         let mut found = Vec::new();
         for policy in file.policies() {
             let OpenStore { limiter, policy } = self.store.open(policy.name(), OnMemory::Refuses, output)?;
-            found.push((limiter.peek(&policy, key, Cost::one_of_each(&policy))?, policy));
+            let classes = class_answers(&limiter, &policy, key)?;
+            found.push((limiter.peek(&policy, key, Cost::one_of_each(&policy))?, classes, policy));
         }
         let wait = |decision: &Decision| decision.next_after().unwrap_or(Duration::MAX);
-        found.sort_by_key(|(decision, _)| Reverse((wait(decision), decision.reset_after())));
+        found.sort_by_key(|(decision, ..)| Reverse((wait(decision), decision.reset_after())));
         if output.is_json() {
-            let policies: Vec<_> = found.iter().map(|(decision, policy)| as_json(decision, policy)).collect();
-            output.json(&json!({"key": key, "policies": policies}));
+            let policies = found.iter().map(|(decision, classes, policy)| {
+                let mut policy_json = as_json(decision, policy);
+                policy_json["classes"] = classes_as_json(classes, decision, policy);
+                policy_json
+            });
+            output.json(&json!({"key": key, "policies": policies.collect::<Vec<_>>()}));
             return Ok(Outcome::Done);
         }
-        for (index, (decision, policy)) in found.iter().enumerate() {
+        for (index, (decision, classes, policy)) in found.iter().enumerate() {
             if index > 0 {
                 output.line("");
             }
-            show(decision, policy, output);
+            show(decision, policy, classes, output);
         }
         Ok(Outcome::Done)
     }
 }
 
-fn show(decision: &Decision, policy: &Policy, output: &mut Output) {
+/// What each class of a policy would be told of a key, in the order of the classes.
+fn class_answers(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Vec<Decision>, Failure> {
+    let ask = |class: PolicyClass<'_>| {
+        let options = CheckOptions { priority: Some(class.name.to_owned()), ..Cost::one_of_each(policy).into() };
+        Ok(limiter.peek_with(policy, key, &options)?)
+    };
+    classes::of_policy(policy).into_iter().map(ask).collect()
+}
+
+/// The classes, with the numbers of the key; none for a key without limits.
+fn classes_with_answers<'a>(
+    answers: &'a [Decision],
+    decision: &Decision,
+    own: &'a Policy,
+) -> impl Iterator<Item = (PolicyClass<'a>, &'a Decision)> {
+    let is_limited = host::override_text(decision).is_none_or(|text| text != "none");
+    classes::of_policy(own).into_iter().zip(answers).filter(move |_| is_limited)
+}
+
+fn classes_as_json(answers: &[Decision], decision: &Decision, policy: &Policy) -> Value {
+    let own = host::own_policy(decision).unwrap_or(policy);
+    let of_class = |(class, answer): (PolicyClass<'_>, &Decision)| {
+        let mut json = class.as_json(own);
+        json["remaining"] = answer.limits().map(|state| state.remaining).collect::<Vec<_>>().into();
+        json["next_after"] = answer.next_after().map(|wait| wait.as_secs_f64()).into();
+        json
+    };
+    classes_with_answers(answers, decision, own).map(of_class).collect()
+}
+
+fn show(decision: &Decision, policy: &Policy, answers: &[Decision], output: &mut Output) {
     output.line(format!("{}  {:?}", paint(NAME, policy.name()), decision.key()));
     if let Some(overridden) = overridden(decision) {
         output.line(overridden);
@@ -131,10 +169,22 @@ fn show(decision: &Decision, policy: &Policy, output: &mut Output) {
     };
     output.line(answer);
     output.line("");
-    let names: Vec<String> = policy.limits().iter().map(ToString::to_string).collect();
+    // An override has limits of its own.
+    let own = host::own_policy(decision).unwrap_or(policy);
+    let names: Vec<String> = own.limits().iter().map(ToString::to_string).collect();
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     for (state, name) in decision.limits().zip(&names) {
         output.line(limit_line(&state, &format!("{name:<widest$}")));
+    }
+    for (class, answer) in classes_with_answers(answers, decision, own) {
+        let left: Vec<u64> = answer.limits().map(|state| state.remaining).collect();
+        output.line(format!(
+            "  {} leaves {} free: {} left for it, next {}",
+            paint(BOLD, class.name),
+            classes::numbers(own, &class.free),
+            classes::numbers(own, &left),
+            when(answer.next_after()),
+        ));
     }
     let others = host::other_limits(decision);
     if !others.is_empty() {
@@ -151,7 +201,8 @@ fn limit_line(state: &LimitState, name: &str) -> String {
         0.8.. => WARN,
         _ => GOOD,
     };
-    let over = if state.over > 0 { format!(", {} over", number(state.over)) } else { String::new() };
+    let over =
+        if state.over > 0 { format!(", {} over", of_unit(state.over, state.unit.as_ref())) } else { String::new() };
     let reset = if state.reset_after.is_zero() {
         "unused".to_owned()
     } else {
@@ -162,7 +213,7 @@ fn limit_line(state: &LimitState, name: &str) -> String {
         "  {name}  {}  {} of {} used{over}, next {next}, {reset}",
         paint(style, &bar(share, BAR)),
         number(used),
-        number(state.limit),
+        of_unit(state.limit, state.unit.as_ref()),
     )
 }
 

@@ -6,8 +6,7 @@ use clap::{ArgGroup, Args};
 use serde_json::json;
 use tidegate::{CheckOptions, Cost, Decision, Policy};
 
-use crate::decision_text::{as_json, details, headline, table};
-use crate::number_text::number;
+use crate::decision_text::{as_json, cost as cost_text, details, headline, table};
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
 use crate::terminal::{BOLD, NAME, paint};
 use crate::time_text::{self, length};
@@ -155,7 +154,7 @@ fn changed(what: &str, decision: &Decision, store: &OpenStore, output: &mut Outp
         output.json(&as_json(decision, policy));
         return Ok(Outcome::Done);
     }
-    let what = format!("{what} {}", number(decision.cost()));
+    let what = format!("{what} {}", cost_text(decision));
     output.line(format!("{}  {}  {:?}", paint(BOLD, &what), paint(NAME, decision.policy()), decision.key()));
     // The waits of a charge are those of its cost; those of one unit say more.
     let now = limiter.peek(policy, decision.key(), Cost::one_of_each(policy))?;

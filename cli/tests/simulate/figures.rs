@@ -21,12 +21,15 @@ struct Line {
 fn decisions(path: &str) -> BTreeMap<String, Vec<Line>> {
     let text = fs::read_to_string(path).expect("the decisions");
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("policy,time,key,cost,allowed,shadow_denied,remaining,retry_after,delay"));
+    assert_eq!(
+        lines.next(),
+        Some("policy,time,key,cost,allowed,shadow_denied,remaining,retry_after,delay,units,priority")
+    );
     let mut found: BTreeMap<String, Vec<Line>> = BTreeMap::new();
     let micros = |text: &str| -> u64 { text.replace('.', "").parse().expect("a time") };
     for line in lines {
         let fields: Vec<&str> = line.split(',').collect();
-        let [policy, at, key, cost, allowed, _, _, _, delay] = fields[..] else { panic!("{line}") };
+        let [policy, at, key, cost, allowed, _, _, _, delay, _, _] = fields[..] else { panic!("{line}") };
         found.entry(policy.to_owned()).or_default().push(Line {
             at: micros(at),
             key: key.to_owned(),

@@ -11,3 +11,4 @@ mod plots;
 mod running;
 mod shared_store;
 mod speed;
+mod units;

@@ -172,6 +172,13 @@ pub fn own_policy(decision: &Decision) -> Option<&Policy> {
     decision.overridden().then(|| decision.asked_policy())
 }
 
+/// How many units of each of its limits a class of a policy leaves free. None for a class that it does not have.
+#[must_use]
+pub fn left_free(policy: &Policy, class: &str) -> Vec<u64> {
+    let part = policy.options().priorities.as_ref().and_then(|classes| classes.part_of(class, policy.name()).ok());
+    policy.limits().iter().filter_map(|limit| Some(part?.of(limit.capacity()))).collect()
+}
+
 /// The limits of the key of a Decision as text, where these answered.
 #[must_use]
 pub fn override_text(decision: &Decision) -> Option<String> {

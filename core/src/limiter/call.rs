@@ -15,7 +15,7 @@ use super::acquire::WaitQueues;
 use super::caller::{DecisionWait, NoCompletion, User};
 use super::completion_queue::{CompletionQueue, Outcome};
 use super::cost::{Cost, valid_cost};
-use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation};
+use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation, unheld_operation};
 use super::overrides::{KeyNumbers, REPETITIONS, needless, translated};
 use super::policy_ref::AsPolicy;
 use super::settle::{ChargedUnits, difference, valid_actual};
@@ -39,7 +39,7 @@ pub enum Call {
     Check(CheckOptions),
     /// As a check, of any policy: no call gives back what it takes of a `concurrency` limit, as if its caller had ended. For
     /// simulations, whose requests take no time.
-    Unheld(Cost),
+    Unheld(CheckOptions),
     /// Asks without consuming.
     Peek(CheckOptions),
     /// Consumes even past the limit.
@@ -58,7 +58,7 @@ impl Call {
     fn operation(&self, plan: &Plan) -> Result<Operation> {
         Ok(match self {
             Self::Check(options) => check_operation(options, plan)?,
-            Self::Unheld(cost) => of_cost(cost, plan, |cost, details| Operation::Check { cost, hold: 0, details })?,
+            Self::Unheld(options) => unheld_operation(options, plan)?,
             Self::Peek(options) => peek_operation(options, plan)?,
             Self::Charge(cost) => of_cost(cost, plan, |cost, details| Operation::Charge { cost, details })?,
             Self::Refund(cost) => of_cost(cost, plan, |cost, details| Operation::Refund { cost, details })?,

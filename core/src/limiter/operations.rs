@@ -127,6 +127,11 @@ pub(crate) fn check_operation(options: &CheckOptions, plan: &Plan) -> Result<Ope
     if plan.is_held { Err(wrong_call("check", &plan.policy)) } else { Ok(operation) }
 }
 
+/// A check of any policy.
+pub(super) fn unheld_operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
+    operation(options, plan)
+}
+
 fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
     let Taken { cost, mut amounts } = Taken::of(options.cost, &options.units, options.priority.as_deref(), plan)?;
     if options.partial {

@@ -45,7 +45,7 @@ impl Priorities {
         let mut known: Vec<(CompactString, u64)> = Vec::new();
         for (name, part) in classes {
             let (name, part) = (name.as_ref().trim(), part.as_ref());
-            if !is_word(name) || name.len() > MAX_NAME {
+            if !is_word(name) || name.bytes().any(|byte| byte.is_ascii_uppercase()) || name.len() > MAX_NAME {
                 return Err(wrong(format!(
                     "{:?} is no name of a class: give up to {MAX_NAME} of a-z, 0-9, - and _, of which the first is one of a-z",
                     shown(name)

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::digest;
 use super::partitioned_store::PartitionedStore;
 use crate::error::{Error, Result};
@@ -68,6 +70,12 @@ impl PartitionedStore for Rollout {
     fn store_of(&self, entry: &Entry<'_>) -> usize {
         let position = digest::of(&[b"rollout", entry.key.as_bytes()]) % u64::from(ALL_KEYS);
         usize::from(position < u64::from(self.share.load(Ordering::Relaxed)))
+    }
+
+    /// Both: a key that moves, or that moves back, keeps its numbers.
+    fn stores_of_override(&self, entry: &Entry<'_>) -> SmallVec<[usize; 2]> {
+        let own = self.store_of(entry);
+        smallvec![own, 1 - own]
     }
 }
 

@@ -191,3 +191,38 @@ test('a store that is missing is an error, for which the packages decide', async
   app.get('/', async () => 'hello');
   assert.equal((await app.inject('/')).statusCode, 200);
 });
+
+test('limits with units are an error, and no other number takes their place', async (t) => {
+  const limiter = new Limiter();
+  t.after(() => limiter.close());
+  const units = { code: 'config_invalid', message: /"100 tokens\/minute".*a number of hits.*count no units/ };
+  const limit = '100 tokens/minute';
+  // express-rate-limit would compare the count with the text, which is never exceeded.
+  assert.throws(() => expressRateLimit7({ windowMs: 60_000, limit, store: new ExpressStore({ limiter }) }), units);
+  assert.throws(() => new ExpressStore({ limiter }).init({ windowMs: limit }), units);
+  new ExpressStore({ limiter }).init({ windowMs: 60_000, limit: () => 5 });
+  const Store = TidegateStore({ limiter });
+  const counted = (...given) =>
+    new Promise((resolve, reject) => {
+      new Store({}).incr('k', (error, hits) => (error ? reject(error) : resolve(hits)), ...given);
+    });
+  await assert.rejects(counted(60_000, limit), units);
+  await assert.rejects(counted(limit, 5), units);
+  assert.equal((await counted(60_000, 5)).current, 1);
+  const storage = new TidegateStorage({ limiter });
+  await assert.rejects(storage.increment('k', 60_000, limit, 0, 'default'), units);
+  await assert.rejects(storage.increment('k', limit, 5, 0, 'default'), units);
+  assert.equal((await storage.increment('k', 60_000, 5, 0, 'default')).totalHits, 1);
+  for (const option of ['policy', 'cost']) {
+    for (const make of [
+      (options) => new ExpressStore(options),
+      TidegateStore,
+      (options) => new TidegateStorage(options),
+    ]) {
+      assert.throws(() => make({ limiter, [option]: limit }), {
+        code: 'config_invalid',
+        message: new RegExp(`no option ${option}`),
+      });
+    }
+  }
+});

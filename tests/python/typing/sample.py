@@ -56,7 +56,7 @@ limiter.limit("5/minute")  # type: ignore[call-arg]
 decision.allowed = True  # type: ignore[misc]
 
 
-@limiter.limit("5/minute", key=lambda user, *args, **kwargs: user, cost=2)
+@limiter.limit("5/minute", key=lambda user, *args, **kwargs: user, cost=2, priority=lambda user, text: None)
 def send_mail(user: str, text: str) -> int:
     return len(text)
 

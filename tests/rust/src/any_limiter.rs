@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    AsPolicy, AsyncLimiter, Attempt, Builder, CheckOptions, Cost, Decision, HoldAnswer, KeyOverride, Limiter, Result,
+    AsPolicy, AsyncLimiter, Attempt, Builder, CheckOptions, Cost, Decision, HoldAnswer, KeyOverride, Limiter,
+    OverriddenKey, Result,
 };
 use tokio::runtime::Runtime;
 
@@ -67,6 +68,10 @@ impl AnyLimiter {
         call!(self, limiter => limiter.peek(policy, key, cost))
     }
 
+    pub fn peek_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
+        call!(self, limiter => limiter.peek_with(policy, key, options))
+    }
+
     pub fn charge(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
         call!(self, limiter => limiter.charge(policy, key, cost))
     }
@@ -84,12 +89,16 @@ impl AnyLimiter {
         call!(self, limiter => limiter.check_all(entries))
     }
 
-    pub fn check_all_of(&self, entries: Vec<(&str, String, Cost)>) -> Result<Decision> {
+    pub fn check_all_of(&self, entries: Vec<(&str, String, CheckOptions)>) -> Result<Decision> {
         call!(self, limiter => limiter.check_all(entries))
     }
 
     pub fn hold(&self, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<HoldAnswer> {
         call!(self, limiter => limiter.hold(policy, key, cost))
+    }
+
+    pub fn hold_with(&self, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<HoldAnswer> {
+        call!(self, limiter => limiter.hold_with(policy, key, options))
     }
 
     pub fn block(&self, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
@@ -108,6 +117,17 @@ impl AnyLimiter {
         ttl: Option<Duration>,
     ) -> Result<()> {
         call!(self, limiter => limiter.set_override(policy, key, own, ttl))
+    }
+
+    pub fn overrides(&self, policy: impl AsPolicy) -> Result<Vec<OverriddenKey>> {
+        call!(self, limiter => limiter.overrides(policy))
+    }
+
+    pub fn set_rollout(&self, percent: f64) -> Result<()> {
+        match self {
+            Self::Blocking(limiter) => limiter.set_rollout(percent),
+            Self::Async(limiter, _) => limiter.set_rollout(percent),
+        }
     }
 
     pub fn clear(&self, policy: impl AsPolicy, key: &str) -> Result<()> {

@@ -335,3 +335,51 @@ fn tasks_repeat_a_call_too_and_a_lease_is_not_used() {
         assert_eq!(tasks.overrides(&leasing).await.expect("a list")[0].limits, "none");
     });
 }
+
+#[test]
+fn a_small_memory_keeps_the_overrides_that_it_has_and_refuses_more() {
+    let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));
+    let limiter = limiter("memory://?max_bytes=1MB", &fresh_prefix(), Some(&clock));
+    let set = |policy: &str, key: &str, ttl: Option<Duration>| {
+        limiter.set_override(policy, key, Some(&own("fixed-window 7/hour")), ttl)
+    };
+    // Keys of policies without a name, of which there may be any number.
+    let (mut kept, mut refused) = (Vec::new(), None);
+    for number in 0..100_000_u64 {
+        let (policy, key) = (format!("fixed-window {}/hour", number / 10 + 8), format!("key {number}"));
+        match set(&policy, &key, Some(Duration::from_secs(60))) {
+            Ok(()) => kept.push((policy, key)),
+            Err(error) => {
+                refused = Some(error);
+                break;
+            }
+        }
+    }
+    let error = refused.expect("a megabyte is not enough");
+    assert_eq!(error.code(), "config_invalid");
+    assert!(error.message().contains("max_bytes"), "{error}");
+    assert!((2_000..20_000).contains(&kept.len()), "{} keys in a megabyte", kept.len());
+    // Other keys push none of them out.
+    for number in 0..20_000 {
+        limiter.check("fixed-window 3/hour", &format!("other {number}")).expect("a decision");
+    }
+    for (policy, key) in kept.iter().step_by(97) {
+        assert_eq!(limiter.peek(policy.as_str(), key, 1).expect("a peek").limit(), 7, "{policy} {key}");
+    }
+    // A removal makes room, and so does the end of others.
+    for (policy, key) in &kept[..10] {
+        limiter.set_override(policy.as_str(), key, None, None).expect("a removal");
+    }
+    set("9/minute", "one more", None).expect("there is room");
+    assert!((0..50).any(|number| set("9/minute", &format!("more {number}"), None).is_err()), "and not for many");
+    let before = limiter.overrides("9/minute").expect("a list").len();
+    clock.advance(Duration::from_secs(61));
+    for number in 0..1_000 {
+        set("9/minute", &format!("later {number}"), None).expect("those before have ended");
+    }
+    assert_eq!(limiter.overrides("9/minute").expect("a list").len(), before + 1_000);
+    limiter.clear_all().expect("a clear");
+    for number in 0..kept.len() as u64 {
+        set(&format!("fixed-window {}/hour", number / 10 + 8), &format!("key {number}"), None).expect("all are gone");
+    }
+}

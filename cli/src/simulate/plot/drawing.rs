@@ -11,7 +11,7 @@ use super::super::timeline::{Bucket, Curve};
 use super::super::traffic::moment::trimmed;
 use super::Theme;
 use super::axis::{TimeAxis, unit_label, unit_ticks};
-use crate::number_text::number;
+use crate::number_text::{number, of_unit};
 
 /// Units of the drawing in a pixel.
 pub(super) const SCALE: u32 = 2;
@@ -146,7 +146,7 @@ impl PanelCurves {
     fn new(report: &Report, policy: &PolicyReport) -> Self {
         let worst = policy.drawn_limit();
         let period = worst.limit.period();
-        let timeline = &policy.figures.timeline;
+        let timeline = policy.figures.timeline_of(&worst.limit);
         let curve = |of: fn(&Bucket) -> u64| timeline.trailing(period.micros(), report.end, COLUMNS, of);
         let (asked, mut admitted) = (curve(|bucket| bucket.asked), curve(|bucket| bucket.admitted));
         if report.keys == 1 {
@@ -245,7 +245,8 @@ impl Drawing<'_> {
             said += &format!(", {} refused in shadow", number(figures.shadow_denied));
         }
         let of_keys = if keys == 1 { String::new() } else { format!(" of all {} keys", number(keys as u64)) };
-        let mut left = format!("units{of_keys} in the last {}", curves.period);
+        let units = policy.drawn_limit().limit.unit().map_or("units", tidegate::Unit::name);
+        let mut left = format!("{units}{of_keys} in the last {}", curves.period);
         if !curves.is_limit_drawn {
             left += &format!("; their limit of {} is above this plot", number(curves.limit as u64));
         }
@@ -256,7 +257,11 @@ impl Drawing<'_> {
         };
         let of_limit = |worst: &NamedWorst| {
             let period = spoken(&worst.limit.period().to_string());
-            format!("{} in any {period}, limit {}", number(worst.units), number(worst.limit.count()))
+            format!(
+                "{} in any {period}, limit {}",
+                number(worst.units),
+                of_unit(worst.limit.count(), worst.limit.unit())
+            )
         };
         let right = format!("worst for one key: {}", policy.worst.iter().map(of_limit).collect::<Vec<_>>().join("; "));
         let Palette { text, muted, .. } = self.palette;

@@ -1,5 +1,6 @@
 //! The calls that are replayed: of a trace, or of a pattern.
 
+mod asked;
 pub(super) mod moment;
 pub(super) mod pattern;
 mod trace;
@@ -13,6 +14,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use crate::Failure;
+pub(super) use asked::{Asked, of_option as cost_option};
 use trace_line::TraceOptions;
 
 /// The most keys of a simulation: each has state in every policy.
@@ -21,13 +23,16 @@ const MAX_KEYS: usize = 1_000_000;
 const MAX_KEY_BYTES: usize = 256 << 20;
 
 /// One call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     /// Microseconds since 1970.
     pub(super) at: u64,
     /// The number of its key.
     pub(super) key: u32,
+    /// What it takes of limits that name no unit.
     pub(super) cost: u64,
+    /// What else it says, behind a pointer: most traffic says nothing.
+    pub(super) asked: Option<Arc<Asked>>,
 }
 
 /// The keys of a simulation, by number.
@@ -88,7 +93,8 @@ enum Source {
 pub(super) struct Traffic {
     pub(super) keys: Keys,
     source: Source,
-    last: Option<Event>,
+    /// When the last call was.
+    last: Option<u64>,
     /// The one key whose calls are replayed.
     only_key: Option<String>,
 }
@@ -121,11 +127,11 @@ impl Traffic {
             };
             let Some(event) = event else { break };
             if let (Source::Trace(trace), Some(last)) = (&self.source, self.last)
-                && event.at < last.at
+                && event.at < last
             {
-                return Err(trace.out_of_order(event.at, last.at));
+                return Err(trace.out_of_order(event.at, last));
             }
-            self.last = Some(event);
+            self.last = Some(event.at);
             if self.only_key.as_deref().is_none_or(|key| key == self.keys.name(event.key)) {
                 events.push(event);
             }
@@ -137,7 +143,7 @@ impl Traffic {
     pub(super) fn span(&self, first: u64) -> (u64, u64) {
         match &self.source {
             Source::Pattern(calls) => calls.span(),
-            Source::Trace(_) => (first, self.last.map_or(first, |event| event.at)),
+            Source::Trace(_) => (first, self.last.unwrap_or(first)),
         }
     }
 
@@ -146,7 +152,7 @@ impl Traffic {
         match &self.source {
             Source::Pattern(calls) => {
                 let (start, end) = calls.span();
-                let done = self.last.map_or(start, |event| event.at) - start;
+                let done = self.last.unwrap_or(start) - start;
                 Some(done as f64 / (end - start).max(1) as f64)
             }
             Source::Trace(trace) => trace.progress(),

@@ -1,14 +1,15 @@
 //! Traffic that is made up: a shape, a rate, keys, and a seed from which everything else follows.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use serde_json::json;
 
 use super::moment::{trimmed, words};
-use super::{Event, Summary, value_name};
+use super::{Asked, Event, Summary, value_name};
 use crate::calendar::{DAY, MINUTE, SECOND};
-use crate::number_text::counted;
+use crate::number_text::{counted, of_unit};
 
 /// When patterns begin: the first moment of 2024, a Monday, so that every window of the calendar but a leap year's begins.
 const START: u64 = 1_704_067_200 * SECOND;
@@ -44,6 +45,9 @@ pub(in crate::simulate) struct Plan {
     pub(in crate::simulate) seed: u64,
     /// Microseconds; of bursts and of the attack.
     pub(in crate::simulate) window: u64,
+    /// What each call takes.
+    pub(in crate::simulate) cost: u64,
+    pub(in crate::simulate) asked: Option<Arc<Asked>>,
 }
 
 /// Random numbers that follow from a seed: SplitMix64.
@@ -120,7 +124,7 @@ impl Calls {
     }
 
     fn event(&self, since_start: f64, key: u32) -> Event {
-        Event { at: START + since_start as u64, key, cost: 1 }
+        Event { at: START + since_start as u64, key, cost: self.plan.cost, asked: self.plan.asked.clone() }
     }
 
     fn steady(&self) -> Event {
@@ -207,13 +211,16 @@ impl Calls {
     }
 
     pub(super) fn summary(&self) -> Summary {
-        let Plan { shape, rate, duration, keys, seed, window } = &self.plan;
+        let Plan { shape, rate, duration, keys, seed, window, cost, asked } = &self.plan;
         let window = matches!(shape, Shape::Bursts | Shape::Boundary).then_some(*window);
         let mut details = vec![spoken_rate(*rate), counted(keys, "key")];
         details.extend(window.map(|window| format!("window {}", words(window))));
         details.push(format!("seed {seed}"));
+        let units = asked.iter().flat_map(|asked| &asked.units);
+        details.extend(units.clone().map(|(unit, count)| format!("{} a call", of_unit(*count, Some(unit)))));
+        details.extend(asked.iter().filter_map(|asked| Some(format!("class {}", asked.class.as_ref()?))));
         let seconds = |micros: u64| micros as f64 / SECOND as f64;
-        let json = json!({
+        let mut json = json!({
             "source": "pattern",
             "pattern": value_name(shape),
             "rate": rate,
@@ -221,6 +228,10 @@ impl Calls {
             "seed": seed,
             "window": window.map(seconds),
         });
+        if *cost != 1 || asked.is_some() {
+            json["cost"] = units.map(|(unit, count)| (unit.name(), *count)).chain([("cost", *cost)]).collect();
+            json["priority"] = asked.iter().find_map(|asked| asked.class.as_deref()).into();
+        }
         let title = match shape {
             Shape::Steady => "Steady traffic",
             Shape::Bursts => "Bursts",

@@ -17,7 +17,7 @@ use crate::terminal::path_text;
 
 /// The longest line of a trace: a guard against files that are no traces.
 const MAX_LINE: u64 = 1 << 20;
-/// The most calls that can be sorted in memory: 24 bytes each.
+/// The most calls that can be sorted in memory: 32 bytes each, and what else they say.
 const MAX_SORTED: usize = 40_000_000;
 
 /// A trace that is being read.
@@ -170,11 +170,12 @@ impl Trace {
             ..=tidegate::MAX_KEY => Ok((at, key, cost)),
             bytes => Err(format!("the key has {bytes} bytes: expected at most {}", tidegate::MAX_KEY)),
         });
-        match parsed {
-            Ok((at, key, cost)) => {
+        let asked = parsed.and_then(|call| Ok((call, parser.asked(line)?)));
+        match asked {
+            Ok(((at, key, cost), asked)) => {
                 // What a log has where it knows no caller.
                 self.pooled += u64::from(matches!(&*key, "" | "-"));
-                Ok(Some(Event { at, key: keys.add(&key)?, cost }))
+                Ok(Some(Event { at, key: keys.add(&key)?, cost, asked }))
             }
             Err(message) if self.options.skip_bad_lines => {
                 if self.skipped.0 == 0 {
@@ -214,13 +215,20 @@ impl Trace {
     pub(super) fn notes(&self) -> Vec<String> {
         let (lines, first) = &self.skipped;
         let skipped = (*lines > 0).then(|| format!("{lines} lines were skipped; the first: {first}"));
-        let has_no_key = matches!(&self.parser, Some(LineParser::Timestamps(columns)) if columns.key.is_none());
+        let has_no_key = matches!(&self.parser, Some(LineParser::Timestamps(columns, _)) if columns.key.is_none());
         let pooled = match self.pooled {
             _ if has_no_key => Some("no column is a key: all calls are those of one caller".to_owned()),
             0 => None,
             calls => Some(format!("{calls} calls name no caller (\"-\" or nothing): all of these are one caller")),
         };
-        skipped.into_iter().chain(pooled).collect()
+        let unsaid = self.parser.as_ref().map_or_else(Vec::new, |parser| parser.unsaid(&self.options.units));
+        let unsaid = (!unsaid.is_empty()).then(|| {
+            format!(
+                "the trace has no column or field {}: calls take their cost of it, and one of requests",
+                unsaid.join(", ")
+            )
+        });
+        skipped.into_iter().chain(pooled).chain(unsaid).collect()
     }
 
     /// Why there is nothing to replay.

@@ -1,10 +1,13 @@
 //! How a line of a trace becomes a call: its time, its key and its cost, in each of the formats.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
+use tidegate::Unit;
 
+use super::asked::{Asked, AskedPlaces, CLASS_FIELD};
 use super::moment;
 
 /// The fields that are looked for when none is named.
@@ -48,6 +51,14 @@ pub(in crate::simulate) struct TraceOptions {
     #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
     pub(in crate::simulate) cost_field: Option<String>,
 
+    /// The field of JSON lines, or the column, with the class of a call [default: priority]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
+    pub(in crate::simulate) priority_field: Option<String>,
+
+    /// The units of the policies: fields and columns of these names say how many a call takes.
+    #[arg(skip)]
+    pub(in crate::simulate) units: Vec<Unit>,
+
     /// Sort the calls by time, in memory
     #[arg(long, conflicts_with = "pattern")]
     pub(in crate::simulate) sort: bool,
@@ -62,9 +73,9 @@ type Call<'a> = (u64, Cow<'a, str>, u64);
 
 /// What the first line of a trace says of all its lines.
 pub(super) enum LineParser {
-    Timestamps(Columns),
+    Timestamps(Columns, AskedPlaces<usize>),
     AccessLog { key: String },
-    JsonLines(Fields),
+    JsonLines(Fields, AskedPlaces<String>),
 }
 
 impl LineParser {
@@ -80,11 +91,14 @@ impl LineParser {
         let named = [&options.time_field, &options.key_field, &options.cost_field].map(|name| name.as_deref());
         match (options.format.unwrap_or(detected), named) {
             (TraceFormat::JsonLines, _) => match Fields::of(line, named) {
-                Ok(fields) => Ok((Self::JsonLines(fields), false)),
+                Ok(fields) => Ok((Self::JsonLines(fields, asked_fields(options)), false)),
                 Err(error) => Err(format!("{place}: {} {error}", shown(line))),
             },
             (TraceFormat::Timestamps, _) => match Columns::of(line, named) {
-                Ok((columns, is_header)) => Ok((Self::Timestamps(columns), is_header)),
+                Ok((columns, is_header)) => {
+                    let asked = if is_header { asked_columns(line, options) } else { Ok(AskedPlaces::NONE) };
+                    Ok((Self::Timestamps(columns, asked.map_err(|error| format!("{place}: {error}"))?), is_header))
+                }
                 Err(error) => Err(format!("{place}: {error}")),
             },
             (TraceFormat::AccessLog, [None, key, None]) => {
@@ -103,7 +117,7 @@ impl LineParser {
 
     pub(super) fn parse<'a>(&self, line: &'a str) -> Result<Call<'a>, String> {
         match self {
-            Self::Timestamps(columns) => columns.parse(line),
+            Self::Timestamps(columns, _) => columns.parse(line),
             Self::AccessLog { key } => match of_access_log(line, key) {
                 Some((at, key)) => Ok((at, Cow::Borrowed(key), 1)),
                 None => Err(format!(
@@ -112,19 +126,68 @@ impl LineParser {
                     shown(line)
                 )),
             },
-            Self::JsonLines(fields) => fields.parse(line).map_err(|error| format!("{} {error}", shown(line))),
+            Self::JsonLines(fields, _) => fields.parse(line).map_err(|error| format!("{} {error}", shown(line))),
         }
+    }
+
+    /// What the call of a line takes beside its cost, and its class.
+    pub(super) fn asked(&self, line: &str) -> Result<Option<Arc<Asked>>, String> {
+        match self {
+            Self::Timestamps(_, places) if !places.is_empty() => {
+                let fields = split(line);
+                places.read(|column| Ok(fields.get(*column).cloned()))
+            }
+            Self::JsonLines(_, places) if !places.is_empty() => {
+                let value = object(line)?;
+                places.read(|name| Ok(find(&value, name).and_then(text).map(Cow::Owned)))
+            }
+            Self::Timestamps(..) | Self::AccessLog { .. } | Self::JsonLines(..) => Ok(None),
+        }
+    }
+
+    /// The names of those units of which its lines say nothing.
+    pub(super) fn unsaid<'a>(&self, units: &'a [Unit]) -> Vec<&'a str> {
+        let said = |unit: &Unit| match self {
+            Self::Timestamps(_, places) => places.units.iter().any(|(known, _)| known == unit),
+            Self::AccessLog { .. } => false,
+            // Each line may have it.
+            Self::JsonLines(..) => true,
+        };
+        units.iter().filter(|unit| !said(unit)).map(Unit::name).collect()
     }
 
     /// The format, and what is the key.
     pub(super) fn description(&self) -> (TraceFormat, Option<String>) {
         match self {
-            Self::Timestamps(columns) => {
+            Self::Timestamps(columns, _) => {
                 (TraceFormat::Timestamps, columns.key.map(|column| format!("column {}", column + 1)))
             }
             Self::AccessLog { key } => (TraceFormat::AccessLog, Some(key.clone())),
-            Self::JsonLines(fields) => (TraceFormat::JsonLines, Some(fields.key.clone())),
+            Self::JsonLines(fields, _) => (TraceFormat::JsonLines, Some(fields.key.clone())),
         }
+    }
+}
+
+/// The columns that the units of the policies and the class have, of a line that names its columns.
+fn asked_columns(line: &str, options: &TraceOptions) -> Result<AskedPlaces<usize>, String> {
+    let names: Vec<String> = split(line).iter().map(|field| field.trim().to_ascii_lowercase()).collect();
+    let place = |wanted: &str| names.iter().position(|name| *name == wanted.to_ascii_lowercase());
+    let units = options.units.iter().filter_map(|unit| Some((unit.clone(), place(unit.name())?))).collect();
+    let class = match &options.priority_field {
+        None => place(CLASS_FIELD),
+        Some(wanted) => Some(
+            place(wanted)
+                .ok_or_else(|| format!("has no column {wanted:?} for --priority-field: it has {}", names.join(", ")))?,
+        ),
+    };
+    Ok(AskedPlaces { units, class })
+}
+
+fn asked_fields(options: &TraceOptions) -> AskedPlaces<String> {
+    let class = options.priority_field.as_deref().unwrap_or(CLASS_FIELD);
+    AskedPlaces {
+        units: options.units.iter().map(|unit| (unit.clone(), unit.name().to_owned())).collect(),
+        class: Some(class.to_owned()),
     }
 }
 

@@ -15,7 +15,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use tidegate::{Period, Policy};
 
-use crate::number_text::number;
+use crate::classes;
+use crate::number_text::{number, of_unit};
 use crate::redis_cost::RedisCost;
 use crate::store_options::PoliciesOption;
 use crate::terminal::{BOLD, DIM, NAME, WARN, paint, width, wrapped};
@@ -114,6 +115,7 @@ impl<'a> Explanation<'a> {
             self.paragraph(&paint(BOLD, &limit.to_string()), &words::limit(limit), output);
         }
         words::options(self.policy).iter().for_each(|sentence| self.paragraph("", sentence, output));
+        self.show_classes(output);
         self.show_bursts(output);
         self.show_steady(output);
         self.show_greedy(output);
@@ -137,6 +139,34 @@ impl<'a> Explanation<'a> {
         }
     }
 
+    fn show_classes(&self, output: &mut Output) {
+        let classes = classes::of_policy(self.policy);
+        if classes.is_empty() {
+            return;
+        }
+        heading("Classes of calls", output);
+        let limits = self.policy.limits();
+        for class in classes {
+            let free = limits.iter().zip(&class.free);
+            let free: Vec<String> =
+                free.map(|(limit, free)| format!("{} of {limit}", of_unit(*free, limit.unit()))).collect();
+            let takes = classes::numbers(self.policy, &class.takes(self.policy));
+            let text = format!("{} stays free: {}. It may take {takes}.", class.part, free.join(", "));
+            self.paragraph(&paint(BOLD, class.name), &text, output);
+        }
+    }
+
+    /// What the numbers of all limits together are of.
+    fn counted(&self) -> String {
+        let mut units = over_time(self.policy).into_iter().map(|(_, limit)| limit.unit());
+        let first = units.next().flatten();
+        match (first, units.all(|unit| unit == first)) {
+            (None, true) => String::new(),
+            (Some(unit), true) => format!(" {unit}"),
+            (_, false) => EACH.to_owned(),
+        }
+    }
+
     fn show_bursts(&self, output: &mut Output) {
         if self.bursts.is_empty() {
             return;
@@ -145,10 +175,11 @@ impl<'a> Explanation<'a> {
         let windows: Vec<String> = self.bursts.iter().map(|burst| window_text(burst.window)).collect();
         let widest = windows.iter().map(String::len).max().unwrap_or(0).max(14);
         for (burst, window) in self.bursts.iter().zip(&windows) {
-            let bound = number(burst.bound);
+            let of = |count: u64| of_unit(count, self.policy.limits()[burst.limit].unit());
+            let bound = of(burst.bound);
             let most = match burst.found {
                 Some(found) if found == burst.bound => paint(BOLD, &bound),
-                Some(found) => format!("{}, never more than {bound}", paint(BOLD, &number(found))),
+                Some(found) => format!("{}, never more than {bound}", paint(BOLD, &of(found))),
                 None => format!("at most {}", paint(BOLD, &bound)),
             };
             let limit = self.limit(burst.limit);
@@ -166,9 +197,11 @@ impl<'a> Explanation<'a> {
         let limit = &self.policy.limits()[steady.limit];
         let rate = limit.period().micros() as f64 / steady.interval as f64;
         output.line(format!(
-            "  one every {}, never denied: {} per {}{}",
+            "  one{} every {}, never denied: {}{} per {}{}",
+            if self.counted() == EACH { EACH } else { "" },
             paint(BOLD, &length(Duration::from_micros(steady.interval))),
             decimal(rate),
+            limit.unit().map(|unit| format!(" {unit}")).unwrap_or_default(),
             words::name(limit.period()),
             paint(DIM, &format!("  ({limit})")),
         ));
@@ -186,12 +219,15 @@ impl<'a> Explanation<'a> {
             }
             number(so_far)
         };
-        output.line(format!("  {:<16}{}", "at once", number(first)));
+        let counted = self.counted();
+        output.line(format!("  {:<16}{}{counted}", "at once", number(first)));
         for wait in binding(&run.waits, *longest) {
             // The moment after the last one of the wait.
             let until = length(Duration::from_micros(wait.until + 1));
-            let (until, units, limit) = (format!("by {until}"), units_by(wait.until), self.limit(wait.limit));
-            output.line(format!("  {until:<16}{units:<8}{}", paint(DIM, &format!("held back by {limit}"))));
+            let units = format!("{}{counted}", units_by(wait.until));
+            let (until, limit) = (format!("by {until}"), self.limit(wait.limit));
+            let room = 8 + counted.chars().count();
+            output.line(format!("  {until:<16}{units:<room$}{}", paint(DIM, &format!("held back by {limit}"))));
         }
         let time = run.until;
         for line in picture::drawn(&run.admissions, time, width()) {
@@ -226,6 +262,7 @@ impl<'a> Explanation<'a> {
                     "units": burst.found.unwrap_or(burst.bound),
                     "reached": burst.found == Some(burst.bound),
                     "never_more_than": burst.bound,
+                    "unit": self.policy.limits()[burst.limit].unit().map(tidegate::Unit::name),
                     "limit": limit(burst.limit),
                 })
             })
@@ -253,6 +290,7 @@ impl<'a> Explanation<'a> {
             "notation": self.policy.to_string(),
             "limits": limits,
             "options": words::options(self.policy),
+            "classes": classes::of_policy(self.policy).iter().map(|class| class.as_json(self.policy)).collect::<Value>(),
             "worst_bursts": bursts,
             "steady": steady,
             "greedy": greedy,
@@ -261,6 +299,9 @@ impl<'a> Explanation<'a> {
         })
     }
 }
+
+/// Behind numbers that are of all limits, where these count different things.
+const EACH: &str = " of each";
 
 fn heading(text: &str, output: &mut Output) {
     output.line("");

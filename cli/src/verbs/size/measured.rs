@@ -208,7 +208,7 @@ fn key_bytes(
             .min()
             .unwrap_or(0);
         if room > 0 {
-            limiter.charge(policy, "full", room)?;
+            limiter.charge(policy, "full", Cost::of_each(policy, room))?;
         }
         let once = primaries.memory_usage(&redis_key(&prefix.into(), policy, "once"))?;
         let full = primaries.memory_usage(&redis_key(&prefix.into(), policy, "full"))?;

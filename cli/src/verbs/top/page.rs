@@ -3,13 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use tidegate::host;
+use tidegate::{Decision, Unit, host};
 
 use super::published::{PolicyRates, Published};
 use super::{KeyLine, Observation, Top};
 use crate::Output;
 use crate::decision_text::when;
-use crate::number_text::{counted, number};
+use crate::number_text::{counted, number, of_unit};
 use crate::store_options::ChosenStore;
 use crate::terminal::{BAD, BOLD, DIM, NAME, WARN, escaped, is_interactive, paint, screen_rows, width};
 use crate::time_text::{length, moment};
@@ -152,7 +152,11 @@ impl Page<'_> {
             let (remaining, next) = match &line.decision {
                 None => ("?".to_owned(), "?".to_owned()),
                 Some(decision) => (
-                    format!("{} of {}", number(decision.remaining()), number(decision.limit())),
+                    format!(
+                        "{} of {}",
+                        number(decision.remaining()),
+                        of_unit(decision.limit(), unit_of(decision).as_ref())
+                    ),
                     host::block_left(decision)
                         .map_or_else(|| when(decision.next_after()), |left| format!("blocked {}", length(left))),
                 ),
@@ -204,12 +208,18 @@ fn key_as_json(line: &KeyLine) -> Value {
         "key": line.is_named.then_some(&line.key),
         "digest": (!line.is_named).then_some(&line.key),
         "policies": line.policies,
-        "remaining": decision.map(tidegate::Decision::remaining),
-        "limit": decision.map(tidegate::Decision::limit),
-        "next_after": decision.and_then(tidegate::Decision::next_after).map(|wait| wait.as_secs_f64()),
+        "remaining": decision.map(Decision::remaining),
+        "limit": decision.map(Decision::limit),
+        "unit": decision.and_then(unit_of).map(|unit| unit.name().to_owned()),
+        "next_after": decision.and_then(Decision::next_after).map(|wait| wait.as_secs_f64()),
         "blocked_for": decision.and_then(host::block_left).map(|left| left.as_secs_f64()),
         "denied_per_second": line.denied_per_second,
     })
+}
+
+/// What the limit that binds counts, where it names it.
+fn unit_of(decision: &Decision) -> Option<Unit> {
+    decision.limits().nth(decision.binding_index())?.unit
 }
 
 fn since_1970(at: SystemTime) -> Duration {

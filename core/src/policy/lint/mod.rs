@@ -156,8 +156,9 @@ fn numbers(limit: &Limit, mut warn: impl FnMut(String)) {
     match limit.burst() {
         Some(0) => warn("a burst of 0 always denies: raise it to at least 1, or leave it out".to_owned()),
         Some(burst) if burst < count && limit.algorithm().kind() == AlgorithmKind::Bucket => warn(format!(
-            "burst {burst} is below the count of {count}: at most {burst} pass at once, and a check that costs more never \
-             passes; fine for even pacing, otherwise leave the burst out"
+            "burst {burst} is below the count of {count}{unit}: at most {burst}{unit} pass at once, and a check that costs more \
+             never passes; fine for even pacing, otherwise leave the burst out",
+            unit = redundant::counted(limit)
         )),
         _ => {}
     }

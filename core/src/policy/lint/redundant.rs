@@ -16,12 +16,18 @@ pub(super) fn redundant_limits(limits: &[Limit], mut warn: impl FnMut(usize, Str
         let Some((_, other)) = by else { continue };
         let advice = match peak(other, limit.lengths().1) {
             Some(most) if !limit.algorithm().has_burst() && most <= u128::from(limit.count()) => format!(
-                "{other} never lets more than {most} pass in that time; remove it, or lower its count below {most}"
+                "{other} never lets more than {most}{} pass in that time; remove it, or lower its count below {most}",
+                counted(limit)
             ),
             _ => format!("{other} is always the stricter one; remove it, or make it stricter"),
         };
         warn(at, format!("{limit} never decides anything: {advice}"));
     }
+}
+
+/// What a limit counts, behind a number.
+pub(super) fn counted(limit: &Limit) -> String {
+    limit.unit().map(|unit| format!(" {unit}")).unwrap_or_default()
 }
 
 /// Whether everything that `strict` admits, `loose` admits too.

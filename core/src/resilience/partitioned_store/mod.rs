@@ -9,11 +9,13 @@ mod pending_check_all;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::error::Result;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry};
+use crate::store::request::{Answer, Entry, Operation};
 use pending_check_all::PendingCheckAll;
 
 /// Which store has which keys.
@@ -25,6 +27,11 @@ pub(super) trait PartitionedStore: Send + Sync {
 
     /// The number of the store that has the entry's key.
     fn store_of(&self, entry: &Entry<'_>) -> usize;
+
+    /// The stores that have to know which numbers the entry's key has: its own first.
+    fn stores_of_override(&self, entry: &Entry<'_>) -> SmallVec<[usize; 2]> {
+        smallvec![self.store_of(entry)]
+    }
 
     /// Where it remembers the number of the store that a call has asked.
     fn asked(states: &mut LayerStates) -> &mut u32;
@@ -68,13 +75,19 @@ impl<T: PartitionedStore> Store for T {
     }
 
     fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
-        self.stores()[self.store_of(entry)].change_override(entry, now)
+        self.stores_of_override(entry)
+            .into_iter()
+            .try_for_each(|store| self.stores()[store].change_override(entry, now))
     }
 
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        self.stores().iter().try_fold(Answer::default(), |mut all, store| {
+        self.stores().iter().enumerate().try_fold(Answer::default(), |mut all, (number, store)| {
             let of_store = store.overrides(entry, now)?.into_overrides();
-            all.rare.get_or_insert_default().overrides.extend(of_store);
+            // What another store has of a key is not in force.
+            let has = |key: &str| {
+                self.store_of(&Entry { plan: entry.plan, key, operation: Operation::ListOverrides }) == number
+            };
+            all.rare.get_or_insert_default().overrides.extend(of_store.into_iter().filter(|own| has(&own.key)));
             Ok(all)
         })
     }

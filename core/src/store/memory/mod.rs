@@ -87,7 +87,7 @@ impl Memory {
 
     /// A store that also keeps which keys have other numbers than their policy.
     pub(crate) fn with_overrides(bounds: MemoryBounds, forgotten_denials: Arc<ForgottenDenials>) -> Self {
-        Self { own_limits: Some(OwnLimitsTable::default()), ..Self::new(bounds, forgotten_denials) }
+        Self { own_limits: Some(OwnLimitsTable::new(bounds.max_bytes)), ..Self::new(bounds, forgotten_denials) }
     }
 
     /// The answer to a call that is not made, because its key has other numbers than it brings.

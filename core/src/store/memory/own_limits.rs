@@ -21,14 +21,93 @@ impl OwnLimits {
     }
 }
 
+/// What a key takes beside its name and its text, and a policy beside its keys, in bytes: about what is allocated for them.
+const BYTES_OF_KEY: usize = 112;
+const BYTES_OF_POLICY: usize = 768;
+/// With fewer bytes, what has ended is not looked for.
+const FEW_BYTES: usize = 64 << 10;
+
 /// By the identities of policies and by keys.
 #[derive(Default)]
+struct KeptOverrides {
+    policies: HashMap<u128, BTreeMap<String, OwnLimits>>,
+    bytes: usize,
+    /// What there was when those that have ended were removed last.
+    swept_bytes: usize,
+}
+
+impl KeptOverrides {
+    fn remove(&mut self, policy: u128, key: &str) {
+        let Some(keys) = self.policies.get_mut(&policy) else { return };
+        if let Some(own) = keys.remove(key) {
+            self.bytes -= bytes_of(key, &own.text);
+        }
+        if keys.is_empty() {
+            self.policies.remove(&policy);
+            self.bytes -= BYTES_OF_POLICY;
+        }
+    }
+
+    /// What it would add to replace the numbers of a key.
+    fn added_bytes(&self, policy: u128, change: &OverrideChange) -> usize {
+        let added = bytes_of(&change.key, &change.text);
+        match self.policies.get(&policy) {
+            None => added + BYTES_OF_POLICY,
+            Some(keys) => match keys.get(&change.key) {
+                Some(own) => added.saturating_sub(bytes_of(&change.key, &own.text)),
+                None => added,
+            },
+        }
+    }
+
+    fn insert(&mut self, policy: u128, key: String, own: OwnLimits) {
+        self.remove_numbers(policy, &key);
+        self.bytes += bytes_of(&key, &own.text);
+        let bytes = &mut self.bytes;
+        let keys = self.policies.entry(policy).or_insert_with(|| {
+            *bytes += BYTES_OF_POLICY;
+            BTreeMap::new()
+        });
+        keys.insert(key, own);
+    }
+
+    /// As [`Self::remove`], for a key that gets others.
+    fn remove_numbers(&mut self, policy: u128, key: &str) {
+        if let Some(own) = self.policies.get_mut(&policy).and_then(|keys| keys.remove(key)) {
+            self.bytes -= bytes_of(key, &own.text);
+        }
+    }
+
+    /// Removes what has ended.
+    fn sweep(&mut self, now: u64) {
+        self.policies.retain(|_, keys| {
+            keys.retain(|_, own| own.is_in_force(now));
+            !keys.is_empty()
+        });
+        let of_keys = |keys: &BTreeMap<String, OwnLimits>| -> usize {
+            keys.iter().map(|(key, own)| bytes_of(key, &own.text)).sum::<usize>() + BYTES_OF_POLICY
+        };
+        self.bytes = self.policies.values().map(of_keys).sum();
+        self.swept_bytes = self.bytes;
+    }
+}
+
+fn bytes_of(key: &str, text: &str) -> usize {
+    key.len() + text.len() + BYTES_OF_KEY
+}
+
+/// The numbers of keys, bounded in bytes.
 pub(super) struct OwnLimitsTable {
     is_used: AtomicBool,
-    keys: RwLock<HashMap<u128, BTreeMap<String, OwnLimits>>>,
+    kept: RwLock<KeptOverrides>,
+    max_bytes: usize,
 }
 
 impl OwnLimitsTable {
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self { is_used: AtomicBool::new(false), kept: RwLock::default(), max_bytes }
+    }
+
     /// The numbers that a key has where a call has brought others; empty for those of its policy.
     #[inline]
     pub(super) fn other_than(&self, plan: &Plan, key: &str, now: u64) -> Option<String> {
@@ -40,43 +119,51 @@ impl OwnLimitsTable {
 
     #[cold]
     fn compare(&self, plan: &Plan, key: &str, now: u64) -> Option<String> {
-        let keys = self.keys.read();
-        let own = keys.get(&plan.identity).and_then(|keys| keys.get(key)).filter(|own| own.is_in_force(now));
+        let kept = self.kept.read();
+        let own = kept.policies.get(&plan.identity).and_then(|keys| keys.get(key)).filter(|own| own.is_in_force(now));
         let text = own.map_or("", |own| &own.text);
         (text != plan.stored_override()).then(|| text.to_owned())
     }
 
     /// # Errors
-    /// `config_invalid` for more keys than a policy may have.
+    /// `config_invalid` for more keys than a policy may have, and for more bytes than the store may take.
     pub(super) fn change(&self, plan: &Plan, change: &OverrideChange, now: u64) -> Result<()> {
-        let mut all = self.keys.write();
-        let keys = all.entry(plan.identity).or_default();
+        let (mut kept, policy) = (self.kept.write(), plan.identity);
         if change.text.is_empty() {
-            keys.remove(&change.key);
-            if keys.is_empty() {
-                all.remove(&plan.identity);
-            }
+            kept.remove(policy, &change.key);
             return Ok(());
         }
-        if keys.len() >= MAX_OVERRIDDEN_KEYS && !keys.contains_key(&change.key) {
-            keys.retain(|_, own| own.is_in_force(now));
-            if keys.len() >= MAX_OVERRIDDEN_KEYS {
-                return Err(Error::too_many_overrides(plan.policy.name(), MAX_OVERRIDDEN_KEYS));
-            }
+        let is_full = |kept: &KeptOverrides| {
+            let keys = kept.policies.get(&policy);
+            keys.is_some_and(|keys| keys.len() >= MAX_OVERRIDDEN_KEYS && !keys.contains_key(&change.key))
+        };
+        let is_large = |kept: &KeptOverrides| kept.bytes + kept.added_bytes(policy, change) > self.max_bytes;
+        if is_full(&kept) || is_large(&kept) || kept.bytes > 2 * kept.swept_bytes.max(FEW_BYTES) {
+            kept.sweep(now);
+        }
+        if is_full(&kept) {
+            return Err(Error::too_many_overrides(plan.policy.name(), MAX_OVERRIDDEN_KEYS));
+        }
+        if is_large(&kept) {
+            return Err(Error::config(format!(
+                "the overrides of the memory store take {} bytes, and max_bytes is {}: remove some, or give it more, as in \
+                 memory://?max_bytes=4GB",
+                kept.bytes, self.max_bytes
+            )));
         }
         let ends = if change.ttl == 0 { 0 } else { now.saturating_add(change.ttl) };
-        keys.insert(change.key.clone(), OwnLimits { text: change.text.clone(), ends });
+        kept.insert(policy, change.key.clone(), OwnLimits { text: change.text.clone(), ends });
         self.is_used.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     pub(super) fn of(&self, plan: &Plan, now: u64) -> Vec<StoredOverride> {
-        let keys = self.keys.read();
-        let own = keys.get(&plan.identity).into_iter().flatten().filter(|(_, own)| own.is_in_force(now));
+        let kept = self.kept.read();
+        let own = kept.policies.get(&plan.identity).into_iter().flatten().filter(|(_, own)| own.is_in_force(now));
         own.map(|(key, own)| StoredOverride { key: key.clone(), text: own.text.clone(), ends: own.ends }).collect()
     }
 
     pub(super) fn clear(&self) {
-        self.keys.write().clear();
+        *self.kept.write() = KeptOverrides::default();
     }
 }

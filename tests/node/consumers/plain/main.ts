@@ -80,6 +80,8 @@ export function told(decision: Decision): DecisionFields {
     resetAt,
     delayMs,
     shadow,
+    abnormal,
+    overridden,
     unavailable,
   } = decision;
   const limits: readonly LimitState[] = decision.limits;
@@ -99,6 +101,8 @@ export function told(decision: Decision): DecisionFields {
     limits,
     source: only,
     shadow,
+    abnormal,
+    overridden,
     unavailable,
   };
   const numbers: number[] = limits.map((state) => state.over + state.periodMs + (state.nextAfterMs ?? 0));
@@ -114,6 +118,12 @@ export async function wrapped(limiter: Limiter): Promise<void> {
     { key: (user, times) => `${user.toUpperCase()}${times?.toFixed()}` },
   );
   const wait: (user: string) => Promise<string> = limiter.wrap('5/s', async (user: string) => user, { key });
+  const classed = limiter.wrap('5/s', (_user: string, _batch: boolean) => 1, {
+    key,
+    priority: (_user, batch) => (batch ? 'batch' : undefined),
+  });
+  // @ts-expect-error a class is a text
+  limiter.wrap('5/s', () => 1, { key, priority: 5 });
   const same: <T>(value: T) => Promise<Awaited<T>> = limiter.wrap('5/s', <T>(value: T): T => value, { key });
   class Mailer {
     readonly from = 'me';
@@ -132,7 +142,7 @@ export async function wrapped(limiter: Limiter): Promise<void> {
   limiter.wrap('5/s', (user: number) => user, { key: (user) => user });
   // @ts-expect-error there has to be a key
   limiter.wrap('5/s', (user: number) => user, {});
-  void [wait, same, sent];
+  void [wait, classed, same, sent];
 }
 
 export async function others(limiter: Limiter, change: StoreChange): Promise<void> {

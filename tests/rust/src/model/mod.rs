@@ -13,7 +13,7 @@ use tidegate::{Algorithm, Policy};
 use crate::decision_values::DecisionValues;
 pub use calendar::window;
 use ledger::{ChargedLimit, Ledger};
-use usage::{Usage, is_tighter};
+use usage::{FreePart, Usage, is_tighter};
 
 /// An attempt in a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,8 @@ pub struct Model {
     journals: BTreeMap<(String, String), Vec<JournalEntry>>,
     renewed: Vec<RenewedHold>,
     holds: u64,
+    /// The class of the calls from here on.
+    class: Option<String>,
 }
 
 impl Model {
@@ -139,6 +141,18 @@ impl Model {
         }
     }
 
+    /// The class of the calls from here on.
+    pub fn of_class(&mut self, class: Option<&str>) {
+        self.class = class.map(str::to_owned);
+    }
+
+    /// What calls of that class leave free of a policy's limits.
+    fn free(policy: &Policy, class: Option<&str>) -> FreePart {
+        let parts = policy.options().priorities.iter().flat_map(|classes| classes.iter());
+        let part = parts.filter(|(name, _)| Some(*name) == class).map(|(_, part)| part).next();
+        FreePart::of(part.as_deref().unwrap_or("0%"))
+    }
+
     /// Checks and charges.
     pub fn check(&mut self, policy: &Policy, key: &str, cost: u64, meta: Option<&[u8]>) -> DecisionValues {
         self.checked(policy, key, cost, meta, 0).0
@@ -146,17 +160,18 @@ impl Model {
 
     /// Charges as many units as there are, at most `cost`: what a check of one unit says and does where there are none.
     pub fn take(&mut self, policy: &Policy, key: &str, cost: u64, meta: Option<&[u8]>) -> DecisionValues {
+        let free = Self::free(policy, self.class.as_deref());
         let mut usage = self.usage(policy, key);
-        let granted = usage.left(self.now).min(cost);
-        let refusing = usage.refusing(self.now, 1);
+        let granted = usage.left(self.now, free).min(cost);
+        let refusing = usage.refusing(self.now, 1, free);
         let before = usage.clone();
         if granted > 0 {
             usage.charge(self.now, granted, 0);
             usage.end_block(policy, self.now);
-        } else {
+        } else if !usage.admits(self.now, 1, FreePart::NOTHING) {
             usage.deny(policy, self.now, cost, 0);
         }
-        let answer = usage.answer(policy, self.now, 1, granted > 0, granted, &refusing);
+        let answer = usage.answer(policy, self.now, (1, free), granted > 0, granted, &refusing);
         if granted > 0 {
             self.keep_receipt(policy, key, &usage, granted);
             self.keep(policy, key, usage);
@@ -175,17 +190,19 @@ impl Model {
         meta: Option<&[u8]>,
         hold: u64,
     ) -> (DecisionValues, bool) {
+        let free = Self::free(policy, self.class.as_deref());
         let mut usage = self.usage(policy, key);
-        let admitted = usage.admits(self.now, cost);
-        let refusing = usage.refusing(self.now, cost);
+        let admitted = usage.admits(self.now, cost, free);
+        let refusing = usage.refusing(self.now, cost, free);
         let before = usage.clone();
         if admitted {
             usage.charge(self.now, cost, hold);
             usage.end_block(policy, self.now);
-        } else {
+        } else if !usage.admits(self.now, cost, FreePart::NOTHING) {
+            // What only has to stay free is no reason for a block or a charge.
             usage.deny(policy, self.now, cost, hold);
         }
-        let answer = usage.answer(policy, self.now, cost, admitted, if admitted { cost } else { 0 }, &refusing);
+        let answer = usage.answer(policy, self.now, (cost, free), admitted, if admitted { cost } else { 0 }, &refusing);
         if admitted {
             self.keep_receipt(policy, key, &usage, cost);
             self.keep(policy, key, usage);
@@ -199,8 +216,9 @@ impl Model {
     /// Checks without charging.
     #[must_use]
     pub fn peek(&self, policy: &Policy, key: &str, cost: u64) -> DecisionValues {
-        let usage = self.usage(policy, key);
-        usage.answer(policy, self.now, cost, usage.admits(self.now, cost), 0, &usage.refusing(self.now, cost))
+        let (usage, free) = (self.usage(policy, key), Self::free(policy, self.class.as_deref()));
+        let refusing = usage.refusing(self.now, cost, free);
+        usage.answer(policy, self.now, (cost, free), usage.admits(self.now, cost, free), 0, &refusing)
     }
 
     /// Charges, whether the limits admit it or not.
@@ -322,13 +340,20 @@ impl Model {
 
     /// Checks several keys, all or nothing.
     pub fn check_all(&mut self, entries: &[(&Policy, &str, u64)]) -> DecisionValues {
+        let entries: Vec<_> = entries.iter().map(|(policy, key, cost)| (*policy, *key, *cost, None)).collect();
+        self.check_all_of(&entries)
+    }
+
+    /// Checks several keys, each with its class, all or nothing.
+    pub fn check_all_of(&mut self, entries: &[(&Policy, &str, u64, Option<&str>)]) -> DecisionValues {
         let before = self.usages.clone();
         let now = self.now;
-        let (mut admitted, mut refusing) = (Vec::new(), Vec::new());
-        for (policy, key, cost) in entries {
-            let mut usage = self.usage(policy, key);
-            admitted.push(usage.admits(now, *cost));
-            refusing.push(usage.refusing(now, *cost));
+        let (mut admitted, mut denied_by_limits, mut refusing) = (Vec::new(), Vec::new(), Vec::new());
+        for (policy, key, cost, class) in entries {
+            let (mut usage, free) = (self.usage(policy, key), Self::free(policy, *class));
+            admitted.push(usage.admits(now, *cost, free));
+            denied_by_limits.push(!usage.admits(now, *cost, FreePart::NOTHING));
+            refusing.push(usage.refusing(now, *cost, free));
             if admitted[admitted.len() - 1] {
                 usage.charge(now, *cost, 0);
                 usage.end_block(policy, now);
@@ -339,8 +364,8 @@ impl Model {
         if !stands {
             self.usages = before;
         }
-        for ((policy, key, cost), admitted) in entries.iter().zip(&admitted) {
-            if !admitted {
+        for ((policy, key, cost, _), (admitted, denied)) in entries.iter().zip(admitted.iter().zip(&denied_by_limits)) {
+            if *denied {
                 let mut usage = self.usage(policy, key);
                 let before = usage.clone();
                 usage.deny(policy, now, *cost, 0);
@@ -351,9 +376,10 @@ impl Model {
         let decisions: Vec<DecisionValues> = entries
             .iter()
             .zip(admitted.iter().zip(&refusing))
-            .map(|((policy, key, cost), (admitted, refusing))| {
+            .map(|((policy, key, cost, class), (admitted, refusing))| {
                 let charged = if *admitted && stands { *cost } else { 0 };
-                self.usage(policy, key).answer(policy, now, *cost, *admitted, charged, refusing)
+                let asked = (*cost, Self::free(policy, *class));
+                self.usage(policy, key).answer(policy, now, asked, *admitted, charged, refusing)
             })
             .collect();
         let mut chosen = &decisions[0];

@@ -18,6 +18,25 @@ pub(super) struct Usage {
     pub(super) by_hand: bool,
 }
 
+/// The part of each limit that a call leaves free, in hundredths of a percent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FreePart(u128);
+
+impl FreePart {
+    pub(super) const NOTHING: Self = Self(0);
+
+    /// From a text such as `30%` or `33.34%`.
+    pub(super) fn of(text: &str) -> Self {
+        let percent: f64 = text.trim_end_matches('%').parse().expect("a part in percent");
+        Self((percent * 100.0).round() as u128)
+    }
+
+    /// Of that limit, rounded up.
+    fn of_limit(self, ledger: &Ledger) -> u64 {
+        (u128::from(ledger.capacity()) * self.0).div_ceil(10_000) as u64
+    }
+}
+
 impl Usage {
     /// As another version of the policy reads it: each limit takes the ledger of the first limit that is the same.
     pub(super) fn read_by(&self, policy: &Policy, now: u64) -> Self {
@@ -73,19 +92,22 @@ impl Usage {
             && buckets.count() == self.unstarted(now).len()
     }
 
-    pub(super) fn admits(&self, now: u64, cost: u64) -> bool {
-        self.blocked_until <= now && self.started(now).ledgers.iter().all(|ledger| ledger.admits(now, cost))
+    pub(super) fn admits(&self, now: u64, cost: u64, free: FreePart) -> bool {
+        let admits = |ledger: &Ledger| ledger.admits(now, cost + free.of_limit(ledger));
+        self.blocked_until <= now && self.started(now).ledgers.iter().all(admits)
     }
 
     /// The units that every limit admits now.
-    pub(super) fn left(&self, now: u64) -> u64 {
-        let left = self.started(now).ledgers.iter().map(|ledger| ledger.remaining(now)).min();
+    pub(super) fn left(&self, now: u64, free: FreePart) -> u64 {
+        let left = |ledger: &Ledger| ledger.remaining(now).saturating_sub(free.of_limit(ledger));
+        let left = self.started(now).ledgers.iter().map(left).min();
         if self.blocked_until > now { 0 } else { left.unwrap_or(0) }
     }
 
     /// Whether each limit refuses a cost.
-    pub(super) fn refusing(&self, now: u64, cost: u64) -> Vec<bool> {
-        self.started(now).ledgers.iter().map(|ledger| !ledger.admits(now, cost)).collect()
+    pub(super) fn refusing(&self, now: u64, cost: u64, free: FreePart) -> Vec<bool> {
+        let refuses = |ledger: &Ledger| !ledger.admits(now, cost + free.of_limit(ledger));
+        self.started(now).ledgers.iter().map(refuses).collect()
     }
 
     pub(super) fn charge(&mut self, now: u64, cost: u64, hold: u64) {
@@ -171,13 +193,13 @@ impl Usage {
         }
     }
 
-    /// The answer to a call of `cost`. `refusing` says which limits refused it before the charge; all other values are those
+    /// The answer to a call of `cost` that leaves `free`. `refusing` says which limits refused it before the charge; all other values are those
     /// after it.
     pub(super) fn answer(
         &self,
         policy: &Policy,
         now: u64,
-        cost: u64,
+        (cost, free): (u64, FreePart),
         admitted: bool,
         charged: u64,
         refusing: &[bool],
@@ -188,7 +210,7 @@ impl Usage {
             .ledgers
             .into_iter()
             .map(|ledger| {
-                let admits_at = ledger.admits_at(now, cost);
+                let admits_at = ledger.admits_at(now, cost + free.of_limit(&ledger));
                 (ledger, admits_at)
             })
             .collect();
@@ -199,7 +221,7 @@ impl Usage {
                 algorithm: ledger.limit.algorithm().name().to_owned(),
                 limit: ledger.capacity(),
                 period: ledger.limit.period().micros(),
-                remaining: ledger.remaining(now),
+                remaining: ledger.remaining(now).saturating_sub(free.of_limit(ledger)),
                 over: ledger.over(now),
                 retry_after: if admitted { Some(0) } else { admits_at.map(|at| at - now) },
                 next_after: admits_at.map(|at| at - now),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::policy::Format;
-use tidegate::{Decision, Error, HoldAnswer, KeyOverride, Policy, PolicyFile};
+use tidegate::{CheckOptions, Decision, Error, HoldAnswer, KeyOverride, Policy, PolicyFile};
 
 use super::Mismatch;
 use super::run::{NamedDecision, Run, policies};
@@ -51,27 +51,33 @@ impl Run {
         let meta = step.get("meta").map(|meta| text(meta).ok_or("meta is a text")).transpose()?;
         let meta = meta.map(String::into_bytes);
         let length = || step["for"].as_u64().map(Duration::from_micros).ok_or("a block has a length");
+        let class = step["priority"].as_str();
+        let options =
+            CheckOptions { cost, meta: meta.clone(), priority: class.map(str::to_owned), ..CheckOptions::default() };
+        self.model.of_class(class);
         let decided = |decision: &Decision| DecisionValues::of(decision).json();
         // The model runs only calls that the limiter accepts.
-        let Some(policy) = own.as_ref() else { return self.act_without_model(action, &name, &key, cost).map(Some) };
+        let Some(policy) = own.as_ref() else { return self.act_without_model(action, &name, &key, &options).map(Some) };
         let of_key = |said: DecisionValues| DecisionValues { overridden, ..said }.json();
         let result = match action {
-            "check" if step["partial"] == true => match self.limiter.take(&*name, &key, cost, meta.clone()) {
-                Err(error) => Err(error),
-                Ok(decision) => {
-                    let said = self.model.take(policy, &key, cost, meta.as_deref());
-                    let found = decided(&decision);
-                    if let Some(label) = step.get("as").and_then(Value::as_str) {
-                        let charged = said.granted;
-                        self.named.insert(
-                            label.to_owned(),
-                            NamedDecision { decision, charged, receipt: self.model.receipt(), policy: name, key },
-                        );
+            "check" if step["partial"] == true => {
+                match self.limiter.check_with(&*name, &key, &CheckOptions { partial: true, ..options }) {
+                    Err(error) => Err(error),
+                    Ok(decision) => {
+                        let said = self.model.take(policy, &key, cost, meta.as_deref());
+                        let found = decided(&decision);
+                        if let Some(label) = step.get("as").and_then(Value::as_str) {
+                            let charged = said.granted;
+                            self.named.insert(
+                                label.to_owned(),
+                                NamedDecision { decision, charged, receipt: self.model.receipt(), policy: name, key },
+                            );
+                        }
+                        Ok((found, Some(of_key(said))))
                     }
-                    Ok((found, Some(of_key(said))))
                 }
-            },
-            "check" => match self.limiter.check(&*name, &key, cost, meta.clone()) {
+            }
+            "check" => match self.limiter.check_with(&*name, &key, &options) {
                 Err(error) => Err(error),
                 Ok(decision) => {
                     let said = self.model.check(policy, &key, cost, meta.as_deref());
@@ -86,11 +92,11 @@ impl Run {
                     Ok((found, Some(of_key(said))))
                 }
             },
-            "peek" => match self.limiter.peek(&*name, &key, cost) {
+            "peek" => match self.limiter.peek_with(&*name, &key, &options) {
                 Err(error) => Err(error),
                 Ok(decision) => Ok((decided(&decision), Some(of_key(self.model.peek(policy, &key, cost))))),
             },
-            "hold" => match self.limiter.hold(&*name, &key, cost) {
+            "hold" => match self.limiter.hold_with(&*name, &key, &options) {
                 Err(error) => Err(error),
                 Ok(hold) => {
                     let (said, number) = self.model.hold(policy, &key, cost);
@@ -176,14 +182,20 @@ impl Run {
     }
 
     /// A call about a key without limits, or of a policy that does not exist.
-    fn act_without_model(&mut self, action: &str, name: &str, key: &str, cost: u64) -> Result<Outcome, Mismatch> {
+    fn act_without_model(
+        &mut self,
+        action: &str,
+        name: &str,
+        key: &str,
+        options: &CheckOptions,
+    ) -> Result<Outcome, Mismatch> {
         let decided = |decision: Decision| (DecisionValues::of(&decision).json(), None);
         Ok(match action {
-            "check" => self.limiter.check(name, key, cost, None).map(decided),
-            "peek" => self.limiter.peek(name, key, cost).map(decided),
-            "charge" => self.limiter.charge(name, key, cost).map(|_| (json!({}), None)),
-            "refund" => self.limiter.refund(name, key, cost).map(|_| (json!({}), None)),
-            "hold" => self.limiter.hold(name, key, cost).map(|hold| decided(hold.decision().clone())),
+            "check" => self.limiter.check_with(name, key, options).map(decided),
+            "peek" => self.limiter.peek_with(name, key, options).map(decided),
+            "charge" => self.limiter.charge(name, key, options.cost).map(|_| (json!({}), None)),
+            "refund" => self.limiter.refund(name, key, options.cost).map(|_| (json!({}), None)),
+            "hold" => self.limiter.hold_with(name, key, options).map(|hold| decided(hold.decision().clone())),
             "block" => self.limiter.block(name, key, Duration::from_secs(1)).map(|()| (json!({}), None)),
             "unblock" => self.limiter.unblock(name, key).map(|()| (json!({}), None)),
             "clear" => self.limiter.clear(name, key).map(|()| (json!({}), None)),
@@ -221,13 +233,15 @@ impl Run {
     }
 
     fn check_all(&mut self, step: &Value) -> Result<Outcome, Mismatch> {
-        let mut entries: Vec<(String, String, u64)> = Vec::new();
+        let mut entries: Vec<(&str, String, CheckOptions)> = Vec::new();
         for entry in step["entries"].as_array().ok_or("check_all has entries")? {
-            let policy = entry["policy"].as_str().ok_or("an entry names a policy")?.to_owned();
+            let policy = entry["policy"].as_str().ok_or("an entry names a policy")?;
             let key = text(&entry["key"]).ok_or("an entry has a key")?;
-            entries.push((policy, key, entry.get("cost").map_or(Some(1), Value::as_u64).ok_or("an entry has a cost")?));
+            let cost = entry.get("cost").map_or(Some(1), Value::as_u64).ok_or("an entry has a cost")?;
+            let priority = entry["priority"].as_str().map(str::to_owned);
+            entries.push((policy, key, CheckOptions { cost, priority, ..CheckOptions::default() }));
         }
-        Ok(match self.limiter.check_all(&entries) {
+        Ok(match self.limiter.check_all_of(entries.clone()) {
             Err(error) => Err(error),
             // The model knows no overrides; of several entries some may have them.
             Ok(decision) if decision.decisions().iter().any(Decision::overridden) => {
@@ -236,12 +250,14 @@ impl Run {
             Ok(decision) => {
                 let policies: Vec<Policy> =
                     entries.iter().map(|(name, ..)| self.policy(name)).collect::<Result<_, _>>()?;
-                let asked: Vec<(&Policy, &str, u64)> = policies
+                let asked: Vec<(&Policy, &str, u64, Option<&str>)> = policies
                     .iter()
                     .zip(&entries)
-                    .map(|(policy, (_, key, cost))| (policy, key.as_str(), *cost))
+                    .map(|(policy, (_, key, options))| {
+                        (policy, key.as_str(), options.cost, options.priority.as_deref())
+                    })
                     .collect();
-                Ok((DecisionValues::of(&decision).json(), Some(self.model.check_all(&asked).json())))
+                Ok((DecisionValues::of(&decision).json(), Some(self.model.check_all_of(&asked).json())))
             }
         })
     }

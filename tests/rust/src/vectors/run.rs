@@ -143,8 +143,8 @@ impl Run {
 
     fn step(&mut self, step: &Value) -> Result<(), Mismatch> {
         let known = [
-            "at", "do", "policy", "policies", "key", "cost", "partial", "meta", "as", "of", "for", "entries", "times",
-            "every", "expect", "note", "limits", "ttl",
+            "at", "do", "policy", "policies", "key", "cost", "partial", "priority", "meta", "as", "of", "for",
+            "entries", "times", "every", "expect", "note", "limits", "ttl",
         ];
         let names = step.as_object().ok_or("a step is a map")?;
         if let Some(name) = names.keys().find(|name| !known.contains(&name.as_str())) {

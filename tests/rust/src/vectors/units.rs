@@ -49,18 +49,16 @@ impl Run {
             (json_of(decision), None)
         };
         let nothing = |()| (json!({}), None);
-        let partial = step["partial"] == true;
+        let priority = step["priority"].as_str().map(str::to_owned);
+        let options = CheckOptions { partial: step["partial"] == true, priority, ..cost.clone().into() };
         Ok(Some(match action {
-            "check" => {
-                let options = CheckOptions { partial, ..cost.into() };
-                limiter.check_with(name, &key, &options).map(|decision| keep(&decision))
-            }
-            "peek" => limiter.peek(name, &key, cost).map(|decision| keep(&decision)),
+            "check" => limiter.check_with(name, &key, &options).map(|decision| keep(&decision)),
+            "peek" => limiter.peek_with(name, &key, &options).map(|decision| keep(&decision)),
             "charge" => limiter.charge(name, &key, cost).map(|decision| keep(&decision)),
             "refund" => limiter.refund(name, &key, cost).map(|_| nothing(())),
             "settle" => limiter.settle(named.get(of).ok_or("no Decision has that name")?, cost).map(nothing),
             "clear" => limiter.clear(name, &key).map(nothing),
-            "hold" => limiter.hold(name, &key, cost).map(|answer| {
+            "hold" => limiter.hold_with(name, &key, &options).map(|answer| {
                 let said = keep(answer.decision());
                 if let HoldAnswer::Held(hold) = answer {
                     holds.insert(label.unwrap_or_default().to_owned(), hold);
@@ -81,7 +79,9 @@ impl Run {
                 for entry in step["entries"].as_array().ok_or("check_all has entries")? {
                     let policy = entry["policy"].as_str().ok_or("an entry names a policy")?;
                     let key = text(&entry["key"]).ok_or("an entry has a key")?;
-                    entries.push((policy, key, cost_of(entry.get("cost")).ok_or("an entry has a cost")?));
+                    let cost = cost_of(entry.get("cost")).ok_or("an entry has a cost")?;
+                    let priority = entry["priority"].as_str().map(str::to_owned);
+                    entries.push((policy, key, CheckOptions { priority, ..cost.into() }));
                 }
                 limiter.check_all_of(entries).map(|decision| keep(&decision))
             }

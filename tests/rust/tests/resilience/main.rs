@@ -6,6 +6,7 @@ mod deny_cache;
 mod fallback;
 mod holds;
 mod outages;
+mod overrides;
 mod partial;
 mod rollout;
 mod shards;
