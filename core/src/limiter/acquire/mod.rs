@@ -144,7 +144,7 @@ impl Acquire<'_> {
     /// Leaves the line of all processes. The next caller of this process, which asks at once, has the same number there.
     fn leave_line(&mut self) {
         let (Some(waiter), CallerState::Queued(position)) = (self.in_line.take(), &self.state) else { return };
-        if position.line_place(Duration::ZERO).next_age.is_none() {
+        if position.next().is_none() {
             let wait = DecisionWait::Later { batch: None, make: || |_: Result<Decision>| None };
             self.core.run(Arc::clone(self.plan), self.key, Operation::Leave { waiter }, wait);
         }

@@ -145,11 +145,15 @@ impl QueuePosition {
     /// Where the caller stands in the line over all processes, for it is the first here.
     pub(super) fn line_place(&self, now: Duration) -> LinePlace {
         let age = |wanted: Wanted| now.saturating_sub(wanted.since).as_micros() as u64;
+        let waiter = self.queue.number | self.wanted.rank << RANK_SHIFT;
+        LinePlace { waiter, age: age(self.wanted), next_age: self.next().map(age) }
+    }
+
+    /// What the next caller of the same class wants.
+    pub(super) fn next(&self) -> Option<Wanted> {
         let waiters = self.queue.waiters.lock();
         let mut others = waiters.waiting.iter().filter(|other| other.number != self.number);
-        let next = others.find(|other| other.wanted.rank == self.wanted.rank);
-        let waiter = self.queue.number | self.wanted.rank << RANK_SHIFT;
-        LinePlace { waiter, age: age(self.wanted), next_age: next.map(|next| age(next.wanted)) }
+        others.find(|other| other.wanted.rank == self.wanted.rank).map(|other| other.wanted)
     }
 
     /// Notified when a caller has left the queue, and when units of the key were given back.
