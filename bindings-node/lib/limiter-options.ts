@@ -32,9 +32,7 @@ export interface LimiterOptions<Name extends string = string> {
   onStoreError?: OnStoreError | undefined;
   /** The longest time that a denial is repeated without asking the store; 0 turns it off. Default: 1,000 ms. */
   denyCacheMs?: number | undefined;
-  /**
-   * The most callers that wait in `acquire`. Beyond it `acquire` returns a denied Decision at once. Default: 10,000.
-   */
+  /** The most callers that wait, in `acquire` or for a hold. Beyond it a call is denied at once. Default: 10,000. */
   maxWaiting?: number | undefined;
   /** The most callers that wait for one policy and key. Default: 1,000. */
   maxWaitingPerKey?: number | undefined;

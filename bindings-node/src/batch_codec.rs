@@ -148,6 +148,7 @@ impl BatchCodec {
     /// Makes one call of a number. `None` when its answer will be delivered.
     pub(crate) fn post(&self, call: &BatchCall, key: &str, batch: Option<&BatchGuard>) -> Option<Result<Outcome>> {
         match number::cost(call.cost) {
+            Ok(cost) if call.kind == CHECK => self.post_call(call, key, &Call::Plain(cost), batch),
             Ok(cost) => self.post_of(call, key, CheckOptions { cost, ..CheckOptions::default() }, batch),
             Err(error) => Some(Err(error)),
         }
@@ -162,17 +163,28 @@ impl BatchCodec {
         options: CheckOptions,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Outcome>> {
+        let operation = match call.kind {
+            CHECK | TAKE => Call::check(CheckOptions { partial: call.kind == TAKE, ..options }),
+            PEEK => Call::Peek(options.into()),
+            CHARGE => Call::Charge(options.into()),
+            _ => Call::Refund(options.into()),
+        };
+        self.post_call(call, key, &operation, batch)
+    }
+
+    #[inline]
+    fn post_call(
+        &self,
+        call: &BatchCall,
+        key: &str,
+        operation: &Call,
+        batch: Option<&BatchGuard>,
+    ) -> Option<Result<Outcome>> {
         let policy_ref = match self.policy_ref(call.policy) {
             Ok(policy_ref) => policy_ref,
             Err(error) => return Some(Err(error)),
         };
-        let operation = match call.kind {
-            CHECK | TAKE => Call::Check(CheckOptions { partial: call.kind == TAKE, ..options }),
-            PEEK => Call::Peek(options),
-            CHARGE => Call::Charge(options.into()),
-            _ => Call::Refund(options.into()),
-        };
-        Some(self.limiter.post(policy_ref, key, &operation, call.ticket, &self.queue, batch)?.map(Outcome::Decision))
+        Some(self.limiter.post(policy_ref, key, operation, call.ticket, &self.queue, batch)?.map(Outcome::Decision))
     }
 
     pub(crate) fn policy_ref(&self, number: f64) -> Result<&OwnedPolicyRef> {

@@ -50,7 +50,7 @@ impl PreparedCheck {
         ip: Option<Py<ClientIp>>,
     ) -> PyResult<Self> {
         PolicyArgument::of(policy)?;
-        let call = Call::Check(CheckOptions::from(self::cost(cost)?));
+        let call = Call::check(CheckOptions::from(self::cost(cost)?));
         Ok(Self { policy: policy.clone().unbind(), place, call, headers, ip })
     }
 

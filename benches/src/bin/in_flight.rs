@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate::host::{Call, CompletionQueue, Outcome, Wake};
-use tidegate::{AsyncLimiter, CheckOptions, Decision, Limiter, Result};
+use tidegate::{AsyncLimiter, Decision, Limiter, Result};
 use tidegate_tests::servers::{Kind, Servers};
 
 /// How long each is measured at a time.
@@ -49,7 +49,7 @@ fn run(limiter: &AsyncLimiter, policy: &str, in_flight: u64, keys: &[String]) ->
     let used = cpu();
     let completions = Arc::new(Loop::default());
     let to: Arc<dyn CompletionQueue> = Arc::<Loop>::clone(&completions);
-    let call = Call::Check(CheckOptions::default());
+    let call = Call::Plain(1);
     let (began, mut sent, mut immediate) = (Instant::now(), 0_u64, 0_u64);
     while began.elapsed() < ROUND {
         while sent - immediate < completions.answered.load(Ordering::Relaxed) + in_flight {

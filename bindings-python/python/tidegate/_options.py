@@ -62,7 +62,7 @@ class LimiterSettings(TypedDict, total=False):
     on_store_error: str
     # The longest time that a denial is repeated without asking the store; 0 turns it off. Default: 1.0 seconds.
     deny_cache: float | timedelta
-    # The most callers that wait in `acquire`. Beyond it `acquire` returns a denied Decision at once. Default: 10,000.
+    # The most callers that wait, in `acquire` or for a hold. Beyond it a call is denied at once. Default: 10,000.
     max_waiting: int
     # The most callers that wait for one policy and key. Default: 1,000.
     max_waiting_per_key: int

@@ -159,7 +159,7 @@ impl Replay {
     fn ask(&mut self, event: &Event, attempts: u32, keys: &Keys) -> Result<(), Failure> {
         let key = keys.name(event.key);
         self.clock.set(Duration::from_micros(event.at));
-        let decision = self.limiter.call(&self.policy, key, &Call::Unheld(self.options(event)))?;
+        let decision = self.limiter.call(&self.policy, key, &Call::Unheld(self.options(event).into()))?;
         if let Some(pace) = &mut self.on_redis {
             pace.note(event.at);
         }

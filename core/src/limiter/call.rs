@@ -35,13 +35,15 @@ use crate::store::request::{Answer, Attempt, Entry, Moved, Operation, OwnedEntry
 /// A call about one policy and key that a Decision answers.
 #[derive(Debug, Clone)]
 pub enum Call {
-    /// Asks and consumes.
-    Check(CheckOptions),
+    /// Asks and consumes so many units of each limit: nearly every call, which is moved often and so is small.
+    Plain(u64),
+    /// Asks and consumes, with other options.
+    Check(Box<CheckOptions>),
     /// As a check, of any policy: no call gives back what it takes of a `concurrency` limit, as if its caller had ended. For
     /// simulations, whose requests take no time.
-    Unheld(CheckOptions),
+    Unheld(Box<CheckOptions>),
     /// Asks without consuming.
-    Peek(CheckOptions),
+    Peek(Box<CheckOptions>),
     /// Consumes even past the limit.
     Charge(Cost),
     /// Gives units back.
@@ -55,8 +57,23 @@ pub enum Call {
 }
 
 impl Call {
+    /// A check with options.
+    #[inline]
+    #[must_use]
+    pub fn check(options: CheckOptions) -> Self {
+        match options {
+            CheckOptions { cost, units, meta: None, partial: false, priority: None } if units.is_none() => {
+                Self::Plain(cost)
+            }
+            options => Self::Check(Box::new(options)),
+        }
+    }
+
+    #[inline]
     fn operation(&self, plan: &Plan) -> Result<Operation> {
         Ok(match self {
+            Self::Plain(cost) if plan.is_plain => Operation::check(valid_cost(*cost)?),
+            Self::Plain(cost) => check_operation(&CheckOptions::of_cost(*cost), plan)?,
             Self::Check(options) => check_operation(options, plan)?,
             Self::Unheld(options) => unheld_operation(options, plan)?,
             Self::Peek(options) => peek_operation(options, plan)?,
@@ -336,14 +353,10 @@ impl Limiter {
     #[inline]
     pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
         match call {
-            Call::Check(CheckOptions { cost, units, meta: None, partial: false, priority: None })
-                if units.is_none() =>
-            {
-                match valid_cost(*cost) {
-                    Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
-                    Err(error) => Some(Err(error)),
-                }
-            }
+            Call::Plain(cost) => match valid_cost(*cost) {
+                Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
+                Err(error) => Some(Err(error)),
+            },
             _ => self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Never),
         }
     }

@@ -66,7 +66,7 @@ impl AsyncLimiter {
     }
 
     async fn consume(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.call(policy, key, &Call::Check(CheckOptions::of_cost(cost))).await
+        self.call(policy, key, &Call::Plain(cost)).await
     }
 
     async fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
@@ -147,7 +147,7 @@ calls! {
     dropped:
     /// As [`Self::check`].
     fn check_with(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        limiter.call(policy, key, &Call::Check(options.clone()))
+        limiter.call(policy, key, &Call::check(options.clone()))
     }
 
     /// Asks without consuming.
@@ -167,7 +167,7 @@ calls! {
     dropped:
     /// As [`Self::peek`].
     fn peek_with(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        limiter.call(policy, key, &Call::Peek(options.clone()))
+        limiter.call(policy, key, &Call::Peek(options.clone().into()))
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tidegate::host::{Call, CompletionQueue, Outcome, Wake, post_task};
-use tidegate::{CheckOptions, Cost, Limiter, ManualClock, Result};
+use tidegate::{Cost, Limiter, ManualClock, Result};
 use tidegate_tests::servers::{Kind, Servers};
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Deliveries {
 }
 
 fn check() -> Call {
-    Call::Check(CheckOptions::default())
+    Call::Plain(1)
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn memory_answers_immediately() {
     let allowed =
         || limiter.post("2/hour", "a", &check(), 1, &queue, None).expect("an answer").expect("no error").allowed();
     assert_eq!([allowed(), allowed(), allowed()], [true, true, false]);
-    let refused = limiter.post("2/hour", "a", &Call::Peek(Cost::from(0).into()), 1, &queue, None).expect("an answer");
+    let refused = limiter.post("2/hour", "a", &Call::Peek(Box::new(Cost::from(0).into())), 1, &queue, None).expect("an answer");
     assert_eq!(refused.expect_err("a cost of 0").code(), "cost_invalid");
     assert_eq!(deliveries.woken.load(Ordering::Relaxed), 0);
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use tidegate::host::{Call, CompletionQueue, Outcome, ReplyPoller, Wake};
-use tidegate::{AsyncLimiter, CheckOptions, ErrorKind, Limiter, OnStoreError, Result};
+use tidegate::{AsyncLimiter, ErrorKind, Limiter, OnStoreError, Result};
 use tidegate_tests::servers::{Kind, Servers};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -48,7 +48,7 @@ impl Loop {
 
     fn check(&mut self, policy: &str, key: &str) -> u64 {
         self.next += 1;
-        let call = Call::Check(CheckOptions::default());
+        let call = Call::Plain(1);
         let answer = self.limiter.post(policy, key, &call, self.next, &self.queue, None);
         assert!(answer.is_none(), "{answer:?}");
         self.next

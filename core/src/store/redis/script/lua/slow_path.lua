@@ -227,7 +227,7 @@ local function serve_together(program)
       key.reader = instruction
       moved_entries[#moved_entries + 1] = moved(key.value, instruction) or { err = 'OVERRIDE -' }
       if moved_entries[#moved_entries].err ~= 'OVERRIDE -' then moved_entries.any = true end
-      local fields = #instruction.limits > 1 and fields_of(key.value)
+      local fields = n > 1 and #instruction.limits > 1 and fields_of(key.value)
       local admitted, changed_value, mask = run(instruction, key.value, s, true)
       local spared = not admitted and spares(instruction, key.value)
       if fields and not admitted then restore(key.value, fields) end
