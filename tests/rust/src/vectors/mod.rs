@@ -3,7 +3,8 @@
 
 mod calls;
 mod run;
-mod units;
+mod unmodelled;
+mod waiting_calls;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
