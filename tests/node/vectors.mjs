@@ -119,7 +119,7 @@ class History {
       await this.#act(step).catch(() => {});
       this.#set((this.now ?? 0) + (step.every ?? 0));
     }
-    // A Decision does not say in Node when it was made.
+    // Only in Rust a Decision says when it was made.
     const { error, column, says, at: _, ...wanted } = step.expect ?? {};
     let found;
     try {
@@ -146,6 +146,8 @@ class History {
     this.#waiting.set(step.as, new WaitingCall(this.limiter, this.clock, step, about));
     if (!('waiting' in step)) return this.#answerOf(step.as);
     await this.#seeWaiting(step.as, step);
+    // The first of a line stands there already when it asks the store.
+    await this.limiter.ping();
     assert.equal(this.#waiting.get(step.as).answered, undefined, 'it does not wait');
     return {};
   }

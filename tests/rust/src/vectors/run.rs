@@ -92,8 +92,10 @@ impl Run {
         let builder = Builder::from_file(&file.0).map_err(mismatch)?.store(&variant.store).prefix(fresh_prefix());
         let builder = builder.timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
         let policies = PolicyFile::parse(&text, Format::Json, None).map_err(mismatch)?;
-        let counts_units = policies.policies().iter().any(|policy| policy.limits().iter().any(|limit| limit.unit().is_some()));
-        let waits = case.value["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step.get("timeout").is_some()));
+        let counts_units =
+            policies.policies().iter().any(|policy| policy.limits().iter().any(|limit| limit.unit().is_some()));
+        let waits =
+            case.value["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step.get("timeout").is_some()));
         Ok(Self {
             start,
             unmodelled: Unmodelled { is_so: counts_units || waits, ..Unmodelled::default() },
@@ -146,8 +148,28 @@ impl Run {
 
     fn step(&mut self, step: &Value) -> Result<(), Mismatch> {
         let known = [
-            "at", "do", "policy", "policies", "key", "cost", "partial", "meta", "as", "of", "for", "entries", "times",
-            "every", "expect", "note", "limits", "ttl", "timeout", "priority", "waiting", "eventually",
+            "at",
+            "do",
+            "policy",
+            "policies",
+            "key",
+            "cost",
+            "partial",
+            "meta",
+            "as",
+            "of",
+            "for",
+            "entries",
+            "times",
+            "every",
+            "expect",
+            "note",
+            "limits",
+            "ttl",
+            "timeout",
+            "priority",
+            "waiting",
+            "eventually",
         ];
         let names = step.as_object().ok_or("a step is a map")?;
         if let Some(name) = names.keys().find(|name| !known.contains(&name.as_str())) {

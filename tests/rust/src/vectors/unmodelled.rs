@@ -46,7 +46,11 @@ pub(super) fn cost_of(value: Option<&Value>) -> Option<Cost> {
 
 impl Run {
     /// Runs a call on the limiter. `None` when Rust cannot express it.
-    pub(super) fn act_unmodelled(&mut self, action: &str, step: &Value) -> std::result::Result<Option<Outcome>, Mismatch> {
+    pub(super) fn act_unmodelled(
+        &mut self,
+        action: &str,
+        step: &Value,
+    ) -> std::result::Result<Option<Outcome>, Mismatch> {
         let of = step.get("of").and_then(Value::as_str).unwrap_or_default();
         match action {
             "await" => {
@@ -151,7 +155,8 @@ impl Run {
         let cost = cost_of(step.get("cost")).ok_or("a cost")?;
         let began = Instant::now();
         loop {
-            let said = self.limiter.peek(name, &key, cost.clone()).map(|decision| (json_of(&decision, self.start), None));
+            let said =
+                self.limiter.peek(name, &key, cost.clone()).map(|decision| (json_of(&decision, self.start), None));
             let is_expected = said.as_ref().is_ok_and(|(said, _)| includes(said, &step["expect"]));
             if is_expected || said.is_err() || began.elapsed() > PATIENCE {
                 return Ok(said);

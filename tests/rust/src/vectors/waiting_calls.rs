@@ -100,7 +100,11 @@ pub(super) fn options_of(step: &Value) -> Option<CheckOptions> {
 
 impl Run {
     /// Begins `acquire` or `hold`. Where the step does not say how many calls wait then, this is its answer.
-    pub(super) fn begin(&mut self, action: &str, step: &Value) -> std::result::Result<Option<Result<Answered>>, Mismatch> {
+    pub(super) fn begin(
+        &mut self,
+        action: &str,
+        step: &Value,
+    ) -> std::result::Result<Option<Result<Answered>>, Mismatch> {
         let policy = step["policy"].as_str().unwrap_or("p").to_owned();
         let key = text(&step["key"]).ok_or("a key is a text")?;
         let Some(options) = options_of(step) else { return Ok(None) };
@@ -139,6 +143,9 @@ impl Run {
             return self.answer_of(&name).map(Some);
         }
         self.see_waiting(&name, step)?;
+        // The first of a line stands there already when it asks the store.
+        self.limiter.ping().map_err(|error| error.to_string())?;
+        self.waiting.proceed();
         if self.waiting.get(&name)?.is_answered() {
             return Err("it does not wait".to_owned());
         }

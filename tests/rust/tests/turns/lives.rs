@@ -74,7 +74,7 @@ struct Life<'a> {
     policy: Policy,
     key: String,
     buckets: Vec<Bucket>,
-    /// Whether the model knows the buckets: not how much a settle gives back, until they have drained.
+    /// Whether the model knows the buckets: not how much a settle or a refund gives back, until they have drained.
     is_known: bool,
     used: Vec<Used>,
     /// The Decisions that may be settled, and which of `used` is theirs.
@@ -227,7 +227,7 @@ impl<'a> Life<'a> {
             self.buckets.iter_mut().for_each(|bucket| bucket.empty -= turn.charged * bucket.period);
         }
         let expected = Duration::from_micros((self.admits_at(1) - self.now()) as u64);
-        wait_closely(PATIENCE, "the turn is given back, or is lost", || {
+        wait_closely(PATIENCE, &format!("the turn is given back, or is lost: {self}"), || {
             self.peek(1).next_after() == Some(expected)
         });
     }
@@ -240,9 +240,10 @@ impl<'a> Life<'a> {
         let units = 1 + i128::from(random.below(cost as u64));
         self.step(format!("refund {units}"));
         self.limiter.to_blocking().refund(&self.policy, &self.key, units as u64).expect("it goes back");
-        self.buckets.iter_mut().for_each(|bucket| bucket.empty -= units * bucket.period);
         self.used.last_mut().expect("the check").units -= units;
         self.decisions.pop();
+        // Of a turn that is taken at the same moment it may have taken units.
+        self.is_known = false;
     }
 
     /// A call has used less than it was charged. No turn is behind it.
