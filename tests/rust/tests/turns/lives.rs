@@ -204,7 +204,8 @@ impl<'a> Life<'a> {
         self.is_known = true;
         self.buckets.iter_mut().for_each(|bucket| bucket.empty = 0);
         let empty = self.peek(1).limits().map(|limit| limit.reset_after.as_micros()).max();
-        empty.expect("a bucket") as i128
+        // Later than a refund, too, of which a charge at its moment is not told.
+        empty.expect("a bucket") as i128 + 1
     }
 
     /// A caller gives its turn up. The next whose cost is no larger goes in its place, the one behind that in the place of that one, and
