@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import { Limiter, ManualClock, RateLimited } from 'tidegate';
 import { fieldsOf, micros } from './decision_fields.mjs';
@@ -64,10 +65,44 @@ function number(value) {
   return Object.fromEntries(Object.entries(value).map(([name, units]) => [name, number(units)]));
 }
 
+/** Waits until a condition holds; no call takes that long where nothing is broken. */
+async function until(holds, what) {
+  const deadline = performance.now() + 20_000;
+  while (!holds()) {
+    assert.ok(performance.now() < deadline, `waited in vain until ${what}`);
+    await sleep(1);
+  }
+}
+
+/** A call that may wait, and what the clock shows when it is answered. */
+class WaitingCall {
+  #controller = new AbortController();
+  #cancelled = new Error('cancelled');
+
+  constructor(limiter, clock, { do: call, timeout, priority, meta }, [policy, key, cost]) {
+    Object.assign(this, { policy, key });
+    const options = { cost, timeoutMs: timeout === null ? Infinity : timeout / 1000, signal: this.#controller.signal };
+    if (priority !== undefined) options.priority = priority;
+    if (meta !== undefined) options.meta = text(meta);
+    const answered = (answer) => {
+      this.answered = { at: clock.now(), ...answer };
+    };
+    const failed = (error) => answered(error instanceof RateLimited ? { answer: error.decision } : { error });
+    limiter[call](policy, key, options).then((answer) => answered({ answer }), failed);
+  }
+
+  async cancel() {
+    this.#controller.abort(this.#cancelled);
+    await until(() => this.answered, 'it has ended');
+    assert.equal(this.answered.error, this.#cancelled);
+  }
+}
+
 /** A limiter, its clock, and what the steps of a case have named. */
 class History {
   #named = new Map();
   #holds = new Map();
+  #waiting = new Map();
 
   constructor(limiter, clock, start, write) {
     Object.assign(this, { limiter, clock, start, write });
@@ -84,7 +119,8 @@ class History {
       await this.#act(step).catch(() => {});
       this.#set((this.now ?? 0) + (step.every ?? 0));
     }
-    const { error, column, says, ...wanted } = step.expect ?? {};
+    // Only in Rust a Decision says when it was made.
+    const { error, column, says, at: _, ...wanted } = step.expect ?? {};
     let found;
     try {
       found = await this.#act(step);
@@ -105,6 +141,49 @@ class History {
     return fieldsOf(decision);
   }
 
+  /** Begins a call that may wait. Where the step does not say how many wait then, this is its answer. */
+  async #begin(step, about) {
+    this.#waiting.set(step.as, new WaitingCall(this.limiter, this.clock, step, about));
+    if (!('waiting' in step)) return this.#answerOf(step.as);
+    await this.#seeWaiting(step.as, step);
+    // The first of a line stands there already when it asks the store.
+    await this.limiter.ping();
+    assert.equal(this.#waiting.get(step.as).answered, undefined, 'it does not wait');
+    return {};
+  }
+
+  async #seeWaiting(name, { waiting }) {
+    if (waiting === undefined) return;
+    const { policy, key } = this.#waiting.get(name);
+    await until(() => this.limiter.waiting(policy, key) === waiting, `${waiting} wait`);
+  }
+
+  /** The answer of a call, which comes at this moment of the clock. */
+  async #answerOf(name) {
+    const call = this.#waiting.get(name);
+    await until(() => call.answered, 'it is answered');
+    const { at, answer, error } = call.answered;
+    assert.equal(at, this.clock.now(), 'it was answered before');
+    if (error !== undefined) throw error;
+    if (answer.decision !== undefined) this.#holds.set(name, answer);
+    return this.#fieldsOf({ as: name }, answer.decision ?? answer);
+  }
+
+  /** Peeks until the answer is the expected one, or for too long. */
+  async #peekUntil(expected, [policy, key, options]) {
+    const deadline = performance.now() + 20_000;
+    for (;;) {
+      const found = fieldsOf(await this.limiter.peek(policy, key, options));
+      try {
+        compare(found, expected);
+        return found;
+      } catch (error) {
+        if (performance.now() > deadline) throw error;
+        await sleep(1);
+      }
+    }
+  }
+
   async #act(step) {
     const { limiter } = this;
     const policy = step.policy ?? 'p';
@@ -112,7 +191,20 @@ class History {
     const cost = 'cost' in step ? number(step.cost) : 1;
     // A class, for the calls that have one.
     const ofClass = 'priority' in step ? { priority: step.priority } : {};
+    if ('timeout' in step) return this.#begin(step, [policy, key, cost]);
     switch (step.do) {
+      case 'await':
+        return this.#answerOf(step.of);
+      case 'waits':
+        // A call that was woken has the time in which this one goes to the store and back.
+        await limiter.ping();
+        await this.#seeWaiting(step.of, step);
+        assert.equal(this.#waiting.get(step.of).answered, undefined);
+        return {};
+      case 'cancel':
+        await this.#waiting.get(step.of).cancel();
+        await this.#seeWaiting(step.of, step);
+        return {};
       case 'check': {
         const { partial = false } = step;
         const meta = 'meta' in step ? { meta: text(step.meta) } : {};
@@ -121,6 +213,7 @@ class History {
         return this.#fieldsOf(step, decision);
       }
       case 'peek':
+        if (step.eventually) return this.#peekUntil(step.expect, [policy, key, { cost, ...ofClass }]);
         return this.#fieldsOf(step, await limiter.peek(policy, key, { cost, ...ofClass }));
       case 'charge': {
         const isMap = cost !== null && typeof cost === 'object';
@@ -130,7 +223,7 @@ class History {
         await limiter.refund(policy, key, { cost });
         return {};
       case 'settle':
-        await limiter.settle(this.#named.get(step.of), cost);
+        await (this.#holds.get(step.of)?.settle(cost) ?? limiter.settle(this.#named.get(step.of), cost));
         return {};
       case 'block':
         await limiter.block(policy, key, step.for / 1000);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 import json
@@ -13,6 +14,7 @@ from typing import Any
 
 from decision_fields import fields_of
 from tidegate import AsyncLimiter, Decision, Limiter, ManualClock, PolicyError, RateLimited, TidegateError
+from waiting_calls import TaskCall, ThreadCall, WaitingCall
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors"
 START = 1_704_067_200_000_000
@@ -54,17 +56,33 @@ def policies(written: dict[str, Any]) -> dict[str, Any]:
     return {"p": written["policy"]} if "policy" in written else dict(written["policies"])
 
 
+def cancels(case: dict[str, Any]) -> bool:
+    """Whether the case gives calls up, which a thread cannot be asked to do."""
+    return any(step["do"] == "cancel" for step in case["steps"])
+
+
+def found_of(answer: Any) -> dict[str, Any]:
+    """The fields of a Decision, or of that of a hold."""
+    decision = getattr(answer, "decision", answer)
+    return fields_of(decision) if isinstance(decision, Decision) else {}
+
+
 async def run(case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], store: str) -> None:
     for attempt in itertools.count(1):
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
+            one = Run(case, kind, store, Path(folder) / "policies.json")
             try:
-                await Run(case, kind, store, Path(folder) / "policies.json").steps()
+                await one.steps()
             except AssertionError:
-                if time.monotonic() - began < MAX_SECONDS or attempt == 10:
+                # The clock may have been moved while a call that waits had an answer on its way.
+                waits = attempt < 3 and any("timeout" in step for step in case["steps"])
+                if (time.monotonic() - began < MAX_SECONDS and not waits) or attempt == 10:
                     raise
             else:
                 return
+            finally:
+                await one.end()
 
 
 class Run:
@@ -76,6 +94,7 @@ class Run:
         self.clock = ManualClock(self.start / 1e6)
         self.path = path
         self.named: dict[str, Any] = {}
+        self.waiting: dict[str, WaitingCall] = {}
         self.write(policies(case))
         self.limiter: Any = kind.from_file(
             path, store, prefix=f"vec{os.getpid()}-{next(_numbers)}", timeout=10.0, clock=self.clock
@@ -83,6 +102,13 @@ class Run:
 
     def write(self, written: dict[str, Any]) -> None:
         self.path.write_text(json.dumps({"policies": written}))
+
+    async def end(self) -> None:
+        """Ends the calls that wait, of a case that has failed."""
+        if self.waiting:
+            closed = self.limiter.close()
+            if inspect.isawaitable(closed):
+                await closed
 
     async def steps(self) -> None:
         for number, step in enumerate(self.case["steps"], 1):
@@ -96,7 +122,8 @@ class Run:
             except TidegateError as error:
                 column = error.column if isinstance(error, PolicyError) else None
                 found = {"error": error.code, "column": column, "message": str(error)}
-            wanted = dict(step.get("expect", {}))
+            # Only in Rust a Decision says when it was made.
+            wanted = {name: value for name, value in step.get("expect", {}).items() if name != "at"}
             context = f"step {number}: {json.dumps(step)}\nfound {found}"
             assert "error" in wanted or "error" not in found, context
             words = wanted.pop("says", None)
@@ -104,12 +131,16 @@ class Run:
             assert agrees(found, wanted), context
 
     async def act(self, step: dict[str, Any]) -> dict[str, Any]:
+        if step["do"] in ("await", "cancel", "waits") or "timeout" in step:
+            return await self.act_waiting(step)
+        if step.get("eventually"):
+            return await self.act_eventually(step)
         try:
             answer = await self.answer(step)
         except RateLimited as full:
             # `hold` raises when it is denied.
             assert step["do"] == "hold"
-            return fields_of(full.decision)
+            return found_of(full.decision)
         if "as" in step:
             self.named[step["as"]] = answer
         if step["do"] == "journal":
@@ -118,9 +149,53 @@ class Run:
                 for one in answer
             ]
             return {"attempts": attempts}
-        if step["do"] == "hold":
-            answer = answer.decision
-        return fields_of(answer) if isinstance(answer, Decision) else {}
+        return found_of(answer)
+
+    async def act_waiting(self, step: dict[str, Any]) -> dict[str, Any]:
+        """Begins a call that may wait, or goes on with one."""
+        name = step.get("of", step.get("as", ""))
+        if "timeout" in step:
+            about = (step.get("policy", "p"), literal(step["key"]))
+            names = ("cost", "priority", "meta")
+            timeout = None if step["timeout"] is None else step["timeout"] / 1e6
+            kind = TaskCall if isinstance(self.limiter, AsyncLimiter) else ThreadCall
+            options = {option: literal(step[option]) for option in names if option in step}
+            self.waiting[name] = kind(self.limiter, self.clock, step["do"], about, {**options, "timeout": timeout})
+            if "waiting" not in step:
+                return await self.answer_of(name)
+        call = self.waiting[name]
+        if step["do"] == "await":
+            return await self.answer_of(name)
+        if step["do"] == "cancel":
+            await call.cancel()
+            del self.waiting[name]
+        if "waiting" in step:
+            await call.until(lambda: self.limiter.waiting(*call.about) == step["waiting"])
+        if step["do"] != "cancel":
+            # A call that was woken, or has begun, has the time in which this one goes to the store and back.
+            pinged = self.limiter.ping()
+            if inspect.isawaitable(pinged):
+                await pinged
+        assert step["do"] == "cancel" or not call.is_answered(), f"{name} is answered already"
+        return {}
+
+    async def answer_of(self, name: str) -> dict[str, Any]:
+        """The answer of a call, which comes at this moment of the clock."""
+        call = self.waiting.pop(name)
+        await call.until(call.is_answered)
+        answered_at, answer = call.answer()
+        assert answered_at == self.clock.now(), f"{name} was answered {self.clock.now() - answered_at} s before"
+        self.named[name] = answer
+        return found_of(answer)
+
+    async def act_eventually(self, step: dict[str, Any]) -> dict[str, Any]:
+        """Peeks until the answer is the expected one, or for too long."""
+        deadline = time.monotonic() + 20
+        while True:
+            found = found_of(await self.answer(step))
+            if agrees(found, step["expect"]) or time.monotonic() > deadline:
+                return found
+            await asyncio.sleep(0.001)
 
     async def answer(self, step: dict[str, Any]) -> Any:
         do, limiter = step["do"], self.limiter
@@ -140,8 +215,8 @@ class Run:
         elif do in ("peek", "refund"):
             answer = getattr(limiter, do)(*about, **cost, **priority)
         elif do == "settle":
-            named = self.named[step["of"]]
-            answer = limiter.settle(getattr(named, "decision", named), literal(step["cost"]))
+            named, cost = self.named[step["of"]], literal(step["cost"])
+            answer = limiter.settle(named, cost) if isinstance(named, Decision) else named.settle(cost)
         elif do == "hold":
             answer = limiter.hold(*about, **cost, **priority)
         elif do == "release":

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const SHORT_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Waits until a condition holds, and returns how long that took. `patience` is longer than it ever takes where nothing is
 /// broken.
@@ -11,11 +12,25 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// # Panics
 /// When the condition does not hold in time.
 #[track_caller]
-pub fn wait_until(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Duration {
+pub fn wait_until(patience: Duration, what: &str, holds: impl FnMut() -> bool) -> Duration {
+    wait(POLL_INTERVAL, patience, what, holds)
+}
+
+/// The same, for tests that wait so often for so little that the interval would be most of their time.
+///
+/// # Panics
+/// When the condition does not hold in time.
+#[track_caller]
+pub fn wait_closely(patience: Duration, what: &str, holds: impl FnMut() -> bool) -> Duration {
+    wait(SHORT_INTERVAL, patience, what, holds)
+}
+
+#[track_caller]
+fn wait(interval: Duration, patience: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let began = Instant::now();
     while !holds() {
         assert!(began.elapsed() < patience, "waited {patience:?} in vain until {what}");
-        std::thread::sleep(POLL_INTERVAL);
+        std::thread::sleep(interval);
     }
     began.elapsed()
 }

@@ -18,8 +18,8 @@ pub(super) type Outcome = Result<(Value, Option<Value>), Error>;
 impl Run {
     /// Runs a call on the limiter and on the model. `None` when Rust cannot express the call.
     pub(super) fn act(&mut self, action: &str, step: &Value) -> Result<Option<Outcome>, Mismatch> {
-        if self.of_units.are_counted {
-            return self.act_units(action, step);
+        if self.unmodelled.is_so {
+            return self.act_unmodelled(action, step);
         }
         if action == "change" {
             let policies = policies(step).ok_or("a change has a policy or policies")?;

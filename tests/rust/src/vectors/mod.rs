@@ -3,7 +3,8 @@
 
 mod calls;
 mod run;
-mod units;
+mod unmodelled;
+mod waiting_calls;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -79,7 +80,9 @@ impl Case {
             let began = Instant::now();
             let result = Run::new(self, variant).and_then(|mut run| run.steps(&self.value));
             tries += 1;
-            if result.is_ok() || began.elapsed() < CONCLUSIVE || tries == 10 {
+            // The clock may have been moved while a call that waits had an answer on its way.
+            let waits = self.value.to_string().contains("\"timeout\"") && tries < 3;
+            if result.is_ok() || began.elapsed() < CONCLUSIVE && !waits || tries == 10 {
                 return result.map_err(|mismatch| format!("{} over {variant:?}: {mismatch}", self.name));
             }
         }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tidegate::policy::Format;
 use tidegate::{Builder, Decision, Error, Hold, KeyOverride, ManualClock, Options, Policy, PolicyFile};
 
+use super::waiting_calls::WaitingCalls;
 use super::{Case, Mismatch, Variant};
 use crate::any_limiter::{AnyLimiter, fresh_prefix};
 use crate::decision_values::includes;
@@ -69,13 +70,14 @@ pub(super) struct Run {
     pub(super) holds: BTreeMap<String, (Hold, u64, String, String)>,
     /// By policy and key: the limits that `override` has given it, and when they end.
     pub(super) own: BTreeMap<(String, String), (KeyOverride, u64)>,
-    pub(super) of_units: UnitsOfCase,
+    pub(super) unmodelled: Unmodelled,
+    pub(super) waiting: WaitingCalls,
 }
 
-/// What steps have named, of a case whose policies count units.
+/// What steps have named, of a case that the model cannot run: its policies count units, or calls wait in it.
 #[derive(Default)]
-pub(super) struct UnitsOfCase {
-    pub(super) are_counted: bool,
+pub(super) struct Unmodelled {
+    pub(super) is_so: bool,
     pub(super) named: BTreeMap<String, Decision>,
     pub(super) holds: BTreeMap<String, Hold>,
 }
@@ -90,11 +92,14 @@ impl Run {
         let builder = Builder::from_file(&file.0).map_err(mismatch)?.store(&variant.store).prefix(fresh_prefix());
         let builder = builder.timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
         let policies = PolicyFile::parse(&text, Format::Json, None).map_err(mismatch)?;
-        let are_counted =
+        let counts_units =
             policies.policies().iter().any(|policy| policy.limits().iter().any(|limit| limit.unit().is_some()));
+        let waits =
+            case.value["steps"].as_array().is_some_and(|steps| steps.iter().any(|step| step.get("timeout").is_some()));
         Ok(Self {
             start,
-            of_units: UnitsOfCase { are_counted, ..UnitsOfCase::default() },
+            unmodelled: Unmodelled { is_so: counts_units || waits, ..Unmodelled::default() },
+            waiting: WaitingCalls::of(&case.value),
             policies,
             file,
             clock,
@@ -143,8 +148,28 @@ impl Run {
 
     fn step(&mut self, step: &Value) -> Result<(), Mismatch> {
         let known = [
-            "at", "do", "policy", "policies", "key", "cost", "partial", "priority", "meta", "as", "of", "for",
-            "entries", "times", "every", "expect", "note", "limits", "ttl",
+            "at",
+            "do",
+            "policy",
+            "policies",
+            "key",
+            "cost",
+            "partial",
+            "meta",
+            "as",
+            "of",
+            "for",
+            "entries",
+            "times",
+            "every",
+            "expect",
+            "note",
+            "limits",
+            "ttl",
+            "timeout",
+            "priority",
+            "waiting",
+            "eventually",
         ];
         let names = step.as_object().ok_or("a step is a map")?;
         if let Some(name) = names.keys().find(|name| !known.contains(&name.as_str())) {
@@ -191,6 +216,13 @@ impl Run {
             Some(modelled) if modelled != found => Err(format!("said  {found}\nmodel {modelled}")),
             _ => Ok(()),
         }
+    }
+}
+
+impl Drop for Run {
+    /// Ends the calls that wait, of a case that has failed.
+    fn drop(&mut self) {
+        self.limiter.close();
     }
 }
 

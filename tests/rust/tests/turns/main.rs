@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate::{AsyncLimiter, Cost, Decision, Limiter, ManualClock, Options, Policy, Result};
 use tidegate_tests::servers::{Kind, Servers};
-use tidegate_tests::wait::wait_until;
+use tidegate_tests::wait::{wait_closely, wait_until};
 
 const START: Duration = Duration::from_secs(1_800_000_000);
 
@@ -18,14 +18,16 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// A limiter with a clock of its own, for each store.
+/// A limiter with a clock of its own.
+fn limiter(url: &str) -> (AsyncLimiter, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(START));
+    let builder = Limiter::builder().store(url).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
+    (builder.build_async().expect("a limiter"), clock)
+}
+
+/// One for each store.
 fn limiters() -> (Servers, Vec<(AsyncLimiter, Arc<ManualClock>)>) {
     let redis = Servers::start(Kind::Single);
-    let limiter = |url: &str| {
-        let clock = Arc::new(ManualClock::new(START));
-        let builder = Limiter::builder().store(url).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
-        (builder.build_async().expect("a limiter"), clock)
-    };
     let limiters = vec![limiter("memory://"), limiter(redis.url())];
     (redis, limiters)
 }
@@ -37,9 +39,9 @@ struct Caller(Option<Acquiring>);
 
 impl Caller {
     /// Asks for a turn, and returns when it has one or its answer.
-    fn asks(limiter: &AsyncLimiter, policy: &Policy, key: &'static str, cost: Cost, timeout: Option<Duration>) -> Self {
-        let (asking, policy) = (limiter.clone(), policy.clone());
-        let call: Acquiring = Box::pin(async move { asking.acquire_with(&policy, key, &cost.into(), timeout).await });
+    fn asks(limiter: &AsyncLimiter, policy: &Policy, key: &str, cost: Cost, timeout: Option<Duration>) -> Self {
+        let (asking, policy, key) = (limiter.clone(), policy.clone(), key.to_owned());
+        let call: Acquiring = Box::pin(async move { asking.acquire_with(&policy, &key, &cost.into(), timeout).await });
         let mut caller = Self(Some(call));
         caller.polled();
         caller
@@ -59,7 +61,7 @@ impl Caller {
     /// Its Decision, which comes without the clock being moved.
     fn decision(&mut self) -> Decision {
         let mut decision = None;
-        wait_until(Duration::from_secs(10), "it has a decision", || {
+        wait_closely(Duration::from_secs(10), "it has a decision", || {
             decision = decision.take().or_else(|| self.polled());
             decision.is_some()
         });

@@ -13,6 +13,8 @@ pub(in crate::store::memory) struct UsageAnnex {
     pub(super) traces: Traces,
     /// The generation of its leases; 0 before the first one.
     pub(super) generation: u64,
+    /// The moment of the last turn; 0 where there is none to come.
+    pub(super) turns_until: u64,
     /// Limits that another version of the policy counts.
     pub(super) others: Vec<StoredLimit>,
 }
@@ -45,6 +47,18 @@ impl Usage {
 
     pub(super) fn traces(&self, now: u64) -> Traces {
         self.annex().map(|annex| annex.traces.at(now)).unwrap_or_default()
+    }
+
+    /// The moment of the last turn that is to come.
+    pub(super) fn last_turn(&self, now: u64) -> Option<u64> {
+        self.annex().map(|annex| annex.turns_until).filter(|until| *until > now)
+    }
+
+    /// Forgets that there were turns, once all have come.
+    pub(super) fn end_turns(&mut self, now: u64) {
+        if self.annex().is_some_and(|annex| annex.turns_until > 0 && annex.turns_until <= now) {
+            self.change_annex(|annex| annex.turns_until = 0);
+        }
     }
 
     #[inline]

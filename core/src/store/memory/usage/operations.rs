@@ -49,6 +49,7 @@ impl Usage {
 
     /// Returns the answer, and whether the usage has changed.
     fn apply_as_stored(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
+        self.end_turns(now);
         match &entry.operation {
             operation if operation.is_check() => {
                 let charged = self.try_charge(entry, now);
@@ -148,6 +149,9 @@ impl Usage {
             if units > 0 {
                 rule.charge_at(state, now, moment, units);
             }
+        }
+        if moment > now {
+            self.change_annex(|annex| annex.turns_until = annex.turns_until.max(moment));
         }
         Some((entry.operation.cost(), moment))
     }
@@ -259,7 +263,7 @@ impl Usage {
                 let refund = |rule: &Rule, state: &mut State, index, _: &Traces| {
                     rule.refund(state, now, operation.amount(index).units)
                 };
-                self.refund(entry.plan, now, false, refund);
+                self.refund(entry.plan, now, None, refund);
             }
             // The end of a block by hand counts as that of the last block.
             Operation::Block { micros: 0 } => {
@@ -296,7 +300,7 @@ impl Usage {
                 if forgotten || is_overtaken || charge.was_cleared(&self.traces(now)) {
                     return false;
                 }
-                self.refund(entry.plan, now, true, |rule, state, index, traces| {
+                self.refund(entry.plan, now, Some(charge.at + charge.life), |rule, state, index, traces| {
                     charge.of_limit(index, units, traces).map_or(0, |charge| rule.give_back(state, now, &charge))
                 });
             }
@@ -315,18 +319,22 @@ impl Usage {
         true
     }
 
-    /// Gives units back, and leaves the traces that other charges need.
+    /// Gives units back, and leaves the traces that other charges need. `used_at` is when the units were to be used, of those of a Decision.
+    /// While turns are to come, buckets give back only to the last one: what stands behind the others has its moment.
     fn refund(
         &mut self,
         plan: &Plan,
         now: u64,
-        by_decision: bool,
+        used_at: Option<u64>,
         refund: impl Fn(&Rule, &mut State, usize, &Traces) -> u64,
     ) {
         let (ends, mut traces) = (self.charges_end(plan), self.traces(now));
+        let by_decision = used_at.is_some();
+        let has_turns = self.last_turn(now).is_some_and(|last| used_at != Some(last));
         let mut counted = 0;
         for (index, (rule, state)) in plan.rules.iter().zip(&mut self.states).enumerate() {
-            let units = refund(rule, state, index, &traces);
+            let stays = has_turns && rule.meter().is_some();
+            let units = if stays { 0 } else { refund(rule, state, index, &traces) };
             counted = if rule.counts_refunds(by_decision) { units.max(counted) } else { counted };
         }
         if counted > 0 {

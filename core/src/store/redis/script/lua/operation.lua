@@ -5,11 +5,13 @@
 local COUNTED, COUNTED_BY_DECISION = COUNTS_REFUNDS, COUNTS_UNDONE
 
 -- Gives units back by a function for each limit, which returns how many, and leaves the traces that other charges need: of
--- buckets, and of sliding kinds where no Decision says whose units went back.
-local function returned(instruction, value, by_decision, back)
+-- buckets, and of sliding kinds where no Decision says whose units went back. `used_at` is when the units were to be used, of those of
+-- a Decision. While turns are to come, buckets give back only to the last one: what stands behind the others has its moment.
+local function returned(instruction, value, used_at, back)
+  local by_decision, has_turns = used_at, value.turns_until and value.turns_until ~= used_at
   local ends, counted = latest('charges_end', value, instruction), 0
   for index, limit in ipairs(instruction.limits) do
-    local units, algorithm = back(limit, index), limit.algorithm
+    local units, algorithm = has_turns and limit.fill and 0 or back(limit, index), limit.algorithm
     if (by_decision and COUNTED_BY_DECISION or COUNTED)[algorithm] and units > counted then counted = units end
   end
   if counted == 0 then return end
@@ -60,7 +62,7 @@ local operations = {
   [RENEW] = change_hold,
   [CLOSE] = change_hold,
   [REFUND] = function(instruction, value)
-    returned(instruction, value, false, function(limit)
+    returned(instruction, value, nil, function(limit)
       return limit:refund(value, limit.units or instruction.cost)
     end)
     return true
@@ -101,7 +103,7 @@ local operations = {
       at = charged_at, charged = charged, life = instruction.hold, undone = instruction.undone,
       refunded = refunded > 0 and refunded or 0, refunds_since = traces.refunded_at >= charged_at,
     }
-    returned(instruction, value, true, function(limit, index)
+    returned(instruction, value, charged_at + instruction.hold, function(limit, index)
       charge.empty_at = unpack_('<d', instruction.text, instruction.meta + 24 + 8 * index)
       -- A limit that was not charged.
       if charge.empty_at < 0 then return 0 end
@@ -208,6 +210,7 @@ local function turn(instruction, value, s)
   end
   if moment - now > instruction.hold then return false, refuse(instruction, s, blocked), mask, 0 end
   if not blocked then end_block(instruction, value) end
+  if moment > now then value.turns_until = max(value.turns_until or 0, moment) end
   for _, limit in ipairs(instruction.limits) do
     local units = limit.units or cost
     if units > 0 then

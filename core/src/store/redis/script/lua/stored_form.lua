@@ -99,6 +99,10 @@ local function read_annex(value, s)
       local ends = unpack_('<I7', content)
       require_at_most(LATEST_DRAIN, ends)
       if ends == 0 or ends > now then value.override = { ends = ends, text = sub(content, 8) } end
+    elseif kind == 8 then
+      local turns_until = unpack_('<I7', content)
+      require_at_most(LATEST_DRAIN, turns_until)
+      if turns_until > now then value.turns_until = turns_until end
     elseif kind == 7 then
       for at = 1, length, 22 do
         local id, overtaken, seen, arrived = unpack_('<I7BI7I7', content, at)
@@ -131,6 +135,7 @@ local function annex_of(value, brief)
   end
   if value.generation then s = s .. section(3, pack('<I7', value.generation)) end
   if value.override then s = s .. section(5, pack('<I7', value.override.ends) .. value.override.text) end
+  if value.turns_until then s = s .. section(8, pack('<I7', value.turns_until)) end
   if value.line then
     local parts = {}
     for i, waiter in ipairs(value.line) do parts[i] = pack('<I7BI7I7', waiter.id, waiter.overtaken, waiter.seen, waiter.arrived) end

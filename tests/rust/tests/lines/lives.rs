@@ -1,0 +1,489 @@
+//! Random lives of keys for which callers wait in a line, against a model that has the whole line and all that is used. After every step
+//! the same callers must have been served, denied and left waiting.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tidegate::{
+    AsyncLimiter, CheckOptions, Decision, Hold, HoldAnswer, Limiter, ManualClock, Options, Policy, Priorities, Result,
+    Units,
+};
+use tidegate_tests::any_limiter::runtime;
+use tidegate_tests::random::Random;
+use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::setting::setting;
+use tidegate_tests::wait::wait_closely;
+use tokio::runtime::Runtime;
+
+use super::PATIENCE;
+
+/// How a limit admits, by brute force.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    /// In the window that the first charge opened.
+    Window(u64),
+    /// For so long after its charge.
+    Log(u64),
+    /// Until it is given back.
+    Held,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LimitOf {
+    notation: &'static str,
+    kept: Kept,
+    count: u64,
+    counts_tokens: bool,
+}
+
+const SECOND: u64 = 1_000_000;
+const WINDOW: LimitOf =
+    LimitOf { notation: "fixed-window 8/10s", kept: Kept::Window(10 * SECOND), count: 8, counts_tokens: false };
+const LOG: LimitOf =
+    LimitOf { notation: "sliding-log 12/7s", kept: Kept::Log(7 * SECOND), count: 12, counts_tokens: false };
+const TOKENS: LimitOf =
+    LimitOf { notation: "fixed-window 40 tokens/9s", kept: Kept::Window(9 * SECOND), count: 40, counts_tokens: true };
+const HELD: LimitOf = LimitOf { notation: "concurrency 4 ttl 30s", kept: Kept::Held, count: 4, counts_tokens: false };
+
+const POLICIES: [&[LimitOf]; 7] =
+    [&[WINDOW], &[LOG], &[LOG, WINDOW], &[WINDOW, TOKENS], &[HELD], &[HELD, WINDOW], &[LOG, TOKENS, HELD]];
+
+/// The classes, and how many quarters of each limit they leave free.
+const CLASSES: [(Option<&str>, u64); 3] = [(None, 0), (Some("batch"), 1), (Some("background"), 2)];
+
+/// What one call takes.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    cost: u64,
+    tokens: u64,
+    class: usize,
+}
+
+impl Wanted {
+    fn of(&self, limit: &LimitOf) -> u64 {
+        if limit.counts_tokens { self.tokens } else { self.cost }
+    }
+
+    fn options(&self, counts_tokens: bool) -> CheckOptions {
+        let units = if counts_tokens { Units::from([("tokens", self.tokens)]) } else { Units::default() };
+        let priority = CLASSES[self.class].0.map(str::to_owned);
+        CheckOptions { cost: self.cost, units, priority, ..CheckOptions::default() }
+    }
+}
+
+/// A call that was admitted.
+#[derive(Debug, Clone, Copy)]
+struct Admitted {
+    at: u64,
+    wanted: Wanted,
+    /// Whether its units are still held.
+    is_held: bool,
+}
+
+type Waiting<T> = Pin<Box<dyn Future<Output = Result<T>>>>;
+
+enum Call {
+    Acquires(Waiting<Decision>),
+    Holds(Waiting<HoldAnswer>),
+}
+
+enum Answer {
+    Decided(Decision),
+    Held(Hold),
+}
+
+impl Call {
+    fn polled(&mut self, context: &mut Context<'_>) -> Option<Answer> {
+        match self {
+            Self::Acquires(call) => match call.as_mut().poll(context) {
+                Poll::Ready(decision) => Some(Answer::Decided(decision.expect("a decision"))),
+                Poll::Pending => None,
+            },
+            Self::Holds(call) => match call.as_mut().poll(context) {
+                Poll::Ready(answer) => Some(match answer.expect("an answer") {
+                    HoldAnswer::Held(hold) => Answer::Held(hold),
+                    denied => Answer::Decided(denied.decision().clone()),
+                }),
+                Poll::Pending => None,
+            },
+        }
+    }
+}
+
+/// How often a caller was woken.
+#[derive(Default)]
+struct Wakes(AtomicU64);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A caller in the line.
+struct Caller {
+    call: Call,
+    wakes: Arc<Wakes>,
+    wanted: Wanted,
+    /// When it gives up.
+    until: Option<u64>,
+}
+
+impl Caller {
+    fn polled(&mut self) -> Option<Answer> {
+        self.call.polled(&mut Context::from_waker(&Waker::from(Arc::clone(&self.wakes))))
+    }
+
+    /// Waits for the answer of the store to the call that the last poll has made.
+    fn is_woken(&self, after: u64) {
+        wait_closely(PATIENCE, "the store has answered", || self.woken() > after);
+    }
+
+    fn woken(&self) -> u64 {
+        self.wakes.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What becomes of a caller that waits.
+enum Fate {
+    Served(Caller),
+    Denied(Caller),
+}
+
+/// The life of one key.
+struct Life<'a> {
+    limiter: &'a AsyncLimiter,
+    clock: &'a ManualClock,
+    runtime: &'a Runtime,
+    is_remote: bool,
+    limits: &'static [LimitOf],
+    policy: Policy,
+    key: String,
+    now: u64,
+    /// Those of the classes above first, else in the order in which they came.
+    line: Vec<Caller>,
+    admitted: Vec<Admitted>,
+    /// The holds, and which of `admitted` is theirs.
+    holds: Vec<(Hold, usize)>,
+    /// What was done, at which moment.
+    steps: Vec<(u64, String)>,
+}
+
+impl<'a> Life<'a> {
+    fn new(
+        history: u64,
+        random: &mut Random,
+        (limiter, clock, runtime): (&'a AsyncLimiter, &'a ManualClock, &'a Runtime),
+        is_remote: bool,
+    ) -> Self {
+        let limits = random.pick(&POLICIES);
+        let notation = limits.iter().map(|limit| limit.notation).collect::<Vec<_>>().join("; ");
+        let priorities = Priorities::new([("batch", "25%"), ("background", "50%")]).expect("classes");
+        let options = Options { priorities: Some(priorities), ..Options::default() };
+        let limits_of_policy = Policy::parse(&notation).expect("a policy").limits().to_vec();
+        let policy = Policy::new(limits_of_policy, options).expect("a policy");
+        let key = format!("history {history}");
+        let now = clock.now().as_micros() as u64;
+        let (line, admitted, holds, steps) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { limiter, clock, runtime, is_remote, limits, policy, key, now, line, admitted, holds, steps }
+    }
+
+    fn step(&mut self, step: String) {
+        self.steps.push((self.now, step));
+    }
+
+    fn is_held(&self) -> bool {
+        self.limits.iter().any(|limit| matches!(limit.kept, Kept::Held))
+    }
+
+    /// Whether the first caller is woken by the answer to its call alone. While that is on its way the clock must stand still: a caller
+    /// compares the wait that the answer says with the time that it has left.
+    fn asks_the_store(&self) -> bool {
+        self.is_remote && !self.is_held()
+    }
+
+    fn counts_tokens(&self) -> bool {
+        self.limits.iter().any(|limit| limit.counts_tokens)
+    }
+
+    /// What is used of a limit at a moment: as of now, if nothing else is admitted.
+    fn used(&self, limit: &LimitOf, at: u64) -> u64 {
+        match limit.kept {
+            Kept::Held => self.admitted.iter().filter(|one| one.is_held).map(|one| one.wanted.of(limit)).sum(),
+            Kept::Log(period) => {
+                self.admitted.iter().filter(|one| one.at + period > at).map(|one| one.wanted.of(limit)).sum()
+            }
+            Kept::Window(period) => {
+                let (mut opened, mut used) = (0, 0);
+                for one in &self.admitted {
+                    if one.at >= opened + period {
+                        (opened, used) = (one.at, 0);
+                    }
+                    used += one.wanted.of(limit);
+                }
+                if at >= opened + period { 0 } else { used }
+            }
+        }
+    }
+
+    /// Whether a limit admits a call at a moment. What a class leaves free is whole.
+    fn admits(&self, limit: &LimitOf, wanted: &Wanted, at: u64) -> bool {
+        self.used(limit, at) + wanted.of(limit) + limit.count * CLASSES[wanted.class].1 / 4 <= limit.count
+    }
+
+    fn fits(&self, wanted: &Wanted) -> bool {
+        self.limits.iter().all(|limit| self.admits(limit, wanted, self.now))
+    }
+
+    /// When all limits admit a call of which no units are held: those end at any time.
+    fn known(&self, wanted: &Wanted) -> u64 {
+        let ends = |limit: &LimitOf, at| match limit.kept {
+            Kept::Log(period) | Kept::Window(period) => at + period,
+            Kept::Held => 0,
+        };
+        let rates = self.limits.iter().filter(|limit| !matches!(limit.kept, Kept::Held));
+        let admits_at = |limit: &LimitOf| {
+            let mut moments: Vec<u64> = self.admitted.iter().map(|one| ends(limit, one.at)).collect();
+            moments.push(self.now);
+            moments.retain(|at| *at >= self.now);
+            moments.sort_unstable();
+            moments.into_iter().find(|at| self.admits(limit, wanted, *at)).expect("it fits into an empty one")
+        };
+        rates.map(admits_at).max().unwrap_or(self.now)
+    }
+
+    /// The next caller whose wait ends now. Only the first of all asks whether there is room.
+    fn next_fate(&mut self) -> Option<Fate> {
+        let now = self.now;
+        if let Some(first) = self.line.first() {
+            if self.fits(&first.wanted) {
+                let caller = self.line.remove(0);
+                self.admitted.push(Admitted { at: now, wanted: caller.wanted, is_held: self.is_held() });
+                return Some(Fate::Served(caller));
+            }
+            let gives_up = first.until.is_some_and(|until| now >= until || self.known(&first.wanted) > until);
+            if gives_up {
+                return Some(Fate::Denied(self.line.remove(0)));
+            }
+        }
+        let late = self.line.iter().position(|caller| caller.until.is_some_and(|until| now >= until))?;
+        Some(Fate::Denied(self.line.remove(late)))
+    }
+
+    /// All that the last step leads to, and nothing else.
+    fn settles_down(&mut self) {
+        // Every caller looks again, as after any time.
+        self.clock.set(Duration::from_micros(self.now));
+        while let Some(fate) = self.next_fate() {
+            let (mut caller, is_served) = match fate {
+                Fate::Served(caller) => (caller, true),
+                Fate::Denied(caller) => (caller, false),
+            };
+            let mut answer = None;
+            wait_closely(PATIENCE, "it is answered", || {
+                answer = answer.take().or_else(|| caller.polled());
+                answer.is_some()
+            });
+            match answer.expect("it was waited for") {
+                Answer::Held(hold) => {
+                    self.is_right(hold.decision(), &caller.wanted, is_served);
+                    self.holds.push((hold, self.admitted.len() - 1));
+                }
+                Answer::Decided(decision) => self.is_right(&decision, &caller.wanted, is_served),
+            }
+        }
+        let asks = self.asks_the_store();
+        for (place, caller) in self.line.iter_mut().enumerate() {
+            let woken = caller.woken();
+            assert!(caller.polled().is_none(), "{}, {:?}", self.key, self.steps);
+            if asks && place == 0 {
+                caller.is_woken(woken);
+                assert!(caller.polled().is_none(), "{}, {:?}", self.key, self.steps);
+            }
+        }
+        assert_eq!(self.limiter.waiting(&self.policy, &self.key), self.line.len(), "{self}");
+    }
+
+    fn is_right(&self, decision: &Decision, wanted: &Wanted, is_served: bool) {
+        assert_eq!(decision.allowed(), is_served, "{self}: {wanted:?}");
+        assert_eq!(decision.at().as_micros() as u64, self.now, "{self}: {wanted:?}");
+        assert_eq!(decision.granted(), if is_served { wanted.cost } else { 0 }, "{self}: {wanted:?}");
+    }
+
+    fn wanted(&self, random: &mut Random) -> Wanted {
+        let class = random.below(3) as usize;
+        let most = |limit: &LimitOf| limit.count - limit.count * CLASSES[class].1 / 4;
+        let of = |tokens| self.limits.iter().filter(move |limit| limit.counts_tokens == tokens).map(most).min();
+        let tokens = of(true).map_or(0, |most| 1 + random.below(most));
+        Wanted { cost: 1 + random.below(of(false).unwrap_or(1)), tokens, class }
+    }
+
+    /// A caller comes, and waits or is answered.
+    fn comes(&mut self, random: &mut Random) {
+        let wanted = self.wanted(random);
+        // No two of them end at the same moment. Those who wait for a hold ask a server at any time.
+        let may_end = !(self.is_remote && self.is_held());
+        let timeout = (may_end && random.one_in(2)).then(|| 1 + random.below(20 * SECOND));
+        self.step(format!("{wanted:?} waits for {timeout:?}"));
+        let (limiter, policy, key) = (self.limiter.clone(), self.policy.clone(), self.key.clone());
+        let (options, within) = (wanted.options(self.counts_tokens()), timeout.map(Duration::from_micros));
+        let call = if self.is_held() {
+            Call::Holds(Box::pin(async move { limiter.hold_within(&policy, &key, &options, within).await }))
+        } else {
+            Call::Acquires(Box::pin(async move { limiter.acquire_with(&policy, &key, &options, within).await }))
+        };
+        let at = self.line.partition_point(|other| other.wanted.class <= wanted.class);
+        let before = self.line.len();
+        let until = timeout.map(|timeout| self.now + timeout);
+        let mut caller = Caller { call, wakes: Arc::default(), wanted, until };
+        let answer = caller.polled();
+        assert!(answer.is_none() || at == 0, "{self}: it has gone before others");
+        if answer.is_none() && at == 0 && self.asks_the_store() {
+            caller.is_woken(0);
+        }
+        if let Some(answer) = answer {
+            let is_served = self.fits(&wanted);
+            if is_served {
+                self.admitted.push(Admitted { at: self.now, wanted, is_held: self.is_held() });
+            }
+            match answer {
+                Answer::Held(hold) => {
+                    self.is_right(hold.decision(), &wanted, is_served);
+                    self.holds.push((hold, self.admitted.len() - 1));
+                }
+                Answer::Decided(decision) => {
+                    assert!(is_served || caller.until.is_some_and(|until| self.known(&wanted) > until), "{self}");
+                    self.is_right(&decision, &wanted, is_served);
+                }
+            }
+        } else {
+            assert_eq!(self.limiter.waiting(&self.policy, &self.key), before + 1, "{self}");
+            self.line.insert(at, caller);
+        }
+        self.settles_down();
+    }
+
+    /// A call that does not wait, and does not see the line.
+    fn asks(&mut self, random: &mut Random) {
+        let wanted = self.wanted(random);
+        self.step(format!("{wanted:?}"));
+        let options = wanted.options(self.counts_tokens());
+        let is_served = self.fits(&wanted);
+        if is_served {
+            self.admitted.push(Admitted { at: self.now, wanted, is_held: self.is_held() });
+        }
+        if self.is_held() {
+            let answer = self.runtime.block_on(self.limiter.hold_with(&self.policy, &self.key, &options));
+            let answer = answer.expect("an answer");
+            self.is_right(answer.decision(), &wanted, is_served);
+            if let HoldAnswer::Held(hold) = answer {
+                self.holds.push((hold, self.admitted.len() - 1));
+            }
+        } else {
+            let decision = self.limiter.to_blocking().check_with(&self.policy, &self.key, &options);
+            self.is_right(&decision.expect("a decision"), &wanted, is_served);
+        }
+        self.settles_down();
+    }
+
+    fn releases(&mut self, random: &mut Random) {
+        if self.holds.is_empty() {
+            return;
+        }
+        let (hold, admitted) = self.holds.swap_remove(random.below(self.holds.len() as u64) as usize);
+        self.step(format!("releases {:?}", self.admitted[admitted]));
+        self.admitted[admitted].is_held = false;
+        self.runtime.block_on(hold.release());
+        self.settles_down();
+    }
+
+    fn gives_up(&mut self, random: &mut Random) {
+        if self.line.is_empty() {
+            return;
+        }
+        let caller = self.line.remove(random.below(self.line.len() as u64) as usize);
+        self.step(format!("{:?} gives up", caller.wanted));
+        drop(caller);
+        self.settles_down();
+    }
+
+    /// The clock moves, at most until just before the next caller gives up. Then nothing but that happens next: where the time of a
+    /// caller is over when others go, it may have been told so before it came to be the first.
+    fn moves_on(&mut self, by: u64) {
+        let next = self.line.iter().filter_map(|caller| caller.until).min().unwrap_or(u64::MAX);
+        self.now = if next == self.now + 1 { next } else { (self.now + by).min(next - 1) };
+        self.settles_down();
+    }
+
+    /// After everything is given back, all that wait are served in the end.
+    fn ends(&mut self, random: &mut Random) {
+        for _ in 0..1_000 {
+            while !self.holds.is_empty() {
+                self.releases(random);
+            }
+            if self.line.is_empty() {
+                break;
+            }
+            self.moves_on(5 * SECOND);
+        }
+        assert!(self.line.is_empty() && self.holds.is_empty(), "{self}");
+        self.moves_on(5 * SECOND);
+        self.moves_on(5 * SECOND);
+        let cost = Wanted { cost: 1, tokens: 1, class: 0 }.options(self.counts_tokens());
+        let left = self.limiter.to_blocking().peek_with(&self.policy, &self.key, &cost).expect("a peek");
+        let left: Vec<u64> = left.limits().map(|limit| limit.remaining).collect();
+        assert_eq!(left, self.limits.iter().map(|limit| limit.count).collect::<Vec<_>>(), "{self}");
+    }
+}
+
+impl std::fmt::Display for Life<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let line: Vec<_> = self.line.iter().map(|caller| (caller.wanted, caller.until)).collect();
+        write!(f, "{}, {:?} at {}: {line:?}, after {:?}", self.key, self.limits, self.now, self.steps)
+    }
+}
+
+fn with_clock(url: &str) -> (AsyncLimiter, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));
+    let builder = Limiter::builder().store(url).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
+    // So that every call of the first one goes to the store.
+    let builder = builder.deny_cache(Duration::ZERO);
+    (builder.build_async().expect("a limiter"), clock)
+}
+
+fn live(history: u64, limiter: &AsyncLimiter, clock: &ManualClock, runtime: &Runtime, is_remote: bool) {
+    let random = &mut Random::new(history);
+    let mut life = Life::new(history, random, (limiter, clock, runtime), is_remote);
+    for _ in 0..30 {
+        match random.below(12) {
+            0..=4 => life.comes(random),
+            5 => life.asks(random),
+            6 | 7 => life.releases(random),
+            8 => life.gives_up(random),
+            _ => life.moves_on(1 + random.below(5 * SECOND)),
+        }
+    }
+    life.ends(random);
+}
+
+#[test]
+fn in_memory_a_line_is_served_as_a_brute_force_serves_it() {
+    let (limiter, clock) = with_clock("memory://");
+    let runtime = runtime();
+    for history in 0..setting("TIDEGATE_HISTORIES").unwrap_or(10_000) / 2 {
+        live(history, &limiter, &clock, &runtime, false);
+    }
+}
+
+#[test]
+fn on_redis_a_line_is_served_as_a_brute_force_serves_it() {
+    let redis = Servers::start(Kind::Single);
+    let (limiter, clock) = with_clock(redis.url());
+    let runtime = runtime();
+    for history in 0..setting("TIDEGATE_HISTORIES").unwrap_or(10_000) / 40 {
+        live(history, &limiter, &clock, &runtime, true);
+    }
+}
