@@ -56,7 +56,8 @@ fn memory_answers_immediately() {
     let allowed =
         || limiter.post("2/hour", "a", &check(), 1, &queue, None).expect("an answer").expect("no error").allowed();
     assert_eq!([allowed(), allowed(), allowed()], [true, true, false]);
-    let refused = limiter.post("2/hour", "a", &Call::Peek(Box::new(Cost::from(0).into())), 1, &queue, None).expect("an answer");
+    let refused =
+        limiter.post("2/hour", "a", &Call::Peek(Box::new(Cost::from(0).into())), 1, &queue, None).expect("an answer");
     assert_eq!(refused.expect_err("a cost of 0").code(), "cost_invalid");
     assert_eq!(deliveries.woken.load(Ordering::Relaxed), 0);
 }

@@ -22,7 +22,20 @@ pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
 }
 
 /// Whether a key that is not stored has room.
+#[inline]
 fn admits_unused(entry: &Entry<'_>, now: u64) -> bool {
+    match entry.operation.amounts() {
+        None => {
+            let cost = entry.operation.cost();
+            entry.plan.rules.iter().all(|rule| rule.admits(&rule.fresh(), now, cost))
+        }
+        Some(_) => admits_amounts(entry, now),
+    }
+}
+
+/// The same of a call that takes another number of each limit.
+#[cold]
+fn admits_amounts(entry: &Entry<'_>, now: u64) -> bool {
     let rules = entry.plan.rules.iter().enumerate();
     rules.into_iter().all(|(index, rule)| entry.operation.amount(index).is_admitted(rule, &rule.fresh(), now))
 }

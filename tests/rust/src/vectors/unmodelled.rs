@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidegate::{Cost, Decision, HoldAnswer, Result, Units};
+use tidegate::{CheckOptions, Cost, Decision, HoldAnswer, Result, Units};
 
 use super::Mismatch;
 use super::calls::{Outcome, text};
@@ -124,7 +124,11 @@ impl Run {
                 for entry in step["entries"].as_array().ok_or("check_all has entries")? {
                     let policy = entry["policy"].as_str().ok_or("an entry names a policy")?;
                     let key = text(&entry["key"]).ok_or("an entry has a key")?;
-                    entries.push((policy, key, cost_of(entry.get("cost")).ok_or("an entry has a cost")?));
+                    entries.push((
+                        policy,
+                        key,
+                        CheckOptions::from(cost_of(entry.get("cost")).ok_or("an entry has a cost")?),
+                    ));
                 }
                 limiter.check_all_of(entries).map(|decision| keep(&decision))
             }

@@ -272,3 +272,34 @@ fn a_caller_that_is_gone_before_its_answer_leaves_no_turn() {
     let wait = || limiter.to_blocking().peek(&policy, "k", 1).expect("a peek").next_after();
     wait_until(Duration::from_secs(10), "its unit is back", || wait() == Some(seconds(1.0)));
 }
+
+#[test]
+fn what_goes_back_leaves_turns_that_are_to_come_where_they_are() {
+    let (_redis, limiters) = limiters();
+    for (limiter, clock) in &limiters {
+        let policy = policy("gcra 1/s burst 1");
+        let blocking = limiter.to_blocking();
+        for plain in [false, true] {
+            clock.set(START);
+            blocking.clear(&policy, "k").expect("it is cleared");
+            let first = check(limiter, &policy, 1);
+            let mut callers: Vec<Caller> = (0..2).map(|_| sleeper(limiter, &policy, 1)).collect();
+            if plain {
+                blocking.refund(&policy, "k", 1).expect("a refund");
+            } else {
+                blocking.settle(&first, 0).expect("it is settled");
+            }
+            clock.advance(seconds(1.0));
+            let earlier = callers.remove(0).decision();
+            assert_eq!(check(limiter, &policy, 1).retry_after(), Some(seconds(2.0)), "turns at 1 and 2 s are used");
+            clock.advance(seconds(0.5));
+            blocking.settle(&earlier, 0).expect("it is settled");
+            clock.advance(seconds(0.5));
+            let last = callers.remove(0).decision();
+            assert_eq!(check(limiter, &policy, 1).retry_after(), Some(seconds(1.0)));
+            // Behind the last turn nothing has a moment.
+            blocking.settle(&last, 0).expect("it is settled");
+            assert!(check(limiter, &policy, 1).allowed());
+        }
+    }
+}

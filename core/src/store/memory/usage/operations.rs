@@ -300,7 +300,9 @@ impl Usage {
                 if forgotten || is_overtaken || charge.was_cleared(&self.traces(now)) {
                     return false;
                 }
-                self.refund(entry.plan, now, Some(charge.at + charge.life), |rule, state, index, traces| {
+                let last_turn = self.last_turn(now).filter(|_| charge.is_last);
+                let used_at = last_turn.unwrap_or(charge.at + charge.life);
+                self.refund(entry.plan, now, Some(used_at), |rule, state, index, traces| {
                     charge.of_limit(index, units, traces).map_or(0, |charge| rule.give_back(state, now, &charge))
                 });
             }

@@ -66,8 +66,15 @@ impl Annex {
         Some(annex)
     }
 
-    /// What an answer says of it.
+    /// What an answer says of it: nearly always nothing, which is found out without making it.
+    #[inline]
     pub(super) fn into_rare_answer(self, now: u64) -> Option<Box<RareAnswer>> {
+        let is_plain = self.generation == 0 && self.traces.until == 0 && self.block_level == BlockLevel::default();
+        if is_plain && self.others.is_empty() && self.line.is_empty() { None } else { self.rare_answer(now) }
+    }
+
+    #[cold]
+    fn rare_answer(self, now: u64) -> Option<Box<RareAnswer>> {
         let Self { traces, generation, block_level, others, line, .. } = self;
         let line = line.into_iter().filter(|(asked, _)| asked + PATIENCE > now).map(|(_, since)| since).collect();
         let rare =

@@ -103,7 +103,9 @@ local operations = {
       at = charged_at, charged = charged, life = instruction.hold, undone = instruction.undone,
       refunded = refunded > 0 and refunded or 0, refunds_since = traces.refunded_at >= charged_at,
     }
-    returned(instruction, value, charged_at + instruction.hold, function(limit, index)
+    -- Behind what is the last there is no turn, though one may have been that was given up.
+    local used_at = instruction.is_last and value.turns_until or charged_at + instruction.hold
+    returned(instruction, value, used_at, function(limit, index)
       charge.empty_at = unpack_('<d', instruction.text, instruction.meta + 24 + 8 * index)
       -- A limit that was not charged.
       if charge.empty_at < 0 then return 0 end
