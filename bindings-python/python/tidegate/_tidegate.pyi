@@ -336,7 +336,7 @@ class AsyncLimiter(Generic[Name]):
         """
     def waiting(self, /, policy: Name | Policy, key: str) -> int:
         """
-        How many calls of `acquire` wait for a key in this limiter.
+        How many calls of `acquire` and `hold` wait for a key in this limiter.
         Not awaitable: it needs no store.
         """
 
@@ -996,7 +996,7 @@ class Limiter(Generic[Name]):
         """
     def waiting(self, /, policy: Name | Policy, key: str) -> int:
         """
-        How many calls of `acquire` wait for a key in this limiter.
+        How many calls of `acquire` and `hold` wait for a key in this limiter.
         """
 
 @final

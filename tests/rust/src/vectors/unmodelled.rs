@@ -90,7 +90,7 @@ impl Run {
         };
         Ok(Some(match action {
             "check" => limiter.check_with(name, &key, &options).map(|decision| keep(&decision)),
-            "peek" => limiter.peek(name, &key, cost).map(|decision| keep(&decision)),
+            "peek" => limiter.peek_with(name, &key, &options).map(|decision| keep(&decision)),
             "charge" => limiter.charge(name, &key, cost).map(|decision| keep(&decision)),
             "refund" => nothing(limiter.refund(name, &key, cost).map(drop)),
             "settle" => nothing(match (&*limiter, holds.get(of)) {
@@ -103,7 +103,7 @@ impl Run {
             }
             "unblock" => nothing(limiter.unblock(name, &key)),
             "clear" => nothing(limiter.clear(name, &key)),
-            "hold" => limiter.hold(name, &key, cost).map(|answer| {
+            "hold" => limiter.hold_with(name, &key, &options).map(|answer| {
                 let said = keep(answer.decision());
                 if let HoldAnswer::Held(hold) = answer {
                     holds.insert(label.unwrap_or_default().to_owned(), hold);
@@ -124,11 +124,9 @@ impl Run {
                 for entry in step["entries"].as_array().ok_or("check_all has entries")? {
                     let policy = entry["policy"].as_str().ok_or("an entry names a policy")?;
                     let key = text(&entry["key"]).ok_or("an entry has a key")?;
-                    entries.push((
-                        policy,
-                        key,
-                        CheckOptions::from(cost_of(entry.get("cost")).ok_or("an entry has a cost")?),
-                    ));
+                    let cost = cost_of(entry.get("cost")).ok_or("an entry has a cost")?;
+                    let priority = entry["priority"].as_str().map(str::to_owned);
+                    entries.push((policy, key, CheckOptions { priority, ..cost.into() }));
                 }
                 limiter.check_all_of(entries).map(|decision| keep(&decision))
             }
