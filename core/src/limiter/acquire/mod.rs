@@ -4,7 +4,6 @@
 mod bucket_turns;
 mod queue_estimate;
 mod turn_taking;
-
 mod wait_deadline;
 mod wait_queue;
 mod wait_queues;
@@ -145,8 +144,7 @@ impl Acquire<'_> {
     fn leave_line(&mut self) {
         let (Some(waiter), CallerState::Queued(position)) = (self.in_line.take(), &self.state) else { return };
         if position.next().is_none() {
-            let wait = DecisionWait::Later { batch: None, make: || |_: Result<Decision>| None };
-            self.core.run(Arc::clone(self.plan), self.key, Operation::Leave { waiter }, wait);
+            self.core.post(Arc::clone(self.plan), self.key, Operation::Leave { waiter });
         }
     }
 }
@@ -157,7 +155,20 @@ impl Drop for Acquire<'_> {
     }
 }
 
+/// Sleeps until the signal has another count than this, at most that long.
+async fn sleep(signal: &Signal, count: u64, longest: Option<Duration>, user: User) {
+    match user {
+        User::Thread => signal.wait(count, longest),
+        User::Task => signal.wait_async(count, longest).await,
+    }
+}
+
 impl LimiterCore {
+    /// Makes a call without waiting for its answer, which no one reads.
+    fn post(self: &Arc<Self>, plan: Arc<Plan>, key: &str, operation: Operation) {
+        self.run(plan, key, operation, DecisionWait::Later { batch: None, make: || |_: Result<Decision>| None });
+    }
+
     /// Waits until the call is admitted.
     pub(super) async fn acquire(
         self: &Arc<Self>,
@@ -197,16 +208,15 @@ impl LimiterCore {
         }
         let mut acquire = Acquire::begin(self, plan, key, (operation, rank), &deadline)?;
         loop {
-            match (acquire.step()?, user) {
-                (AcquireStep::Ask(operation), _) => {
+            match acquire.step()? {
+                AcquireStep::Ask(operation) => {
                     let asked_at = self.time();
                     let decision = self.decision(Arc::clone(plan), key, operation, user).await?;
                     if let Some(decision) = acquire.answered(decision) {
                         return Ok((decision, asked_at));
                     }
                 }
-                (AcquireStep::Sleep { signal, count, longest }, User::Thread) => signal.wait(count, longest),
-                (AcquireStep::Sleep { signal, count, longest }, User::Task) => signal.wait_async(count, longest).await,
+                AcquireStep::Sleep { signal, count, longest } => sleep(&signal, count, longest, user).await,
             }
         }
     }

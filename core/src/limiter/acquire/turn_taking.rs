@@ -7,6 +7,7 @@ use compact_str::CompactString;
 use tokio::sync::oneshot;
 
 use super::bucket_turns::BucketTurn;
+use super::sleep;
 use super::wait_deadline::WaitDeadline;
 use super::wait_queue::TurnPlace;
 use crate::algorithm::MAX_SAFE_INTEGER;
@@ -126,17 +127,14 @@ impl LimiterCore {
             }
             // A clock that is moved by hand wakes the sleeper.
             let longest = self.clock.is_none().then_some(left);
-            match user {
-                User::Thread => place.signal().wait(count, longest),
-                User::Task => place.signal().wait_async(count, longest).await,
-            }
+            sleep(place.signal(), count, longest, user).await;
         }
     }
 
     /// Gives a turn back that no caller of this process can use, without waiting. The store does it where the turn is the last one.
     fn refund_turn(self: &Arc<Self>, key: &str, turn: BucketTurn) {
         let (plan, operation) = turn.refund();
-        self.run(plan, key, operation, DecisionWait::Later { batch: None, make: || |_: Result<Decision>| None });
+        self.post(plan, key, operation);
     }
 }
 

@@ -11,10 +11,7 @@ use super::bucket_turns::{BucketTurn, BucketTurns};
 use crate::algorithm::HoldId;
 use crate::decision::{Decision, LimiterId};
 use crate::process::clock::Signal;
-use crate::store::request::LinePlace;
-
-/// The bits of a number in the line that are not the rank of a class: `lua/waiting_line.lua` knows them too.
-const RANK_SHIFT: u32 = 48;
+use crate::store::request::{LinePlace, RANK_SHIFT};
 
 /// The callers of one policy and key: those of the classes above first, else in the order they came.
 #[derive(Debug)]

@@ -16,11 +16,14 @@ pub(crate) struct Details {
     pub(crate) line: Option<LinePlace>,
 }
 
+/// The bits of a number in the line that are not the rank of a class.
+pub(crate) const RANK_SHIFT: u32 = 48;
+
 /// Where a caller stands among those who wait for a key in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LinePlace {
     /// The number of the callers of its class in this process, of which only the first one asks. Its upper bits are the rank of the
-    /// class: `lua/waiting_line.lua` reads them.
+    /// class.
     pub(crate) waiter: HoldId,
     /// For how many microseconds it has waited.
     pub(crate) age: u64,

@@ -10,6 +10,7 @@ use super::Mismatch;
 use super::run::{NamedDecision, Run, policies};
 use crate::any_limiter::AnyLimiter;
 use crate::decision_values::DecisionValues;
+use crate::model::Model;
 
 /// What the limiter and the model answered, in the form of `expect` in a step; or why the call failed. `None` for the model
 /// where the call has no answer to compare.
@@ -51,7 +52,7 @@ impl Run {
         let meta = step.get("meta").map(|meta| text(meta).ok_or("meta is a text")).transpose()?;
         let meta = meta.map(String::into_bytes);
         let length = || step["for"].as_u64().map(Duration::from_micros).ok_or("a block has a length");
-        let class = step["priority"].as_str();
+        let (class, partial) = (step["priority"].as_str(), step["partial"] == true);
         let options =
             CheckOptions { cost, meta: meta.clone(), priority: class.map(str::to_owned), ..CheckOptions::default() };
         self.model.of_class(class);
@@ -60,27 +61,11 @@ impl Run {
         let Some(policy) = own.as_ref() else { return self.act_without_model(action, &name, &key, &options).map(Some) };
         let of_key = |said: DecisionValues| DecisionValues { overridden, ..said }.json();
         let result = match action {
-            "check" if step["partial"] == true => {
-                match self.limiter.check_with(&*name, &key, &CheckOptions { partial: true, ..options }) {
-                    Err(error) => Err(error),
-                    Ok(decision) => {
-                        let said = self.model.take(policy, &key, cost, meta.as_deref());
-                        let found = decided(&decision);
-                        if let Some(label) = step.get("as").and_then(Value::as_str) {
-                            let charged = said.granted;
-                            self.named.insert(
-                                label.to_owned(),
-                                NamedDecision { decision, charged, receipt: self.model.receipt(), policy: name, key },
-                            );
-                        }
-                        Ok((found, Some(of_key(said))))
-                    }
-                }
-            }
-            "check" => match self.limiter.check_with(&*name, &key, &options) {
+            "check" => match self.limiter.check_with(&*name, &key, &CheckOptions { partial, ..options }) {
                 Err(error) => Err(error),
                 Ok(decision) => {
-                    let said = self.model.check(policy, &key, cost, meta.as_deref());
+                    let ask = if partial { Model::take } else { Model::check };
+                    let said = ask(&mut self.model, policy, &key, cost, meta.as_deref());
                     let found = decided(&decision);
                     if let Some(label) = step.get("as").and_then(Value::as_str) {
                         let charged = said.granted;

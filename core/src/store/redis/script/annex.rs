@@ -2,7 +2,7 @@
 
 use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number};
 use crate::plan::{BlockLevel, LENGTH_WIDTH, LimitTag, VERSION};
-use crate::store::request::RareAnswer;
+use crate::store::request::{RANK_SHIFT, RareAnswer};
 
 /// The kinds of sections. Others are of a later version.
 const BLOCK: u8 = 1;
@@ -11,8 +11,11 @@ const GENERATION: u8 = 3;
 const OTHER_LIMIT: u8 = 4;
 const LINE: u8 = 7;
 
-/// For how many microseconds a caller stays in the line without asking: `lua/stored_form.lua` has it too.
+/// For how many microseconds a caller stays in the line without asking.
 const PATIENCE: u64 = 1_000_000;
+/// The numbers of the line that the sources of the script have names for.
+pub(super) const LINE_NUMBERS: [(&str, u64); 2] =
+    [("PATIENCE_OF_WAITERS", PATIENCE), ("RANK_OF_WAITERS", 1 << RANK_SHIFT)];
 /// Bytes of a caller in the line: its number, how often it was overtaken, when it last asked, and since when it waits.
 const IN_LINE: usize = 22;
 

@@ -63,8 +63,6 @@ local function read_states(tags, numbers, s, position)
   return position
 end
 
--- A caller in the line that has not asked for so many µs is not waiting any more.
-local PATIENCE = 1000000
 local LATEST_END, LATEST_DRAIN = LATEST + LONGEST, min(LATEST + 2 ^ 52, MAX)
 
 local function require_at_most(most, ...)
@@ -107,7 +105,7 @@ local function read_annex(value, s)
       for at = 1, length, 22 do
         local id, overtaken, seen, arrived = unpack_('<I7BI7I7', content, at)
         require_at_most(LATEST, seen, arrived)
-        if seen + PATIENCE > now then
+        if seen + PATIENCE_OF_WAITERS > now then
           value.line = value.line or {}
           value.line[#value.line + 1] = { id = id, overtaken = overtaken, seen = seen, arrived = arrived }
         end
@@ -282,7 +280,7 @@ end
 local function ends_of(value, instruction)
   local ends = max(meaning_ends(value, instruction), level_ends(value, instruction))
   if value.traces and value.traces.ends > ends then ends = value.traces.ends end
-  for _, waiter in ipairs(value.line or {}) do ends = max(ends, waiter.seen + PATIENCE) end
+  for _, waiter in ipairs(value.line or {}) do ends = max(ends, waiter.seen + PATIENCE_OF_WAITERS) end
   -- Numbers of a key without an end are for ever.
   if value.override then ends = max(ends, value.override.ends > 0 and value.override.ends or math.huge) end
   return ends

@@ -1,9 +1,8 @@
 -- The line of those who wait for a key over all processes: of each process the first caller of each class. docs/adr/0036 has the
 -- reasons. A caller that was overtaken this often, by calls of its class or below, is served before all of these that came later.
 local MAX_OVERTAKEN, MAX_LINE = 16, 64
--- The bits of a waiter's number above these are the rank of its class: the less it leaves free, the smaller.
-local RANK = 2 ^ 48
-local function rank_of(waiter) return floor(waiter.id / RANK) end
+-- The upper bits of a waiter's number are the rank of its class: the less it leaves free, the smaller.
+local function rank_of(waiter) return floor(waiter.id / RANK_OF_WAITERS) end
 
 -- Whether a caller of this class that came later than `other` goes before it only if it was not overtaken too often.
 local function is_behind(waiter, other)
