@@ -58,15 +58,21 @@ pub enum Call {
 
 impl Call {
     /// A check with options.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn check(options: CheckOptions) -> Self {
         match options {
             CheckOptions { cost, units, meta: None, partial: false, priority: None } if units.is_none() => {
                 Self::Plain(cost)
             }
-            options => Self::Check(Box::new(options)),
+            options => Self::check_with(options),
         }
+    }
+
+    /// Out of line, so that a plain check makes no options.
+    #[cold]
+    fn check_with(options: CheckOptions) -> Self {
+        Self::Check(Box::new(options))
     }
 
     #[inline]

@@ -34,7 +34,7 @@ impl Amount {
     }
 
     /// What the limit says to this call, which has just charged so many units of it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn view(self, rule: &Rule, state: &State, now: u64, charged: u64) -> View {
         let view = rule.view(state, now, self.asked().max(1), charged);
         if self.units > 0 && self.reserve == 0 { view } else { self.seen(view, now) }

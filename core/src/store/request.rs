@@ -149,8 +149,11 @@ impl Operation {
     }
 
     /// What it takes of each limit, where that is not the cost of all.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn amounts(&self) -> Option<&[Amount]> {
+        if let Self::Check { details: None, .. } = self {
+            return None;
+        }
         self.details().map(|details| &*details.amounts).filter(|amounts| !amounts.is_empty())
     }
 
@@ -405,7 +408,7 @@ impl Answer {
     }
 
     /// Keeps what the call took of each limit, for its Decision.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn keep_amounts(&mut self, operation: &Operation) {
         match operation.amounts() {
             Some(amounts) if !matches!(operation, Operation::Take { .. }) => {

@@ -55,6 +55,8 @@ struct Acquire<'a> {
     state: CallerState,
     /// Its number in the line of all processes, while it stands there.
     in_line: Option<HoldId>,
+    /// Whether its time was over when the store was asked.
+    asked_late: bool,
     /// The count of the signal before the store was asked, and the sleep after its refusal.
     count: u64,
     pause: Option<Pause>,
@@ -77,7 +79,7 @@ impl<'a> Acquire<'a> {
             }
             Joined::Full(ahead) => CallerState::GivesUp(QueueEstimate::new(operation, ahead)),
         };
-        Ok(Self { core, plan, key, operation, deadline, state, in_line: None, count: 0, pause: None })
+        Ok(Self { core, plan, key, operation, deadline, state, in_line: None, asked_late: false, count: 0, pause: None })
     }
 
     /// # Errors
@@ -94,13 +96,14 @@ impl<'a> Acquire<'a> {
         }
         self.core.open()?;
         self.count = signal.count();
+        self.asked_late = self.deadline.is_over();
         match position.units_ahead() {
             None => {
                 let place = position.line_place(self.core.time());
                 self.in_line = self.core.layers.is_some().then_some(place.waiter);
                 Ok(AcquireStep::Ask(attempt(self.operation, place)))
             }
-            Some(ahead) if self.deadline.is_over() => {
+            Some(ahead) if self.asked_late => {
                 let estimate = QueueEstimate::new(self.operation, ahead);
                 let asked = estimate.operation(self.plan);
                 self.state = CallerState::GivesUp(estimate);
@@ -119,7 +122,9 @@ impl<'a> Acquire<'a> {
             }
             CallerState::Queued(_) => {
                 self.pause = self.deadline.pause(&decision);
-                if self.pause.is_some() {
+                // Its last look is at the end of its time, also where the answer before that has arrived late.
+                let looks_again = !decision.allowed() && !self.asked_late && self.deadline.is_over();
+                if self.pause.is_some() || looks_again {
                     return None;
                 }
                 if decision.allowed() {

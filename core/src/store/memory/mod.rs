@@ -91,9 +91,15 @@ impl Memory {
     }
 
     /// The answer to a call that is not made, because its key has other numbers than it brings.
-    #[inline]
+    #[inline(always)]
     fn moved(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
-        let text = self.own_limits.as_ref()?.other_than(entry.plan, entry.key, now)?;
+        let own_limits = self.own_limits.as_ref()?;
+        if own_limits.concern(entry.plan) { self.compared(own_limits, entry, now) } else { None }
+    }
+
+    #[cold]
+    fn compared(&self, own_limits: &OwnLimitsTable, entry: &Entry<'_>, now: u64) -> Option<Answer> {
+        let text = own_limits.other_than(entry.plan, entry.key, now)?;
         match entry.operation {
             Operation::Clear | Operation::Journal => None,
             _ => Some(Answer { now, rare: RareAnswer::of_moved(Moved::To(text)), ..Answer::default() }),
@@ -223,11 +229,12 @@ impl Memory {
             self.keep_within_budget(shard, now, hash);
             return answer;
         }
-        if !unstored::may_store(entry, now) {
+        let mut usage = Usage::new(entry, hash);
+        let simple = usage.try_simple_check(entry, now);
+        if simple.is_none() && !unstored::may_store(entry, now) {
             return unstored::answer(entry, now);
         }
-        let mut usage = Usage::new(entry, hash);
-        let answer = usage.try_simple_check(entry, now).unwrap_or_else(|| usage.apply(entry, now));
+        let answer = simple.unwrap_or_else(|| usage.apply(entry, now));
         if usage.is_live(now) {
             shard.insert(usage, now, self.shard_capacity, swept);
             self.keep_within_budget(shard, now, hash);

@@ -108,17 +108,14 @@ impl OwnLimitsTable {
         Self { is_used: AtomicBool::new(false), kept: RwLock::default(), max_bytes }
     }
 
-    /// The numbers that a key has where a call has brought others; empty for those of its policy.
-    #[inline]
-    pub(super) fn other_than(&self, plan: &Plan, key: &str, now: u64) -> Option<String> {
-        if !self.is_used.load(Ordering::Relaxed) && plan.stored_override().is_empty() {
-            return None;
-        }
-        self.compare(plan, key, now)
+    /// Whether a call may have brought other numbers than its key has.
+    #[inline(always)]
+    pub(super) fn concern(&self, plan: &Plan) -> bool {
+        self.is_used.load(Ordering::Relaxed) || !plan.stored_override().is_empty()
     }
 
-    #[cold]
-    fn compare(&self, plan: &Plan, key: &str, now: u64) -> Option<String> {
+    /// The numbers that a key has where a call has brought others; empty for those of its policy.
+    pub(super) fn other_than(&self, plan: &Plan, key: &str, now: u64) -> Option<String> {
         let kept = self.kept.read();
         let own = kept.policies.get(&plan.identity).and_then(|keys| keys.get(key)).filter(|own| own.is_in_force(now));
         let text = own.map_or("", |own| &own.text);

@@ -104,7 +104,7 @@ impl Usage {
         self.denial_ends() > now
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn admits(&self, entry: &Entry<'_>, now: u64) -> bool {
         let (cost, amounts) = (entry.operation.cost(), entry.operation.amounts());
         let mut limits = entry.plan.rules.iter().zip(&self.states);

@@ -177,7 +177,7 @@ impl Usage {
         units
     }
 
-    #[inline]
+    #[inline(always)]
     pub(in crate::store::memory) fn charge(&mut self, entry: &Entry<'_>, now: u64) {
         let (cost, hold) = match entry.operation {
             Operation::Check { cost, hold, .. } => (cost, hold),
@@ -185,7 +185,7 @@ impl Usage {
             Operation::Charge { cost, .. } => (cost, 0),
             _ => return,
         };
-        if entry.operation.is_check() && self.blocked_until() <= now {
+        if self.rare.is_some() && entry.operation.is_check() && self.blocked_until() <= now {
             self.end_block(entry.plan, now);
         }
         let amounts = entry.operation.amounts();

@@ -72,13 +72,13 @@ impl Batch {
         for (member, denied) in self.members().zip(denied) {
             let item = items.next().ok_or_else(|| garbled("too few answers"))?;
             let request = request(member.request);
-            let answer = answer(request, now, denied.is_none(), charged, item);
-            let check = request.operation.is_check();
-            let answer = answer
-                .map(|answer| if answer.moved().is_some() { Answer { applied: false, ..answer } } else { answer });
-            let refused =
-                denied.filter(|_| check && (self.grouping() != Grouping::Independent || request.plan.charges_denials));
-            answers[usize::from(member.request)] = Some(answer.map(|answer| Answer { refused, ..answer }));
+            let mut answer = answer(request, now, denied.is_none(), charged, item);
+            if let Ok(answer) = &mut answer {
+                let is_asked = self.grouping() != Grouping::Independent || request.plan.charges_denials;
+                answer.refused = denied.filter(|_| is_asked && request.operation.is_check());
+                answer.applied &= answer.moved().is_none();
+            }
+            answers[usize::from(member.request)] = Some(answer);
         }
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(garbled("too few answers")))).collect())
     }

@@ -22,6 +22,7 @@ pub(super) struct ViewContext<'a> {
 
 impl ViewContext<'_> {
     /// What the call asked of a limit, and has just charged of it.
+    #[inline(always)]
     fn of_limit(&self, index: usize) -> (Amount, u64) {
         let amount = self.operation.amount(index);
         (amount, self.operation.charged(amount, self.granted))
