@@ -351,6 +351,10 @@ impl StoredRule for Rule {
         }
     }
 
+    fn write(state: &State, _list: &mut Vec<u8>) -> [u64; 4] {
+        [state.index, state.used, 0, 0]
+    }
+
     fn read([index, used, ..]: [u64; 4], _list: &[u8]) -> Option<State> {
         Some(State { index, used })
     }

@@ -10,7 +10,7 @@
 //! 30 s. When B is renewed at 20 s, it expires at 50 s instead of 40 s. When A is closed at 25 s, a third is admitted.
 
 #[cfg(feature = "redis")]
-use super::stored::{Field, StoredRule, fits, items};
+use super::stored::{Field, StoredRule, fits, items, put_items};
 use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, boxed, left};
 use crate::tables::allocation::allocated;
 
@@ -218,6 +218,11 @@ impl StoredRule for Rule {
 
     fn numbers(&self) -> [u64; 5] {
         [self.count, self.ttl, 0, 0, 0]
+    }
+
+    fn write(state: &State, list: &mut Vec<u8>) -> [u64; 4] {
+        put_items(list, state.holds.iter().map(|hold| [hold.expires, hold.id, hold.units]));
+        [state.touched, state.total, 0, 0]
     }
 
     fn read([touched, total, ..]: [u64; 4], list: &[u8]) -> Option<State> {

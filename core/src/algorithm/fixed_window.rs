@@ -133,6 +133,10 @@ impl StoredRule for Rule {
         [self.count, self.period, 0, 0, 0]
     }
 
+    fn write(state: &State, _list: &mut Vec<u8>) -> [u64; 4] {
+        [state.opened, state.used, 0, 0]
+    }
+
     fn read([opened, used, ..]: [u64; 4], _list: &[u8]) -> Option<State> {
         Some(State { opened, used })
     }

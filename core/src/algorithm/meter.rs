@@ -372,6 +372,10 @@ impl<const DELAYS: bool> StoredRule for Bucket<DELAYS> {
         [self.capacity, self.interval_micros, self.interval_units, self.max_units, 0]
     }
 
+    fn write(state: &State, _list: &mut Vec<u8>) -> [u64; 4] {
+        [state.since, state.units, state.fraction, 0]
+    }
+
     fn read([since, units, fraction, _]: [u64; 4], _list: &[u8]) -> Option<State> {
         Some(State { since, units, fraction })
     }

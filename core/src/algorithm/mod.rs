@@ -48,7 +48,7 @@ pub(crate) use period::{SECOND, SPELLINGS};
 #[cfg(feature = "redis")]
 use stored::StoredRule;
 #[cfg(feature = "redis")]
-pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, Stored, number};
+pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, Stored, number, put};
 pub use unit::Unit;
 pub(crate) use unit::is_word;
 
@@ -296,7 +296,7 @@ macro_rules! algorithms {
                 }
             }
 
-            /// The state of the numbers in its fields, in order, and of the bytes of its list. `None` of a log, whose entries stay on
+            /// The state of the numbers in its fields, in order, and of the bytes of its list. `None` of a log of which a part stays on
             /// the server.
             #[cfg(feature = "redis")]
             pub(crate) fn read(&self, numbers: [u64; 4], list: &[u8]) -> Option<State> {
@@ -304,6 +304,16 @@ macro_rules! algorithms {
                     $(Self::$name(_) => {
                         <$rule as StoredRule>::read(numbers, list).map(|state| State::$name(state.into()))
                     })+
+                }
+            }
+        }
+
+        #[cfg(feature = "redis")]
+        impl State {
+            /// Its numbers, in the order of the fields; its list is appended.
+            pub(crate) fn write(&self, list: &mut Vec<u8>) -> [u64; 4] {
+                match self {
+                    $(Self::$name(state) => <$rule as StoredRule>::write(state, list),)+
                 }
             }
         }

@@ -204,6 +204,10 @@ impl StoredRule for Rule {
         [self.count, self.period, 0, 0, 0]
     }
 
+    fn write(state: &State, _list: &mut Vec<u8>) -> [u64; 4] {
+        [state.touched, state.previous, state.current, 0]
+    }
+
     fn read([touched, previous, current, _]: [u64; 4], _list: &[u8]) -> Option<State> {
         Some(State { touched, previous, current })
     }

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 #[cfg(feature = "redis")]
-use super::stored::{Field, MOMENT_WIDTH, StoredRule, fits};
+use super::stored::{Field, MOMENT_WIDTH, StoredRule, fits, items, put_items};
 use super::{AlgorithmKind, LeaseTerms, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, boxed, left};
 use crate::tables::allocation::allocated;
 
@@ -229,16 +229,24 @@ impl StoredRule for Rule {
     }
 
     fn can_have(&self, state: &State) -> bool {
-        state.entries.iter().all(|(at, total)| fits(*at) && *total <= MAX_UNITS)
+        let can_be = |(at, total): &(u64, u64)| fits(*at) && fits(*total) && between(state.base, *total) <= MAX_UNITS;
+        fits(state.base) && state.entries.iter().all(can_be)
     }
 
     fn numbers(&self) -> [u64; 5] {
         [self.count, self.period, 0, 0, 0]
     }
 
-    /// The entries stay on the server.
-    fn read(_numbers: [u64; 4], _list: &[u8]) -> Option<State> {
-        None
+    /// Without chunks.
+    fn write(state: &State, list: &mut Vec<u8>) -> [u64; 4] {
+        put_items(list, state.entries.iter().map(|(at, total)| [*at, *total]));
+        [0, 0, state.base, 0]
+    }
+
+    /// The chunks of a log stay on the server.
+    fn read([head, tail, base, _]: [u64; 4], list: &[u8]) -> Option<State> {
+        let entries = items::<2>(list)?.map(|[at, total]| (at, total)).collect();
+        (head == tail).then_some(State { base, entries })
     }
 }
 

@@ -16,7 +16,7 @@ use super::limit::DEFAULT_PRECISION;
 use super::limit::MAX_PRECISION;
 use super::meaning::lint_nominal;
 #[cfg(feature = "redis")]
-use super::stored::{Field, StoredRule, fits, items};
+use super::stored::{Field, StoredRule, fits, items, put_items};
 use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, boxed, left};
 use crate::tables::allocation::allocated;
 
@@ -272,6 +272,11 @@ impl StoredRule for Rule {
 
     fn numbers(&self) -> [u64; 5] {
         [self.count, self.period, self.granule, 0, 0]
+    }
+
+    fn write(state: &State, list: &mut Vec<u8>) -> [u64; 4] {
+        put_items(list, state.older.iter().map(|(last, units)| [*last, *units]));
+        [state.touched, state.newest, state.total, 0]
     }
 
     fn read([touched, newest, total, _]: [u64; 4], list: &[u8]) -> Option<State> {

@@ -65,6 +65,9 @@ pub(super) trait StoredRule: LimitRule {
     /// The limit's numbers for the script: count, period, and x, y, z, which the Lua file of the rule explains.
     fn numbers(&self) -> [u64; 5];
 
+    /// The numbers of a state, in the order of its fields; its list is appended.
+    fn write(state: &Self::State, list: &mut Vec<u8>) -> [u64; 4];
+
     /// The state of the numbers in its fields, in order, and of the bytes of its list. `None` of what the numbers do not say.
     fn read(numbers: [u64; 4], list: &[u8]) -> Option<Self::State>;
 
@@ -85,6 +88,17 @@ pub(crate) fn number(bytes: &mut &[u8], width: u8) -> Option<u64> {
     let mut wide = [0; 8];
     wide[..head.len()].copy_from_slice(head);
     Some(u64::from_le_bytes(wide))
+}
+
+/// Appends a little-endian number of `width` bytes.
+#[inline]
+pub(crate) fn put(out: &mut Vec<u8>, number: u64, width: u8) {
+    out.extend_from_slice(&number.to_le_bytes()[..usize::from(width)]);
+}
+
+/// Appends the items of a list, each of `N` numbers of seven bytes.
+pub(super) fn put_items<const N: usize>(out: &mut Vec<u8>, items: impl Iterator<Item = [u64; N]>) {
+    items.flatten().for_each(|number| put(out, number, MOMENT_WIDTH));
 }
 
 /// The items of a list, each of `N` numbers of seven bytes.

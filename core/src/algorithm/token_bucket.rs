@@ -164,6 +164,10 @@ impl StoredRule for Rule {
         [capacity, micros, units, max_units, self.missing]
     }
 
+    fn write(state: &State, list: &mut Vec<u8>) -> [u64; 4] {
+        Bucket::<false>::write(state, list)
+    }
+
     fn read(numbers: [u64; 4], list: &[u8]) -> Option<State> {
         Bucket::<false>::read(numbers, list)
     }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::algorithm::{Field, LeaseTerms, LimitCharge, MOMENT_WIDTH, Rule, State};
+use crate::algorithm::{LeaseTerms, LimitCharge, Rule, State};
 use crate::decision::{Decision, LimiterId};
 use crate::error::Result;
+use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
-use crate::plan::{Form, Plan};
 use crate::policy::Policy;
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::{Answer, Entry, Operation, States};
@@ -22,16 +22,6 @@ pub enum BenchForm {
     Compact,
     /// Counts in seven bytes, and the end of a block.
     Full,
-}
-
-impl BenchForm {
-    const fn form(self) -> Form {
-        match self {
-            Self::Narrow => Form::Narrow,
-            Self::Compact => Form::Compact,
-            Self::Full => Form::Full,
-        }
-    }
 }
 
 /// What a reply says.
@@ -122,29 +112,12 @@ impl BenchStoredReply {
         Decision::new(LimiterId::ELSEWHERE, Arc::clone(&self.plan), "key", self.cost, self.answer.clone())
     }
 
-    /// The value that stores the same states; `None` where the server keeps a part of them elsewhere.
+    /// The value that stores the same states in the compact form; `None` where the server keeps a part of them elsewhere.
     #[must_use]
-    pub fn encoded(&self, form: BenchForm) -> Option<Vec<u8>> {
-        let mut value = match form {
-            BenchForm::Narrow => self.plan.stored.narrow_header.clone()?,
-            BenchForm::Compact => self.plan.stored.header.clone(),
-            BenchForm::Full => self.plan.stored.full_header.clone(),
-        };
-        let mut lists = Vec::new();
-        for (state, layout) in self.states.iter().zip(&self.plan.stored.layouts) {
-            let (numbers, list) = parts_of(state)?;
-            for (number, field) in numbers.into_iter().zip(&layout.fields) {
-                let number = if *field == Field::Length { list.len() as u64 } else { number };
-                let width = field.width(form.form().count_width(layout));
-                value.extend_from_slice(&number.to_le_bytes()[..usize::from(width)]);
-            }
-            lists.extend_from_slice(&list);
-        }
-        if form == BenchForm::Full {
-            value.extend_from_slice(moment(self.answer.blocked_until).as_slice());
-        }
-        value.extend_from_slice(&lists);
-        Some(value)
+    pub fn encoded(&self) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        self.plan.write_value(self.states.iter(), &[], &mut value);
+        (!self.plan.stored.has_companions).then_some(value)
     }
 
     /// What each limit does with one more check, as the fallback does when the store is lost.
@@ -170,32 +143,4 @@ fn checked(rule: &Rule, state: &State, now: u64, cost: u64) -> BenchCheck {
     let charge = LimitCharge { units: cost, at: now, life: terms.life, ..LimitCharge::default() };
     rule.give_back(&mut state, now + 1, &charge);
     BenchCheck { capacity: rule.capacity(), used, admits, charged, refunded, ends }
-}
-
-fn moment(number: u64) -> Vec<u8> {
-    number.to_le_bytes()[..usize::from(MOMENT_WIDTH)].to_vec()
-}
-
-/// The numbers of a state in the order of its fields, and its list.
-fn parts_of(state: &State) -> Option<([u64; 4], Vec<u8>)> {
-    let mut list = Vec::new();
-    let numbers = match state {
-        State::FixedWindow(state) => [state.opened, state.used, 0, 0],
-        State::CalendarWindow(state) => [state.index, state.used, 0, 0],
-        State::SlidingCounter(state) => [state.touched, state.previous, state.current, 0],
-        State::TokenBucket(state) | State::Gcra(state) | State::LeakyBucket(state) => {
-            [state.since, state.units, state.fraction, 0]
-        }
-        State::SlidingWindow(state) => {
-            list.extend(state.older.iter().flat_map(|(last, units)| [moment(*last), moment(*units)].concat()));
-            [state.touched, state.newest, state.total, 0]
-        }
-        State::Concurrency(state) => {
-            let holds = state.holds.iter();
-            list.extend(holds.flat_map(|hold| [moment(hold.expires), moment(hold.id), moment(hold.units)].concat()));
-            [state.touched, state.total, 0, 0]
-        }
-        State::SlidingLog(_) => return None,
-    };
-    Some((numbers, list))
 }

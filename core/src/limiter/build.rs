@@ -22,9 +22,12 @@ use crate::policy::quoted;
 use crate::process::fork::{self, ForkListener, PerProcess};
 use crate::process::log::Log;
 use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
+use crate::store::ForgottenDenials;
 use crate::store::Store;
 use crate::store::key_names::KeyNames;
-use crate::store::memory::{ForgottenDenials, Memory};
+#[cfg(all(unix, feature = "redis"))]
+use crate::store::machine::Machine;
+use crate::store::memory::Memory;
 use crate::store::redis::{self, ReaderRegistry};
 use crate::store::url::{Endpoints, StoreUrl, without_secrets};
 
@@ -115,6 +118,11 @@ impl Builder {
             let store = match StoreUrl::parse(url)? {
                 StoreUrl::Memory(_) => {
                     return Err(Error::config("memory:// shares no keys with other stores: leave it out of the list"));
+                }
+                #[cfg(all(unix, feature = "redis"))]
+                StoreUrl::Machine(place) => {
+                    let denials = telemetry.forgotten_denials();
+                    Arc::new(Machine::open(place, self.names()?, self.timeout, denials, Arc::clone(log))?)
                 }
                 StoreUrl::Redis(server) => self.redis(*server, readers, log, telemetry.batch_sizes())?,
             };

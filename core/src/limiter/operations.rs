@@ -186,11 +186,11 @@ pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, h
 }
 
 /// One attempt of a caller that waits and stands there in the line.
-pub(super) fn attempt(operation: &Operation, line: LinePlace) -> Operation {
+pub(super) fn attempt(operation: &Operation, line: Option<LinePlace>) -> Operation {
     match operation {
         Operation::Check { cost, hold, details } => {
             let Details { meta, amounts, .. } = details.as_deref().cloned().unwrap_or_default();
-            let details = Details { meta, amounts, line: Some(line) }.shared();
+            let details = Details { meta, amounts, line }.shared();
             Operation::Acquire { cost: *cost, hold: *hold, details }
         }
         other => other.clone(),

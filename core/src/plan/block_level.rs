@@ -16,6 +16,12 @@ impl BlockLevel {
         Self(byte)
     }
 
+    /// The byte that is stored of it.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn as_byte(self) -> u8 {
+        self.0
+    }
+
     const fn number(self) -> u8 {
         self.0 & !BY_HAND
     }

@@ -5,8 +5,6 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use crate::algorithm::{DEFAULT_TTL, Rule};
-#[cfg(feature = "redis")]
-use crate::algorithm::{FIELDS, FULL_WIDTH};
 use crate::policy::{Algorithm, Limit, Period, TimeUnit};
 
 /// Stands for a period that has no code of one byte.
@@ -28,7 +26,7 @@ pub(crate) struct LimitTag {
     /// The count of a bucket, at least 1; 0 for every other algorithm.
     pub(crate) bucket_count: u64,
     /// Whether the bucket of a tag that was read stores a fraction.
-    has_fraction: bool,
+    pub(super) has_fraction: bool,
 }
 
 impl LimitTag {
@@ -42,14 +40,6 @@ impl LimitTag {
         }
         period.extend_from_slice(&period_code(limit));
         Self { algorithm: index as u8 + 1, period, bucket_count, has_fraction: false }
-    }
-
-    /// The bytes of its fields in the full form.
-    #[cfg(feature = "redis")]
-    pub(crate) fn full_size(&self) -> usize {
-        let fields = FIELDS[usize::from(self.algorithm.max(1) - 1).min(FIELDS.len() - 1)];
-        let widths = fields.iter().map(|field| usize::from(field.width(FULL_WIDTH)));
-        widths.sum::<usize>() + if self.has_fraction { usize::from(FULL_WIDTH) } else { 0 }
     }
 
     /// Reads the tag that bytes begin with.

@@ -27,7 +27,7 @@ pub(crate) use limit_tag::LimitTag;
 pub(crate) use own_numbers::{MAX_OVERRIDDEN_KEY, MAX_OVERRIDDEN_KEYS, Moved, OverrideChange, StoredOverride};
 use stored::StoredForm;
 #[cfg(feature = "redis")]
-pub(crate) use stored::{Form, LENGTH_WIDTH, VERSION};
+pub(crate) use stored::{parts_of_any, section, states_of_any};
 
 /// The longest metadata of an attempt, in bytes.
 pub(crate) const MAX_METADATA: usize = 65_536;

@@ -21,6 +21,9 @@ pub(crate) enum WarningKind {
     OtherRelease,
     /// The memory of this process forgot a denial before its time.
     ForgottenDenial,
+    /// A file that processes share is full.
+    #[cfg(all(unix, feature = "redis"))]
+    FullStore,
     /// What `tidegate top` is to show cannot be published.
     Unpublished,
 }

@@ -14,7 +14,7 @@ use crate::counting::{ConditionOf, Counters, SharedCounters, StoreCondition, Sto
 use crate::error::{Error, ErrorKind};
 use crate::plan::{LimitTag, Plan};
 use crate::process::log::{Log, WarningKind};
-use crate::store::memory::ForgottenDenials;
+use crate::store::ForgottenDenials;
 
 /// Reports the state of a store and the calls to it.
 #[derive(Default)]

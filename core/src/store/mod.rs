@@ -5,18 +5,23 @@
 pub(crate) mod batch_guard;
 pub(crate) mod call_context;
 pub(crate) mod completion;
+mod forgotten_denials;
 pub(crate) mod key_names;
 pub(crate) mod layer_states;
+#[cfg(all(unix, feature = "redis"))]
+pub(crate) mod machine;
 pub(crate) mod memory;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 pub(crate) mod redis;
 pub(crate) mod request;
 pub(crate) mod url;
+pub(crate) mod usage;
 
 use std::time::Instant;
 
 use crate::error::Result;
 use call_context::CallContext;
+pub(crate) use forgotten_denials::ForgottenDenials;
 use layer_states::LayerStates;
 use request::{Answer, Entry};
 

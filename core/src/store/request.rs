@@ -10,7 +10,7 @@ use compact_str::CompactString;
 use smallvec::SmallVec;
 
 pub(crate) use self::charge::{Charge, ChargedAmount};
-pub(crate) use self::details::{Details, LinePlace, RANK_SHIFT};
+pub(crate) use self::details::{Details, LinePlace, PATIENCE, RANK_SHIFT};
 use crate::algorithm::{HoldId, LeaseTerms, Rule, State, Traces, View};
 use crate::plan::{Amount, Amounts, BlockLevel, LimitTag, Plan};
 pub(crate) use crate::plan::{MAX_OVERRIDDEN_KEY, Moved, OverrideChange, StoredOverride};

@@ -18,6 +18,7 @@ mod relay_listener;
 pub mod reply_proxy;
 pub mod servers;
 pub mod setting;
+pub mod shared_file;
 pub mod sockets;
 pub mod strategies;
 pub mod threads;

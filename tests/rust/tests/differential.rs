@@ -7,6 +7,7 @@ use tidegate::{Limiter, ManualClock, OnStoreError};
 use tidegate_tests::history;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
+use tidegate_tests::shared_file::SharedFile;
 
 /// Histories in a normal run; `TIDEGATE_HISTORIES` sets another number, `TIDEGATE_SEED` runs a single one.
 const HISTORIES: u64 = 10_000;
@@ -21,14 +22,40 @@ fn memory_and_a_cluster_agree() {
     agree(Kind::Cluster, HISTORIES / 10);
 }
 
-fn agree(kind: Kind, histories: u64) {
-    let redis = Servers::start(kind);
-    let one = setting("TIDEGATE_SEED");
+#[test]
+fn memory_and_a_file_agree() {
+    let shared = SharedFile::new();
+    let clock = || Arc::new(ManualClock::new(Duration::ZERO));
+    let (memory_clock, file_clock) = (clock(), clock());
+    let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
+    let file = Limiter::builder().store(shared.url("max_bytes=64MB")).timeout(Duration::from_secs(10));
+    let file = file.on_store_error(OnStoreError::Raise).clock(Arc::clone(&file_clock)).build().expect("a limiter");
+    for seed in seeds(HISTORIES) {
+        let expected = history::run(seed, &memory, &memory_clock);
+        let found = history::run(seed, &file, &file_clock);
+        compare(seed, &expected, &found);
+    }
+}
+
+/// The histories of a run: those that have failed once, and so many others.
+fn seeds(histories: u64) -> Vec<u64> {
     let kept = include_str!("seeds.txt").lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
-    let seeds: Vec<u64> = match one {
+    match setting("TIDEGATE_SEED") {
         Some(seed) => vec![seed],
         None => kept.chain(0..setting("TIDEGATE_HISTORIES").unwrap_or(histories)).collect(),
-    };
+    }
+}
+
+fn compare(seed: u64, expected: &[String], found: &[String]) {
+    if let Some(line) = (0..expected.len()).find(|line| expected.get(*line) != found.get(*line)) {
+        let before = expected[..line].join("\n");
+        panic!("seed {seed}\n{before}\nmemory: {}\nother:  {}", expected[line], found[line]);
+    }
+}
+
+fn agree(kind: Kind, histories: u64) {
+    let redis = Servers::start(kind);
+    let (one, seeds) = (setting("TIDEGATE_SEED"), seeds(histories));
     let clock = || Arc::new(ManualClock::new(Duration::ZERO));
     let (memory_clock, redis_clock) = (clock(), clock());
     let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
@@ -52,10 +79,7 @@ fn agree(kind: Kind, histories: u64) {
             let lines = history::run(seed, limiter, &redis_clock);
             lines.iter().map(|line| line.replace("\"deny-cache\"", "\"store\"")).collect()
         });
-        if let Some(line) = (0..expected.len()).find(|line| expected.get(*line) != found.get(*line)) {
-            let before = expected[..line].join("\n");
-            panic!("seed {seed}\n{before}\nmemory: {}\nredis:  {}", expected[line], found[line]);
-        }
+        compare(seed, &expected, &found);
     }
     assert!(one.is_some() || layered.counters().deny_cache > least, "{:?}", layered.counters());
 }

@@ -1,6 +1,7 @@
 //! Behaviour as data: every file of `tests/vectors`, over every store and through both limiters.
 
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::shared_file::SharedFile;
 use tidegate_tests::vectors::{Case, Variant, cases};
 
 /// Files that are not run here, each with its reason.
@@ -12,11 +13,12 @@ const PENDING: [&str; 0] = [];
 #[test]
 fn hold_over_every_store() {
     let (server, cluster) = (Servers::start(Kind::Single), Servers::start(Kind::Cluster));
-    let redis = server.url();
+    let (redis, shared) = (server.url(), SharedFile::new());
     let (pending, cases): (Vec<Case>, Vec<Case>) =
         cases(&SKIPPED).into_iter().partition(|case| PENDING.contains(&case.name.as_str()));
     assert_eq!(pending.len(), PENDING.len(), "every pending case exists");
-    for store in ["memory://", redis, &format!("{redis}?protocol=3"), cluster.url()].map(str::to_owned) {
+    let file = shared.url("max_bytes=16MB");
+    for store in ["memory://", &file, redis, &format!("{redis}?protocol=3"), cluster.url()].map(str::to_owned) {
         for is_async in [false, true] {
             let variant = Variant { store: store.clone(), is_async };
             let mismatches: Vec<String> = cases.iter().filter_map(|case| case.run(&variant).err()).collect();

@@ -79,7 +79,18 @@ impl<'a> Acquire<'a> {
             }
             Joined::Full(ahead) => CallerState::GivesUp(QueueEstimate::new(operation, ahead)),
         };
-        Ok(Self { core, plan, key, operation, deadline, state, in_line: None, asked_late: false, count: 0, pause: None })
+        Ok(Self {
+            core,
+            plan,
+            key,
+            operation,
+            deadline,
+            state,
+            in_line: None,
+            asked_late: false,
+            count: 0,
+            pause: None,
+        })
     }
 
     /// # Errors
@@ -99,8 +110,9 @@ impl<'a> Acquire<'a> {
         self.asked_late = self.deadline.is_over();
         match position.units_ahead() {
             None => {
-                let place = position.line_place(self.core.time());
-                self.in_line = self.core.layers.is_some().then_some(place.waiter);
+                // In memory there are no callers of other processes.
+                let place = self.core.layers.is_some().then(|| position.line_place(self.core.time()));
+                self.in_line = place.map(|place| place.waiter);
                 Ok(AcquireStep::Ask(attempt(self.operation, place)))
             }
             Some(ahead) if self.asked_late => {

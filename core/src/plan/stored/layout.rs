@@ -7,7 +7,8 @@
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{FULL_WIDTH, Field, MOMENT_WIDTH, Rule};
+use super::value::width_of;
+use crate::algorithm::{FULL_WIDTH, Field, MOMENT_WIDTH, Rule, put};
 use crate::plan::LimitTag;
 
 /// The version in the header of every stored value.
@@ -65,7 +66,7 @@ impl Layout {
             fields.push(Field::Count);
         }
         let largest = rule.capacity().max(tag.bucket_count).max(1);
-        Self { fields, count_width: (8 - largest.leading_zeros() as u8 / 8).min(FULL_WIDTH) }
+        Self { fields, count_width: width_of(largest) }
     }
 
     pub(super) fn has_list(&self) -> bool {
@@ -94,18 +95,28 @@ impl Layout {
 pub(super) fn header(tags: &[LimitTag], layouts: &[Layout], form: Form) -> Vec<u8> {
     let mut header = vec![VERSION << 5 | u8::from(form == Form::Full) << 4 | tags.len() as u8];
     for (tag, layout) in tags.iter().zip(layouts) {
-        let bucket = tag.bucket_count > 0;
-        let fraction = bucket && layout.fields.len() == 3;
-        // The full form says the width of the compact one.
-        let width = if form == Form::Narrow { 1 } else { layout.count_width };
-        header.push(tag.algorithm << 4 | u8::from(fraction) << 3 | width);
-        header.extend_from_slice(&tag.period);
-        if bucket {
-            let count = if form == Form::Narrow { tag.bucket_count.min(MAX_NARROW_COUNT) } else { tag.bucket_count };
-            header.extend_from_slice(&count.to_le_bytes()[..usize::from(width)]);
+        if form == Form::Narrow {
+            let narrow = LimitTag { bucket_count: tag.bucket_count.min(MAX_NARROW_COUNT), ..tag.clone() };
+            narrow.write(&Layout { fields: layout.fields.clone(), count_width: 1 }, &mut header);
+        } else {
+            // The full form says the width of the compact one.
+            tag.write(layout, &mut header);
         }
     }
     header
+}
+
+impl LimitTag {
+    /// Appends it as it stands in a header.
+    pub(super) fn write(&self, layout: &Layout, out: &mut Vec<u8>) {
+        let bucket = self.bucket_count > 0;
+        let fraction = bucket && layout.fields.len() == 3;
+        out.push(self.algorithm << 4 | u8::from(fraction) << 3 | layout.count_width);
+        out.extend_from_slice(&self.period);
+        if bucket {
+            put(out, self.bucket_count, layout.count_width);
+        }
+    }
 }
 
 /// Bytes of the fields of all limits.

@@ -2,6 +2,8 @@
 
 mod layout;
 mod script_arguments;
+pub(crate) mod section;
+mod value;
 
 use super::LimitTag;
 use crate::algorithm::Rule;
@@ -9,8 +11,9 @@ use crate::plan::MAX_METADATA;
 use crate::policy::Policy;
 use crate::tables::allocation::allocated;
 
-pub(crate) use layout::{Form, LENGTH_WIDTH, Layout, VERSION};
+use layout::{Form, Layout};
 pub(crate) use script_arguments::ScriptArguments;
+pub(crate) use value::{parts_of_any, states_of_any};
 
 /// The most bytes of headers, fields and moments of one limit in a reply, with much to spare. A server, or what stands before it,
 /// that sends more than the bounds below is not believed.

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use crate::algorithm::{HoldId, Rule};
 use crate::plan::Plan;
 use crate::resilience::key_table::{KeyPlace, KeyTable, TableShard};
-use crate::store::memory::Resumed;
 use crate::store::request::{Answer, Entry, States};
+use crate::store::usage::Resumed;
 use crate::tables::table_key::TableKeyRef;
 use snapshot::Snapshot;
 

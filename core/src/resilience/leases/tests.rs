@@ -9,7 +9,8 @@ use crate::policy::{Lease, Options, Policy};
 use crate::process::log::Log;
 use crate::resilience::layer::Layered;
 use crate::resilience::stub_store::{Message, StubStore};
-use crate::store::memory::{ForgottenDenials, Memory};
+use crate::store::ForgottenDenials;
+use crate::store::memory::Memory;
 use crate::store::request::Source;
 use crate::store::url::MemoryBounds;
 

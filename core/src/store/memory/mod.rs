@@ -6,13 +6,11 @@
 //! the store has as many bytes as it may.
 
 mod check_all;
-mod forgotten_denials;
+mod kept_usage;
 mod own_limits;
 mod shard;
 #[cfg(test)]
 mod tests;
-mod unstored;
-mod usage;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -22,10 +20,11 @@ use std::time::Instant;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-use super::Store;
 use super::call_context::CallContext;
 use super::layer_states::LayerStates;
 use super::request::{Answer, Entry, Moved, Operation, RareAnswer, States};
+use super::usage::{Resumed, unstored};
+use super::{ForgottenDenials, Store};
 use crate::algorithm::Rule;
 use crate::error::Result;
 use crate::plan::Plan;
@@ -33,11 +32,9 @@ use crate::process::clock::SteadyClock;
 use crate::store::url::MemoryBounds;
 use crate::tables::byte_budget::ByteBudget;
 use crate::tables::table_key::TableKeyRef;
-pub(crate) use forgotten_denials::ForgottenDenials;
+use kept_usage::KeptUsage;
 use own_limits::OwnLimitsTable;
 use shard::{Evicted, MemoryShard};
-pub(crate) use usage::Resumed;
-use usage::Usage;
 
 /// Usages that one addition checks for expiry.
 const SWEPT: usize = 2;
@@ -229,14 +226,15 @@ impl Memory {
             self.keep_within_budget(shard, now, hash);
             return answer;
         }
-        let mut usage = Usage::new(entry, hash);
+        let mut kept = KeptUsage::new(entry, hash);
+        let usage = &mut kept.usage;
         let simple = usage.try_simple_check(entry, now);
         if simple.is_none() && !unstored::may_store(entry, now) {
             return unstored::answer(entry, now);
         }
         let answer = simple.unwrap_or_else(|| usage.apply(entry, now));
         if usage.is_live(now) {
-            shard.insert(usage, now, self.shard_capacity, swept);
+            shard.insert(kept, now, self.shard_capacity, swept);
             self.keep_within_budget(shard, now, hash);
         }
         answer
@@ -258,15 +256,15 @@ impl Memory {
     pub(crate) fn put(&self, entry: &Entry<'_>, states: States, resumed: Resumed, now: u64) {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
-        let mut usage = Usage::new(entry, hash);
-        usage.resume(states.into_iter().collect(), resumed);
-        usage.refresh_expiry(entry.plan, now);
+        let mut kept = KeptUsage::new(entry, hash);
+        kept.usage.resume(states.into_iter().collect(), resumed);
+        kept.usage.refresh_expiry(entry.plan, now);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         if let Some(index) = shard.find(hash, entry.plan, key) {
             shard.remove(index);
         }
-        if usage.is_live(now) {
-            shard.insert(usage, now, self.shard_capacity, 0);
+        if kept.usage.is_live(now) {
+            shard.insert(kept, now, self.shard_capacity, 0);
         }
         self.keep_within_budget(&mut shard, now, hash);
         drop(shard);

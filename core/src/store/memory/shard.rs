@@ -1,8 +1,9 @@
 //! A part of the store: usages found by their hash, and how many bytes they take.
 
-use super::usage::Usage;
+use super::kept_usage::KeptUsage;
 use crate::plan::Plan;
-use crate::tables::hash_slab::{HashSlab, Hashed};
+use crate::store::usage::Usage;
+use crate::tables::hash_slab::HashSlab;
 use crate::tables::table_key::TableKeyRef;
 
 /// Usages compared to find the one to remove.
@@ -10,15 +11,9 @@ const CANDIDATES: usize = 16;
 /// Usages looked at for one that is not denying, before a denial is forgotten.
 const DENYING_CANDIDATES: usize = 256;
 
-impl Hashed for Usage {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
 #[derive(Default)]
 pub(super) struct MemoryShard {
-    usages: HashSlab<Usage>,
+    usages: HashSlab<KeptUsage>,
     /// The bytes of its usages …
     pub(super) bytes: usize,
     /// … and how many of them the store has counted.
@@ -33,12 +28,6 @@ pub(super) enum Evicted {
     Denial,
 }
 
-/// The bytes of a usage with its place in the shard.
-#[inline]
-fn bytes(usage: &Usage) -> usize {
-    HashSlab::<Usage>::ITEM_BYTES + usage.key_bytes() + usage.heap_bytes()
-}
-
 impl MemoryShard {
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, plan: &Plan, key: TableKeyRef<'_>) -> Option<usize> {
@@ -48,12 +37,12 @@ impl MemoryShard {
     /// For a change that allocates nothing.
     #[inline]
     pub(super) fn get_mut(&mut self, at: usize) -> &mut Usage {
-        self.usages.get_mut(at)
+        &mut self.usages.get_mut(at).usage
     }
 
     /// Changes a usage.
     pub(super) fn change<R>(&mut self, at: usize, change: impl FnOnce(&mut Usage) -> R) -> R {
-        let usage = self.usages.get_mut(at);
+        let usage = &mut self.usages.get_mut(at).usage;
         let before = usage.heap_bytes();
         let result = change(usage);
         self.bytes = self.bytes + usage.heap_bytes() - before;
@@ -71,19 +60,19 @@ impl MemoryShard {
     }
 
     /// Adds a usage. First it removes expired ones among the next `swept`, and others when the shard is full.
-    pub(super) fn insert(&mut self, usage: Usage, now: u64, most: usize, swept: usize) {
+    pub(super) fn insert(&mut self, kept: KeptUsage, now: u64, most: usize, swept: usize) {
         self.sweep(now, swept);
         if self.len() >= most {
             // A shard that denials made larger has one more to give back.
             let surplus = if self.len() > most { 2 } else { 1 };
             for _ in 0..surplus {
-                if let Some(victim) = self.victim(now, usage.hash) {
+                if let Some(victim) = self.victim(now, kept.hash) {
                     self.remove(victim);
                 }
             }
         }
-        self.bytes += bytes(&usage);
-        self.usages.insert(usage);
+        self.bytes += kept.bytes();
+        self.usages.insert(kept);
     }
 
     /// Removes expired usages among the next so many; returns how many.
@@ -91,7 +80,7 @@ impl MemoryShard {
         let before = self.len();
         for _ in 0..swept.min(before) {
             match self.usages.advance() {
-                Some(at) if !self.usages.get(at).is_live(now) => drop(self.remove(at)),
+                Some(at) if !self.usages.get(at).usage.is_live(now) => drop(self.remove(at)),
                 _ => {}
             }
         }
@@ -108,20 +97,20 @@ impl MemoryShard {
         let mut soonest: Option<usize> = None;
         for _ in 0..DENYING_CANDIDATES.min(self.len()) {
             let at = self.usages.advance()?;
-            let usage = self.usages.get(at);
-            if usage.hash == spared {
+            let KeptUsage { hash, usage, .. } = self.usages.get(at);
+            if *hash == spared {
                 continue;
             }
             if !usage.is_denying(now) {
                 self.remove(at);
                 return Some(Evicted::Usage);
             }
-            if soonest.is_none_or(|soonest| usage.denial_ends() < self.usages.get(soonest).denial_ends()) {
+            if soonest.is_none_or(|soonest| usage.denial_ends() < self.usages.get(soonest).usage.denial_ends()) {
                 soonest = Some(at);
             }
         }
         let removed = self.len().checked_sub(1).map(|last| self.remove(soonest.unwrap_or(last)))?;
-        Some(if removed.is_denying(now) { Evicted::Denial } else { Evicted::Usage })
+        Some(if removed.usage.is_denying(now) { Evicted::Denial } else { Evicted::Usage })
     }
 
     /// The usage to remove among the next few: an expired one, else the first to expire of those that are not denying.
@@ -129,12 +118,12 @@ impl MemoryShard {
         let mut victim: Option<usize> = None;
         for _ in 0..CANDIDATES.min(self.len()) {
             let at = self.usages.advance()?;
-            let usage = self.usages.get(at);
+            let KeptUsage { hash, usage, .. } = self.usages.get(at);
             if !usage.is_live(now) {
                 return Some(at);
             }
-            let sooner = |victim: usize| usage.expires_at < self.usages.get(victim).expires_at;
-            if !usage.is_denying(now) && usage.hash != spared && victim.is_none_or(sooner) {
+            let sooner = |victim: usize| usage.expires_at < self.usages.get(victim).usage.expires_at;
+            if !usage.is_denying(now) && *hash != spared && victim.is_none_or(sooner) {
                 victim = Some(at);
             }
         }
@@ -144,12 +133,12 @@ impl MemoryShard {
     /// The bytes of its usages, measured anew.
     #[cfg(test)]
     pub(super) fn measured_bytes(&self) -> usize {
-        (0..self.len()).map(|at| bytes(self.usages.get(at))).sum()
+        (0..self.len()).map(|at| self.usages.get(at).bytes()).sum()
     }
 
-    pub(super) fn remove(&mut self, at: usize) -> Usage {
+    pub(super) fn remove(&mut self, at: usize) -> KeptUsage {
         let removed = self.usages.remove(at);
-        self.bytes -= bytes(&removed);
+        self.bytes -= removed.bytes();
         removed
     }
 }

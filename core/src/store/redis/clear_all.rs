@@ -7,8 +7,8 @@ use redis::Value;
 use super::io::{BlockingCalls, CommandConnection};
 use super::protocol::{Target, no_answer};
 use super::scan::{pattern_of_all, scanned_keys};
-use super::script::KEY_DIGEST;
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::key_names::StoredKey;
 
 /// Keys that one SCAN looks at.
 const KEYS_PER_STEP: u32 = 500;
@@ -109,7 +109,7 @@ impl ServerWalk<'_> {
 fn is_ours(key: &[u8], prefix: &[u8]) -> bool {
     let is_name = |name: &[u8]| {
         name.strip_prefix(prefix)
-            .is_some_and(|digest| digest.len() == KEY_DIGEST && !digest.iter().any(|byte| b"{}".contains(byte)))
+            .is_some_and(|digest| digest.len() == StoredKey::DIGEST && !digest.iter().any(|byte| b"{}".contains(byte)))
     };
     let of_companion = || {
         let name = key.strip_prefix(prefix)?;

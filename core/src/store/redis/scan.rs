@@ -1,14 +1,13 @@
 //! SCAN over the keys of a prefix: its patterns, and the reply to a step.
 
+use crate::store::key_names::StoredKey;
 use redis::Value;
-
-use super::script::KEY_DIGEST;
 
 /// The pattern of the keys with usage under a prefix; the logs and journals beside them have longer names.
 #[must_use]
 pub fn pattern_of_keys(prefix: &str) -> Vec<u8> {
     let mut pattern = escaped(prefix.as_bytes());
-    pattern.extend([b'?'; KEY_DIGEST]);
+    pattern.extend([b'?'; StoredKey::DIGEST]);
     pattern
 }
 
@@ -21,7 +20,7 @@ pub(super) fn pattern_of_all(prefix: &[u8]) -> Vec<u8> {
 
 /// A text that stands for itself in a pattern.
 fn escaped(text: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(text.len() + KEY_DIGEST);
+    let mut escaped = Vec::with_capacity(text.len() + StoredKey::DIGEST);
     for byte in text {
         if b"*?[]\\^-".contains(byte) {
             escaped.push(b'\\');

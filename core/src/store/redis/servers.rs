@@ -15,7 +15,7 @@ use crate::plan::plan_cache::plan_of;
 use crate::plan::{LimitTag, Plan};
 use crate::policy::Policy;
 use crate::process::log::Log;
-use crate::store::key_names::KeyNames;
+use crate::store::key_names::{KeyNames, StoredKey};
 use crate::store::request::{Answer, Entry, Operation};
 use crate::store::url::{Address, Deployment, Endpoints, StoreUrl};
 
@@ -146,7 +146,7 @@ impl StoreServers {
 }
 
 /// Bytes of the digest that follows the prefix in the name of a key.
-pub const KEY_DIGEST: usize = script::KEY_DIGEST;
+pub const KEY_DIGEST: usize = StoredKey::DIGEST;
 
 /// The name of the Redis key that holds the usage of a policy and key.
 #[must_use]

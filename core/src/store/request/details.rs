@@ -19,6 +19,9 @@ pub(crate) struct Details {
 /// The bits of a number in the line that are not the rank of a class.
 pub(crate) const RANK_SHIFT: u32 = 48;
 
+/// For how many microseconds a caller stays in the line without asking.
+pub(crate) const PATIENCE: u64 = 1_000_000;
+
 /// Where a caller stands among those who wait for a key in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LinePlace {

@@ -33,10 +33,7 @@ impl MemoryBounds {
         let (max_keys, max_bytes) = (options.next().flatten(), options.next().flatten());
         let mut bounds = Self::default();
         if let Some(text) = max_keys {
-            let keys = text.parse().ok().filter(|keys| (1..=u32::MAX as usize / 2).contains(keys));
-            bounds.max_keys = keys.ok_or_else(|| {
-                Error::config("max_keys is no number of keys: give a whole number from 1 to 2147483647")
-            })?;
+            bounds.max_keys = max_keys_of(&text)?;
         }
         if let Some(text) = max_bytes {
             bounds.max_bytes = byte_size::parse("max_bytes", &text, MIN_BYTES)?;
@@ -48,6 +45,15 @@ impl MemoryBounds {
         }
         Ok(bounds)
     }
+}
+
+/// A number of keys.
+///
+/// # Errors
+/// `config_invalid` for what is none.
+pub(super) fn max_keys_of(text: &str) -> Result<usize> {
+    let keys = text.parse().ok().filter(|keys| (1..=u32::MAX as usize / 2).contains(keys));
+    keys.ok_or_else(|| Error::config("max_keys is no number of keys: give a whole number from 1 to 2147483647"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Store URLs: what they mean, and how they are shown without their secrets.
 
 mod byte_size;
+#[cfg(all(unix, feature = "redis"))]
+mod machine_file;
 mod memory_bounds;
 mod query;
 mod secrets;
@@ -9,6 +11,8 @@ mod servers;
 
 use crate::error::{Error, Result};
 
+#[cfg(all(unix, feature = "redis"))]
+pub(crate) use machine_file::MachineFile;
 pub(crate) use memory_bounds::MemoryBounds;
 pub(crate) use secrets::without_secrets;
 #[cfg(feature = "tls")]
@@ -25,6 +29,9 @@ const MAX_SCHEME: usize = 32;
 pub(crate) enum StoreUrl {
     /// `memory://?max_keys=1000000&max_bytes=1GB`
     Memory(MemoryBounds),
+    /// `file:///run/app/limits?max_bytes=64MB`
+    #[cfg(all(unix, feature = "redis"))]
+    Machine(MachineFile),
     /// Redis or Valkey: one server, or several that act as one.
     Redis(Box<Endpoints>),
 }
@@ -37,10 +44,16 @@ impl StoreUrl {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
         secrets::refuse_unescaped(text)?;
-        let known = "memory://, redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, or valkey in \
+        let known = "memory://, file://, redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, or valkey in \
                      the place of redis";
         if scheme == "memory" {
             return Ok(Self::Memory(MemoryBounds::parse(text)?));
+        }
+        if scheme == "file" {
+            #[cfg(all(unix, feature = "redis"))]
+            return Ok(Self::Machine(MachineFile::parse(text)?));
+            #[cfg(not(all(unix, feature = "redis")))]
+            return Err(Error::config("file:// cannot be used on this system yet: use memory:// or redis://"));
         }
         if let Some(endpoints) = servers::parse(scheme, text)? {
             return Ok(Self::Redis(Box::new(endpoints)));

@@ -6,8 +6,8 @@ use super::{ResumedUsage, STORE};
 use crate::algorithm::State;
 use crate::plan::{Plan, StoredLimit};
 use crate::resilience::key_table::{KeyEntry, KnownKey};
-use crate::store::memory::Resumed;
 use crate::store::request::{Answer, Entry, Operation, States};
+use crate::store::usage::Resumed;
 use crate::tables::allocation::spilled;
 use crate::tables::table_key::TableKeyRef;
 

@@ -16,10 +16,11 @@ use crate::process::log::Log;
 use crate::resilience::layer::Layered;
 use crate::resilience::layer::submit_then;
 use crate::resilience::stub_store::{Message, StubStore};
+use crate::store::ForgottenDenials;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::completion::{Completion, wake};
-use crate::store::memory::{ForgottenDenials, Memory};
+use crate::store::memory::Memory;
 use crate::store::request::{Answer, Entry, Operation, OwnedEntry, Source};
 use crate::store::url::MemoryBounds;
 

@@ -1,18 +1,10 @@
 //! What a value in the full form has beside the states of its limits. docs/adr/0028 has its format.
 
 use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number};
-use crate::plan::{BlockLevel, LENGTH_WIDTH, LimitTag, VERSION};
-use crate::store::request::{RANK_SHIFT, RareAnswer};
+use crate::plan::section::{BLOCK, GENERATION, LINE, OTHER_LIMIT, TRACES, sections};
+use crate::plan::{BlockLevel, LimitTag, parts_of_any};
+use crate::store::request::{PATIENCE, RANK_SHIFT, RareAnswer};
 
-/// The kinds of sections. Others are of a later version.
-const BLOCK: u8 = 1;
-const TRACES: u8 = 2;
-const GENERATION: u8 = 3;
-const OTHER_LIMIT: u8 = 4;
-const LINE: u8 = 7;
-
-/// For how many microseconds a caller stays in the line without asking.
-const PATIENCE: u64 = 1_000_000;
 /// The numbers of the line that the sources of the script have names for.
 pub(super) const LINE_NUMBERS: [(&str, u64); 2] =
     [("PATIENCE_OF_WAITERS", PATIENCE), ("RANK_OF_WAITERS", 1 << RANK_SHIFT)];
@@ -34,15 +26,13 @@ pub(super) struct Annex {
 
 impl Annex {
     /// `None` for bytes that are no annex.
-    pub(super) fn read(mut bytes: &[u8]) -> Option<Self> {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let mut annex = Self::default();
-        while let Some((kind, rest)) = bytes.split_first() {
-            let (length, rest) = rest.split_first_chunk()?;
-            let (content, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
-            bytes = rest;
+        for section in sections(bytes) {
+            let (kind, content) = section?;
             let mut numbers = content;
             let mut next = || number(&mut numbers, MOMENT_WIDTH).filter(|number| *number <= MAX_SAFE_INTEGER);
-            match *kind {
+            match kind {
                 BLOCK => {
                     annex.blocked_until = next()?;
                     annex.block_level = BlockLevel::stored(*content.get(usize::from(MOMENT_WIDTH))?);
@@ -89,17 +79,6 @@ impl Annex {
 /// The limits that a stored value counts, of the release that wrote it and of others, whatever its policy is. `None` for what is
 /// no value of this version.
 pub(crate) fn limits_of(value: &[u8]) -> Option<(Vec<LimitTag>, Vec<LimitTag>)> {
-    let (head, mut rest) = value.split_first()?;
-    if head >> 5 != VERSION {
-        return None;
-    }
-    let tags: Vec<LimitTag> = (0..head & 15).map(|_| LimitTag::read(&mut rest)).collect::<Option<_>>()?;
-    if head >> 4 & 1 == 0 {
-        return Some((tags, Vec::new()));
-    }
-    // The length of the annex follows the fields; it is the last number of four bytes that says how much is left behind the lists.
-    let fields: usize = tags.iter().map(LimitTag::full_size).sum();
-    let length: &[u8; LENGTH_WIDTH as usize] = rest.get(fields..)?.first_chunk()?;
-    let annex = rest.len().checked_sub(u32::from_le_bytes(*length) as usize)?;
-    Some((tags, Annex::read(&rest[annex..])?.others))
+    let (tags, parts) = parts_of_any(value)?;
+    Some((tags, Annex::read(parts.annex)?.others))
 }

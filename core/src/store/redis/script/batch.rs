@@ -9,9 +9,10 @@ use once_cell::race::OnceBox;
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
-use super::request::{RedisKey, Request};
+use super::request::{Request, companion};
 use super::{command, instruction, script, script_over_slots};
 use crate::algorithm::MAX_SAFE_INTEGER;
+use crate::store::key_names::StoredKey;
 use crate::store::request::Operation;
 
 /// Bytes of the first argument before the first instruction.
@@ -203,8 +204,8 @@ impl Batch {
             let key = &self.requests[usize::from(members[0].request)].redis_key;
             command::word(out, key.as_bytes());
             if has_companions {
-                command::word(out, &key.companion(&self.prefix, b'l'));
-                command::word(out, &key.companion(&self.prefix, b'j'));
+                command::word(out, &companion(key, &self.prefix, b'l'));
+                command::word(out, &companion(key, &self.prefix, b'j'));
             }
         }
         let mut instructions = self.instructions.iter().map(|request| &self.requests[usize::from(*request)]);
@@ -262,7 +263,7 @@ impl Batch {
 fn arranged(requests: &[Request]) -> (SmallVec<[u16; 1]>, SmallVec<[Members; 1]>) {
     let (mut instructions, mut keys) = (SmallVec::<[u16; 1]>::new(), SmallVec::<[Members; 1]>::new());
     keys.reserve(requests.len());
-    let mut known: HashMap<&RedisKey, usize, foldhash::fast::RandomState> = HashMap::default();
+    let mut known: HashMap<&StoredKey, usize, foldhash::fast::RandomState> = HashMap::default();
     for (index, request) in requests.iter().enumerate() {
         let is_same = |other: &u16| {
             let other = &requests[usize::from(*other)];

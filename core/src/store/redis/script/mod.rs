@@ -17,7 +17,7 @@ use once_cell::race::OnceBox;
 pub(crate) use annex::limits_of as limits_of_value;
 pub(crate) use batch::{Batch, Grouping, Requests};
 pub(crate) use reply::{answer_of_value, rejected};
-pub(crate) use request::{KEY_DIGEST, Request};
+pub(crate) use request::Request;
 
 /// A text of the script, and its digest, by which a server that has it runs it.
 struct Program {

@@ -2,55 +2,30 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::plan::MAX_OVERRIDDEN_KEYS;
 use crate::plan::{Amount, Plan};
 use crate::policy::MAX_OVERRIDE_TEXT;
-use crate::store::key_names::KeyNames;
+use crate::store::key_names::{KeyNames, StoredKey};
 use crate::store::request::{Answer, Entry, MAX_OVERRIDDEN_KEY, Operation};
 
 /// What an entry of a list takes in a reply beside its texts.
 const LIST_FRAME: usize = 64;
 
-/// Bytes of the digest that follows the prefix in the name of a key.
-pub(crate) const KEY_DIGEST: usize = 12;
+/// A second key in the same slot.
+pub(super) fn companion(key: &StoredKey, prefix: &str, kind: u8) -> Vec<u8> {
+    [prefix.as_bytes(), &[b':', kind, b':', b'{'], key.as_bytes(), b"}"].concat()
+}
 
-/// The Redis key of a policy and key: the prefix and a digest. See docs/adr/0003.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct RedisKey(SmallVec<[u8; 24]>);
-
-impl RedisKey {
-    pub(crate) fn new(names: &KeyNames, policy: &str, key: &str) -> Self {
-        let mut hasher = names.hasher();
-        // The length keeps ("a", "bc") and ("ab", "c") apart.
-        hasher.update(&(policy.len() as u32).to_le_bytes()).update(policy.as_bytes()).update(key.as_bytes());
-        let digest = hasher.finalize();
-        // Braces would change the hash slot, so bytes that are braces are left out.
-        let bytes = digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(KEY_DIGEST);
-        Self(names.prefix.bytes().chain(bytes.copied()).collect())
-    }
-
-    /// The key of the list of a policy's keys that have other numbers.
-    fn of_overrides(names: &KeyNames, policy: &str) -> Self {
-        Self(Self::new(names, policy, "").companion(&names.prefix, b'o').into())
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// A second key in the same slot.
-    pub(super) fn companion(&self, prefix: &str, kind: u8) -> Vec<u8> {
-        [prefix.as_bytes(), &[b':', kind, b':', b'{'], &self.0, b"}"].concat()
-    }
+/// The key of the list of a policy's keys that have other numbers.
+fn key_of_overrides(names: &KeyNames, policy: &str) -> StoredKey {
+    StoredKey::of_bytes(&companion(&StoredKey::new(names, policy, ""), &names.prefix, b'o'))
 }
 
 /// One entry, ready to be encoded.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) plan: Arc<Plan>,
-    pub(crate) redis_key: RedisKey,
+    pub(crate) redis_key: StoredKey,
     pub(crate) operation: Operation,
 }
 
@@ -58,8 +33,8 @@ impl Request {
     pub(crate) fn new(names: &KeyNames, entry: &Entry<'_>) -> Self {
         let policy = entry.plan.policy.name();
         let redis_key = match entry.operation {
-            Operation::NoteOverride(_) | Operation::ListOverrides => RedisKey::of_overrides(names, policy),
-            _ => RedisKey::new(names, policy, entry.key),
+            Operation::NoteOverride(_) | Operation::ListOverrides => key_of_overrides(names, policy),
+            _ => StoredKey::new(names, policy, entry.key),
         };
         Self { plan: Arc::clone(entry.plan), redis_key, operation: entry.operation.clone() }
     }

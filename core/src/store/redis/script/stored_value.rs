@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::annex::Annex;
-use crate::algorithm::{Field, MAX_SAFE_INTEGER, Rule, State, View, left, number};
-use crate::plan::{Amount, Form, LENGTH_WIDTH, Plan};
+use crate::algorithm::{MAX_SAFE_INTEGER, Rule, State, View, left};
+use crate::plan::{Amount, Plan};
 use crate::store::request::{Operation, States, Views};
 
 /// Bytes that the script appends for each `sliding-log`: units used, when the cost is admitted, when the log ends, when one more
@@ -41,37 +41,12 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: 
         states.extend(plan.rules.iter().map(Rule::fresh));
         return Some((plan.unused_views(context.now, |index| context.operation.amount(index)), Annex::default()));
     }
-    let narrow = |value: &'_ [u8]| plan.stored.narrow_header.as_ref().is_some_and(|header| value.starts_with(header));
-    let (form, header) = match value {
-        value if value.starts_with(&plan.stored.header) => (Form::Compact, plan.stored.header.len()),
-        value if narrow(value) => (Form::Narrow, plan.stored.narrow_header.as_ref().map_or(0, Vec::len)),
-        value if value.starts_with(&plan.stored.full_header) => (Form::Full, plan.stored.full_header.len()),
-        _ => return None,
-    };
-    let mut fields = &value[header..];
-    let mut numbers: Vec<[u64; 4]> = Vec::with_capacity(plan.rules.len());
-    for layout in &plan.stored.layouts {
-        let mut slots = [0; 4];
-        for (slot, field) in slots.iter_mut().zip(&layout.fields) {
-            *slot = number(&mut fields, field.width(form.count_width(layout)))?;
-        }
-        numbers.push(slots);
-    }
-    let annex_length = if form == Form::Full { number(&mut fields, LENGTH_WIDTH)? as usize } else { 0 };
-    let (mut fields, annex) = fields.split_at_checked(fields.len().checked_sub(annex_length)?)?;
-    let annex = Annex::read(annex)?;
+    let mut parts = plan.parts(value)?;
+    let annex = Annex::read(parts.annex)?;
     let mut views: SmallVec<[View; 1]> = SmallVec::new();
     for (index, rule) in plan.rules.iter().enumerate() {
-        let layout = &plan.stored.layouts[index];
-        let slots = numbers[index];
-        let list = match layout.fields.iter().position(|field| *field == Field::Length) {
-            Some(at) => {
-                let (list, rest) = fields.split_at_checked(slots[at] as usize)?;
-                fields = rest;
-                list
-            }
-            None => &[],
-        };
+        let numbers = parts.numbers[index];
+        let list = parts.list(&plan.stored.layouts[index].fields, numbers)?;
         let is_possible = |state: &State| rule.can_have(state);
         let (amount, charged) = context.of_limit(index);
         views.push(match rule {
@@ -86,14 +61,14 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: 
                 summary.view(rule.count, context.now, amount)
             }
             _ => {
-                let state = rule.read(slots, list).filter(is_possible)?;
+                let state = rule.read(numbers, list).filter(is_possible)?;
                 let view = amount.view(rule, &state, context.now, charged);
                 states.push(state);
                 view
             }
         });
     }
-    if !fields.is_empty() {
+    if !parts.is_at_end() {
         return None;
     }
     Some((views.into_iter().collect(), annex))

@@ -96,8 +96,8 @@ pub(crate) fn run(input: &[u8]) -> String {
         }
         Ok(reply) => {
             let plain = ["check", "peek", "charge", "refund"].contains(&operation);
-            if let Some(form) = form.filter(|_| plain && value.len() > 1) {
-                round_trip(&reply, form, &value);
+            if plain && value.len() > 1 && form == Some(BenchForm::Compact) {
+                round_trip(&reply, &value);
             }
             decided(&policy, &reply.decision());
             let states = checked(&policy, &reply, now, cost);
@@ -114,8 +114,8 @@ fn peeked(policy: &Policy, value: &[u8], now: u64) {
     }
 }
 
-fn round_trip(reply: &BenchStoredReply, form: BenchForm, value: &[u8]) {
-    if let Some(encoded) = reply.encoded(form) {
+fn round_trip(reply: &BenchStoredReply, value: &[u8]) {
+    if let Some(encoded) = reply.encoded() {
         assert_eq!(encoded, value, "a state is stored as the bytes that it was read from");
     }
 }

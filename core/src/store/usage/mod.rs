@@ -1,9 +1,14 @@
-//! What is stored of one policy and key.
+//! What is stored of one policy and key, and what each operation does to it: for every store of this process and of its machine.
 
 mod annex;
 mod conversion;
+mod drafts;
 mod journal;
+mod line;
 mod operations;
+#[cfg(feature = "redis")]
+mod stored_form;
+pub(super) mod unstored;
 
 use std::sync::Arc;
 
@@ -12,24 +17,22 @@ use crate::plan::{Amount, BlockLevel, Plan, StateFormat};
 use crate::store::request::{Answer, Entry};
 use crate::tables::allocation::allocated;
 use crate::tables::one_or_many::OneOrMany;
-use crate::tables::table_key::{TableKey, TableKeyRef};
-use annex::UsageAnnex;
+use annex::{OwnNumbers, UsageAnnex};
+pub(super) use drafts::{Draft, decide_all};
 use journal::Journal;
+#[cfg(feature = "redis")]
+pub(super) use stored_form::stored_override;
 
 /// What is stored of one policy and key. Its size decides how much memory and time a store of many keys takes.
-pub(super) struct Usage {
+pub(in crate::store) struct Usage {
     format: Arc<StateFormat>,
-    key: TableKey,
     states: UsageStates,
     /// When states and block no longer matter.
-    pub(super) expires_at: u64,
+    pub(in crate::store) expires_at: u64,
     rare: Option<Box<RareState>>,
     /// Until when the last check that was refused would be refused again.
     denies_until: u64,
-    pub(super) hash: u64,
 }
-
-const _: () = assert!(size_of::<Usage>() <= 96, "a usage has grown");
 
 type UsageStates = OneOrMany<State>;
 
@@ -56,56 +59,50 @@ pub(crate) struct Resumed {
 
 /// The parts of a usage that a call may change.
 #[derive(Clone)]
-pub(super) struct StoredState {
-    pub(super) format: Arc<StateFormat>,
-    pub(super) states: UsageStates,
+pub(in crate::store) struct StoredState {
+    pub(in crate::store) format: Arc<StateFormat>,
+    pub(in crate::store) states: UsageStates,
     annex: UsageAnnex,
 }
 
 impl Usage {
-    pub(super) fn new(entry: &Entry<'_>, hash: u64) -> Self {
+    pub(in crate::store) fn new(plan: &Plan) -> Self {
         Self {
-            format: Arc::clone(&entry.plan.format),
-            key: TableKey::of(entry.key),
-            states: entry.plan.rules.iter().map(Rule::fresh).collect(),
+            format: Arc::clone(&plan.format),
+            states: plan.rules.iter().map(Rule::fresh).collect(),
             expires_at: 0,
             rare: None,
             denies_until: 0,
-            hash,
         }
     }
 
-    #[inline]
-    pub(super) fn is_of(&self, plan: &Plan, key: TableKeyRef<'_>) -> bool {
+    /// Whether it is a usage of this policy, in whatever version.
+    #[inline(always)]
+    pub(in crate::store) fn is_of(&self, plan: &Plan) -> bool {
         let format = &plan.format;
-        (Arc::ptr_eq(&self.format, format) || self.format.identity == format.identity) && self.key == key
+        Arc::ptr_eq(&self.format, format) || self.format.identity == format.identity
     }
 
-    /// The bytes that its key has allocated. They never change.
+    /// The bytes that it has allocated.
     #[inline]
-    pub(super) fn key_bytes(&self) -> usize {
-        self.key.heap_bytes()
-    }
-
-    /// The bytes that it has allocated beside its key.
-    #[inline]
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(in crate::store) fn heap_bytes(&self) -> usize {
         let states = self.states.heap_bytes() + self.states.iter().map(State::heap_bytes).sum::<usize>();
         states + self.rare.as_ref().map_or(0, |rare| rare.bytes())
     }
 
     /// When the key is not denied any more, if it is.
-    pub(super) fn denial_ends(&self) -> u64 {
-        self.denies_until.max(self.blocked_until())
+    pub(in crate::store) fn denial_ends(&self) -> u64 {
+        let own = self.annex().and_then(|annex| annex.own.as_ref()).map_or(0, OwnNumbers::last);
+        self.denies_until.max(self.blocked_until()).max(own)
     }
 
     /// Whether the key is denied: removing it would admit the next check.
-    pub(super) fn is_denying(&self, now: u64) -> bool {
+    pub(in crate::store) fn is_denying(&self, now: u64) -> bool {
         self.denial_ends() > now
     }
 
     #[inline(always)]
-    pub(super) fn admits(&self, entry: &Entry<'_>, now: u64) -> bool {
+    pub(in crate::store) fn admits(&self, entry: &Entry<'_>, now: u64) -> bool {
         let (cost, amounts) = (entry.operation.cost(), entry.operation.amounts());
         let mut limits = entry.plan.rules.iter().zip(&self.states);
         self.blocked_until() <= now
@@ -118,7 +115,7 @@ impl Usage {
     }
 
     /// Whether the limits admit a check, and only what must stay free for others refuses it.
-    pub(super) fn spares(&self, entry: &Entry<'_>, now: u64) -> bool {
+    pub(in crate::store) fn spares(&self, entry: &Entry<'_>, now: u64) -> bool {
         let asked = entry.operation.amounts().map(|amounts| entry.plan.rules.iter().zip(&self.states).zip(amounts));
         self.blocked_until() <= now
             && asked.is_some_and(|mut asked| {
@@ -128,7 +125,7 @@ impl Usage {
 
     /// The limits that refuse a check now, one bit each.
     #[cold]
-    pub(super) fn refusing_limits(&self, entry: &Entry<'_>, now: u64) -> u16 {
+    pub(in crate::store) fn refusing_limits(&self, entry: &Entry<'_>, now: u64) -> u16 {
         let asked = entry.plan.rules.iter().zip(&self.states).enumerate();
         let refusing =
             asked.filter(|(index, (rule, state))| !entry.operation.amount(*index).is_admitted(rule, state, now));
@@ -136,7 +133,7 @@ impl Usage {
     }
 
     /// Remembers until when a denial lasts.
-    pub(super) fn remember_denial(&mut self, answer: &Answer) {
+    pub(in crate::store) fn remember_denial(&mut self, answer: &Answer) {
         let moments = answer.views.iter().filter_map(|view| view.admits_at);
         self.denies_until = moments.fold(self.blocked_until(), u64::max);
     }
@@ -149,9 +146,9 @@ impl Usage {
     }
 
     /// Called after a change: states that no longer matter are cleared, as Redis drops the key.
-    pub(super) fn refresh_expiry(&mut self, plan: &Plan, now: u64) {
+    pub(in crate::store) fn refresh_expiry(&mut self, plan: &Plan, now: u64) {
         let annex_ends = self.annex().map_or(0, |annex| annex.traces.until.max(self.level_ends(plan)));
-        self.expires_at = self.meaning_ends(plan).max(annex_ends);
+        self.expires_at = self.meaning_ends(plan).max(annex_ends).max(self.company_ends());
         if self.expires_at <= now {
             self.clear_states(&plan.rules);
         }
@@ -174,7 +171,7 @@ impl Usage {
     }
 
     #[cold]
-    pub(super) fn clear_states(&mut self, rules: &[Rule]) {
+    pub(in crate::store) fn clear_states(&mut self, rules: &[Rule]) {
         self.states = rules.iter().map(Rule::fresh).collect();
         if self.rare.is_some() {
             self.change_annex(|annex| *annex = UsageAnnex::default());
@@ -186,13 +183,13 @@ impl Usage {
         self.rare.as_ref()?.journal.as_ref()
     }
 
-    pub(super) fn stored_state(&self) -> StoredState {
+    pub(in crate::store) fn stored_state(&self) -> StoredState {
         let annex = self.annex().cloned().unwrap_or_default();
         StoredState { format: Arc::clone(&self.format), states: self.states.clone(), annex }
     }
 
     /// Goes on from states that are known from elsewhere.
-    pub(super) fn resume(&mut self, states: UsageStates, resumed: Resumed) {
+    pub(in crate::store) fn resume(&mut self, states: UsageStates, resumed: Resumed) {
         let Resumed { blocked_until, block_level, traces } = resumed;
         self.states = states;
         self.block(blocked_until, block_level);
@@ -201,14 +198,14 @@ impl Usage {
         }
     }
 
-    pub(super) fn restore(&mut self, state: StoredState) {
+    pub(in crate::store) fn restore(&mut self, state: StoredState) {
         (self.format, self.states) = (state.format, state.states);
         if self.rare.is_some() || state.annex != UsageAnnex::default() {
             self.change_annex(|annex| *annex = state.annex);
         }
     }
 
-    pub(super) fn is_live(&self, now: u64) -> bool {
+    pub(in crate::store) fn is_live(&self, now: u64) -> bool {
         self.expires_at > now || self.journal().is_some_and(|journal| journal.expires_at > now)
     }
 }

@@ -1,13 +1,15 @@
 //! What a key has beside the states of its limits. Few keys have any of it.
 
 use super::Usage;
+use super::line::InLine;
 use crate::algorithm::Traces;
 use crate::plan::{BlockLevel, Plan, StoredLimit};
-use crate::store::request::RareAnswer;
+use crate::store::request::{Answer, Entry, Moved, Operation, OverrideChange, RareAnswer};
+use crate::tables::allocation::allocated;
 
 /// The rare part of a usage. docs/adr/0028 has the meaning of each part.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::store::memory) struct UsageAnnex {
+pub(in crate::store) struct UsageAnnex {
     pub(super) blocked_until: u64,
     pub(super) block_level: BlockLevel,
     pub(super) traces: Traces,
@@ -17,12 +19,36 @@ pub(in crate::store::memory) struct UsageAnnex {
     pub(super) turns_until: u64,
     /// Limits that another version of the policy counts.
     pub(super) others: Vec<StoredLimit>,
+    /// The callers that wait for the key in other processes, too: of a store that processes share.
+    pub(super) line: Vec<InLine>,
+    /// The numbers that stand in for those of the policy: of a store that has no table of them.
+    pub(super) own: Option<OwnNumbers>,
+    /// Sections of a later release, as they were read.
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no store of this build reads values"))]
+    pub(super) unknown: Vec<u8>,
+}
+
+/// Numbers that stand in for those of a policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store) struct OwnNumbers {
+    pub(super) text: Box<str>,
+    /// 0: never.
+    pub(super) ends: u64,
+    /// The key that has them.
+    pub(super) key: Box<str>,
+}
+
+impl OwnNumbers {
+    /// When they end, or the last moment that there is.
+    pub(super) const fn last(&self) -> u64 {
+        if self.ends == 0 { u64::MAX } else { self.ends }
+    }
 }
 
 impl UsageAnnex {
     /// The bytes that it has allocated.
     pub(super) fn heap_bytes(&self) -> usize {
-        StoredLimit::heap_bytes(&self.others)
+        StoredLimit::heap_bytes(&self.others) + allocated(self.line.capacity() * size_of::<InLine>())
     }
 
     /// When the block and the limits of other versions end.
@@ -43,6 +69,37 @@ impl Usage {
             self.rare = None;
         }
         result
+    }
+
+    /// When the line and the numbers of its own end.
+    pub(super) fn company_ends(&self) -> u64 {
+        self.annex().map_or(0, |annex| {
+            let own = annex.own.as_ref().map_or(0, OwnNumbers::last);
+            annex.line.iter().map(InLine::ends).fold(own, u64::max)
+        })
+    }
+
+    /// The numbers that stand in for those of the policy.
+    fn own(&self, now: u64) -> Option<&OwnNumbers> {
+        self.annex()?.own.as_ref().filter(|own| own.last() > now)
+    }
+
+    /// The answer to a call that is not made, because its key has other numbers than it brings.
+    pub(in crate::store) fn moved(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
+        let text = self.own(now).map_or("", |own| &own.text);
+        if text == entry.plan.stored_override()
+            || matches!(entry.operation, Operation::Clear | Operation::Journal | Operation::Override(_))
+        {
+            return None;
+        }
+        Some(Answer { now, rare: RareAnswer::of_moved(Moved::To(text.to_owned())), ..Answer::default() })
+    }
+
+    /// Gives the key other numbers, or those of its policy again.
+    pub(super) fn change_own(&mut self, change: &OverrideChange, now: u64) {
+        let ends = if change.ttl == 0 { 0 } else { now.saturating_add(change.ttl) };
+        let own = OwnNumbers { text: change.text.as_str().into(), ends, key: change.key.as_str().into() };
+        self.change_annex(|annex| annex.own = Some(own).filter(|own| !own.text.is_empty()));
     }
 
     pub(super) fn traces(&self, now: u64) -> Traces {
@@ -92,7 +149,9 @@ impl Usage {
     pub(super) fn rare_answer(&self, now: u64) -> Option<Box<RareAnswer>> {
         let annex = self.annex()?;
         let live = annex.others.iter().filter(|other| other.until > now);
+        let waiting = annex.line.iter().filter(|other| other.ends() > now);
         let rare = RareAnswer {
+            line: waiting.map(|other| other.since).collect(),
             traces: annex.traces.at(now),
             generation: annex.generation,
             block_level: annex.block_level,

@@ -5,13 +5,15 @@ use crate::store::request::{Answer, Entry, Operation};
 
 /// Whether an entry about a key that is not stored may store it.
 #[inline]
-pub(super) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
+pub(in crate::store) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
     match &entry.operation {
         operation if operation.is_check() => {
             let options = entry.plan.policy.options();
-            entry.plan.denial_writes || options.journal > 0 || admits_unused(entry, now)
+            let joins_line = entry.operation.line().is_some();
+            entry.plan.denial_writes || options.journal > 0 || joins_line || admits_unused(entry, now)
         }
         Operation::Charge { .. } | Operation::Surcharge { .. } => true,
+        Operation::Override(change) => !change.text.is_empty(),
         Operation::Block { micros } => *micros > 0,
         Operation::Lease(terms) => {
             let leasable = |rule: &Rule| rule.leasable(&rule.fresh(), now, terms.life) / LEASED_PART;
@@ -41,7 +43,7 @@ fn admits_amounts(entry: &Entry<'_>, now: u64) -> bool {
 }
 
 /// The answer about a key that is not stored and will not be.
-pub(super) fn answer(entry: &Entry<'_>, now: u64) -> Answer {
+pub(in crate::store) fn answer(entry: &Entry<'_>, now: u64) -> Answer {
     let applied = match &entry.operation {
         operation if operation.is_check() || matches!(operation, Operation::Lease(_)) => false,
         Operation::Peek { .. } => admits_unused(entry, now),

@@ -33,7 +33,7 @@ impl Usage {
     }
 
     /// The states as this version of the policy reads them, bounded in size; nothing is changed.
-    pub(in crate::store::memory) fn bounded_states(&mut self, plan: &Plan, now: u64) -> States {
+    pub(in crate::store) fn bounded_states(&mut self, plan: &Plan, now: u64) -> States {
         let other = !Arc::ptr_eq(&self.format, &plan.format) || plan.grace > 0;
         let before = other.then(|| self.stored_state());
         if other {
@@ -48,7 +48,7 @@ impl Usage {
 
     /// Reads the usage as this version of the policy does. When all that is stored is over, buckets that do not start full
     /// begin anew.
-    pub(in crate::store::memory) fn read_as(&mut self, plan: &Plan, now: u64) {
+    pub(in crate::store) fn read_as(&mut self, plan: &Plan, now: u64) {
         self.convert_if_other(plan, now);
         if plan.grace > 0 && self.meaning_ends(plan) <= now {
             for (rule, state) in plan.rules.iter().zip(&mut self.states) {

@@ -9,7 +9,7 @@ use crate::tables::allocation::allocated;
 #[derive(Default)]
 pub(super) struct Journal {
     /// The oldest first.
-    attempts: VecDeque<Attempt>,
+    pub(super) attempts: VecDeque<Attempt>,
     /// The bytes of their metadata.
     meta_bytes: usize,
     pub(super) expires_at: u64,
@@ -25,6 +25,11 @@ impl Journal {
         allocated(self.attempts.capacity() * size_of::<Attempt>()) + self.meta_bytes
     }
 
+    pub(super) fn push(&mut self, attempt: Attempt) {
+        self.meta_bytes += meta_bytes(&attempt);
+        self.attempts.push_back(attempt);
+    }
+
     /// The attempts that are remembered at `now`, the newest first. Each is remembered for `life` microseconds.
     pub(super) fn newest(&self, now: u64, life: u64) -> Vec<Attempt> {
         self.attempts.iter().rev().filter(|attempt| attempt.at + life > now).cloned().collect()
@@ -33,7 +38,7 @@ impl Journal {
 
 impl Usage {
     /// Adds a check or a charge to the journal, if its policy keeps one.
-    pub(in crate::store::memory) fn record_attempt(&mut self, entry: &Entry<'_>, now: u64, allowed: bool) {
+    pub(in crate::store) fn record_attempt(&mut self, entry: &Entry<'_>, now: u64, allowed: bool) {
         let most = entry.plan.policy.options().journal as usize;
         if most == 0 {
             return;
@@ -45,8 +50,7 @@ impl Usage {
             cost: entry.operation.named_cost(),
             meta: entry.operation.metadata().map(<[u8]>::to_vec),
         };
-        journal.meta_bytes += meta_bytes(&attempt);
-        journal.attempts.push_back(attempt);
+        journal.push(attempt);
         let surplus = journal.attempts.len().saturating_sub(most);
         let dropped: usize = journal.attempts.drain(..surplus).map(|attempt| meta_bytes(&attempt)).sum();
         journal.meta_bytes -= dropped;

@@ -11,7 +11,7 @@ use crate::tables::one_or_many::OneOrMany;
 impl Usage {
     /// Nearly every call in one step: a check of one bucket that admits it. Nothing was changed when there is no answer.
     #[inline(always)]
-    pub(in crate::store::memory) fn try_simple_check(&mut self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
+    pub(in crate::store) fn try_simple_check(&mut self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
         let plan = entry.plan;
         let (Operation::Check { cost, details: None, .. }, [rule], OneOrMany::One(state), None) =
             (&entry.operation, &*plan.rules, &mut self.states, &self.rare)
@@ -28,23 +28,30 @@ impl Usage {
         Some(Answer { applied: true, granted: *cost, now, views: OneOrMany::One(view), ..Answer::default() })
     }
 
-    pub(in crate::store::memory) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
+    pub(in crate::store) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
         if !Arc::ptr_eq(&self.format, &entry.plan.format) || entry.plan.grace > 0 {
-            return self.apply_converted(entry, now);
+            return self.apply_converted(entry, now).0;
         }
         self.apply_as_stored(entry, now).0
     }
 
+    /// The same, and whether the usage has changed, beside its journal.
+    #[cfg(feature = "redis")]
+    pub(in crate::store) fn apply_and_say(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
+        let is_other = !Arc::ptr_eq(&self.format, &entry.plan.format) || entry.plan.grace > 0;
+        if is_other { self.apply_converted(entry, now) } else { self.apply_as_stored(entry, now) }
+    }
+
     /// Converts the usage for another version of the policy. The conversion is kept only when the call changes the usage.
     #[cold]
-    fn apply_converted(&mut self, entry: &Entry<'_>, now: u64) -> Answer {
+    fn apply_converted(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
         let before = self.stored_state();
         self.read_as(entry.plan, now);
         let (answer, changed) = self.apply_as_stored(entry, now);
         if !changed {
             self.restore(before);
         }
-        answer
+        (answer, changed)
     }
 
     /// Returns the answer, and whether the usage has changed.
@@ -64,6 +71,9 @@ impl Usage {
                 let answer = self.answer(entry, at, admits, charged.map(|(units, _)| units));
                 let mut answer = Answer { now, refused, ..answer };
                 if !admits {
+                    if entry.operation.line().is_some() {
+                        answer.yield_to_others();
+                    }
                     self.remember_denial(&answer);
                 } else if at > now {
                     answer.rare.get_or_insert_default().turn_at = at;
@@ -109,8 +119,12 @@ impl Usage {
         if let Operation::Turn { within, .. } = entry.operation {
             return self.take_turn(entry, now, within);
         }
-        if !self.admits(entry, now) {
+        let yields = entry.operation.line().is_some_and(|place| self.must_yield(place, now));
+        if yields || !self.admits(entry, now) {
             return None;
+        }
+        if let Some(place) = entry.operation.line() {
+            self.leave_served(place, now);
         }
         let Operation::Take { cost, .. } = entry.operation else {
             self.charge(entry, now);
@@ -178,7 +192,7 @@ impl Usage {
     }
 
     #[inline(always)]
-    pub(in crate::store::memory) fn charge(&mut self, entry: &Entry<'_>, now: u64) {
+    pub(in crate::store) fn charge(&mut self, entry: &Entry<'_>, now: u64) {
         let (cost, hold) = match entry.operation {
             Operation::Check { cost, hold, .. } => (cost, hold),
             Operation::Acquire { cost, hold, .. } => (cost, hold),
@@ -199,7 +213,7 @@ impl Usage {
 
     /// Changes what a denial changes: nothing, unless the policy says so. Returns whether it did. A denial that is `spared`, by what
     /// must stay free for others alone, is not charged and begins no block.
-    pub(in crate::store::memory) fn refuse(&mut self, entry: &Entry<'_>, now: u64, spared: bool) -> bool {
+    pub(in crate::store) fn refuse(&mut self, entry: &Entry<'_>, now: u64, spared: bool) -> bool {
         let plan = entry.plan;
         let (cost, hold) = match entry.operation {
             Operation::Check { cost, hold, .. } => (cost, hold),
@@ -209,7 +223,11 @@ impl Usage {
         };
         // A caller that goes on waiting was not denied.
         let spared = spared || matches!(entry.operation, Operation::Acquire { .. });
-        let adopts = plan.has_calendar && self.adopt(plan, now);
+        let mut adopts = plan.has_calendar && self.adopt(plan, now);
+        if let Some(place) = entry.operation.line() {
+            self.join_line(place, now);
+            adopts = true;
+        }
         if !plan.denial_writes {
             return adopts;
         }
@@ -281,13 +299,16 @@ impl Usage {
             Operation::Close { hold } => {
                 return rules.fold(false, |found, (rule, state)| rule.close(state, now, hold) || found);
             }
+            Operation::Override(ref change) => self.change_own(change, now),
+            Operation::Leave { waiter } => return self.leave_line(waiter),
             Operation::Clear => {
                 let ends = rules.map(|(rule, state)| rule.clear_matters_until(state, now)).max().unwrap_or(0);
                 let mut traces = self.traces(now);
                 traces.clear(now, ends);
+                let own = self.rare.as_mut().and_then(|rare| rare.annex.own.take());
                 self.clear_states(&entry.plan.rules);
-                if traces != Traces::default() {
-                    self.change_annex(|annex| annex.traces = traces);
+                if traces != Traces::default() || own.is_some() {
+                    self.change_annex(|annex| (annex.traces, annex.own) = (traces, own));
                 }
                 self.denies_until = 0;
             }
@@ -307,11 +328,9 @@ impl Usage {
                 });
             }
             Operation::Journal
-            | Operation::Override(_)
             | Operation::NoteOverride(_)
             | Operation::ListOverrides
             | Operation::Check { .. }
-            | Operation::Leave { .. }
             | Operation::Acquire { .. }
             | Operation::Turn { .. }
             | Operation::Take { .. }
@@ -347,13 +366,7 @@ impl Usage {
         }
     }
 
-    pub(in crate::store::memory) fn answer(
-        &self,
-        entry: &Entry<'_>,
-        now: u64,
-        applied: bool,
-        charged: Option<u64>,
-    ) -> Answer {
+    pub(in crate::store) fn answer(&self, entry: &Entry<'_>, now: u64, applied: bool, charged: Option<u64>) -> Answer {
         let (cost, granted) = (entry.operation.cost(), charged.unwrap_or(0));
         let limits = entry.plan.rules.iter().zip(&self.states);
         let views = match entry.operation.amounts() {

@@ -18,13 +18,13 @@ impl ForgottenDenials {
     }
 
     #[cold]
-    pub(super) fn add(&self) {
+    pub(in crate::store) fn add(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Warns of the first one. Called without a lock, because a listener may make calls of its own.
     #[inline]
-    pub(super) fn report(&self) {
+    pub(in crate::store) fn report(&self) {
         if self.get() > 0 && !self.log.has_warned(WarningKind::ForgottenDenial) {
             self.log.warn_once(WarningKind::ForgottenDenial, || {
                 "the memory store is full of keys that are being denied: max_bytes makes it forget the denial that ends \

@@ -1,0 +1,80 @@
+//! Several entries, all charged or none, on usages that were taken out of their store.
+
+use super::{StoredState, Usage};
+use crate::plan::Plan;
+use crate::store::request::{Answer, Entry};
+
+/// A usage while entries are decided together. Two of them may be of one usage.
+pub(in crate::store) struct Draft {
+    usage: Usage,
+    /// What was stored …
+    stored: StoredState,
+    /// … and how this version of the policy reads it.
+    converted: StoredState,
+    changed: bool,
+    now: u64,
+}
+
+impl Draft {
+    pub(in crate::store) fn new(mut usage: Usage, plan: &Plan, now: u64) -> Self {
+        let stored = usage.stored_state();
+        usage.read_as(plan, now);
+        let converted = usage.stored_state();
+        Self { usage, stored, converted, changed: false, now }
+    }
+
+    /// The usage after the decision, and whether that has changed it.
+    pub(in crate::store) fn finish(self) -> (Usage, bool) {
+        let Self { mut usage, stored, changed, .. } = self;
+        if !changed {
+            usage.restore(stored);
+        }
+        (usage, changed)
+    }
+}
+
+/// Decides entries together. `draft_of` says which draft each of them is about.
+pub(in crate::store) fn decide_all(entries: &[Entry<'_>], draft_of: &[usize], drafts: &mut [Draft]) -> Vec<Answer> {
+    let mut admitted = Vec::with_capacity(entries.len());
+    let mut refused = Vec::with_capacity(entries.len());
+    let mut spared = Vec::with_capacity(entries.len());
+    for (entry, number) in entries.iter().zip(draft_of) {
+        let Draft { usage, now, .. } = &mut drafts[*number];
+        let admits = usage.admits(entry, *now);
+        if admits {
+            usage.charge(entry, *now);
+        }
+        spared.push(!admits && usage.spares(entry, *now));
+        refused.push((!admits).then(|| usage.refusing_limits(entry, *now)));
+        admitted.push(admits);
+    }
+    let all_admitted =
+        entries.iter().zip(&admitted).all(|(entry, admits)| *admits || entry.plan.policy.options().shadow);
+    if !all_admitted {
+        for Draft { usage, converted, .. } in &mut *drafts {
+            usage.restore(converted.clone());
+        }
+    }
+    for (index, entry) in entries.iter().enumerate() {
+        let Draft { usage, changed, now, .. } = &mut drafts[draft_of[index]];
+        *changed |= if admitted[index] { all_admitted } else { usage.refuse(entry, *now, spared[index]) };
+        usage.record_attempt(entry, *now, admitted[index] && all_admitted);
+    }
+    for (entry, number) in entries.iter().zip(draft_of) {
+        let Draft { usage, changed, now, .. } = &mut drafts[*number];
+        if *changed {
+            usage.refresh_expiry(entry.plan, *now);
+        }
+    }
+    let answers = entries.iter().enumerate().map(|(index, entry)| {
+        let charged = (admitted[index] && all_admitted).then(|| entry.operation.cost());
+        let Draft { usage, now, .. } = &drafts[draft_of[index]];
+        let answer = usage.answer(entry, *now, admitted[index], charged);
+        Answer { refused: refused[index], ..answer }
+    });
+    let answers: Vec<Answer> = answers.collect();
+    for (answer, number) in answers.iter().zip(draft_of).filter(|(answer, _)| !answer.applied) {
+        drafts[*number].usage.remember_denial(answer);
+    }
+    answers
+}

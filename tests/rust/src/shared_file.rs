@@ -1,0 +1,48 @@
+//! The file of a store that processes share, in a folder that goes with it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A place for such a file.
+pub struct SharedFile {
+    folder: PathBuf,
+}
+
+impl SharedFile {
+    /// A place where no file is yet, in memory where the system has such a place.
+    #[must_use]
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let memory = PathBuf::from("/dev/shm");
+        let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = parent.join(format!("tidegate-tests-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Self { folder }
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.folder.join("limits")
+    }
+
+    /// The store in it, with these options.
+    #[must_use]
+    pub fn url(&self, options: &str) -> String {
+        format!("file://{}?{options}", self.path().display())
+    }
+}
+
+impl Default for SharedFile {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        // It is only left behind.
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
