@@ -10,8 +10,9 @@ import type { Logger, StoreChange } from './store-changes.js';
 export interface LimiterOptions<Name extends string = string> {
   // options: limiter
   /**
-   * Where usage is stored, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, and others; a
-   * list of them, sharded by key; or a `rollout` from one to another. Default: `memory://`.
+   * Where usage is stored, as a URL: `memory://`, `file:///path`, `redis://`, `rediss://`, `redis+unix://`,
+   * `valkey://`, and others; a list of servers, sharded by key; or a `rollout` from one to another. Default:
+   * `memory://`.
    */
   store?: string | readonly string[] | Rollout | undefined;
   /**

@@ -14,7 +14,7 @@ use crate::{Failure, Output, time_text};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreOptions {
-    /// Where usage lives: redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster:// (or valkey), memory://.
+    /// Where usage lives: redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster:// (or valkey), file://, memory://.
     /// Given several times, or several URLs with blanks between them: each store has a share of the keys
     #[arg(
         long = "store",
@@ -81,7 +81,11 @@ impl ChosenStore {
     pub(crate) fn servers(&self, timeout: Duration) -> Result<Vec<StoreServers>, Failure> {
         let of = |url| {
             StoreServers::of(url, timeout)?.ok_or_else(|| {
-                Failure::argument("memory:// shares no keys with other stores: leave it out of the list")
+                Failure::argument(if url.starts_with("file:") {
+                    "file:// has no servers to ask; `tidegate inspect` shows a key of it"
+                } else {
+                    "memory:// shares no keys with other stores: leave it out of the list"
+                })
             })
         };
         self.all().map(of).collect()

@@ -1,6 +1,9 @@
-// Python and Node on one Redis share limits and give the same answers.
+// Python and Node on one Redis, and on one file, share limits and give the same answers.
 
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Limiter, ManualClock } from 'tidegate';
@@ -8,11 +11,25 @@ import { fieldsOf } from '../node/decision_fields.mjs';
 import { python, running } from '../node/web/programs.mjs';
 import { Servers } from '../servers/servers.mjs';
 
+/** Limits of which nothing comes back within a test, one of each algorithm that counts without holds. */
+const DRAINED = [
+  'fixed-window 5000/year',
+  'calendar-window 5000/10years',
+  'sliding-log 5000/year',
+  'sliding-window 5000/year',
+  'sliding-counter 5000/year',
+  'token-bucket 5000/10years',
+  'gcra 5000/10years',
+  'leaky-bucket 5000/10years',
+];
+
 const found = python();
 const here = (name) => fileURLToPath(new URL(name, import.meta.url));
 
 describe('Python and Node', { skip: found.missing }, async () => {
   const servers = await Servers.start();
+  const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
+  after(() => rmSync(folder, { recursive: true }));
   after(() => servers.close());
 
   test('drain one limit together, exactly', async (t) => {
@@ -35,7 +52,30 @@ describe('Python and Node', { skip: found.missing }, async () => {
     }
   });
 
-  for (const store of ['memory://', servers.url]) {
+  test('drain one limit in a file together, exactly, over every algorithm', async (t) => {
+    for (const [index, policy] of DRAINED.entries()) {
+      const words = [`file://${folder}/limits?max_bytes=4MB`, policy.replace('5000', String(5000 + index))];
+      const processes = [0, 1, 2].flatMap(() => [
+        running(t, found.program, [here('drain.py'), ...words]),
+        running(t, process.execPath, [here('drain.mjs'), ...words]),
+      ]);
+      for (const { line } of processes) assert.equal(await line(), 'ready');
+      for (const { send } of processes) send('go');
+      const taken = await Promise.all(processes.map(async ({ line }) => Number(await line())));
+      const most = 5000 + index;
+      assert.equal(
+        taken.reduce((a, b) => a + b),
+        most,
+        `${policy}: ${taken}`,
+      );
+      // The next policy begins anew.
+      const limiter = new Limiter({ store: words[0] });
+      await limiter.clearAll();
+      await limiter.close();
+    }
+  });
+
+  for (const store of ['memory://', `file://${folder}/histories?max_bytes=4MB`, servers.url]) {
     test(`give the same Decisions for the same history on ${store.split(':', 1)[0]}`, async (t) => {
       const policies = {
         windows: 'fixed-window 7/10s; calendar-window 20/minute',

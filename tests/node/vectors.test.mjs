@@ -1,6 +1,9 @@
-// Every vector, over memory and over Redis.
+// Every vector, over memory, over a file and over Redis.
 
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 
 import { Servers } from '../servers/servers.mjs';
@@ -13,6 +16,13 @@ const all = cases().filter((one) => !SKIPPED.includes(one.name));
 
 describe('vectors in memory', () => {
   for (const one of all) it(one.name, () => run(one, 'memory://', 'tg'));
+});
+
+describe('vectors in a file', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
+  after(() => rmSync(folder, { recursive: true }));
+  for (const [index, one] of all.entries())
+    it(one.name, () => run(one, `file://${folder}/limits?max_bytes=8MB`, `v${index}`));
 });
 
 describe('vectors on Redis', () => {

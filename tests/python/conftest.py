@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,11 +46,14 @@ def prefix() -> str:
     return f"py{os.getpid()}-{next(_numbers)}"
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", "file", "redis"])
 def store(request: pytest.FixtureRequest) -> str:
-    """Both stores, one after the other."""
+    """Every kind of store, one after the other."""
     if request.param == "memory":
         return "memory://"
+    if request.param == "file":
+        folder: Path = request.getfixturevalue("tmp_path")
+        return f"file://{folder}/limits?max_bytes=4MB"
     url: str = request.getfixturevalue("redis_url")
     return url
 

@@ -45,6 +45,7 @@ SCHEMES = [
     f"tidegate+{scheme}"
     for scheme in (
         "memory",
+        "file",
         "unix",
         *(
             server + topology

@@ -24,6 +24,8 @@ pub use crate::process::regular_file::{Links, Unreadable, read as read_regular_f
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
 pub use crate::store::key_names::KeyNames;
+#[cfg(all(unix, feature = "redis"))]
+pub use crate::store::machine::examined_keys;
 pub use json::{counters_json, metrics_json, samples_json, stats_json};
 pub use parts::Parts;
 pub use reply_poller::ReplyPoller;

@@ -114,15 +114,22 @@ impl Builder {
         {
             return Ok(Arc::new(Memory::with_overrides(bounds, telemetry.forgotten_denials())));
         }
+        #[cfg(all(unix, feature = "redis"))]
+        if let [url] = urls
+            && let StoreUrl::Machine(place) = StoreUrl::parse(url)?
+        {
+            // No breaker is around it: a shard that a stopped process has locked says nothing of the others.
+            let denials = telemetry.forgotten_denials();
+            return Ok(Arc::new(Machine::open(place, self.names()?, self.timeout, denials, Arc::clone(log))?));
+        }
         let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {
             let store = match StoreUrl::parse(url)? {
                 StoreUrl::Memory(_) => {
                     return Err(Error::config("memory:// shares no keys with other stores: leave it out of the list"));
                 }
                 #[cfg(all(unix, feature = "redis"))]
-                StoreUrl::Machine(place) => {
-                    let denials = telemetry.forgotten_denials();
-                    Arc::new(Machine::open(place, self.names()?, self.timeout, denials, Arc::clone(log))?)
+                StoreUrl::Machine(_) => {
+                    return Err(Error::config("file:// shares no keys with other stores: leave it out of the list"));
                 }
                 StoreUrl::Redis(server) => self.redis(*server, readers, log, telemetry.batch_sizes())?,
             };

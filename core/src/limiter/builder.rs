@@ -64,7 +64,7 @@ macro_rules! limiter_options {
 }
 
 limiter_options! {
-    /// Where usage is stored, as a URL: `memory://`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, and others; a list of them,
+    /// Where usage is stored, as a URL: `memory://`, `file:///path`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, and others; a list of servers,
     /// sharded by key; or a `rollout` from one to another.
     store: Store = Text(STORE);
 

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::error::{Error, Result, named};
 
 /// The shortest secret, in bytes: a shorter one can be guessed.
@@ -14,7 +12,7 @@ const MIN_SECRET: usize = 16;
 #[derive(Clone)]
 pub struct KeyNames {
     pub(crate) prefix: Arc<str>,
-    secret: Option<[u8; blake3::KEY_LEN]>,
+    pub(super) secret: Option<[u8; blake3::KEY_LEN]>,
 }
 
 impl KeyNames {
@@ -37,35 +35,6 @@ impl KeyNames {
 
     pub(crate) fn hasher(&self) -> blake3::Hasher {
         self.secret.as_ref().map_or_else(blake3::Hasher::new, blake3::Hasher::new_keyed)
-    }
-}
-
-/// The name of a policy and key in what several processes share: the prefix and a digest. See docs/adr/0003.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct StoredKey(SmallVec<[u8; 24]>);
-
-impl StoredKey {
-    /// Bytes of the digest that follows the prefix.
-    pub(crate) const DIGEST: usize = 12;
-
-    pub(crate) fn new(names: &KeyNames, policy: &str, key: &str) -> Self {
-        let mut hasher = names.hasher();
-        // The length keeps ("a", "bc") and ("ab", "c") apart.
-        hasher.update(&(policy.len() as u32).to_le_bytes()).update(policy.as_bytes()).update(key.as_bytes());
-        let digest = hasher.finalize();
-        // Braces would change the hash slot, so bytes that are braces are left out.
-        let bytes = digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(Self::DIGEST);
-        Self(names.prefix.bytes().chain(bytes.copied()).collect())
-    }
-
-    /// A name that is made otherwise.
-    #[cfg(feature = "redis")]
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.into())
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate::{AsyncLimiter, Limiter};
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::shared_file::SharedFile;
 
 /// Limits of 1,000 units, none of which comes back within a test.
 const POLICIES: [&str; 4] = [
@@ -108,15 +109,29 @@ fn process_part() {
 }
 
 #[test]
+fn threads_share_a_limit_in_a_file() {
+    let shared = SharedFile::new();
+    for policy in POLICIES {
+        assert_eq!(threads(&limiter(&shared.url("max_bytes=4MB")), policy, "k"), 1_000, "{policy}");
+    }
+}
+
+#[test]
 fn processes_share_a_limit() {
-    let redis = Servers::start(Kind::Single);
+    let (redis, shared) = (Servers::start(Kind::Single), SharedFile::new());
+    processes(redis.url(), || drop(redis.command(0, &["FLUSHALL"])));
+    let file = shared.url("max_bytes=4MB");
+    processes(&file, || limiter(&file).clear_all().expect("cleared"));
+}
+
+fn processes(url: &str, clear: impl Fn()) {
     let program = std::env::current_exe().expect("this program");
     for policy in POLICIES {
-        let _ = redis.command(0, &["FLUSHALL"]);
+        clear();
         let start = || {
             let mut command = Command::new(&program);
             command.args(["--exact", "process_part", "--nocapture"]);
-            command.env("TIDEGATE_PART_URL", redis.url()).env("TIDEGATE_PART_POLICY", policy);
+            command.env("TIDEGATE_PART_URL", url).env("TIDEGATE_PART_POLICY", policy);
             command.stdout(std::process::Stdio::piped()).spawn().expect("a process")
         };
         let parts = [start(), start(), start()];
@@ -133,8 +148,8 @@ fn admitted_by(output: &std::process::Output) -> u64 {
 
 #[test]
 fn several_keys_are_charged_together_or_not_at_all() {
-    let redis = Servers::start(Kind::Single);
-    for url in ["memory://", redis.url()] {
+    let (redis, shared) = (Servers::start(Kind::Single), SharedFile::new());
+    for url in ["memory://", &shared.url("max_bytes=4MB"), redis.url()] {
         let limiter = Arc::new(limiter(url));
         let admitted = AtomicU64::new(0);
         std::thread::scope(|scope| {

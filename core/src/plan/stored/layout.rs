@@ -7,7 +7,6 @@
 
 use smallvec::SmallVec;
 
-use super::value::width_of;
 use crate::algorithm::{FULL_WIDTH, Field, MOMENT_WIDTH, Rule, put};
 use crate::plan::LimitTag;
 
@@ -47,6 +46,18 @@ impl Form {
             Self::Compact => layout.count_width,
             Self::Full => FULL_WIDTH,
         }
+    }
+}
+
+/// The bytes of a count.
+pub(super) const fn width_of(largest: u64) -> u8 {
+    let width = 8 - largest.leading_zeros() as u8 / 8;
+    if width == 0 {
+        1
+    } else if width < FULL_WIDTH {
+        width
+    } else {
+        FULL_WIDTH
     }
 }
 

@@ -2,9 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::layout::{Form, LENGTH_WIDTH, Layout, VERSION};
+use super::layout::{Form, LENGTH_WIDTH, Layout, VERSION, width_of};
 use crate::algorithm::{FIELDS, FULL_WIDTH, Field, State, number, put};
 use crate::plan::{LimitTag, Plan};
+use crate::tables::one_or_many::OneOrMany;
 
 /// A value taken apart.
 pub(crate) struct ValueParts<'a> {
@@ -30,6 +31,12 @@ impl<'a> ValueParts<'a> {
     }
 }
 
+/// Headers are short: to compare their bytes here is faster than a call.
+#[inline]
+fn begins_with(value: &[u8], header: &[u8]) -> bool {
+    value.len() >= header.len() && header.iter().zip(value).all(|(one, other)| one == other)
+}
+
 /// Removes the numbers of a limit from the front of what follows a header.
 fn numbers_of(bytes: &mut &[u8], fields: &[Field], count_width: u8) -> Option<[u64; 4]> {
     let mut numbers = [0; 4];
@@ -49,11 +56,11 @@ impl Plan {
     /// Takes a value of this version of the policy apart; `None` for any other.
     pub(crate) fn parts<'a>(&self, value: &'a [u8]) -> Option<ValueParts<'a>> {
         let stored = &self.stored;
-        let narrow = stored.narrow_header.as_deref().filter(|header| value.starts_with(header));
+        let narrow = |value: &[u8]| stored.narrow_header.as_ref().is_some_and(|header| begins_with(value, header));
         let (form, header) = match value {
-            value if value.starts_with(&stored.header) => (Form::Compact, stored.header.len()),
-            _ if narrow.is_some() => (Form::Narrow, narrow.map_or(0, <[u8]>::len)),
-            value if value.starts_with(&stored.full_header) => (Form::Full, stored.full_header.len()),
+            value if begins_with(value, &stored.header) => (Form::Compact, stored.header.len()),
+            value if narrow(value) => (Form::Narrow, stored.narrow_header.as_ref().map_or(0, Vec::len)),
+            value if begins_with(value, &stored.full_header) => (Form::Full, stored.full_header.len()),
             _ => return None,
         };
         let mut rest = &value[header..];
@@ -66,14 +73,20 @@ impl Plan {
     }
 
     /// The states of a value that was taken apart; `None` where a rule cannot have one of them.
-    pub(crate) fn states_of<C: FromIterator<State>>(&self, mut parts: ValueParts<'_>) -> Option<C> {
+    pub(crate) fn states_of(&self, mut parts: ValueParts<'_>) -> Option<OneOrMany<State>> {
+        if let ([rule], [layout], [numbers]) = (&*self.rules, &*self.stored.layouts, &*parts.numbers) {
+            let numbers = *numbers;
+            let state =
+                rule.read(numbers, parts.list(&layout.fields, numbers)?).filter(|state| rule.can_have(state))?;
+            return parts.is_at_end().then_some(OneOrMany::One(state));
+        }
         let numbers = std::mem::take(&mut parts.numbers);
         let limits = self.rules.iter().zip(&self.stored.layouts).zip(numbers);
         let states = limits.map(|((rule, layout), numbers)| {
             let list = parts.list(&layout.fields, numbers)?;
             rule.read(numbers, list).filter(|state| rule.can_have(state))
         });
-        let states = states.collect::<Option<C>>()?;
+        let states = states.collect::<Option<OneOrMany<State>>>()?;
         parts.is_at_end().then_some(states)
     }
 
@@ -145,18 +158,6 @@ impl LimitTag {
         let numbers = numbers_of(&mut bytes, &fields, FULL_WIDTH)?;
         let state = tag.any_rule()?.read(numbers, bytes)?;
         Some((tag, state))
-    }
-}
-
-/// The bytes of a count.
-pub(super) const fn width_of(largest: u64) -> u8 {
-    let width = 8 - largest.leading_zeros() as u8 / 8;
-    if width == 0 {
-        1
-    } else if width < FULL_WIDTH {
-        width
-    } else {
-        FULL_WIDTH
     }
 }
 

@@ -70,7 +70,11 @@ impl OpenFile {
             };
             check_place(&file, place)?;
             lock(&file, path, deadline)?;
-            return Self::of(&file, path);
+            let opened = Self::of(&file, path);
+            // The mapping keeps the file open, and would keep the lock.
+            rustix::fs::flock(&file, FlockOperation::Unlock)
+                .map_err(|error| cannot(path, "unlocked", &error.into()))?;
+            return opened;
         }
     }
 
@@ -169,7 +173,7 @@ fn check_place(file: &File, place: &MachineFile) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no other process makes the file whole. The lock ends with the file that is open here.
+/// Waits until no other process makes the file whole.
 fn lock(file: &File, path: &Path, deadline: Instant) -> Result<()> {
     loop {
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {

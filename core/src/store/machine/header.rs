@@ -1,7 +1,9 @@
 //! The numbers at the beginning of a file, and where its shards are.
 
+use super::locked_shard::LockedShard;
 use super::machine_clock;
-use super::shard::{BLOCK, LOCK, LockedShard, SHARD_HEAD, Shard};
+use super::record::BLOCK;
+use super::shard::{FileShard, LOCK, SHARD_HEAD};
 use super::words::Words;
 
 /// `TIDEGATE`, and the version of what follows.
@@ -45,7 +47,8 @@ impl Geometry {
         let shards = (bytes / MIN_SHARD).clamp(1, MAX_SHARDS);
         let shards = 1 << shards.ilog2();
         let words = (bytes - HEADER_BYTES) / 8 / shards / BLOCK * BLOCK - SHARD_HEAD;
-        let buckets = words / (BLOCK + 1) / BLOCK * BLOCK;
+        // A bucket for every two blocks: more of them would be spread over more pages.
+        let buckets = words / (2 * BLOCK + 1) / BLOCK * BLOCK;
         Self { bytes, shards, buckets, blocks: (words - buckets) / BLOCK, seed }
     }
 
@@ -100,9 +103,9 @@ impl Geometry {
         Ok((geometry, damaged))
     }
 
-    pub(super) fn shard<'a>(&self, words: &'a Words, number: usize) -> Shard<'a> {
+    pub(super) fn shard<'a>(&self, words: &'a Words, number: usize) -> FileShard<'a> {
         let at = HEADER_BYTES / 8 + number * self.shard_words();
-        Shard { words, at, buckets: self.buckets, blocks: self.blocks }
+        FileShard { words, at, buckets: self.buckets, blocks: self.blocks }
     }
 
     /// The shard and the bucket of a key, whose last bytes are a digest.
@@ -111,7 +114,7 @@ impl Geometry {
         let digest = key.last_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let product = u128::from(digest ^ self.seed) * u128::from(self.seed | 1);
         let hash = (product >> 64) as u64 ^ product as u64;
-        let bucket = u128::from(hash) * self.buckets as u128 >> 64;
+        let bucket = (u128::from(hash) * self.buckets as u128) >> 64;
         (hash as usize & (self.shards - 1), bucket as usize)
     }
 }

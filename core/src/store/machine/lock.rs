@@ -48,8 +48,11 @@ impl ProcessMark {
         (self.0 >> 1) as u32 & ((1 << PID_BITS) - 1)
     }
 
-    /// Whether the process has certainly ended.
+    /// Whether the process has certainly ended. A number without the bit is of none.
     fn has_ended(self) -> bool {
+        if self.0 & 1 == 0 {
+            return true;
+        }
         if self.0 >> (1 + PID_BITS + START_BITS) != namespace() {
             return false;
         }
@@ -119,14 +122,14 @@ impl Drop for LockGuard<'_> {
 #[inline]
 pub(super) fn try_lock(words: &Words, at: usize) -> Option<LockGuard<'_>> {
     let own = ProcessMark::own().0;
-    (words.load(at) == 0 && words.publish(at, 0, own)).then_some(LockGuard { words, at, is_inherited: false })
+    (words.load(at) == 0 && words.publish(at, 0, own)).then(|| LockGuard { words, at, is_inherited: false })
 }
 
 /// Takes a lock over from a process that has ended.
 pub(super) fn try_inherit(words: &Words, at: usize) -> Option<LockGuard<'_>> {
     let (holder, own) = (words.load(at), ProcessMark::own());
     let is_left = holder != 0 && holder != own.0 && ProcessMark(holder).has_ended();
-    (is_left && words.publish(at, holder, own.0)).then_some(LockGuard { words, at, is_inherited: true })
+    (is_left && words.publish(at, holder, own.0)).then(|| LockGuard { words, at, is_inherited: true })
 }
 
 /// Waits for a lock until the deadline.

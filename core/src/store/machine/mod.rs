@@ -4,10 +4,14 @@
 //! A call reads the record of its key without a lock, and decides by the rules that memory has too. A denial and a peek end there.
 //! What changes a record takes the lock of its shard for as long as it takes to write that record.
 
+mod check_all;
 mod file;
 mod header;
 mod lock;
+mod locked_shard;
 mod machine_clock;
+mod record;
+mod repair;
 mod shard;
 /// What the protocol of the table is built on; a test puts its own in this place.
 mod sync {
@@ -22,18 +26,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::call_context::{CallContext, Waits};
-use super::key_names::{KeyNames, StoredKey};
+use super::key_names::KeyNames;
 use super::layer_states::LayerStates;
-use super::request::{Answer, Entry, Moved, Operation, RareAnswer, StoredOverride};
-use super::url::MachineFile;
-use super::usage::{Draft, Usage, decide_all, stored_override, unstored};
+use super::request::{Answer, Entry, Operation, RareAnswer, StoredOverride};
+use super::stored_key::StoredKey;
+use super::url::{MachineFile, StoreUrl};
+use super::usage::{Usage, stored_override, unstored};
 use super::{ForgottenDenials, Store};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{MAX_OVERRIDDEN_KEYS, Plan};
 use crate::process::log::{Log, WarningKind};
 use file::OpenFile;
 use lock::LockGuard;
-use shard::{Damaged, LockedShard, Look, Record, Removed};
+use locked_shard::{LockedShard, Removed};
+use record::{Damaged, KeyWords, Record};
+use shard::Look;
 
 /// A store in a file.
 pub(crate) struct Machine {
@@ -62,23 +69,24 @@ impl From<Damaged> for Hindrance {
     }
 }
 
-/// The place of a key.
-#[derive(Clone, Copy)]
-struct KeyPlace {
+/// A key, and where it stands.
+struct TablePlace {
+    name: StoredKey,
+    numbers: KeyWords,
     shard: usize,
     bucket: usize,
 }
 
-/// What a call has made of a usage.
-struct Decided {
-    answer: Answer,
-    /// What is stored from now on, where that changes; without bytes nothing is.
-    change: Option<Record>,
+/// What is stored of a key, and what is stored of it from now on.
+#[derive(Default)]
+struct Records {
+    before: Record,
+    after: Record,
 }
 
 thread_local! {
-    /// The memory of a record is used again, so that a call allocates little.
-    static RECORD: RefCell<Record> = RefCell::default();
+    /// The memory of records is used again, so that a call allocates little.
+    static RECORDS: RefCell<Records> = RefCell::default();
 }
 
 impl Machine {
@@ -125,16 +133,14 @@ impl Machine {
         given.unwrap_or_else(|| machine_clock::micros(&self.file.words))
     }
 
-    fn key(&self, entry: &Entry<'_>) -> StoredKey {
-        StoredKey::new(&self.names, entry.plan.policy.name(), entry.key)
+    #[inline]
+    fn place(&self, entry: &Entry<'_>) -> TablePlace {
+        let name = StoredKey::new(&self.names, entry.plan.policy.name(), entry.key);
+        let (shard, bucket) = self.file.geometry.place(name.as_bytes());
+        TablePlace { numbers: KeyWords::of(name.as_bytes()), name, shard, bucket }
     }
 
-    fn place(&self, key: &StoredKey) -> KeyPlace {
-        let (shard, bucket) = self.file.geometry.place(key.as_bytes());
-        KeyPlace { shard, bucket }
-    }
-
-    fn shard(&self, number: usize) -> shard::Shard<'_> {
+    fn shard(&self, number: usize) -> shard::FileShard<'_> {
         self.file.geometry.shard(&self.file.words, number)
     }
 
@@ -166,31 +172,34 @@ impl Machine {
         damaged
     }
 
-    /// Decides an entry by what is stored of its key, if anything is.
+    /// Decides an entry by what is stored of its key, if anything is. Returns whether something else is stored from now on.
     fn decide(
         &self,
         entry: &Entry<'_>,
-        key: &StoredKey,
+        name: &StoredKey,
         found: bool,
-        record: &Record,
+        records: &mut Records,
         now: u64,
-    ) -> Result<Decided, Hindrance> {
+    ) -> Result<(Answer, bool), Hindrance> {
         let plan = entry.plan;
-        let mut usage = if found { self.usage_of(entry, record, now)? } else { Usage::new(plan) };
+        let mut usage = if found { self.usage_of(entry, &records.before, now)? } else { Usage::new(plan) };
         if let Some(answer) = usage.moved(entry, now) {
-            return Ok(Decided { answer, change: None });
+            return Ok((answer, false));
         }
         let simple = usage.try_simple_check(entry, now);
         if simple.is_none() && !found && !unstored::may_store(entry, now) {
-            return Ok(Decided { answer: unstored::answer(entry, now), change: None });
+            return Ok((unstored::answer(entry, now), false));
         }
         let (answer, changed) = match simple {
             Some(answer) => (answer, true),
             None => usage.apply_and_say(entry, now),
         };
-        let kept = (!changed).then_some(if found { record.parts().0 } else { &[] });
-        let change = (changed || is_noted(entry)).then(|| record_of(&usage, plan, key, &answer, kept, now));
-        Ok(Decided { answer, change })
+        let writes = changed || is_noted(entry);
+        if writes {
+            let kept = (!changed).then_some(if found { records.before.parts().0 } else { &[] });
+            set_record(&mut records.after, &usage, plan, name, &answer, kept, now);
+        }
+        Ok((answer, writes))
     }
 
     /// The usage in a record.
@@ -208,50 +217,46 @@ impl Machine {
 
     /// Answers an entry; without a deadline only where the lock is free.
     fn answer(&self, entry: &Entry<'_>, now: u64, deadline: Option<Instant>) -> Result<Answer, Hindrance> {
-        let key = self.key(entry);
-        RECORD.with_borrow_mut(|record| self.answer_by(entry, &key, record, now, deadline))
+        RECORDS.with_borrow_mut(|records| self.answer_by(entry, records, now, deadline))
     }
 
     fn answer_by(
         &self,
         entry: &Entry<'_>,
-        key: &StoredKey,
-        record: &mut Record,
+        records: &mut Records,
         now: u64,
         deadline: Option<Instant>,
     ) -> Result<Answer, Hindrance> {
-        let place = self.place(key);
-        let look = self.shard(place.shard).look(place.bucket, key.as_bytes(), record);
+        let place = self.place(entry);
+        let look = self.shard(place.shard).look(place.bucket, &place.numbers, &mut records.before);
+        // Where others write often, or the shard is damaged, the lock decides.
         let decided = match look {
-            Ok(Some(Look { found, .. })) => {
-                let decided = self.decide(entry, key, found, record, now)?;
-                if decided.change.is_none() {
-                    return Ok(decided.answer);
-                }
-                Some(decided)
-            }
-            // Others write often, or the shard is damaged, which the lock shows.
+            Ok(Some(Look { found, .. })) => Some(self.decide(entry, &place.name, found, records, now)?),
             Ok(None) | Err(Damaged) => None,
         };
+        if let Some((answer, false)) = decided {
+            return Ok(answer);
+        }
         let (_guard, locked) = self.lock(place.shard, deadline)?;
         let unchanged = matches!(look, Ok(Some(look)) if locked.is_unchanged(place.bucket, look));
-        let decided = match decided.filter(|_| unchanged) {
+        let (answer, writes) = match decided.filter(|_| unchanged) {
             Some(decided) => decided,
             None => {
-                let found = locked.read(place.bucket, key.as_bytes(), record)?;
-                self.decide(entry, key, found, record, now)?
+                let found = locked.read(place.bucket, &place.numbers, &mut records.before)?;
+                self.decide(entry, &place.name, found, records, now)?
             }
         };
-        if let Some(change) = &decided.change {
-            self.write(&locked, place.bucket, change, now)?;
+        if writes {
+            self.write(&locked, &place, &records.after, now)?;
         }
-        Ok(decided.answer)
+        Ok(answer)
     }
 
     /// Writes what is stored of a key, or removes it.
-    fn write(&self, locked: &LockedShard<'_>, bucket: usize, record: &Record, now: u64) -> Result<(), Hindrance> {
+    fn write(&self, locked: &LockedShard<'_>, place: &TablePlace, record: &Record, now: u64) -> Result<(), Hindrance> {
+        let TablePlace { bucket, numbers, .. } = place;
         if record.bytes.len() == record.key_length {
-            return Ok(locked.remove(bucket, &record.bytes[..record.key_length])?);
+            return Ok(locked.remove(*bucket, numbers)?);
         }
         if !locked.can_have(record) {
             return Err(Hindrance::Refused(self.rejected(&format!(
@@ -259,8 +264,8 @@ impl Machine {
                 record.bytes.len()
             ))));
         }
-        while !locked.has_room(bucket, record, self.max_keys)? {
-            match locked.make_room(now, bucket)? {
+        while !locked.has_room(*bucket, numbers, record, self.max_keys)? {
+            match locked.make_room(now, *bucket)? {
                 Some(Removed::Expired) => {}
                 Some(Removed::Live) => self.warn_of_full(),
                 Some(Removed::Denial) => self.forgotten_denials.add(),
@@ -269,7 +274,7 @@ impl Machine {
                 }
             }
         }
-        Ok(locked.write(bucket, record)?)
+        Ok(locked.write(*bucket, numbers, record)?)
     }
 
     #[cold]
@@ -320,71 +325,17 @@ impl Machine {
             return Some(Err(error));
         }
         let now = self.now(context.now);
-        let deadline = match context.waits {
-            Waits::Never => None,
-            _ => Some(context.deadline.unwrap_or_else(|| Instant::now() + self.timeout)),
-        };
         let result = match self.answer(entry, now, None) {
+            // A caller that does not wait at all asks again as one that does.
+            Err(Hindrance::Locked) if context.waits.is_never() => return None,
             Err(Hindrance::Locked) => {
-                // A caller that does not wait at all asks again as one that does.
-                deadline.map(|deadline| self.answer(entry, self.now(context.now), Some(deadline)))?
+                let deadline = context.deadline.unwrap_or_else(|| Instant::now() + self.timeout);
+                self.answer(entry, self.now(context.now), Some(deadline))
             }
             result => result,
         };
         self.forgotten_denials.report();
-        Some(result.map_err(|hindrance| self.error(hindrance, std::iter::once(self.place(&self.key(entry)).shard))))
-    }
-
-    fn answer_all(&self, entries: &[Entry<'_>], now: u64, deadline: Instant) -> Result<Vec<Answer>, Hindrance> {
-        let keys: Vec<StoredKey> = entries.iter().map(|entry| self.key(entry)).collect();
-        let places: Vec<KeyPlace> = keys.iter().map(|key| self.place(key)).collect();
-        // All calls lock in the same order, so that two calls never wait for each other.
-        let mut needed: Vec<usize> = places.iter().map(|place| place.shard).collect();
-        needed.sort_unstable();
-        needed.dedup();
-        let locks = needed.iter().map(|number| self.lock(*number, Some(deadline)));
-        let locks: Vec<(LockGuard<'_>, LockedShard<'_>)> = locks.collect::<Result<_, _>>()?;
-        let locked = |place: &KeyPlace| &locks[needed.binary_search(&place.shard).unwrap_or_default()].1;
-
-        let (mut numbers, mut usages): (Vec<usize>, Vec<(usize, Usage)>) = Default::default();
-        let mut values: Vec<Vec<u8>> = Vec::new();
-        let mut moved: Vec<Option<Answer>> = Vec::with_capacity(entries.len());
-        let mut record = Record::default();
-        for (index, (entry, key)) in entries.iter().zip(&keys).enumerate() {
-            let known = usages.iter().position(|(first, _)| keys[*first] == *key);
-            let number = match known {
-                Some(number) => number,
-                None => {
-                    let found = locked(&places[index]).read(places[index].bucket, key.as_bytes(), &mut record)?;
-                    let usage = if found { self.usage_of(entry, &record, now)? } else { Usage::new(entry.plan) };
-                    values.push(if found { record.parts().0.to_vec() } else { Vec::new() });
-                    usages.push((index, usage));
-                    usages.len() - 1
-                }
-            };
-            moved.push(usages[number].1.moved(entry, now));
-            numbers.push(number);
-        }
-        if moved.iter().any(Option::is_some) {
-            let other = || Answer { now, rare: RareAnswer::of_moved(Moved::OfAnother), ..Answer::default() };
-            return Ok(moved.into_iter().map(|answer| answer.unwrap_or_else(other)).collect());
-        }
-        let (firsts, usages): (Vec<usize>, Vec<Usage>) = usages.into_iter().unzip();
-        let drafts = usages.into_iter().zip(&firsts).map(|(usage, first)| Draft::new(usage, entries[*first].plan, now));
-        let mut drafts: Vec<Draft> = drafts.collect();
-        let answers = decide_all(entries, &numbers, &mut drafts);
-        for (number, (draft, first)) in drafts.into_iter().zip(firsts).enumerate() {
-            let (usage, changed) = draft.finish();
-            // The last entry of a key decided in which version it is stored.
-            let last = numbers.iter().rposition(|of| *of == number).unwrap_or(first);
-            let (entry, key) = (&entries[last], &keys[first]);
-            if changed || is_noted(entry) {
-                let kept = (!changed).then_some(&*values[number]);
-                let record = record_of(&usage, entry.plan, key, &answers[last], kept, now);
-                self.write(locked(&places[first]), places[first].bucket, &record, now)?;
-            }
-        }
-        Ok(answers)
+        Some(result.map_err(|hindrance| self.error(hindrance, std::iter::once(self.place(entry).shard))))
     }
 
     /// The numbers of keys of a policy that are its own.
@@ -404,20 +355,45 @@ impl Machine {
     }
 }
 
+/// Reads a whole file: how many keys it has.
+///
+/// # Errors
+/// Those of the file, as a limiter has them; `store_rejected` for a part that is not whole.
+pub fn examined_keys(url: &str, timeout: Duration) -> Result<usize> {
+    let StoreUrl::Machine(place) = StoreUrl::parse(url)? else {
+        return Err(Error::config("only a store of file:// is a file"));
+    };
+    let (names, denials, log) = (KeyNames::from("tg"), Arc::default(), Log::new(None));
+    let machine = Machine::open(place, names, timeout, denials, log)?;
+    (0..machine.file.geometry.shards).try_fold(0, |keys, number| {
+        let examined =
+            machine.lock(number, Some(Instant::now() + timeout)).and_then(|(_guard, locked)| Ok(locked.examine()?));
+        Ok(keys + examined.map_err(|hindrance| machine.error(hindrance, std::iter::once(number)))?)
+    })
+}
+
 /// Whether the journal of the key says that there was such a call.
 fn is_noted(entry: &Entry<'_>) -> bool {
     entry.plan.policy.options().journal > 0 && entry.operation.is_check()
 }
 
-/// The record of a usage after a call that was answered so; with the value `kept` where only the journal has changed.
-fn record_of(usage: &Usage, plan: &Plan, key: &StoredKey, answer: &Answer, kept: Option<&[u8]>, now: u64) -> Record {
-    let mut record = Record { key_length: key.as_bytes().len(), ..Record::default() };
-    record.bytes.extend_from_slice(key.as_bytes());
+/// Makes the record of a usage after a call that was answered so; with the value `kept` where only the journal has changed.
+fn set_record(
+    record: &mut Record,
+    usage: &Usage,
+    plan: &Plan,
+    name: &StoredKey,
+    answer: &Answer,
+    kept: Option<&[u8]>,
+    now: u64,
+) {
+    record.bytes.clear();
+    record.bytes.extend_from_slice(name.as_bytes());
+    record.key_length = record.bytes.len();
     (record.expires_at, record.value_length) = usage.write(plan, now, kept, &mut record.bytes);
     // A key of which nothing is left is denied until something is.
     let full = answer.views.iter().filter(|view| view.left <= 0).filter_map(|view| view.admits_at).max();
     record.denies_until = usage.denial_ends().max(full.unwrap_or(0));
-    record
 }
 
 impl Store for Machine {
@@ -444,7 +420,7 @@ impl Store for Machine {
         if matches!((&result, context.waits), (Err(Hindrance::Locked), Waits::Never)) {
             return None;
         }
-        let shards = entries.iter().map(|entry| self.place(&self.key(entry)).shard);
+        let shards = entries.iter().map(|entry| self.place(entry).shard);
         Some(result.map_err(|hindrance| self.error(hindrance, shards)))
     }
 

@@ -8,7 +8,7 @@ use super::io::{BlockingCalls, CommandConnection};
 use super::protocol::{Target, no_answer};
 use super::scan::{pattern_of_all, scanned_keys};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::key_names::StoredKey;
+use crate::store::stored_key::StoredKey;
 
 /// Keys that one SCAN looks at.
 const KEYS_PER_STEP: u32 = 500;

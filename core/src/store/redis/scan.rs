@@ -1,6 +1,6 @@
 //! SCAN over the keys of a prefix: its patterns, and the reply to a step.
 
-use crate::store::key_names::StoredKey;
+use crate::store::stored_key::StoredKey;
 use redis::Value;
 
 /// The pattern of the keys with usage under a prefix; the logs and journals beside them have longer names.

@@ -15,8 +15,9 @@ use crate::plan::plan_cache::plan_of;
 use crate::plan::{LimitTag, Plan};
 use crate::policy::Policy;
 use crate::process::log::Log;
-use crate::store::key_names::{KeyNames, StoredKey};
+use crate::store::key_names::KeyNames;
 use crate::store::request::{Answer, Entry, Operation};
+use crate::store::stored_key::StoredKey;
 use crate::store::url::{Address, Deployment, Endpoints, StoreUrl};
 
 /// The most bytes of a reply.

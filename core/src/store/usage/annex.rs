@@ -4,7 +4,9 @@ use super::Usage;
 use super::line::InLine;
 use crate::algorithm::Traces;
 use crate::plan::{BlockLevel, Plan, StoredLimit};
-use crate::store::request::{Answer, Entry, Moved, Operation, OverrideChange, RareAnswer};
+#[cfg(feature = "redis")]
+use crate::store::request::{Answer, Entry, Moved, Operation};
+use crate::store::request::{OverrideChange, RareAnswer};
 use crate::tables::allocation::allocated;
 
 /// The rare part of a usage. docs/adr/0028 has the meaning of each part.
@@ -24,7 +26,6 @@ pub(in crate::store) struct UsageAnnex {
     /// The numbers that stand in for those of the policy: of a store that has no table of them.
     pub(super) own: Option<OwnNumbers>,
     /// Sections of a later release, as they were read.
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no store of this build reads values"))]
     pub(super) unknown: Vec<u8>,
 }
 
@@ -80,11 +81,13 @@ impl Usage {
     }
 
     /// The numbers that stand in for those of the policy.
+    #[cfg(feature = "redis")]
     fn own(&self, now: u64) -> Option<&OwnNumbers> {
         self.annex()?.own.as_ref().filter(|own| own.last() > now)
     }
 
     /// The answer to a call that is not made, because its key has other numbers than it brings.
+    #[cfg(feature = "redis")]
     pub(in crate::store) fn moved(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
         let text = self.own(now).map_or("", |own| &own.text);
         if text == entry.plan.stored_override()

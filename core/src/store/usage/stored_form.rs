@@ -6,7 +6,7 @@ use super::annex::{OwnNumbers, UsageAnnex};
 use super::journal::Journal;
 use super::line::InLine;
 use super::{RareState, Usage};
-use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number, put};
+use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Rule, Traces, number, put};
 use crate::plan::section::{
     BLOCK, GENERATION, LINE, OLD_LINE, OTHER_LIMIT, OVERRIDE, TRACES, TURNS, put_section, sections,
 };
@@ -70,20 +70,18 @@ impl Usage {
         (expires_at, denies_until): (u64, u64),
         now: u64,
     ) -> Option<Self> {
-        let mut usage = Self { expires_at, denies_until, ..Self::new(plan) };
-        let annex = if value.is_empty() {
-            &[][..]
-        } else if let Some(parts) = plan.parts(value) {
+        let (format, states, annex) = if let Some(parts) = plan.parts(value) {
             let annex = parts.annex;
-            usage.states = plan.states_of(parts)?;
-            annex
+            (Arc::clone(&plan.format), plan.states_of(parts)?, annex)
+        } else if value.is_empty() {
+            (Arc::clone(&plan.format), plan.rules.iter().map(Rule::fresh).collect(), &[][..])
         } else {
             let (tags, parts) = parts_of_any(value)?;
             let annex = parts.annex;
-            usage.states = states_of_any(&tags, parts)?.into_iter().collect();
-            usage.format = Arc::new(StateFormat { identity: plan.identity, tags: tags.into() });
-            annex
+            let states = states_of_any(&tags, parts)?.into_iter().collect();
+            (Arc::new(StateFormat { identity: plan.identity, tags: tags.into() }), states, annex)
         };
+        let mut usage = Self { format, states, expires_at, rare: None, denies_until };
         if !annex.is_empty() || !appendix.is_empty() {
             let mut annex = UsageAnnex::read(annex, now)?;
             let Appendix { journal, name } = Appendix::read(appendix)?;

@@ -25,7 +25,10 @@ const ROOMS: &[Room] = &[
     room(
         "host",
         &["host/"],
-        &["limiter", "http", "counting", "io", "url", "store", "decision", "request", "plan", "policy", BASE],
+        &[
+            "limiter", "http", "counting", "io", "machine", "url", "store", "decision", "request", "plan", "policy",
+            BASE,
+        ],
     ),
     room("http layer", &["http/tower/"], &["limiter", "http", "decision", "plan", "policy", BASE]),
     room(
@@ -62,7 +65,7 @@ const ROOMS: &[Room] = &[
     room("store", &["store/"], &["request", BASE]),
     room("decision", &["decision.rs", "decision/"], &["request", "plan", "policy", BASE]),
     room("counting", &["counting/"], &["request", "plan", BASE]),
-    room("request", &["store/request", "store/key_names.rs"], &["plan", BASE]),
+    room("request", &["store/request", "store/key_names.rs", "store/stored_key.rs"], &["plan", BASE]),
     room("plan", &["plan/"], &["policy", BASE]),
     room("policy", &["policy/"], &["algorithm", "process", "error", "tables"]),
     room("process", &["process/"], &["algorithm", "error"]),

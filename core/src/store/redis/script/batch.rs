@@ -12,8 +12,8 @@ use smallvec::{SmallVec, smallvec};
 use super::request::{Request, companion};
 use super::{command, instruction, script, script_over_slots};
 use crate::algorithm::MAX_SAFE_INTEGER;
-use crate::store::key_names::StoredKey;
 use crate::store::request::Operation;
+use crate::store::stored_key::StoredKey;
 
 /// Bytes of the first argument before the first instruction.
 const HEAD: usize = 18;

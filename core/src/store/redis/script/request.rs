@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::plan::MAX_OVERRIDDEN_KEYS;
 use crate::plan::{Amount, Plan};
 use crate::policy::MAX_OVERRIDE_TEXT;
-use crate::store::key_names::{KeyNames, StoredKey};
+use crate::store::key_names::KeyNames;
 use crate::store::request::{Answer, Entry, MAX_OVERRIDDEN_KEY, Operation};
+use crate::store::stored_key::StoredKey;
 
 /// What an entry of a list takes in a reply beside its texts.
 const LIST_FRAME: usize = 64;

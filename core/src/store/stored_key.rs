@@ -1,0 +1,54 @@
+//! The name of a policy and key in what several processes share: see docs/adr/0003.
+
+use smallvec::SmallVec;
+
+use super::key_names::KeyNames;
+
+/// The bytes of policy and key whose digest is made at once.
+const SHORT_NAME: usize = 192;
+
+/// Parts one behind the other, where they fit.
+#[inline]
+fn joined<'a>(parts: [&[u8]; 3], out: &'a mut [u8; SHORT_NAME]) -> Option<&'a [u8]> {
+    let mut length = 0;
+    for part in parts {
+        out.get_mut(length..length + part.len())?.copy_from_slice(part);
+        length += part.len();
+    }
+    Some(&out[..length])
+}
+
+/// The name of a policy and key in what several processes share: the prefix and a digest. See docs/adr/0003.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct StoredKey(SmallVec<[u8; 24]>);
+
+impl StoredKey {
+    /// Bytes of the digest that follows the prefix.
+    pub(crate) const DIGEST: usize = 12;
+
+    pub(crate) fn new(names: &KeyNames, policy: &str, key: &str) -> Self {
+        // The length keeps ("a", "bc") and ("ab", "c") apart.
+        let parts = [&(policy.len() as u32).to_le_bytes()[..], policy.as_bytes(), key.as_bytes()];
+        let mut short = [0; SHORT_NAME];
+        let digest = match joined(parts, &mut short) {
+            // Nearly every name; a hasher of parts takes twice as long.
+            Some(name) => match &names.secret {
+                Some(secret) => blake3::keyed_hash(secret, name),
+                None => blake3::hash(name),
+            },
+            None => parts.into_iter().fold(&mut names.hasher(), blake3::Hasher::update).finalize(),
+        };
+        // Braces would change the hash slot, so bytes that are braces are left out.
+        let bytes = digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(Self::DIGEST);
+        Self(names.prefix.bytes().chain(bytes.copied()).collect())
+    }
+
+    /// A name that is made otherwise.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -1,0 +1,173 @@
+//! What is a file of a store and what is not, and what it keeps.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::time::Duration;
+
+use tidegate::host::examined_keys;
+use tidegate::{Error, Limiter, OnStoreError};
+use tidegate_tests::shared_file::SharedFile;
+
+fn limiter(url: &str) -> Limiter {
+    open(url).expect("a limiter")
+}
+
+fn refusal(url: &str) -> Error {
+    open(url).err().expect("it is refused")
+}
+
+fn open(url: &str) -> tidegate::Result<Limiter> {
+    Limiter::builder().store(url).timeout(Duration::from_millis(500)).on_store_error(OnStoreError::Raise).build()
+}
+
+#[test]
+fn usage_outlives_every_limiter() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=1MB");
+    for round in 0..3 {
+        let (one, other) = (limiter(&url), limiter(&url));
+        assert_eq!(one.check("6/hour", "k").expect("a decision").remaining(), 5 - 2 * round);
+        assert_eq!(other.check("6/hour", "k").expect("a decision").remaining(), 4 - 2 * round);
+    }
+    assert!(!limiter(&url).check("6/hour", "k").expect("a decision").allowed());
+    assert_eq!(examined_keys(&url, Duration::from_secs(5)), Ok(1));
+}
+
+#[test]
+fn another_prefix_is_another_key_and_is_not_cleared() {
+    let shared = SharedFile::new();
+    let of =
+        |prefix: &str| Limiter::builder().store(shared.url("max_bytes=1MB")).prefix(prefix).build().expect("a limiter");
+    let (one, other) = (of("one"), of("other"));
+    assert_eq!(one.check("5/hour", "k").expect("a decision").remaining(), 4);
+    assert_eq!(other.check("5/hour", "k").expect("a decision").remaining(), 4);
+    one.clear_all().expect("cleared");
+    assert_eq!(one.check("5/hour", "k").expect("a decision").remaining(), 4);
+    assert_eq!(other.check("5/hour", "k").expect("a decision").remaining(), 3);
+}
+
+#[test]
+fn only_its_owner_may_use_it() {
+    let shared = SharedFile::new();
+    limiter(&shared.url("max_bytes=1MB"));
+    let mode = |file| fs::metadata(file).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode(shared.path()), 0o600);
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o666)).expect("rights");
+    let error = refusal(&shared.url("max_bytes=1MB"));
+    assert_eq!(error.code(), "config_invalid");
+    assert!(error.to_string().contains("0666") && error.to_string().contains("?mode="), "{error}");
+    limiter(&shared.url("max_bytes=1MB&mode=0666"));
+}
+
+#[test]
+fn what_is_no_file_of_a_store_is_refused() {
+    let shared = SharedFile::new();
+    let refused = |url: &str, code: &str, words: &str| {
+        let error = refusal(url);
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    let url = shared.url("max_bytes=1MB");
+    let elsewhere = SharedFile::new();
+    limiter(&elsewhere.url("max_bytes=1MB"));
+    symlink(elsewhere.path(), shared.path()).expect("a link");
+    refused(&url, "config_invalid", "is a link");
+    fs::remove_file(shared.path()).expect("removed");
+
+    fs::create_dir(shared.path()).expect("a folder");
+    assert_eq!(refusal(&url).code(), "config_invalid");
+    fs::remove_dir(shared.path()).expect("removed");
+
+    fs::write(shared.path(), vec![b'x'; 1 << 20]).expect("a file");
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o600)).expect("rights");
+    refused(&url, "store_rejected", "is no file of a store");
+    fs::write(shared.path(), b"").expect("a file");
+    refused(&url, "store_rejected", "is no file of a store");
+    fs::remove_file(shared.path()).expect("removed");
+
+    refused(&format!("file://{}/none/limits", shared.path().display()), "config_invalid", "its folder has to exist");
+
+    limiter(&url);
+    let whole = fs::read(shared.path()).expect("bytes");
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= byte;
+        fs::write(shared.path(), bytes).expect("written");
+    };
+    changed(8, 4);
+    refused(&url, "store_rejected", "layout 5");
+    changed(24, 1);
+    refused(&url, "store_rejected", "header does not fit");
+    fs::write(shared.path(), &whole[..whole.len() / 2]).expect("written");
+    refused(&url, "store_rejected", "header does not fit");
+}
+
+/// Where the numbers of the only shard of a small file are, behind its lock.
+const BEHIND_LOCK: usize = 4096 + 8;
+
+#[test]
+fn damage_is_said_and_never_ends_the_process() {
+    let mut random = tidegate_tests::random::Random::new(29);
+    let mut said = 0;
+    for _ in 0..60 {
+        let shared = SharedFile::new();
+        let url = shared.url("max_bytes=200kB");
+        let before = limiter(&url);
+        for number in 0..300 {
+            before.check("gcra 5/hour; sliding-log 9/hour", &format!("key {number}")).expect("a decision");
+        }
+        drop(before);
+        let mut bytes = fs::read(shared.path()).expect("bytes");
+        for _ in 0..200 {
+            let at = BEHIND_LOCK + random.below((bytes.len() - BEHIND_LOCK) as u64) as usize;
+            bytes[at] = random.below(256) as u8;
+        }
+        fs::write(shared.path(), bytes).expect("written");
+        let after = limiter(&url);
+        for number in 0..300 {
+            match after.check("gcra 5/hour; sliding-log 9/hour", &format!("key {number}")) {
+                Ok(decision) => assert!(decision.remaining() <= 4, "{decision:?}"),
+                Err(error) => {
+                    assert!(["store_rejected", "store_timeout"].contains(&error.code()), "{error}");
+                    said += 1;
+                }
+            }
+        }
+    }
+    assert!(said > 30, "{said} errors");
+}
+
+#[test]
+fn a_flood_of_keys_stays_within_the_file_and_forgets_no_denial() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=1MB");
+    let flooded = limiter(&url);
+    let denied: Vec<String> = (0..20).map(|number| format!("denied {number}")).collect();
+    for key in &denied {
+        for allowed in [true, true, false] {
+            assert_eq!(flooded.check("2/hour", key).expect("a decision").allowed(), allowed);
+        }
+    }
+    let size = fs::metadata(shared.path()).expect("a file").len();
+    for number in 0..200_000 {
+        assert!(flooded.check("2/hour", &format!("flood {number}")).expect("a decision").allowed());
+    }
+    for key in &denied {
+        assert!(!flooded.check("2/hour", key).expect("a decision").allowed(), "{key} was forgotten");
+    }
+    assert_eq!(fs::metadata(shared.path()).expect("a file").len(), size);
+    let keys = examined_keys(&url, Duration::from_secs(5)).expect("a whole file");
+    assert!(keys > 5_000, "{keys} keys");
+}
+
+#[test]
+fn the_number_of_keys_is_bounded_too() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=2MB&max_keys=500");
+    let limiter = limiter(&url);
+    for number in 0..5_000 {
+        assert!(limiter.check("2/hour", &format!("key {number}")).expect("a decision").allowed());
+    }
+    let keys = examined_keys(&url, Duration::from_secs(5)).expect("a whole file");
+    assert!((400..=500).contains(&keys), "{keys} keys");
+}

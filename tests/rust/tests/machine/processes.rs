@@ -1,0 +1,249 @@
+//! Processes that share a file, and are killed or stopped at random instants. Each notes what it was admitted behind every admission,
+//! so that nothing but the last one is lost with it.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tidegate::host::examined_keys;
+use tidegate::{Limiter, OnStoreError};
+use tidegate_tests::lateness::LatenessProbe;
+use tidegate_tests::random::Random;
+use tidegate_tests::setting::setting;
+use tidegate_tests::shared_file::SharedFile;
+
+const PROCESSES: usize = 3;
+/// Kills and stops in a normal run; `TIDEGATE_KILLS` and `TIDEGATE_STOPS` set other numbers.
+const KILLS: u64 = 100;
+const STOPS: u64 = 12;
+const KEYS: u64 = 12;
+/// Limits that nothing reaches, of which nothing comes back: one block, several blocks, and lists that grow.
+const COUNTED: [&str; 3] = [
+    "fixed-window 1000000000/year",
+    "fixed-window 1000000000/year; calendar-window 1000000000/year; fixed-window 999999999/month; gcra 10/s burst 1000000000",
+    "sliding-window 1000000000/year",
+];
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Numbers of a process in its file: the admissions of each key, then the longest call in microseconds.
+const LONGEST: u64 = KEYS;
+
+fn limiter(url: &str) -> Limiter {
+    let builder = Limiter::builder().store(url).timeout(TIMEOUT).deny_cache(Duration::ZERO);
+    builder.on_store_error(OnStoreError::Raise).build().expect("a limiter")
+}
+
+/// The part of one process: it checks until it is killed.
+#[test]
+#[ignore = "a part of the tests below"]
+fn process_part() {
+    let of = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is missing"));
+    let (limiter, seed) = (limiter(&of("TIDEGATE_MACHINE_URL")), setting("TIDEGATE_MACHINE_SEED").expect("a seed"));
+    let notes = OpenOptions::new().read(true).write(true).open(of("TIDEGATE_MACHINE_NOTES")).expect("a file");
+    let (mut random, mut longest) = (Random::new(seed), 0);
+    let number = |at: u64| {
+        let mut bytes = [0; 8];
+        notes.read_exact_at(&mut bytes, 8 * at).expect("a number");
+        u64::from_le_bytes(bytes)
+    };
+    let set = |at: u64, number: u64| notes.write_all_at(&number.to_le_bytes(), 8 * at).expect("written");
+    let mut admitted: Vec<u64> = (0..KEYS).map(number).collect();
+    let end = Instant::now() + Duration::from_secs(120);
+    while Instant::now() < end {
+        let key = random.below(KEYS);
+        let began = Instant::now();
+        let answer = limiter.check(COUNTED[key as usize % COUNTED.len()], &format!("key {key}"));
+        let took = began.elapsed().as_micros() as u64;
+        match answer {
+            Ok(decision) => {
+                assert!(decision.allowed());
+                admitted[key as usize] += 1;
+                set(key, admitted[key as usize]);
+            }
+            Err(error) => assert_eq!(error.code(), "store_timeout", "{error}"),
+        }
+        if took > longest {
+            longest = took;
+            set(LONGEST, longest);
+        }
+    }
+}
+
+struct Part {
+    child: Child,
+    notes: PathBuf,
+}
+
+impl Part {
+    fn start(url: &str, notes: &Path, seed: u64) -> Self {
+        File::create(notes).and_then(|file| file.set_len(8 * (LONGEST + 1))).expect("a file");
+        let child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["processes::process_part", "--exact", "--ignored", "--nocapture"])
+            .env("TIDEGATE_MACHINE_URL", url)
+            .env("TIDEGATE_MACHINE_NOTES", notes)
+            .env("TIDEGATE_MACHINE_SEED", seed.to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a process");
+        Self { child, notes: notes.to_owned() }
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let bytes = std::fs::read(&self.notes).expect("its file");
+        bytes.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes"))).collect()
+    }
+
+    /// Sends a signal by its name.
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill runs");
+        assert!(status.success());
+    }
+
+    /// Kills it; returns what it was admitted.
+    fn kill(mut self) -> Vec<u64> {
+        assert!(self.child.try_wait().expect("its state").is_none(), "a process ended by itself");
+        self.child.kill().expect("killed");
+        self.child.wait().expect("it ended");
+        let numbers = self.numbers();
+        std::fs::remove_file(&self.notes).expect("its file");
+        numbers
+    }
+}
+
+/// What was used of each key, by the file.
+fn used(url: &str) -> Vec<u64> {
+    let limiter = limiter(url);
+    let of = |key: u64| {
+        let decision =
+            limiter.peek(COUNTED[key as usize % COUNTED.len()], &format!("key {key}"), 1).expect("a decision");
+        let first = decision.limits().next().expect("a limit");
+        first.limit - first.remaining
+    };
+    (0..KEYS).map(of).collect()
+}
+
+#[test]
+fn what_was_admitted_stays_counted_when_processes_are_killed() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=1MB");
+    let folder = shared.path().parent().expect("a folder").to_owned();
+    let (mut random, mut number) = (Random::new(29), 0);
+    let mut start = || {
+        number += 1;
+        Part::start(&url, &folder.join(number.to_string()), number)
+    };
+    let mut parts: Vec<Part> = (0..PROCESSES).map(|_| start()).collect();
+    let mut admitted = vec![0; KEYS as usize];
+    let mut add = |numbers: Vec<u64>| admitted.iter_mut().zip(numbers).for_each(|(all, one)| *all += one);
+    let kills = setting("TIDEGATE_KILLS").unwrap_or(KILLS);
+    for _ in 0..kills {
+        std::thread::sleep(Duration::from_millis(10 + random.below(30)));
+        let part = std::mem::replace(&mut parts[random.below(PROCESSES as u64) as usize], start());
+        add(part.kill());
+        examined_keys(&url, Duration::from_secs(5)).expect("the file is whole");
+    }
+    parts.into_iter().for_each(|part| add(part.kill()));
+    let (used, most_lost) = (used(&url), kills + PROCESSES as u64);
+    let (noted, counted): (u64, u64) = (admitted.iter().sum(), used.iter().sum());
+    println!("{noted} admissions were noted, {counted} are counted, {most_lost} processes were killed");
+    for (key, (noted, used)) in admitted.iter().zip(&used).enumerate() {
+        assert!(used >= noted, "key {key}: {noted} were admitted, and {used} are counted");
+    }
+    assert!(counted <= noted + most_lost, "{counted} are counted, and {noted} were admitted");
+    assert!(noted > 10 * kills, "only {noted} admissions");
+}
+
+#[test]
+fn a_process_that_is_stopped_delays_no_call_past_its_deadline() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=1MB");
+    let folder = shared.path().parent().expect("a folder").to_owned();
+    let start = |number: usize| Part::start(&url, &folder.join(number.to_string()), number as u64);
+    let parts: Vec<Part> = (0..PROCESSES).map(start).collect();
+    let mut random = Random::new(30);
+    // Each of them has begun.
+    tidegate_tests::wait::wait_until(Duration::from_secs(20), "each process is admitted", || {
+        parts.iter().all(|part| part.numbers()[..KEYS as usize].iter().sum::<u64>() > 100)
+    });
+    let probe = LatenessProbe::start();
+    for _ in 0..setting("TIDEGATE_STOPS").unwrap_or(STOPS) {
+        let part = &parts[0];
+        part.signal("STOP");
+        std::thread::sleep(Duration::from_millis(100 + random.below(400)));
+        part.signal("CONT");
+        std::thread::sleep(Duration::from_millis(random.below(50)));
+    }
+    let late = probe.worst();
+    let mut admitted = vec![0; KEYS as usize];
+    let mut longest = Duration::ZERO;
+    for (number, part) in parts.into_iter().enumerate() {
+        let numbers = part.kill();
+        admitted.iter_mut().zip(&numbers).for_each(|(all, one)| *all += one);
+        // The calls of the one that was stopped took as long as it was.
+        if number > 0 {
+            longest = longest.max(Duration::from_micros(numbers[LONGEST as usize]));
+        }
+    }
+    println!("the longest call of the others took {longest:?}; the machine was late by {late:?}");
+    assert!(
+        longest <= TIMEOUT + Duration::from_millis(20) + 2 * late,
+        "{longest:?}, on a machine that was late by {late:?}"
+    );
+    examined_keys(&url, Duration::from_secs(5)).expect("the file is whole");
+    let used = used(&url);
+    for (key, (noted, used)) in admitted.iter().zip(&used).enumerate() {
+        assert!(
+            (*noted..=noted + PROCESSES as u64).contains(used),
+            "key {key}: {noted} were admitted, and {used} are counted"
+        );
+    }
+}
+
+#[test]
+fn a_lock_of_a_living_process_is_waited_for_and_never_taken() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=200kB");
+    let limiter = limiter(&url);
+    limiter.check("5/hour", "k").expect("a decision");
+    // This process is alive, and the file has one shard: its lock is the first number behind the header.
+    let file = OpenOptions::new().read(true).write(true).open(shared.path()).expect("the file");
+    let mut free = [0; 8];
+    file.read_exact_at(&mut free, 4096).expect("a number");
+    assert_eq!(free, [0; 8], "no process holds the lock");
+    let parent = Part::start(&shared.url("max_bytes=200kB"), &shared.path().with_extension("notes"), 1);
+    let mark = mark_of(parent.child.id());
+    tidegate_tests::wait::wait_until(Duration::from_secs(20), "the other one is admitted", || parent.numbers()[0] > 0);
+    parent.signal("STOP");
+    file.write_all_at(&mark.to_ne_bytes(), 4096).expect("written");
+    let began = Instant::now();
+    let error = limiter.check("5/hour", "k").expect_err("it is locked");
+    assert_eq!(error.code(), "store_timeout", "{error}");
+    assert!(error.to_string().contains("may be stopped"), "{error}");
+    assert!(began.elapsed() >= TIMEOUT);
+    // What changes nothing needs no lock.
+    assert_eq!(limiter.peek("5/hour", "k", 1).expect("a decision").remaining(), 4);
+    parent.kill();
+    assert_eq!(limiter.check("5/hour", "k").expect("its lock is free").remaining(), 3);
+    examined_keys(&url, Duration::from_secs(5)).expect("the file is whole");
+}
+
+/// A process as a lock names it: a bit, its id, when it began, and its namespace.
+fn mark_of(id: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("its state");
+    let began: u64 = text
+        .rsplit_once(')')
+        .expect("its name")
+        .1
+        .split_whitespace()
+        .nth(19)
+        .expect("its start")
+        .parse()
+        .expect("a number");
+    let link = std::fs::read_link("/proc/self/ns/pid").expect("a namespace");
+    let digits: String = link.to_str().expect("text").chars().filter(char::is_ascii_digit).collect();
+    let namespace = digits.parse::<u64>().expect("a number") % 511;
+    1 | u64::from(id) << 1 | (began & 0xffff_ffff) << 23 | namespace << 55
+}

@@ -1,0 +1,191 @@
+//! The protocol of the table: a writer dies between any two of its writes, and readers and the next writer find what was stored before
+//! or what it stored, and nothing else. The files of the core run here on numbers of the test.
+
+#[path = "../../../../core/src/store/machine/locked_shard.rs"]
+#[allow(dead_code, reason = "a test needs a part of it")]
+mod locked_shard;
+#[path = "../../../../core/src/store/machine/record.rs"]
+#[allow(dead_code, reason = "a test needs a part of it")]
+mod record;
+#[path = "../../../../core/src/store/machine/repair.rs"]
+mod repair;
+#[path = "../../../../core/src/store/machine/shard.rs"]
+#[allow(dead_code, reason = "a test needs a part of it")]
+mod shard;
+
+mod sync {
+    pub(super) use std::sync::atomic::{Ordering, fence};
+}
+
+mod words {
+    use std::cell::{Cell, RefCell};
+
+    /// Numbers of which a writer writes so many, and no more.
+    pub(super) struct Words {
+        numbers: RefCell<Vec<u64>>,
+        writes_left: Cell<usize>,
+    }
+
+    impl Words {
+        pub(super) fn new(count: usize) -> Self {
+            Self { numbers: RefCell::new(vec![0; count]), writes_left: Cell::new(usize::MAX) }
+        }
+
+        /// The writer dies behind so many writes. Returns how many it had left.
+        pub(super) fn die_after(&self, writes: usize) -> usize {
+            self.writes_left.replace(writes)
+        }
+
+        pub(super) fn copy(&self) -> Self {
+            Self { numbers: self.numbers.clone(), writes_left: Cell::new(usize::MAX) }
+        }
+
+        fn writes(&self) -> bool {
+            let left = self.writes_left.get();
+            self.writes_left.set(left.saturating_sub(1));
+            left > 0
+        }
+
+        pub(super) fn load(&self, at: usize) -> u64 {
+            self.numbers.borrow()[at]
+        }
+
+        pub(super) fn store(&self, at: usize, number: u64) {
+            if self.writes() {
+                self.numbers.borrow_mut()[at] = number;
+            }
+        }
+
+        pub(super) fn read_published(&self, at: usize) -> u64 {
+            self.load(at)
+        }
+
+        pub(super) fn publish(&self, at: usize, before: u64, number: u64) -> bool {
+            // To one that has died it makes no difference what it would have seen.
+            let is_before = self.load(at) == before;
+            self.store(at, number);
+            is_before || self.writes_left.get() == 0
+        }
+
+        pub(super) fn release(&self, at: usize, number: u64) {
+            self.store(at, number);
+        }
+    }
+}
+
+use std::collections::BTreeMap;
+
+use locked_shard::LockedShard;
+use record::{BLOCK, KeyWords, Record};
+use shard::{FileShard, Look, SHARD_HEAD};
+use tidegate_tests::random::Random;
+use words::Words;
+
+const BUCKETS: usize = 2;
+const BLOCKS: usize = 24;
+
+fn shard(words: &Words) -> FileShard<'_> {
+    FileShard { words, at: 0, buckets: BUCKETS, blocks: BLOCKS }
+}
+
+fn words() -> Words {
+    Words::new(SHARD_HEAD + BUCKETS + BLOCKS * BLOCK)
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {number} {}", "x".repeat(number as usize * 9)).into_bytes()
+}
+
+fn record_of(key: &[u8], value: &[u8]) -> Record {
+    let bytes = [key, value].concat();
+    Record { key_length: key.len(), value_length: value.len(), bytes, expires_at: 1_000, denies_until: 0 }
+}
+
+/// What is stored, by its key.
+type Stored = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn read_all(words: &Words, keys: &[Vec<u8>]) -> Stored {
+    let mut found = Stored::new();
+    let mut record = Record::default();
+    for (number, key) in keys.iter().enumerate() {
+        let look = shard(words).look(number % BUCKETS, &KeyWords::of(key), &mut record).expect("whole records");
+        if look.is_some_and(|Look { found, .. }| found) {
+            found.insert(key.clone(), record.parts().0.to_vec());
+        }
+    }
+    found
+}
+
+/// One change: a key gets a value, or loses what it has.
+fn change(words: &Words, bucket: usize, key: &[u8], value: Option<&[u8]>) {
+    let (locked, numbers) = (LockedShard(shard(words)), KeyWords::of(key));
+    // One that dies reads what it has not written.
+    let _ = match value {
+        Some(value) => {
+            let record = record_of(key, value);
+            match locked.has_room(bucket, &numbers, &record, usize::MAX) {
+                Ok(true) => locked.write(bucket, &numbers, &record),
+                _ => Ok(()),
+            }
+        }
+        None => locked.remove(bucket, &numbers),
+    };
+}
+
+#[test]
+fn a_writer_that_dies_anywhere_leaves_what_was_or_what_is() {
+    let keys: Vec<Vec<u8>> = (0..6).map(key).collect();
+    let (mut deaths, mut changed) = (0, 0);
+    for seed in 0..150 {
+        let mut random = Random::new(seed);
+        let whole = words();
+        for _ in 0..40 {
+            let number = random.below(keys.len() as u64) as usize;
+            let value = vec![random.below(256) as u8; random.below(90) as usize];
+            let value = (!random.one_in(4)).then_some(&*value);
+            let before = read_all(&whole, &keys);
+            let after = whole.copy();
+            let all = after.die_after(10_000);
+            assert_eq!(all, usize::MAX);
+            change(&after, number % BUCKETS, &keys[number], value);
+            let writes = 10_000 - after.die_after(usize::MAX);
+            let expected = read_all(&after, &keys);
+            LockedShard(shard(&after)).examine().expect("a change leaves the shard whole");
+            for writes in 0..writes {
+                let dying = whole.copy();
+                dying.die_after(writes);
+                change(&dying, number % BUCKETS, &keys[number], value);
+                dying.die_after(usize::MAX);
+                let found = read_all(&dying, &keys);
+                assert!(found == before || found == expected, "seed {seed}, {writes} writes: {found:?}");
+                changed += usize::from(found == expected && expected != before);
+                assert_eq!(LockedShard(shard(&dying)).repair(), 0, "seed {seed}, {writes} writes");
+                LockedShard(shard(&dying)).examine().expect("a repair makes the shard whole");
+                assert_eq!(read_all(&dying, &keys), found, "a repair changes nothing that is stored");
+                deaths += 1;
+            }
+            change(&whole, number % BUCKETS, &keys[number], value);
+        }
+    }
+    println!("{deaths} deaths, {changed} of them behind what was published");
+    assert!(deaths > 10_000 && changed > 1_000, "{deaths} deaths, {changed} behind");
+}
+
+#[test]
+fn a_repair_that_dies_can_be_repaired() {
+    let keys: Vec<Vec<u8>> = (0..6).map(key).collect();
+    let whole = words();
+    for (number, key) in keys.iter().enumerate() {
+        change(&whole, number % BUCKETS, key, Some(&[number as u8; 20]));
+    }
+    let stored = read_all(&whole, &keys);
+    for writes in 0..200 {
+        let dying = whole.copy();
+        dying.die_after(writes);
+        LockedShard(shard(&dying)).repair();
+        dying.die_after(usize::MAX);
+        assert_eq!(read_all(&dying, &keys), stored, "{writes} writes");
+        assert_eq!(LockedShard(shard(&dying)).repair(), 0, "{writes} writes");
+        LockedShard(shard(&dying)).examine().expect("it is whole");
+    }
+}
