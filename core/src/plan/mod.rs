@@ -8,6 +8,8 @@ mod own_numbers;
 pub(crate) mod plan_cache;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 mod stored;
+#[cfg(feature = "redis")]
+mod stored_value;
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +29,9 @@ pub(crate) use limit_tag::LimitTag;
 pub(crate) use own_numbers::{MAX_OVERRIDDEN_KEY, MAX_OVERRIDDEN_KEYS, Moved, OverrideChange, StoredOverride};
 use stored::StoredForm;
 #[cfg(feature = "redis")]
-pub(crate) use stored::{parts_of_any, section, states_of_any};
+pub(crate) use stored::section;
+#[cfg(feature = "redis")]
+pub(crate) use stored_value::{parts_of_any, states_of_any};
 
 /// The longest metadata of an attempt, in bytes.
 pub(crate) const MAX_METADATA: usize = 65_536;

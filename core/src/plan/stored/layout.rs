@@ -50,7 +50,7 @@ impl Form {
 }
 
 /// The bytes of a count.
-pub(super) const fn width_of(largest: u64) -> u8 {
+pub(crate) const fn width_of(largest: u64) -> u8 {
     let width = 8 - largest.leading_zeros() as u8 / 8;
     if width == 0 {
         1
@@ -85,7 +85,7 @@ impl Layout {
     }
 
     /// The largest count that the compact form can store.
-    pub(super) fn max_compact_count(&self) -> u64 {
+    pub(crate) fn max_compact_count(&self) -> u64 {
         (1u64 << (8 * self.count_width)) - 1
     }
 
@@ -119,7 +119,7 @@ pub(super) fn header(tags: &[LimitTag], layouts: &[Layout], form: Form) -> Vec<u
 
 impl LimitTag {
     /// Appends it as it stands in a header.
-    pub(super) fn write(&self, layout: &Layout, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, layout: &Layout, out: &mut Vec<u8>) {
         let bucket = self.bucket_count > 0;
         let fraction = bucket && layout.fields.len() == 3;
         out.push(self.algorithm << 4 | u8::from(fraction) << 3 | layout.count_width);

@@ -3,7 +3,6 @@
 mod layout;
 mod script_arguments;
 pub(crate) mod section;
-mod value;
 
 use super::LimitTag;
 use crate::algorithm::Rule;
@@ -11,9 +10,8 @@ use crate::plan::MAX_METADATA;
 use crate::policy::Policy;
 use crate::tables::allocation::allocated;
 
-use layout::{Form, Layout};
+pub(super) use layout::{Form, LENGTH_WIDTH, Layout, VERSION, width_of};
 pub(crate) use script_arguments::ScriptArguments;
-pub(crate) use value::{parts_of_any, states_of_any};
 
 /// The most bytes of headers, fields and moments of one limit in a reply, with much to spare. A server, or what stands before it,
 /// that sends more than the bounds below is not believed.

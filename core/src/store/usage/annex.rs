@@ -1,7 +1,7 @@
 //! What a key has beside the states of its limits. Few keys have any of it.
 
 use super::Usage;
-use super::line::InLine;
+use super::waiting_line::InLine;
 use crate::algorithm::Traces;
 use crate::plan::{BlockLevel, Plan, StoredLimit};
 #[cfg(feature = "redis")]

@@ -4,11 +4,11 @@ mod annex;
 mod conversion;
 mod drafts;
 mod journal;
-mod line;
 mod operations;
 #[cfg(feature = "redis")]
 mod stored_form;
 pub(super) mod unstored;
+mod waiting_line;
 
 use std::sync::Arc;
 

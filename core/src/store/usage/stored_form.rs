@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::annex::{OwnNumbers, UsageAnnex};
 use super::journal::Journal;
-use super::line::InLine;
+use super::waiting_line::InLine;
 use super::{RareState, Usage};
 use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Rule, Traces, number, put};
 use crate::plan::section::{

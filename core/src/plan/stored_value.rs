@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::layout::{Form, LENGTH_WIDTH, Layout, VERSION, width_of};
+use super::stored::{Form, LENGTH_WIDTH, Layout, VERSION, width_of};
 use crate::algorithm::{FIELDS, FULL_WIDTH, Field, State, number, put};
 use crate::plan::{LimitTag, Plan};
 use crate::tables::one_or_many::OneOrMany;
