@@ -26,7 +26,7 @@ use crate::store::ForgottenDenials;
 use crate::store::Store;
 use crate::store::key_names::KeyNames;
 #[cfg(all(unix, feature = "redis"))]
-use crate::store::machine::Machine;
+use crate::store::machine::{Machine, MachineStore};
 use crate::store::memory::Memory;
 use crate::store::redis::{self, ReaderRegistry};
 use crate::store::url::{Endpoints, StoreUrl, without_secrets};
@@ -120,7 +120,8 @@ impl Builder {
         {
             // No breaker is around it: a shard that a stopped process has locked says nothing of the others.
             let denials = telemetry.forgotten_denials();
-            return Ok(Arc::new(Machine::open(place, self.names()?, self.timeout, denials, Arc::clone(log))?));
+            let machine = Machine::open(place, self.names()?, self.timeout, denials, Arc::clone(log))?;
+            return Ok(Arc::new(MachineStore::new(machine)));
         }
         let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {
             let store = match StoreUrl::parse(url)? {

@@ -38,9 +38,15 @@ impl StoredKey {
             },
             None => parts.into_iter().fold(&mut names.hasher(), blake3::Hasher::update).finalize(),
         };
+        let mut name = SmallVec::from_slice(names.prefix.as_bytes());
+        let first = &digest.as_bytes()[..Self::DIGEST];
         // Braces would change the hash slot, so bytes that are braces are left out.
-        let bytes = digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(Self::DIGEST);
-        Self(names.prefix.bytes().chain(bytes.copied()).collect())
+        if first.iter().any(|byte| b"{}".contains(byte)) {
+            name.extend(digest.as_bytes().iter().filter(|byte| !b"{}".contains(byte)).take(Self::DIGEST).copied());
+        } else {
+            name.extend_from_slice(first);
+        }
+        Self(name)
     }
 
     /// A name that is made otherwise.

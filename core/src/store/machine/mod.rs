@@ -10,6 +10,7 @@ mod header;
 mod lock;
 mod locked_shard;
 mod machine_clock;
+mod machine_store;
 mod record;
 mod repair;
 mod shard;
@@ -17,6 +18,7 @@ mod shard;
 mod sync {
     pub(super) use std::sync::atomic::{Ordering, fence};
 }
+mod waiting_calls;
 mod words;
 
 use std::cell::RefCell;
@@ -25,20 +27,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::call_context::{CallContext, Waits};
+use super::ForgottenDenials;
 use super::key_names::KeyNames;
-use super::layer_states::LayerStates;
-use super::request::{Answer, Entry, Operation, RareAnswer, StoredOverride};
+use super::request::{Answer, Entry, Operation, StoredOverride};
 use super::stored_key::StoredKey;
 use super::url::{MachineFile, StoreUrl};
 use super::usage::{Usage, stored_override, unstored};
-use super::{ForgottenDenials, Store};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{MAX_OVERRIDDEN_KEYS, Plan};
+use crate::plan::Plan;
 use crate::process::log::{Log, WarningKind};
 use file::OpenFile;
 use lock::LockGuard;
 use locked_shard::{LockedShard, Removed};
+pub(crate) use machine_store::MachineStore;
 use record::{Damaged, KeyWords, Record};
 use shard::Look;
 
@@ -320,22 +321,8 @@ impl Machine {
         }
     }
 
-    fn begin_now(&self, entry: &Entry<'_>, context: &CallContext<'_>) -> Option<Result<Answer>> {
-        if let Err(error) = self.check_open() {
-            return Some(Err(error));
-        }
-        let now = self.now(context.now);
-        let result = match self.answer(entry, now, None) {
-            // A caller that does not wait at all asks again as one that does.
-            Err(Hindrance::Locked) if context.waits.is_never() => return None,
-            Err(Hindrance::Locked) => {
-                let deadline = context.deadline.unwrap_or_else(|| Instant::now() + self.timeout);
-                self.answer(entry, self.now(context.now), Some(deadline))
-            }
-            result => result,
-        };
-        self.forgotten_denials.report();
-        Some(result.map_err(|hindrance| self.error(hindrance, std::iter::once(self.place(entry).shard))))
+    fn error_about(&self, entry: &Entry<'_>, hindrance: Hindrance) -> Error {
+        self.error(hindrance, std::iter::once(self.place(entry).shard))
     }
 
     /// The numbers of keys of a policy that are its own.
@@ -394,76 +381,4 @@ fn set_record(
     // A key of which nothing is left is denied until something is.
     let full = answer.views.iter().filter(|view| view.left <= 0).filter_map(|view| view.admits_at).max();
     record.denies_until = usage.denial_ends().max(full.unwrap_or(0));
-}
-
-impl Store for Machine {
-    #[inline]
-    fn begin(&self, entry: &Entry<'_>, context: CallContext<'_>, _: &mut LayerStates) -> Option<Result<Answer>> {
-        self.begin_now(entry, &context)
-    }
-
-    fn begin_all(
-        &self,
-        entries: &[Entry<'_>],
-        context: CallContext<'_, Vec<Answer>>,
-        _: &mut LayerStates,
-    ) -> Option<Result<Vec<Answer>>> {
-        if let Err(error) = self.check_open() {
-            return Some(Err(error));
-        }
-        let deadline = match context.waits {
-            Waits::Never => Instant::now(),
-            _ => context.deadline.unwrap_or_else(|| Instant::now() + self.timeout),
-        };
-        let result = self.answer_all(entries, self.now(context.now), deadline);
-        self.forgotten_denials.report();
-        if matches!((&result, context.waits), (Err(Hindrance::Locked), Waits::Never)) {
-            return None;
-        }
-        let shards = entries.iter().map(|entry| self.place(entry).shard);
-        Some(result.map_err(|hindrance| self.error(hindrance, shards)))
-    }
-
-    fn ping(&self, deadline: Option<Instant>) -> Result<()> {
-        self.check_open()?;
-        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.timeout);
-        for number in 0..self.file.geometry.shards {
-            let locked = self.lock(number, Some(deadline)).map(drop);
-            locked.map_err(|hindrance| self.error(hindrance, std::iter::once(number)))?;
-        }
-        Ok(())
-    }
-
-    fn clear_all(&self) -> Result<()> {
-        self.check_open()?;
-        let prefix = self.names.prefix.as_bytes();
-        for number in 0..self.file.geometry.shards {
-            let cleared = self.lock(number, Some(Instant::now() + self.timeout)).and_then(|(_guard, locked)| {
-                Ok(locked.remove_all(|key| key.len() == prefix.len() + StoredKey::DIGEST && key.starts_with(prefix))?)
-            });
-            cleared.map_err(|hindrance| self.error(hindrance, std::iter::once(number)))?;
-        }
-        Ok(())
-    }
-
-    fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
-        let Operation::Override(change) = &entry.operation else { return Ok(()) };
-        if !change.text.is_empty() {
-            let others = self.own_numbers(entry.plan, self.now(now), Instant::now() + self.timeout)?;
-            if others.len() >= MAX_OVERRIDDEN_KEYS && others.iter().all(|other| other.key != change.key) {
-                return Err(Error::too_many_overrides(entry.plan.policy.name(), MAX_OVERRIDDEN_KEYS));
-            }
-        }
-        self.begin_now(entry, &CallContext::at(now)).unwrap_or_else(|| Ok(Answer::default())).map(drop)
-    }
-
-    fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
-        let now = self.now(now);
-        let overrides = self.own_numbers(entry.plan, now, Instant::now() + self.timeout)?;
-        Ok(Answer { now, rare: Some(Box::new(RareAnswer { overrides, ..RareAnswer::default() })), ..Answer::default() })
-    }
-
-    fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-    }
 }

@@ -1,5 +1,7 @@
 //! What stands in a record, and in which bits: see `shard.rs`.
 
+use smallvec::SmallVec;
+
 /// Numbers of a block, of which the first one of a record has these before its bytes: its links, when it expires, until when it
 /// denies its key, its lengths. Any other has its link.
 pub(super) const BLOCK: usize = 8;
@@ -46,27 +48,29 @@ pub(super) fn blocks_of(bytes: usize) -> usize {
 
 /// A key as it stands at the beginning of a record: whole numbers, and those bits of the last one that it has.
 pub(super) struct KeyWords {
-    numbers: [u64; MAX_KEY.div_ceil(8)],
-    pub(super) count: usize,
+    numbers: SmallVec<[u64; 4]>,
     last: u64,
     pub(super) length: usize,
 }
 
 impl KeyWords {
-    /// Of a key of at most [`MAX_KEY`] bytes.
     #[inline]
     pub(super) fn of(key: &[u8]) -> Self {
-        let (mut numbers, length) = ([0; MAX_KEY.div_ceil(8)], key.len().min(MAX_KEY));
-        for (number, chunk) in numbers.iter_mut().zip(key.chunks(8)) {
-            *number = number_of(chunk);
-        }
-        let last = number_of(&[0xff; 8][..(length + 7) % 8 + 1]);
-        Self { numbers, count: length.div_ceil(8), last, length }
+        let last = u64::MAX >> (8 * (7 - (key.len() + 7) % 8));
+        // The first bytes are the lower ones, or the upper ones, as this machine has it.
+        let last = if cfg!(target_endian = "little") { last } else { last.swap_bytes() };
+        Self { numbers: key.chunks(8).map(number_of).collect(), last, length: key.len() }
+    }
+
+    /// How many numbers it is.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.numbers.len()
     }
 
     #[inline]
     pub(super) fn is_at(&self, index: usize, number: u64) -> bool {
-        let mask = if index + 1 == self.count { self.last } else { u64::MAX };
+        let mask = if index + 1 == self.numbers.len() { self.last } else { u64::MAX };
         number & mask == self.numbers[index]
     }
 }

@@ -86,7 +86,7 @@ impl<'a> FileShard<'a> {
                     return Ok(false);
                 }
                 compared += 1;
-                if compared >= key.count {
+                if compared >= key.count() {
                     return Ok(true);
                 }
             }

@@ -230,6 +230,43 @@ fn a_lock_of_a_living_process_is_waited_for_and_never_taken() {
     examined_keys(&url, Duration::from_secs(5)).expect("the file is whole");
 }
 
+#[tokio::test]
+async fn a_task_that_waits_for_a_lock_delays_no_other() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=200kB");
+    let limiter = limiter(&url).to_async();
+    limiter.check("5/hour", "k").await.expect("a decision");
+    let holder = Part::start(&url, &shared.path().with_extension("notes"), 1);
+    let began = || holder.numbers()[..KEYS as usize].iter().sum::<u64>() > 0;
+    tidegate_tests::wait::wait_until(Duration::from_secs(20), "the other one is admitted", began);
+    let mark = mark_of(holder.child.id());
+    holder.signal("STOP");
+    let file = OpenOptions::new().read(true).write(true).open(shared.path()).expect("the file");
+    file.write_all_at(&mark.to_ne_bytes(), 4096).expect("written");
+
+    // This runtime has one thread: it goes on while the check waits.
+    let checking = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.check("5/hour", "k").await }
+    });
+    let mut turns = 0;
+    while !checking.is_finished() {
+        assert_eq!(limiter.peek("5/hour", "k", 1).await.expect("it needs no lock").remaining(), 4);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        turns += 1;
+    }
+    assert_eq!(checking.await.expect("a task").expect_err("it is locked").code(), "store_timeout");
+    assert!(turns > 2, "{turns} turns of the loop");
+
+    // The lock of a process that ends while a task waits goes to that.
+    let long = Limiter::builder().store(&url).timeout(Duration::from_secs(20)).build_async().expect("a limiter");
+    let checking = tokio::spawn(async move { long.check("5/hour", "k").await });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!checking.is_finished());
+    holder.kill();
+    assert_eq!(checking.await.expect("a task").expect("a decision").remaining(), 3);
+}
+
 /// A process as a lock names it: a bit, its id, when it began, and its namespace.
 fn mark_of(id: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("its state");
