@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use serde_json::{Value, json};
 use tidegate_tests::reply_proxy::ReplyProxy;
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::shared_file::SharedFile;
 
 use support::{Ran, Scratch, command, golden, ran, run, without_numbers};
 
@@ -22,8 +23,24 @@ fn redis() -> Servers {
 
 #[test]
 fn one_key_by_hand() {
-    let redis = redis();
-    let tidegate = |arguments: &[&str]| on(redis.url(), arguments);
+    one_key(redis().url());
+}
+
+#[test]
+fn one_key_of_a_file_by_hand() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=1MB");
+    let missing = run(&["doctor", "--store", &url]);
+    assert_eq!(missing.code, 2, "{}", missing.out);
+    assert!(missing.out.contains("does not exist"), "{}", missing.out);
+    one_key(&url);
+    let whole = run(&["doctor", "--store", &url, "--json"]);
+    assert_eq!(whole.code, 0, "{}", whole.out);
+    assert_eq!(whole.json()["stores"][0]["findings"][0]["message"], "every part of it is whole; it has 2 keys");
+}
+
+fn one_key(url: &str) {
+    let tidegate = |arguments: &[&str]| on(url, arguments);
     for (left, meta) in [(4, "alice"), (3, "alice"), (2, "bob"), (1, "alice"), (0, "mallory")] {
         let ran = tidegate(&["check", "login", "10.0.0.7", "--meta", meta, "--json"]);
         assert_eq!((ran.code, ran.error.as_str()), (0, ""), "{}", ran.out);

@@ -78,11 +78,13 @@ impl Builder {
             }
             None => None,
         };
+        // A denial of a file is read as fast as it could be remembered.
+        let is_file = self.stores.iter().any(|url| url.starts_with("file:"));
         let layers = Layers::around(
             store,
             rollout,
             self.on_store_error,
-            self.deny_cache,
+            if is_file { Duration::ZERO } else { self.deny_cache },
             self.timeout,
             self.clock.clone(),
             telemetry,

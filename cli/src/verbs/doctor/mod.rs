@@ -61,6 +61,11 @@ impl Doctor {
             ));
         }
         let mut reports = Vec::new();
+        #[cfg(unix)]
+        if let Some(url) = store.all().find(|url| url.starts_with("file:")) {
+            reports.push(StoreReport::of_file(url, self.store.timeout));
+            return Ok(report(&reports, output));
+        }
         for (url, servers) in store.all().zip(store.servers(self.store.timeout)?) {
             output.progress(&format!("examining {} …", servers.shown()));
             let mut report = StoreReport::of(&servers, file.as_ref(), &self.store.prefix);
@@ -69,24 +74,29 @@ impl Doctor {
             }
             reports.push(report);
         }
-        let count =
-            |level| reports.iter().flat_map(|report| &report.findings).filter(|finding| finding.level == level).count();
-        let (problems, notes) = (count(Level::Problem), count(Level::Note));
-        if output.is_json() {
-            output.json(&json!({"stores": reports, "problems": problems, "notes": notes}));
-        } else {
-            reports.iter().for_each(|report| report.show(output));
-            output.line(match (problems, notes) {
-                (0, 0) => "no problems".to_owned(),
-                (0, _) => format!("no problems, {notes} to know"),
-                _ => format!("{}, {notes} to know", counted(problems, "problem")),
-            });
-        }
-        Ok(match (reports.iter().all(|report| report.was_asked), problems) {
-            (false, _) => Outcome::Invalid,
-            (true, 0) => Outcome::Done,
-            (true, _) => Outcome::Negative,
-        })
+        Ok(report(&reports, output))
+    }
+}
+
+/// Shows what was found; returns what it comes to.
+fn report(reports: &[StoreReport], output: &mut Output) -> Outcome {
+    let count =
+        |level| reports.iter().flat_map(|report| &report.findings).filter(|finding| finding.level == level).count();
+    let (problems, notes) = (count(Level::Problem), count(Level::Note));
+    if output.is_json() {
+        output.json(&json!({"stores": reports, "problems": problems, "notes": notes}));
+    } else {
+        reports.iter().for_each(|report| report.show(output));
+        output.line(match (problems, notes) {
+            (0, 0) => "no problems".to_owned(),
+            (0, _) => format!("no problems, {notes} to know"),
+            _ => format!("{}, {notes} to know", counted(problems, "problem")),
+        });
+    }
+    match (reports.iter().all(|report| report.was_asked), problems) {
+        (false, _) => Outcome::Invalid,
+        (true, 0) => Outcome::Done,
+        (true, _) => Outcome::Negative,
     }
 }
 
@@ -101,6 +111,20 @@ fn served(url: &str, options: &StoreOptions) -> Finding {
 }
 
 impl StoreReport {
+    /// A file that processes share: whether it can be used, and is whole.
+    #[cfg(unix)]
+    fn of_file(url: &str, timeout: std::time::Duration) -> Self {
+        let examined = tidegate::host::examined_keys(url, timeout);
+        let finding = match &examined {
+            Ok(keys) => Finding::ok("file", format!("every part of it is whole; it has {}", counted(*keys, "key"))),
+            Err(error) => Finding::problem("file", format!("{error} [{}]", error.code())),
+        };
+        let (store, is_damaged) =
+            (tidegate::host::without_secrets(url), |error: &Error| error.code() == "store_rejected");
+        let was_asked = examined.as_ref().err().is_none_or(is_damaged);
+        Self { store, kind: "file", findings: vec![finding], was_asked }
+    }
+
     fn of(servers: &StoreServers, file: Option<&PolicyFile>, prefix: &str) -> Self {
         let mut report =
             Self { store: servers.shown().to_owned(), kind: servers.kind(), findings: Vec::new(), was_asked: false };

@@ -170,6 +170,8 @@ impl LockedShard<'_> {
         let (link, _) = shard.links(block)?;
         let place = shard.block_at(earlier)?;
         let links = shard.words.load(place);
+        // A reader that sees the shorter chain sees too that the bucket has changed since.
+        fence(Ordering::Release);
         shard.words.store(place, links >> 32 << 32 | u64::from(link.unwrap_or(0)));
         self.publish(at, bucket, some(bucket as u32))?;
         self.free(block)

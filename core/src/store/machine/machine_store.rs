@@ -65,8 +65,9 @@ impl Store for MachineStore {
             Err(Hindrance::Locked) => self.answer_locked(entry, &context, states)?,
             result => result,
         };
-        machine.forgotten_denials.report();
-        Some(result.map_err(|hindrance| machine.error_about(entry, hindrance)))
+        let result = result.map_err(|hindrance| machine.error_about(entry, hindrance));
+        machine.report();
+        Some(result)
     }
 
     fn begin_all(
@@ -83,12 +84,13 @@ impl Store for MachineStore {
             _ => context.deadline.unwrap_or_else(|| Instant::now() + self.machine.timeout),
         };
         let result = self.machine.answer_all(entries, self.machine.now(context.now), deadline);
-        self.machine.forgotten_denials.report();
         if matches!((&result, context.waits), (Err(Hindrance::Locked), Waits::Never)) {
             return None;
         }
         let shards = entries.iter().map(|entry| self.machine.place(entry).shard);
-        Some(result.map_err(|hindrance| self.machine.error(hindrance, shards)))
+        let result = result.map_err(|hindrance| self.machine.error(hindrance, shards));
+        self.machine.report();
+        Some(result)
     }
 
     fn ping(&self, deadline: Option<Instant>) -> Result<()> {

@@ -11,6 +11,7 @@ mod lock;
 mod locked_shard;
 mod machine_clock;
 mod machine_store;
+mod notices;
 mod record;
 mod repair;
 mod shard;
@@ -35,11 +36,12 @@ use super::url::{MachineFile, StoreUrl};
 use super::usage::{Usage, stored_override, unstored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::process::log::{Log, WarningKind};
+use crate::process::log::Log;
 use file::OpenFile;
 use lock::LockGuard;
 use locked_shard::{LockedShard, Removed};
 pub(crate) use machine_store::MachineStore;
+use notices::Notices;
 use record::{Damaged, KeyWords, Record};
 use shard::Look;
 
@@ -51,8 +53,7 @@ pub(crate) struct Machine {
     timeout: Duration,
     /// The most keys of a shard.
     max_keys: usize,
-    forgotten_denials: Arc<ForgottenDenials>,
-    log: Arc<Log>,
+    notices: Notices,
     closed: AtomicBool,
 }
 
@@ -85,6 +86,21 @@ struct Records {
     after: Record,
 }
 
+impl Records {
+    /// Gives back what a large record took.
+    #[inline]
+    fn shrink(&mut self) {
+        for record in [&mut self.before, &mut self.after] {
+            if record.bytes.capacity() > MAX_KEPT {
+                record.bytes = Vec::new();
+            }
+        }
+    }
+}
+
+/// The most bytes of a record that a thread keeps memory for.
+const MAX_KEPT: usize = 16 << 10;
+
 thread_local! {
     /// The memory of records is used again, so that a call allocates little.
     static RECORDS: RefCell<Records> = RefCell::default();
@@ -111,16 +127,14 @@ impl Machine {
                 place.max_bytes
             ));
         }
+        let notices = Notices::new(forgotten_denials, log);
         if file.damaged > 0 {
-            log.warn(&format!(
-                "{} had {} damaged records after a restart of the machine: the usage of their keys begins anew",
-                place.path.display(),
-                file.damaged
-            ));
+            notices.damaged(file.damaged);
+            notices.report(&place.path);
         }
         let max_keys = place.max_keys.div_ceil(file.geometry.shards);
         let (path, closed) = (place.path, AtomicBool::new(false));
-        Ok(Self { file, path, names, timeout, max_keys, forgotten_denials, log, closed })
+        Ok(Self { file, path, names, timeout, max_keys, notices, closed })
     }
 
     fn check_open(&self) -> Result<()> {
@@ -161,16 +175,18 @@ impl Machine {
         Ok((guard, locked))
     }
 
-    /// Makes a shard whole, and says what was lost.
-    fn repair(&self, locked: &LockedShard<'_>) -> usize {
+    /// Makes a shard whole, and notes what was lost.
+    fn repair(&self, locked: &LockedShard<'_>) {
         let damaged = locked.repair();
         if damaged > 0 {
-            self.log.warn(&format!(
-                "{} had {damaged} damaged records: the usage of their keys begins anew",
-                self.path.display()
-            ));
+            self.notices.damaged(damaged);
         }
-        damaged
+    }
+
+    /// Says what was noticed, when no lock is held.
+    #[inline]
+    fn report(&self) {
+        self.notices.report(&self.path);
     }
 
     /// Decides an entry by what is stored of its key, if anything is. Returns whether something else is stored from now on.
@@ -218,7 +234,11 @@ impl Machine {
 
     /// Answers an entry; without a deadline only where the lock is free.
     fn answer(&self, entry: &Entry<'_>, now: u64, deadline: Option<Instant>) -> Result<Answer, Hindrance> {
-        RECORDS.with_borrow_mut(|records| self.answer_by(entry, records, now, deadline))
+        RECORDS.with_borrow_mut(|records| {
+            let answer = self.answer_by(entry, records, now, deadline);
+            records.shrink();
+            answer
+        })
     }
 
     fn answer_by(
@@ -268,25 +288,14 @@ impl Machine {
         while !locked.has_room(*bucket, numbers, record, self.max_keys)? {
             match locked.make_room(now, *bucket)? {
                 Some(Removed::Expired) => {}
-                Some(Removed::Live) => self.warn_of_full(),
-                Some(Removed::Denial) => self.forgotten_denials.add(),
+                Some(Removed::Live) => self.notices.forgotten(),
+                Some(Removed::Denial) => self.notices.forgotten_denial(),
                 None => {
                     return Err(Hindrance::Refused(self.rejected("the file has no room for the keys of one bucket")));
                 }
             }
         }
         Ok(locked.write(*bucket, numbers, record)?)
-    }
-
-    #[cold]
-    fn warn_of_full(&self) {
-        self.log.warn_once(WarningKind::FullStore, || {
-            format!(
-                "{} is full: keys that are used least are forgotten before their time; give it more, as in ?max_bytes=256MB, with a \
-                 new file",
-                self.path.display()
-            )
-        });
     }
 
     fn rejected(&self, why: &str) -> Error {
@@ -350,6 +359,12 @@ pub fn examined_keys(url: &str, timeout: Duration) -> Result<usize> {
     let StoreUrl::Machine(place) = StoreUrl::parse(url)? else {
         return Err(Error::config("only a store of file:// is a file"));
     };
+    if !place.path.exists() {
+        return Err(Error::config(format!(
+            "{} does not exist: the first process that uses the store makes it",
+            place.path.display()
+        )));
+    }
     let (names, denials, log) = (KeyNames::from("tg"), Arc::default(), Log::new(None));
     let machine = Machine::open(place, names, timeout, denials, log)?;
     (0..machine.file.geometry.shards).try_fold(0, |keys, number| {

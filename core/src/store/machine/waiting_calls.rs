@@ -77,6 +77,9 @@ fn serve(machine: &Weak<Machine>, calls: &Receiver<WaitingCall>) {
             }
         }
         drop(wakes);
+        if let Some(machine) = machine {
+            machine.report();
+        }
         if !waiting.is_empty() {
             std::thread::sleep(PAUSE);
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::host::examined_keys;
@@ -158,6 +159,27 @@ fn a_flood_of_keys_stays_within_the_file_and_forgets_no_denial() {
     assert_eq!(fs::metadata(shared.path()).expect("a file").len(), size);
     let keys = examined_keys(&url, Duration::from_secs(5)).expect("a whole file");
     assert!(keys > 5_000, "{keys} keys");
+}
+
+#[test]
+fn a_full_file_is_said_once_and_its_listener_may_make_calls() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=200kB");
+    let (warnings, other) = (Arc::new(Mutex::new(Vec::new())), limiter(&url));
+    let heard = Arc::clone(&warnings);
+    let builder =
+        Limiter::builder().store(&url).timeout(Duration::from_millis(500)).on_store_error(OnStoreError::Raise);
+    let flooded = builder.on_warning(Arc::new(move |sentence: &str| {
+        heard.lock().expect("no panic").push(sentence.to_owned());
+        other.check("2/hour", "of the listener").expect("no lock is held");
+    }));
+    let flooded = flooded.build().expect("a limiter");
+    for number in 0..10_000 {
+        assert!(flooded.check("2/hour", &format!("key {number}")).expect("a decision").allowed());
+    }
+    let warnings = warnings.lock().expect("no panic");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("is full") && warnings[0].contains("max_bytes="), "{warnings:?}");
 }
 
 #[test]

@@ -1,0 +1,136 @@
+//! The table of a file under every interleaving of a writer and of readers: a reader finds what was stored at one moment, whole, and no
+//! record is lost while another one of its bucket changes. `loom` runs the files of the core themselves, on its own atomics.
+
+#[path = "../../../core/src/store/machine/locked_shard.rs"]
+#[allow(dead_code, reason = "a test needs a part of it")]
+mod locked_shard;
+#[path = "../../../core/src/store/machine/record.rs"]
+#[allow(dead_code, reason = "a test needs a part of it")]
+mod record;
+#[path = "../../../core/src/store/machine/shard.rs"]
+#[allow(dead_code, reason = "a test needs a part of it")]
+mod shard;
+
+/// What the table is built on, as loom has it.
+mod sync {
+    pub(super) use loom::sync::atomic::{Ordering, fence};
+}
+
+mod words {
+    use loom::sync::atomic::{AtomicU64, Ordering};
+
+    pub(super) struct Words(Vec<AtomicU64>);
+
+    impl Words {
+        pub(super) fn new(count: usize) -> Self {
+            Self((0..count).map(|_| AtomicU64::new(0)).collect())
+        }
+
+        pub(super) fn load(&self, at: usize) -> u64 {
+            self.0[at].load(Ordering::Relaxed)
+        }
+
+        pub(super) fn store(&self, at: usize, number: u64) {
+            self.0[at].store(number, Ordering::Relaxed);
+        }
+
+        pub(super) fn read_published(&self, at: usize) -> u64 {
+            self.0[at].load(Ordering::Acquire)
+        }
+
+        pub(super) fn publish(&self, at: usize, before: u64, number: u64) -> bool {
+            self.0[at].compare_exchange(before, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        }
+    }
+}
+
+use locked_shard::LockedShard;
+use loom::sync::Arc;
+use loom::thread;
+use record::{BLOCK, KeyWords, Record};
+use shard::{FileShard, Look, SHARD_HEAD};
+use words::Words;
+
+const BLOCKS: usize = 4;
+/// Threads are interrupted so often at most; more finds nothing else, and takes hours.
+const INTERRUPTIONS: usize = 3;
+
+fn shard(words: &Words) -> FileShard<'_> {
+    FileShard { words, at: 0, buckets: 1, blocks: BLOCKS }
+}
+
+fn write(words: &Words, key: &str, value: &[u8]) {
+    let bytes = [key.as_bytes(), value].concat();
+    let (key_length, value_length) = (key.len(), value.len());
+    let record = Record { bytes, key_length, value_length, expires_at: 9, denies_until: 0 };
+    LockedShard(shard(words)).write(0, &KeyWords::of(key.as_bytes()), &record).expect("room");
+}
+
+/// What a reader finds; `None` where it did not get to an end.
+fn read(words: &Words, key: &str) -> Option<Vec<u8>> {
+    let mut record = Record::default();
+    let look = shard(words).look(0, &KeyWords::of(key.as_bytes()), &mut record).expect("whole records");
+    look.map(|Look { found, .. }| if found { record.parts().0.to_vec() } else { Vec::new() })
+}
+
+fn explore(test: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(INTERRUPTIONS);
+    builder.check(test);
+}
+
+fn words() -> Arc<Words> {
+    Arc::new(Words::new(SHARD_HEAD + 1 + BLOCKS * BLOCK))
+}
+
+#[test]
+fn loom_a_record_is_read_whole() {
+    explore(|| {
+        let words = words();
+        write(&words, "a", b"1111");
+        let reader = thread::spawn({
+            let words = Arc::clone(&words);
+            move || read(&words, "a")
+        });
+        // The third value stands where the first one did.
+        write(&words, "a", b"2222");
+        write(&words, "a", b"3333");
+        let found = reader.join().expect("no panic");
+        let is_whole = |value: &Vec<u8>| [&b"1111"[..], b"2222", b"3333"].contains(&&**value);
+        assert!(found.as_ref().is_none_or(is_whole), "{found:?}");
+    });
+}
+
+#[test]
+fn loom_a_record_stays_while_another_one_changes() {
+    explore(|| {
+        let words = words();
+        write(&words, "b", b"stays");
+        write(&words, "a", b"1111");
+        let reader = thread::spawn({
+            let words = Arc::clone(&words);
+            move || read(&words, "b")
+        });
+        write(&words, "a", b"2222");
+        write(&words, "a", b"3333");
+        let found = reader.join().expect("no panic");
+        assert!(found.as_ref().is_none_or(|value| value == b"stays"), "{found:?}");
+    });
+}
+
+#[test]
+fn loom_a_record_behind_another_one_is_moved_and_read_whole() {
+    explore(|| {
+        let words = words();
+        write(&words, "a", b"1111");
+        write(&words, "b", b"front");
+        let reader = thread::spawn({
+            let words = Arc::clone(&words);
+            move || (read(&words, "a"), read(&words, "b"))
+        });
+        write(&words, "a", b"2222");
+        let (a, b) = reader.join().expect("no panic");
+        assert!(a.as_ref().is_none_or(|value| value == b"1111" || value == b"2222"), "{a:?}");
+        assert!(b.as_ref().is_none_or(|value| value == b"front"), "{b:?}");
+    });
+}
