@@ -360,6 +360,17 @@ impl RareAnswer {
 }
 
 impl Answer {
+    /// The answers to entries that are decided together, of which one has other numbers than its key.
+    pub(crate) fn all_moved(moved: Vec<Option<Self>>, now: u64) -> Vec<Self> {
+        let other = || Self { now, rare: RareAnswer::of_moved(Moved::OfAnother), ..Self::default() };
+        moved.into_iter().map(|answer| answer.unwrap_or_else(other)).collect()
+    }
+
+    /// The keys of a policy that have other numbers.
+    pub(crate) fn of_overrides(overrides: Vec<StoredOverride>, now: u64) -> Self {
+        Self { now, rare: Some(Box::new(RareAnswer { overrides, ..RareAnswer::default() })), ..Self::default() }
+    }
+
     /// This answer, which came over the connection of that number: the holder of a lease has to know it.
     #[cfg(feature = "redis")]
     pub(crate) fn over_connection(mut self, connection: Option<u64>) -> Self {

@@ -6,7 +6,7 @@ use super::lock::LockGuard;
 use super::locked_shard::LockedShard;
 use super::record::Record;
 use super::{Hindrance, Machine, TablePlace, is_noted, set_record};
-use crate::store::request::{Answer, Entry, Moved, RareAnswer};
+use crate::store::request::{Answer, Entry};
 use crate::store::usage::{Draft, Usage, decide_all};
 
 impl Machine {
@@ -45,8 +45,7 @@ impl Machine {
             numbers.push(number);
         }
         if moved.iter().any(Option::is_some) {
-            let other = || Answer { now, rare: RareAnswer::of_moved(Moved::OfAnother), ..Answer::default() };
-            return Ok(moved.into_iter().map(|answer| answer.unwrap_or_else(other)).collect());
+            return Ok(Answer::all_moved(moved, now));
         }
         let (firsts, usages): (Vec<usize>, Vec<Usage>) = usages.into_iter().unzip();
         let drafts = usages.into_iter().zip(&firsts).map(|(usage, first)| Draft::new(usage, entries[*first].plan, now));

@@ -11,7 +11,7 @@ use crate::plan::MAX_OVERRIDDEN_KEYS;
 use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, Operation, OwnedEntry, RareAnswer};
+use crate::store::request::{Answer, Entry, Operation, OwnedEntry};
 use crate::store::stored_key::StoredKey;
 
 /// For how long a caller that does not wait on its thread waits there all the same: longer than a record takes to be written.
@@ -81,7 +81,7 @@ impl Store for MachineStore {
         }
         let deadline = match context.waits {
             Waits::Never => Instant::now(),
-            _ => context.deadline.unwrap_or_else(|| Instant::now() + self.machine.timeout),
+            _ => context.deadline.unwrap_or_else(|| self.machine.deadline()),
         };
         let result = self.machine.answer_all(entries, self.machine.now(context.now), deadline);
         if matches!((&result, context.waits), (Err(Hindrance::Locked), Waits::Never)) {
@@ -95,33 +95,21 @@ impl Store for MachineStore {
 
     fn ping(&self, deadline: Option<Instant>) -> Result<()> {
         self.machine.check_open()?;
-        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.machine.timeout);
-        for number in 0..self.machine.file.geometry.shards {
-            let locked = self.machine.lock(number, Some(deadline)).map(drop);
-            locked.map_err(|hindrance| self.machine.error(hindrance, std::iter::once(number)))?;
-        }
-        Ok(())
+        let deadline = deadline.unwrap_or_else(|| self.machine.deadline());
+        self.machine.each_shard(|| deadline, |_| Ok(()))
     }
 
     fn clear_all(&self) -> Result<()> {
         self.machine.check_open()?;
         let prefix = self.machine.names.prefix.as_bytes();
-        for number in 0..self.machine.file.geometry.shards {
-            let cleared =
-                self.machine.lock(number, Some(Instant::now() + self.machine.timeout)).and_then(|(_guard, locked)| {
-                    Ok(locked
-                        .remove_all(|key| key.len() == prefix.len() + StoredKey::DIGEST && key.starts_with(prefix))?)
-                });
-            cleared.map_err(|hindrance| self.machine.error(hindrance, std::iter::once(number)))?;
-        }
-        Ok(())
+        let is_ours = |key: &[u8]| key.len() == prefix.len() + StoredKey::DIGEST && key.starts_with(prefix);
+        self.machine.each_shard(|| self.machine.deadline(), |locked| locked.remove_all(is_ours))
     }
 
     fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
         let Operation::Override(change) = &entry.operation else { return Ok(()) };
         if !change.text.is_empty() {
-            let others =
-                self.machine.own_numbers(entry.plan, self.machine.now(now), Instant::now() + self.machine.timeout)?;
+            let others = self.machine.own_numbers(entry.plan, self.machine.now(now))?;
             if others.len() >= MAX_OVERRIDDEN_KEYS && others.iter().all(|other| other.key != change.key) {
                 return Err(Error::too_many_overrides(entry.plan.policy.name(), MAX_OVERRIDDEN_KEYS));
             }
@@ -133,8 +121,8 @@ impl Store for MachineStore {
 
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
         let now = self.machine.now(now);
-        let overrides = self.machine.own_numbers(entry.plan, now, Instant::now() + self.machine.timeout)?;
-        Ok(Answer { now, rare: Some(Box::new(RareAnswer { overrides, ..RareAnswer::default() })), ..Answer::default() })
+        let overrides = self.machine.own_numbers(entry.plan, now)?;
+        Ok(Answer::of_overrides(overrides, now))
     }
 
     fn close(&self) {

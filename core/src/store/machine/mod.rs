@@ -317,7 +317,7 @@ impl Machine {
             )
             .of_no_run(),
             Hindrance::Damaged => {
-                let deadline = Instant::now() + self.timeout;
+                let deadline = self.deadline();
                 for number in shards {
                     if let Ok((_guard, locked)) = self.lock(number, Some(deadline)) {
                         self.repair(&locked);
@@ -334,19 +334,36 @@ impl Machine {
         self.error(hindrance, std::iter::once(self.place(entry).shard))
     }
 
-    /// The numbers of keys of a policy that are its own.
-    fn own_numbers(&self, plan: &Plan, now: u64, deadline: Instant) -> Result<Vec<StoredOverride>> {
-        let mut found = Vec::new();
+    /// Visits each shard under its lock, which is waited for until that deadline.
+    fn each_shard(
+        &self,
+        deadline: impl Fn() -> Instant,
+        mut visit: impl FnMut(&LockedShard<'_>) -> Result<(), Damaged>,
+    ) -> Result<()> {
         for number in 0..self.file.geometry.shards {
-            let read = self.lock(number, Some(deadline)).and_then(|(_guard, locked)| {
+            let visited = self.lock(number, Some(deadline())).and_then(|(_guard, locked)| Ok(visit(&locked)?));
+            visited.map_err(|hindrance| self.error(hindrance, std::iter::once(number)))?;
+        }
+        Ok(())
+    }
+
+    /// When a call that begins now gives up.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
+    /// The numbers of keys of a policy that are its own.
+    fn own_numbers(&self, plan: &Plan, now: u64) -> Result<Vec<StoredOverride>> {
+        let (mut found, deadline) = (Vec::new(), self.deadline());
+        self.each_shard(
+            || deadline,
+            |locked| {
                 locked.each(|record| {
                     let (value, appendix) = record.parts();
                     found.extend(stored_override(value, appendix, plan, now));
-                })?;
-                Ok(())
-            });
-            read.map_err(|hindrance| self.error(hindrance, std::iter::once(number)))?;
-        }
+                })
+            },
+        )?;
         Ok(found)
     }
 }
@@ -367,11 +384,15 @@ pub fn examined_keys(url: &str, timeout: Duration) -> Result<usize> {
     }
     let (names, denials, log) = (KeyNames::from("tg"), Arc::default(), Log::new(None));
     let machine = Machine::open(place, names, timeout, denials, log)?;
-    (0..machine.file.geometry.shards).try_fold(0, |keys, number| {
-        let examined =
-            machine.lock(number, Some(Instant::now() + timeout)).and_then(|(_guard, locked)| Ok(locked.examine()?));
-        Ok(keys + examined.map_err(|hindrance| machine.error(hindrance, std::iter::once(number)))?)
-    })
+    let mut keys = 0;
+    machine.each_shard(
+        || machine.deadline(),
+        |locked| {
+            keys += locked.examine()?;
+            Ok(())
+        },
+    )?;
+    Ok(keys)
 }
 
 /// Whether the journal of the key says that there was such a call.

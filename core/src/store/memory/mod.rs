@@ -287,8 +287,7 @@ impl Store for Memory {
         let (now, swept) = self.time(context.now);
         let moved: Vec<Option<Answer>> = entries.iter().map(|entry| self.moved(entry, now)).collect();
         if moved.iter().any(Option::is_some) {
-            let other = || Answer { now, rare: RareAnswer::of_moved(Moved::OfAnother), ..Answer::default() };
-            return Some(Ok(moved.into_iter().map(|answer| answer.unwrap_or_else(other)).collect()));
+            return Some(Ok(Answer::all_moved(moved, now)));
         }
         let answers = self.check_all(entries, |_| now, swept);
         self.forgotten_denials.report();
@@ -322,6 +321,6 @@ impl Store for Memory {
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
         let (now, _) = self.time(now);
         let overrides = self.own_limits.as_ref().map_or_else(Vec::new, |own_limits| own_limits.of(entry.plan, now));
-        Ok(Answer { now, rare: Some(Box::new(RareAnswer { overrides, ..RareAnswer::default() })), ..Answer::default() })
+        Ok(Answer::of_overrides(overrides, now))
     }
 }

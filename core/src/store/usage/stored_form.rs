@@ -8,13 +8,10 @@ use super::waiting_line::InLine;
 use super::{RareState, Usage};
 use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Rule, Traces, number, put};
 use crate::plan::section::{
-    BLOCK, GENERATION, LINE, OLD_LINE, OTHER_LIMIT, OVERRIDE, TRACES, TURNS, put_section, sections,
+    BLOCK, GENERATION, IN_LINE, LINE, OLD_LINE, OTHER_LIMIT, OVERRIDE, TRACES, TURNS, put_section, sections,
 };
 use crate::plan::{BlockLevel, LimitTag, Plan, StateFormat, StoredLimit, parts_of_any, states_of_any};
 use crate::store::request::{Attempt, StoredOverride};
-
-/// Bytes of a caller in the line.
-const IN_LINE: usize = 22;
 
 /// What stands behind a value: parts of these kinds, each with a length of four bytes.
 const JOURNAL: u8 = 1;

@@ -1,15 +1,13 @@
 //! What a value in the full form has beside the states of its limits. docs/adr/0028 has its format.
 
 use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number};
-use crate::plan::section::{BLOCK, GENERATION, LINE, OTHER_LIMIT, TRACES, sections};
+use crate::plan::section::{BLOCK, GENERATION, IN_LINE, LINE, OTHER_LIMIT, TRACES, sections};
 use crate::plan::{BlockLevel, LimitTag, parts_of_any};
 use crate::store::request::{PATIENCE, RANK_SHIFT, RareAnswer};
 
 /// The numbers of the line that the sources of the script have names for.
 pub(super) const LINE_NUMBERS: [(&str, u64); 2] =
     [("PATIENCE_OF_WAITERS", PATIENCE), ("RANK_OF_WAITERS", 1 << RANK_SHIFT)];
-/// Bytes of a caller in the line: its number, how often it was overtaken, when it last asked, and since when it waits.
-const IN_LINE: usize = 22;
 
 /// The annex of a stored value, decoded.
 #[derive(Debug, Default)]
