@@ -84,16 +84,22 @@ pub(super) const fn fits(number: u64) -> bool {
 /// Removes a little-endian number of `width` bytes from the front.
 pub(crate) fn number(bytes: &mut &[u8], width: u8) -> Option<u64> {
     let (head, rest) = bytes.split_at_checked(usize::from(width))?;
+    let number = match bytes.first_chunk() {
+        // A copy of eight bytes is one instruction, any other is a call.
+        Some(wide) => u64::from_le_bytes(*wide) & u64::MAX.checked_shr(64 - 8 * u32::from(width)).unwrap_or(0),
+        None => head.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+    };
     *bytes = rest;
-    let mut wide = [0; 8];
-    wide[..head.len()].copy_from_slice(head);
-    Some(u64::from_le_bytes(wide))
+    Some(number)
 }
 
 /// Appends a little-endian number of `width` bytes.
 #[inline]
 pub(crate) fn put(out: &mut Vec<u8>, number: u64, width: u8) {
-    out.extend_from_slice(&number.to_le_bytes()[..usize::from(width)]);
+    // A copy of eight bytes is one instruction, any other is a call.
+    let length = out.len() + usize::from(width);
+    out.extend_from_slice(&number.to_le_bytes());
+    out.truncate(length);
 }
 
 /// Appends the items of a list, each of `N` numbers of seven bytes.

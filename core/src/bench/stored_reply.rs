@@ -54,9 +54,9 @@ pub struct BenchCheck {
 pub fn stored_header(policy: &Policy, form: BenchForm) -> Option<Vec<u8>> {
     let plan = plan_of(policy);
     match form {
-        BenchForm::Narrow => plan.stored.narrow_header.clone(),
-        BenchForm::Compact => Some(plan.stored.header.clone()),
-        BenchForm::Full => Some(plan.stored.full_header.clone()),
+        BenchForm::Narrow => plan.stored.narrow_header.as_ref().map(|header| header.bytes.to_vec()),
+        BenchForm::Compact => Some(plan.stored.header.bytes.to_vec()),
+        BenchForm::Full => Some(plan.stored.full_header.bytes.to_vec()),
     }
 }
 

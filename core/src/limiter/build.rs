@@ -122,7 +122,7 @@ impl Builder {
         {
             // No breaker is around it: a shard that a stopped process has locked says nothing of the others.
             let denials = telemetry.forgotten_denials();
-            let machine = Machine::open(place, self.names()?, self.timeout, denials, Arc::clone(log))?;
+            let machine = Machine::open(place, &self.names()?, self.timeout, denials, Arc::clone(log))?;
             return Ok(Arc::new(MachineStore::new(machine)));
         }
         let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {

@@ -31,12 +31,6 @@ impl<'a> ValueParts<'a> {
     }
 }
 
-/// Headers are short: to compare their bytes here is faster than a call.
-#[inline]
-fn begins_with(value: &[u8], header: &[u8]) -> bool {
-    value.len() >= header.len() && header.iter().zip(value).all(|(one, other)| one == other)
-}
-
 /// Removes the numbers of a limit from the front of what follows a header.
 fn numbers_of(bytes: &mut &[u8], fields: &[Field], count_width: u8) -> Option<[u64; 4]> {
     let mut numbers = [0; 4];
@@ -56,14 +50,13 @@ impl Plan {
     /// Takes a value of this version of the policy apart; `None` for any other.
     pub(crate) fn parts<'a>(&self, value: &'a [u8]) -> Option<ValueParts<'a>> {
         let stored = &self.stored;
-        let narrow = |value: &[u8]| stored.narrow_header.as_ref().is_some_and(|header| begins_with(value, header));
-        let (form, header) = match value {
-            value if begins_with(value, &stored.header) => (Form::Compact, stored.header.len()),
-            value if narrow(value) => (Form::Narrow, stored.narrow_header.as_ref().map_or(0, Vec::len)),
-            value if begins_with(value, &stored.full_header) => (Form::Full, stored.full_header.len()),
-            _ => return None,
+        let (form, mut rest) = if let Some(rest) = stored.header.rest_of(value) {
+            (Form::Compact, rest)
+        } else if let Some(rest) = stored.narrow_header.as_ref().and_then(|header| header.rest_of(value)) {
+            (Form::Narrow, rest)
+        } else {
+            (Form::Full, stored.full_header.rest_of(value)?)
         };
-        let mut rest = &value[header..];
         let mut numbers = SmallVec::new();
         for layout in &stored.layouts {
             numbers.push(numbers_of(&mut rest, &layout.fields, form.count_width(layout))?);
@@ -100,7 +93,7 @@ impl Plan {
             is_full |= counts.into_iter().any(|(_, count)| count > layout.max_compact_count());
             numbers.push(own);
         }
-        out.extend_from_slice(if is_full { &self.stored.full_header } else { &self.stored.header });
+        out.extend_from_slice(if is_full { &self.stored.full_header.bytes } else { &self.stored.header.bytes });
         let form = if is_full { Form::Full } else { Form::Compact };
         for (numbers, layout) in numbers.iter().zip(&self.stored.layouts) {
             put_numbers(out, numbers, &layout.fields, form.count_width(layout));

@@ -47,11 +47,13 @@ mod words {
 use locked_shard::LockedShard;
 use loom::sync::Arc;
 use loom::thread;
-use record::{BLOCK, KeyWords, Record};
+use record::{BLOCK, Record};
 use shard::{FileShard, Look, SHARD_HEAD};
 use words::Words;
 
 const BLOCKS: usize = 4;
+const A: u64 = 1;
+const B: u64 = 2;
 /// Threads are interrupted so often at most; more finds nothing else, and takes hours.
 const INTERRUPTIONS: usize = 3;
 
@@ -59,17 +61,16 @@ fn shard(words: &Words) -> FileShard<'_> {
     FileShard { words, at: 0, buckets: 1, blocks: BLOCKS }
 }
 
-fn write(words: &Words, key: &str, value: &[u8]) {
-    let bytes = [key.as_bytes(), value].concat();
-    let (key_length, value_length) = (key.len(), value.len());
-    let record = Record { bytes, key_length, value_length, expires_at: 9, denies_until: 0 };
-    LockedShard(shard(words)).write(0, &KeyWords::of(key.as_bytes()), &record).expect("room");
+fn write(words: &Words, name: u64, value: &[u8]) {
+    let (bytes, value_length) = (value.to_vec(), value.len());
+    let record = Record { name: [7, name], bytes, value_length, expires_at: 9, denies_until: 0 };
+    LockedShard(shard(words)).write(0, &record).expect("room");
 }
 
 /// What a reader finds; `None` where it did not get to an end.
-fn read(words: &Words, key: &str) -> Option<Vec<u8>> {
+fn read(words: &Words, name: u64) -> Option<Vec<u8>> {
     let mut record = Record::default();
-    let look = shard(words).look(0, &KeyWords::of(key.as_bytes()), &mut record).expect("whole records");
+    let look = shard(words).look(0, [7, name], &mut record).expect("whole records");
     look.map(|Look { found, .. }| if found { record.parts().0.to_vec() } else { Vec::new() })
 }
 
@@ -87,14 +88,14 @@ fn words() -> Arc<Words> {
 fn loom_a_record_is_read_whole() {
     explore(|| {
         let words = words();
-        write(&words, "a", b"1111");
+        write(&words, A, b"1111");
         let reader = thread::spawn({
             let words = Arc::clone(&words);
-            move || read(&words, "a")
+            move || read(&words, A)
         });
         // The third value stands where the first one did.
-        write(&words, "a", b"2222");
-        write(&words, "a", b"3333");
+        write(&words, A, b"2222");
+        write(&words, A, b"3333");
         let found = reader.join().expect("no panic");
         let is_whole = |value: &Vec<u8>| [&b"1111"[..], b"2222", b"3333"].contains(&&**value);
         assert!(found.as_ref().is_none_or(is_whole), "{found:?}");
@@ -105,14 +106,14 @@ fn loom_a_record_is_read_whole() {
 fn loom_a_record_stays_while_another_one_changes() {
     explore(|| {
         let words = words();
-        write(&words, "b", b"stays");
-        write(&words, "a", b"1111");
+        write(&words, B, b"stays");
+        write(&words, A, b"1111");
         let reader = thread::spawn({
             let words = Arc::clone(&words);
-            move || read(&words, "b")
+            move || read(&words, B)
         });
-        write(&words, "a", b"2222");
-        write(&words, "a", b"3333");
+        write(&words, A, b"2222");
+        write(&words, A, b"3333");
         let found = reader.join().expect("no panic");
         assert!(found.as_ref().is_none_or(|value| value == b"stays"), "{found:?}");
     });
@@ -122,13 +123,13 @@ fn loom_a_record_stays_while_another_one_changes() {
 fn loom_a_record_behind_another_one_is_moved_and_read_whole() {
     explore(|| {
         let words = words();
-        write(&words, "a", b"1111");
-        write(&words, "b", b"front");
+        write(&words, A, b"1111");
+        write(&words, B, b"front");
         let reader = thread::spawn({
             let words = Arc::clone(&words);
-            move || (read(&words, "a"), read(&words, "b"))
+            move || (read(&words, A), read(&words, B))
         });
-        write(&words, "a", b"2222");
+        write(&words, A, b"2222");
         let (a, b) = reader.join().expect("no panic");
         assert!(a.as_ref().is_none_or(|value| value == b"1111" || value == b"2222"), "{a:?}");
         assert!(b.as_ref().is_none_or(|value| value == b"front"), "{b:?}");

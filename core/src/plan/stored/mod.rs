@@ -1,5 +1,6 @@
 //! How servers keep the usage of a policy, and how they are asked.
 
+mod header;
 mod layout;
 mod script_arguments;
 pub(crate) mod section;
@@ -10,6 +11,7 @@ use crate::plan::MAX_METADATA;
 use crate::policy::Policy;
 use crate::tables::allocation::allocated;
 
+pub(crate) use header::Header;
 pub(super) use layout::{Form, LENGTH_WIDTH, Layout, VERSION, width_of};
 pub(crate) use script_arguments::ScriptArguments;
 
@@ -25,10 +27,10 @@ const ATTEMPT: usize = 64;
 #[derive(Debug)]
 pub(crate) struct StoredForm {
     pub(crate) layouts: Vec<Layout>,
-    pub(crate) header: Vec<u8>,
+    pub(crate) header: Header,
     /// The header of the narrow form, where the policy has it.
-    pub(crate) narrow_header: Option<Vec<u8>>,
-    pub(crate) full_header: Vec<u8>,
+    pub(crate) narrow_header: Option<Header>,
+    pub(crate) full_header: Header,
     pub(crate) script_arguments: ScriptArguments,
     /// The most bytes that the script returns of a value, and of a journal.
     pub(crate) max_value: usize,
@@ -42,22 +44,22 @@ pub(crate) struct StoredForm {
 impl StoredForm {
     pub(super) fn new(policy: &Policy, rules: &[Rule], tags: &[LimitTag]) -> Self {
         let layouts: Vec<Layout> = rules.iter().zip(tags).map(|(rule, tag)| Layout::of(rule, tag)).collect();
-        let header = layout::header(tags, &layouts, Form::Compact);
-        let narrow_header = layout::narrow_header(tags, &layouts);
-        let full_header = layout::header(tags, &layouts, Form::Full);
+        let header = Header::new(layout::header(tags, &layouts, Form::Compact));
+        let narrow_header = layout::narrow_header(tags, &layouts).map(Header::new);
+        let full_header = Header::new(layout::header(tags, &layouts, Form::Full));
         let script_arguments = ScriptArguments::new(
             rules,
             tags,
             &layouts,
-            &header,
-            narrow_header.as_deref(),
-            &full_header,
+            &header.bytes,
+            narrow_header.as_ref().map(|header| &*header.bytes),
+            &full_header.bytes,
             policy.options(),
         );
         let heap_bytes = allocated(layouts.capacity() * size_of::<Layout>())
-            + allocated(header.capacity())
-            + narrow_header.as_ref().map_or(0, |header| allocated(header.capacity()))
-            + allocated(full_header.capacity())
+            + header.heap_bytes()
+            + narrow_header.as_ref().map_or(0, Header::heap_bytes)
+            + full_header.heap_bytes()
             + script_arguments.heap_bytes();
         Self {
             max_value: ANNEX + policy.limits().iter().map(|limit| FIELDS + limit.list_bytes().1).sum::<usize>(),
@@ -75,7 +77,7 @@ impl StoredForm {
 
     /// The bytes of a stored value of its policy: of a key that is hardly used, and of one that uses all its limits.
     pub(crate) fn value_bytes(&self, policy: &Policy) -> (usize, usize) {
-        let value = |header: &[u8], form| header.len() + layout::fields_size(&self.layouts, form);
+        let value = |header: &Header, form| header.bytes.len() + layout::fields_size(&self.layouts, form);
         let compact = value(&self.header, Form::Compact);
         let least = self.narrow_header.as_ref().map_or(compact, |header| value(header, Form::Narrow));
         (least, compact + policy.limits().iter().map(|limit| limit.list_bytes().0).sum::<usize>())

@@ -34,7 +34,7 @@ impl Machine {
             let number = match known {
                 Some(number) => number,
                 None => {
-                    let found = locked(place).read(place.bucket, &place.numbers, &mut record)?;
+                    let found = locked(place).read(place.bucket, place.name, &mut record)?;
                     let usage = if found { self.usage_of(entry, &record, now)? } else { Usage::new(entry.plan) };
                     values.push(if found { record.parts().0.to_vec() } else { Vec::new() });
                     usages.push((index, usage));
@@ -58,7 +58,7 @@ impl Machine {
             let (entry, place) = (&entries[last], &places[first]);
             if changed || is_noted(entry) {
                 let kept = (!changed).then_some(&*values[number]);
-                set_record(&mut record, &usage, entry.plan, &place.name, &answers[last], kept, now);
+                set_record(&mut record, &usage, entry.plan, place.name, &answers[last], kept, now);
                 self.write(locked(place), place, &record, now)?;
             }
         }

@@ -2,7 +2,7 @@
 
 use super::locked_shard::LockedShard;
 use super::machine_clock;
-use super::record::BLOCK;
+use super::record::{BLOCK, RecordName};
 use super::shard::{FileShard, LOCK, SHARD_HEAD};
 use super::words::Words;
 
@@ -38,8 +38,8 @@ pub(super) struct Geometry {
     pub(super) shards: usize,
     buckets: usize,
     blocks: usize,
-    /// What the places of keys depend on, beside the keys.
-    seed: u64,
+    /// What the names of records depend on, beside their keys.
+    pub(super) seed: u64,
 }
 
 impl Geometry {
@@ -108,13 +108,10 @@ impl Geometry {
         FileShard { words, at, buckets: self.buckets, blocks: self.blocks }
     }
 
-    /// The shard and the bucket of a key, whose last bytes are a digest.
+    /// The shard and the bucket of a record.
     #[inline]
-    pub(super) fn place(&self, key: &[u8]) -> (usize, usize) {
-        let digest = key.last_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let product = u128::from(digest ^ self.seed) * u128::from(self.seed | 1);
-        let hash = (product >> 64) as u64 ^ product as u64;
-        let bucket = (u128::from(hash) * self.buckets as u128) >> 64;
-        (hash as usize & (self.shards - 1), bucket as usize)
+    pub(super) fn place(&self, name: RecordName) -> (usize, usize) {
+        let bucket = (u128::from(name[1]) * self.buckets as u128) >> 64;
+        (name[0] as usize & (self.shards - 1), bucket as usize)
     }
 }

@@ -1,8 +1,8 @@
 //! What changes a shard, under its lock.
 
 use super::record::{
-    BLOCK, Check, Damaged, KeyWords, LENGTH_BITS, MAX_BYTES, MAX_KEY, MOMENT, MOMENT_BITS, RECORD_HEAD, Record, moment,
-    number_of,
+    BLOCK, Check, Damaged, FIRST_BYTES, MAX_BYTES, MOMENT, MOMENT_BITS, NAME, RECORD_HEAD, Record, RecordName,
+    lengths_of, moment, number_of,
 };
 use super::shard::{FREE, FREE_COUNT, FileShard, HAND, KEYS, Look, RecordPlace, USED, some};
 use super::sync::{Ordering, fence};
@@ -29,24 +29,18 @@ impl LockedShard<'_> {
         self.0.words.load(self.0.bucket_at(bucket)) == look.bucket
     }
 
-    pub(super) fn read(&self, bucket: usize, key: &KeyWords, record: &mut Record) -> Result<bool, Damaged> {
-        let place = self.0.find(self.0.words.load(self.0.bucket_at(bucket)), key)?;
+    pub(super) fn read(&self, bucket: usize, name: RecordName, record: &mut Record) -> Result<bool, Damaged> {
+        let place = self.0.find(self.0.words.load(self.0.bucket_at(bucket)), name)?;
         place.map_or(Ok(false), |place| self.0.read(place.block, record).map(|()| true))
     }
 
     /// Whether a record could be stored if nothing else were.
     pub(super) fn can_have(&self, record: &Record) -> bool {
-        record.blocks() <= self.0.blocks && record.bytes.len() <= MAX_BYTES && record.key_length <= MAX_KEY
+        record.blocks() <= self.0.blocks && record.bytes.len() <= MAX_BYTES
     }
 
     /// Whether a record finds room, where there may be so many keys.
-    pub(super) fn has_room(
-        &self,
-        bucket: usize,
-        key: &KeyWords,
-        record: &Record,
-        max_keys: usize,
-    ) -> Result<bool, Damaged> {
+    pub(super) fn has_room(&self, bucket: usize, record: &Record, max_keys: usize) -> Result<bool, Damaged> {
         if self.0.head(FREE_COUNT) + self.unused() < record.blocks() as u64 {
             return Ok(false);
         }
@@ -54,7 +48,7 @@ impl LockedShard<'_> {
             return Ok(true);
         }
         let state = self.0.words.load(self.0.bucket_at(bucket));
-        Ok(self.0.find(state, key)?.is_some())
+        Ok(self.0.find(state, record.name)?.is_some())
     }
 
     /// Blocks that were never used.
@@ -99,12 +93,10 @@ impl LockedShard<'_> {
         let shard = &self.0;
         fence(Ordering::Release);
         let first = self.take_block()?;
-        let lengths = record.bytes.len() as u64
-            | (record.value_length as u64) << LENGTH_BITS
-            | (record.key_length as u64) << (2 * LENGTH_BITS);
+        let lengths = lengths_of(record);
         let (expires, denies) = (record.expires_at.min(MOMENT), record.denies_until.min(MOMENT));
-        let mut check = Check::of(expires, denies, lengths);
-        let mut chunks = record.bytes.chunks(8).map(number_of);
+        let mut check = Check::of(expires, denies, lengths, record.name);
+        let mut chunks = record.bytes.get(FIRST_BYTES..).unwrap_or_default().chunks(8).map(number_of);
         let (mut block, mut from) = (first, RECORD_HEAD);
         let mut link = link.unwrap_or(0);
         let mut left = record.blocks();
@@ -128,15 +120,17 @@ impl LockedShard<'_> {
         shard.words.store(at + 1, high << MOMENT_BITS | expires);
         shard.words.store(at + 2, low << MOMENT_BITS | denies);
         shard.words.store(at + 3, lengths);
+        shard.words.store(at + NAME, record.name[0]);
+        shard.words.store(at + NAME + 1, record.name[1]);
         Ok(first)
     }
 
     /// Stores a record in place of what there is of its key. There has to be room for it.
-    pub(super) fn write(&self, bucket: usize, key: &KeyWords, record: &Record) -> Result<(), Damaged> {
+    pub(super) fn write(&self, bucket: usize, record: &Record) -> Result<(), Damaged> {
         let shard = &self.0;
         let at = shard.bucket_at(bucket);
         let before = shard.words.load(at);
-        let known = shard.find(before, key)?;
+        let known = shard.find(before, record.name)?;
         match known {
             Some(RecordPlace { block, before: None }) => {
                 let first = self.prepare(record, shard.links(block)?.0)?;
@@ -193,20 +187,20 @@ impl LockedShard<'_> {
     }
 
     /// Removes what is stored of a key, if anything is.
-    pub(super) fn remove(&self, bucket: usize, key: &KeyWords) -> Result<(), Damaged> {
-        let place = self.0.find(self.0.words.load(self.0.bucket_at(bucket)), key)?;
+    pub(super) fn remove(&self, bucket: usize, name: RecordName) -> Result<(), Damaged> {
+        let place = self.0.find(self.0.words.load(self.0.bucket_at(bucket)), name)?;
         place.map_or(Ok(()), |place| self.remove_at(bucket, place))
     }
 
-    /// Removes every record of which `is_wanted` says so, by its key. One that cannot be read is removed too.
-    pub(super) fn remove_all(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Result<(), Damaged> {
+    /// Removes every record of which `is_wanted` says so, by its name. One that cannot be read is removed too.
+    pub(super) fn remove_all(&self, is_wanted: impl Fn(RecordName) -> bool) -> Result<(), Damaged> {
         let mut record = Record::default();
         for bucket in 0..self.0.buckets {
             let (mut next, mut before) = (some(self.0.words.load(self.0.bucket_at(bucket)) as u32), None);
             while let Some(block) = next {
                 let link = self.0.links(block)?.0;
                 let readable = self.0.read(block, &mut record).is_ok();
-                if !readable || is_wanted(&record.bytes[..record.key_length]) {
+                if !readable || is_wanted(record.name) {
                     self.remove_at(bucket, RecordPlace { block, before })?;
                 } else {
                     before = next;

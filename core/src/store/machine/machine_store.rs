@@ -12,7 +12,6 @@ use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, OwnedEntry};
-use crate::store::stored_key::StoredKey;
 
 /// For how long a caller that does not wait on its thread waits there all the same: longer than a record takes to be written.
 const BRIEFLY: Duration = Duration::from_micros(200);
@@ -65,9 +64,11 @@ impl Store for MachineStore {
             Err(Hindrance::Locked) => self.answer_locked(entry, &context, states)?,
             result => result,
         };
-        let result = result.map_err(|hindrance| machine.error_about(entry, hindrance));
         machine.report();
-        Some(result)
+        match result {
+            Ok(answer) => Some(Ok(answer)),
+            Err(hindrance) => Some(Err(machine.error_about(entry, hindrance))),
+        }
     }
 
     fn begin_all(
@@ -101,9 +102,8 @@ impl Store for MachineStore {
 
     fn clear_all(&self) -> Result<()> {
         self.machine.check_open()?;
-        let prefix = self.machine.names.prefix.as_bytes();
-        let is_ours = |key: &[u8]| key.len() == prefix.len() + StoredKey::DIGEST && key.starts_with(prefix);
-        self.machine.each_shard(|| self.machine.deadline(), |locked| locked.remove_all(is_ours))
+        let machine = &self.machine;
+        machine.each_shard(|| machine.deadline(), |locked| locked.remove_all(|name| machine.names.has(name)))
     }
 
     fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {

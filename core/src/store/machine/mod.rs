@@ -13,6 +13,7 @@ mod machine_clock;
 mod machine_store;
 mod notices;
 mod record;
+mod record_names;
 mod repair;
 mod shard;
 /// What the protocol of the table is built on; a test puts its own in this place.
@@ -31,7 +32,6 @@ use std::time::{Duration, Instant};
 use super::ForgottenDenials;
 use super::key_names::KeyNames;
 use super::request::{Answer, Entry, Operation, StoredOverride};
-use super::stored_key::StoredKey;
 use super::url::{MachineFile, StoreUrl};
 use super::usage::{Usage, stored_override, unstored};
 use crate::error::{Error, ErrorKind, Result};
@@ -42,14 +42,14 @@ use lock::LockGuard;
 use locked_shard::{LockedShard, Removed};
 pub(crate) use machine_store::MachineStore;
 use notices::Notices;
-use record::{Damaged, KeyWords, Record};
-use shard::Look;
+use record::{Damaged, Record, RecordName};
+use record_names::RecordNames;
 
 /// A store in a file.
 pub(crate) struct Machine {
     file: OpenFile,
     path: Box<Path>,
-    names: KeyNames,
+    names: RecordNames,
     timeout: Duration,
     /// The most keys of a shard.
     max_keys: usize,
@@ -71,10 +71,9 @@ impl From<Damaged> for Hindrance {
     }
 }
 
-/// A key, and where it stands.
+/// Where the record of a key stands.
 struct TablePlace {
-    name: StoredKey,
-    numbers: KeyWords,
+    name: RecordName,
     shard: usize,
     bucket: usize,
 }
@@ -84,6 +83,8 @@ struct TablePlace {
 struct Records {
     before: Record,
     after: Record,
+    /// Whether something else is stored from now on.
+    writes: bool,
 }
 
 impl Records {
@@ -113,7 +114,7 @@ impl Machine {
     /// As [`OpenFile::open`].
     pub(crate) fn open(
         place: MachineFile,
-        names: KeyNames,
+        names: &KeyNames,
         timeout: Duration,
         forgotten_denials: Arc<ForgottenDenials>,
         log: Arc<Log>,
@@ -133,6 +134,7 @@ impl Machine {
             notices.report(&place.path);
         }
         let max_keys = place.max_keys.div_ceil(file.geometry.shards);
+        let names = RecordNames::new(names, file.geometry.seed);
         let (path, closed) = (place.path, AtomicBool::new(false));
         Ok(Self { file, path, names, timeout, max_keys, notices, closed })
     }
@@ -150,9 +152,9 @@ impl Machine {
 
     #[inline]
     fn place(&self, entry: &Entry<'_>) -> TablePlace {
-        let name = StoredKey::new(&self.names, entry.plan.policy.name(), entry.key);
-        let (shard, bucket) = self.file.geometry.place(name.as_bytes());
-        TablePlace { numbers: KeyWords::of(name.as_bytes()), name, shard, bucket }
+        let name = self.names.of(entry.plan, entry.key);
+        let (shard, bucket) = self.file.geometry.place(name);
+        TablePlace { name, shard, bucket }
     }
 
     fn shard(&self, number: usize) -> shard::FileShard<'_> {
@@ -189,37 +191,40 @@ impl Machine {
         self.notices.report(&self.path);
     }
 
-    /// Decides an entry by what is stored of its key, if anything is. Returns whether something else is stored from now on.
+    /// Decides an entry by what is stored of its key, if anything is.
+    #[inline]
     fn decide(
         &self,
         entry: &Entry<'_>,
-        name: &StoredKey,
+        name: RecordName,
         found: bool,
         records: &mut Records,
         now: u64,
-    ) -> Result<(Answer, bool), Hindrance> {
+    ) -> Result<Answer, Hindrance> {
         let plan = entry.plan;
+        records.writes = false;
         let mut usage = if found { self.usage_of(entry, &records.before, now)? } else { Usage::new(plan) };
         if let Some(answer) = usage.moved(entry, now) {
-            return Ok((answer, false));
+            return Ok(answer);
         }
         let simple = usage.try_simple_check(entry, now);
         if simple.is_none() && !found && !unstored::may_store(entry, now) {
-            return Ok((unstored::answer(entry, now), false));
+            return Ok(unstored::answer(entry, now));
         }
         let (answer, changed) = match simple {
             Some(answer) => (answer, true),
             None => usage.apply_and_say(entry, now),
         };
-        let writes = changed || is_noted(entry);
-        if writes {
+        records.writes = changed || is_noted(entry);
+        if records.writes {
             let kept = (!changed).then_some(if found { records.before.parts().0 } else { &[] });
             set_record(&mut records.after, &usage, plan, name, &answer, kept, now);
         }
-        Ok((answer, writes))
+        Ok(answer)
     }
 
     /// The usage in a record.
+    #[inline]
     fn usage_of(&self, entry: &Entry<'_>, record: &Record, now: u64) -> Result<Usage, Hindrance> {
         let moments = (record.expires_at, record.denies_until);
         Usage::read(entry.plan, record.parts(), moments, now).map_or_else(
@@ -241,6 +246,7 @@ impl Machine {
         })
     }
 
+    #[inline]
     fn answer_by(
         &self,
         entry: &Entry<'_>,
@@ -249,35 +255,46 @@ impl Machine {
         deadline: Option<Instant>,
     ) -> Result<Answer, Hindrance> {
         let place = self.place(entry);
-        let look = self.shard(place.shard).look(place.bucket, &place.numbers, &mut records.before);
+        let look = self.shard(place.shard).look(place.bucket, place.name, &mut records.before);
         // Where others write often, or the shard is damaged, the lock decides.
-        let decided = match look {
-            Ok(Some(Look { found, .. })) => Some(self.decide(entry, &place.name, found, records, now)?),
-            Ok(None) | Err(Damaged) => None,
+        let Ok(Some(look)) = look else {
+            let (_guard, locked) = self.lock(place.shard, deadline)?;
+            return self.answer_locked(entry, &place, &locked, records, now);
         };
-        if let Some((answer, false)) = decided {
+        let answer = self.decide(entry, place.name, look.found, records, now)?;
+        if !records.writes {
             return Ok(answer);
         }
         let (_guard, locked) = self.lock(place.shard, deadline)?;
-        let unchanged = matches!(look, Ok(Some(look)) if locked.is_unchanged(place.bucket, look));
-        let (answer, writes) = match decided.filter(|_| unchanged) {
-            Some(decided) => decided,
-            None => {
-                let found = locked.read(place.bucket, &place.numbers, &mut records.before)?;
-                self.decide(entry, &place.name, found, records, now)?
-            }
-        };
-        if writes {
-            self.write(&locked, &place, &records.after, now)?;
+        if !locked.is_unchanged(place.bucket, look) {
+            return self.answer_locked(entry, &place, &locked, records, now);
+        }
+        self.write(&locked, &place, &records.after, now)?;
+        Ok(answer)
+    }
+
+    /// Answers an entry under the lock of its shard.
+    #[cold]
+    fn answer_locked(
+        &self,
+        entry: &Entry<'_>,
+        place: &TablePlace,
+        locked: &LockedShard<'_>,
+        records: &mut Records,
+        now: u64,
+    ) -> Result<Answer, Hindrance> {
+        let found = locked.read(place.bucket, place.name, &mut records.before)?;
+        let answer = self.decide(entry, place.name, found, records, now)?;
+        if records.writes {
+            self.write(locked, place, &records.after, now)?;
         }
         Ok(answer)
     }
 
     /// Writes what is stored of a key, or removes it.
     fn write(&self, locked: &LockedShard<'_>, place: &TablePlace, record: &Record, now: u64) -> Result<(), Hindrance> {
-        let TablePlace { bucket, numbers, .. } = place;
-        if record.bytes.len() == record.key_length {
-            return Ok(locked.remove(*bucket, numbers)?);
+        if record.bytes.is_empty() {
+            return Ok(locked.remove(place.bucket, place.name)?);
         }
         if !locked.can_have(record) {
             return Err(Hindrance::Refused(self.rejected(&format!(
@@ -285,8 +302,8 @@ impl Machine {
                 record.bytes.len()
             ))));
         }
-        while !locked.has_room(*bucket, numbers, record, self.max_keys)? {
-            match locked.make_room(now, *bucket)? {
+        while !locked.has_room(place.bucket, record, self.max_keys)? {
+            match locked.make_room(now, place.bucket)? {
                 Some(Removed::Expired) => {}
                 Some(Removed::Live) => self.notices.forgotten(),
                 Some(Removed::Denial) => self.notices.forgotten_denial(),
@@ -295,7 +312,7 @@ impl Machine {
                 }
             }
         }
-        Ok(locked.write(*bucket, numbers, record)?)
+        Ok(locked.write(place.bucket, record)?)
     }
 
     fn rejected(&self, why: &str) -> Error {
@@ -383,7 +400,7 @@ pub fn examined_keys(url: &str, timeout: Duration) -> Result<usize> {
         )));
     }
     let (names, denials, log) = (KeyNames::from("tg"), Arc::default(), Log::new(None));
-    let machine = Machine::open(place, names, timeout, denials, log)?;
+    let machine = Machine::open(place, &names, timeout, denials, log)?;
     let mut keys = 0;
     machine.each_shard(
         || machine.deadline(),
@@ -405,14 +422,13 @@ fn set_record(
     record: &mut Record,
     usage: &Usage,
     plan: &Plan,
-    name: &StoredKey,
+    name: RecordName,
     answer: &Answer,
     kept: Option<&[u8]>,
     now: u64,
 ) {
     record.bytes.clear();
-    record.bytes.extend_from_slice(name.as_bytes());
-    record.key_length = record.bytes.len();
+    record.name = name;
     (record.expires_at, record.value_length) = usage.write(plan, now, kept, &mut record.bytes);
     // A key of which nothing is left is denied until something is.
     let full = answer.views.iter().filter(|view| view.left <= 0).filter_map(|view| view.admits_at).max();

@@ -1,31 +1,33 @@
 //! What stands in a record, and in which bits: see `shard.rs`.
 
-use smallvec::SmallVec;
+/// What tells the key of a record from all others.
+pub(super) type RecordName = [u64; 2];
 
 /// Numbers of a block, of which the first one of a record has these before its bytes: its links, when it expires, until when it
-/// denies its key, its lengths. Any other has its link.
+/// denies its key, its lengths with its first bytes, its name. Any other has its link.
 pub(super) const BLOCK: usize = 8;
-pub(super) const RECORD_HEAD: usize = 4;
-pub(super) const BYTES_IN_FIRST: usize = (BLOCK - RECORD_HEAD) * 8;
+pub(super) const NAME: usize = 4;
+pub(super) const RECORD_HEAD: usize = NAME + 2;
+pub(super) const BYTES_IN_FIRST: usize = FIRST_BYTES + (BLOCK - RECORD_HEAD) * 8;
 pub(super) const BYTES_IN_OTHER: usize = (BLOCK - 1) * 8;
 
 /// The bits of a moment; those above have a part of the check of the record.
 pub(super) const MOMENT_BITS: u32 = 54;
 pub(super) const MOMENT: u64 = (1 << MOMENT_BITS) - 1;
 pub(super) const CHECK_BITS: u32 = 64 - MOMENT_BITS;
-/// The bits of a length of bytes.
-pub(super) const LENGTH_BITS: u32 = 28;
+/// The bits of a length of bytes, and the bytes that stand above both lengths: with them the value of any bucket fits into one block.
+pub(super) const LENGTH_BITS: u32 = 24;
+pub(super) const FIRST_BYTES: usize = 2;
 pub(super) const LENGTH: u64 = (1 << LENGTH_BITS) - 1;
-/// The longest key and the most bytes of a record.
-pub(super) const MAX_KEY: usize = 255;
+/// The most bytes of a record.
 pub(super) const MAX_BYTES: usize = LENGTH as usize;
 
 /// What is stored of a key.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    /// The key, the value, and what stands behind it.
+    pub(super) name: RecordName,
+    /// The value, and what stands behind it.
     pub(super) bytes: Vec<u8>,
-    pub(super) key_length: usize,
     pub(super) value_length: usize,
     pub(super) expires_at: u64,
     pub(super) denies_until: u64,
@@ -34,7 +36,7 @@ pub(super) struct Record {
 impl Record {
     /// The value, and what stands behind it.
     pub(super) fn parts(&self) -> (&[u8], &[u8]) {
-        self.bytes[self.key_length..].split_at(self.value_length)
+        self.bytes.split_at(self.value_length)
     }
 
     pub(super) fn blocks(&self) -> usize {
@@ -46,33 +48,11 @@ pub(super) fn blocks_of(bytes: usize) -> usize {
     1 + bytes.saturating_sub(BYTES_IN_FIRST).div_ceil(BYTES_IN_OTHER)
 }
 
-/// A key as it stands at the beginning of a record: whole numbers, and those bits of the last one that it has.
-pub(super) struct KeyWords {
-    numbers: SmallVec<[u64; 4]>,
-    last: u64,
-    pub(super) length: usize,
-}
-
-impl KeyWords {
-    #[inline]
-    pub(super) fn of(key: &[u8]) -> Self {
-        let last = u64::MAX >> (8 * (7 - (key.len() + 7) % 8));
-        // The first bytes are the lower ones, or the upper ones, as this machine has it.
-        let last = if cfg!(target_endian = "little") { last } else { last.swap_bytes() };
-        Self { numbers: key.chunks(8).map(number_of).collect(), last, length: key.len() }
-    }
-
-    /// How many numbers it is.
-    #[inline]
-    pub(super) fn count(&self) -> usize {
-        self.numbers.len()
-    }
-
-    #[inline]
-    pub(super) fn is_at(&self, index: usize, number: u64) -> bool {
-        let mask = if index + 1 == self.numbers.len() { self.last } else { u64::MAX };
-        number & mask == self.numbers[index]
-    }
+/// The two lengths of a record, and its first bytes.
+#[inline]
+pub(super) fn lengths_of(record: &Record) -> u64 {
+    let first = record.bytes.iter().take(FIRST_BYTES).rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    record.bytes.len() as u64 | (record.value_length as u64) << LENGTH_BITS | first << (2 * LENGTH_BITS)
 }
 
 /// Up to eight bytes as they stand in a number.
@@ -99,19 +79,23 @@ pub(super) fn moment(stored: u64) -> u64 {
 pub(super) struct Check(u64);
 
 impl Check {
-    pub(super) fn of(expires: u64, denies: u64, lengths: u64) -> Self {
+    #[inline(always)]
+    pub(super) fn of(expires: u64, denies: u64, lengths: u64, name: RecordName) -> Self {
         let mut check = Self(0x6c62_272e_07bb_0142);
-        [expires, denies, lengths].into_iter().for_each(|number| check.add(number));
+        [expires, denies, lengths, name[0], name[1]].into_iter().for_each(|number| check.add(number));
         check
     }
 
     #[inline(always)]
     pub(super) fn add(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The product does not wait for that of the number before it.
+        self.0 = self.0.rotate_left(23) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
+    #[inline]
     pub(super) fn halves(&self) -> (u64, u64) {
-        let mixed = self.0 ^ self.0 >> 32;
+        let mixed = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = mixed ^ mixed >> 32;
         (mixed >> (64 - CHECK_BITS), mixed >> (64 - 2 * CHECK_BITS) & ((1 << CHECK_BITS) - 1))
     }
 }

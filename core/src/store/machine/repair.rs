@@ -1,7 +1,7 @@
 //! Makes a shard whole, and says whether it is.
 
 use super::locked_shard::{LockedShard, changed};
-use super::record::{Damaged, Record};
+use super::record::{Damaged, Record, RecordName};
 use super::shard::{FREE, FREE_COUNT, KEYS, USED, some};
 use super::sync::{Ordering, fence};
 
@@ -16,7 +16,7 @@ impl LockedShard<'_> {
         for bucket in 0..shard.buckets {
             let at = shard.bucket_at(bucket);
             let state = shard.words.load(at);
-            let mut seen: Vec<(u32, Vec<u8>)> = Vec::new();
+            let mut seen: Vec<(u32, RecordName)> = Vec::new();
             let mut next = some(state as u32);
             while let Some(block) = next {
                 let readable = shard.block_at(block).is_ok() && !taken[block as usize - 1];
@@ -28,10 +28,9 @@ impl LockedShard<'_> {
                     next = if readable { shard.links(block).ok().and_then(|(link, _)| link) } else { None };
                     continue;
                 };
-                let key = record.bytes[..record.key_length].to_vec();
-                if !seen.iter().any(|(_, known)| *known == key) {
+                if !seen.iter().any(|(_, known)| *known == record.name) {
                     blocks.iter().for_each(|block| taken[*block as usize - 1] = true);
-                    seen.push((block, key));
+                    seen.push((block, record.name));
                 }
                 next = shard.links(block).ok().and_then(|(link, _)| link);
             }

@@ -4,7 +4,8 @@
 //! chain of blocks, and never changes once it is published, but for its link to the next record of its bucket.
 
 use super::record::{
-    BLOCK, Check, Damaged, KeyWords, LENGTH, LENGTH_BITS, MOMENT, MOMENT_BITS, RECORD_HEAD, Record, blocks_of, moment,
+    BLOCK, Check, Damaged, LENGTH, LENGTH_BITS, MOMENT, MOMENT_BITS, NAME, RECORD_HEAD, Record, RecordName, blocks_of,
+    moment,
 };
 use super::sync::{Ordering, fence};
 use super::words::Words;
@@ -49,15 +50,18 @@ pub(super) struct FileShard<'a> {
 }
 
 impl<'a> FileShard<'a> {
+    #[inline]
     pub(super) fn bucket_at(&self, bucket: usize) -> usize {
         self.at + SHARD_HEAD + bucket
     }
 
+    #[inline]
     pub(super) fn block_at(&self, block: u32) -> Result<usize, Damaged> {
         let index = block as usize - 1;
         if index < self.blocks { Ok(self.at + SHARD_HEAD + self.buckets + index * BLOCK) } else { Err(Damaged) }
     }
 
+    #[inline]
     pub(super) fn head(&self, field: usize) -> u64 {
         self.words.load(self.at + field)
     }
@@ -67,39 +71,25 @@ impl<'a> FileShard<'a> {
     }
 
     /// The next record of a bucket, and the next block of a record.
+    #[inline]
     pub(super) fn links(&self, block: u32) -> Result<(Option<u32>, Option<u32>), Damaged> {
         let links = self.words.load(self.block_at(block)?);
         Ok((some(links as u32), some((links >> 32) as u32)))
     }
 
-    /// Whether the record that begins with this block is of a key.
+    /// The name of the record that begins with this block.
     #[inline]
-    fn is_of(&self, block: u32, key: &KeyWords) -> Result<bool, Damaged> {
-        let mut at = self.block_at(block)?;
-        if (self.words.load(at + 3) >> (2 * LENGTH_BITS)) as usize != key.length {
-            return Ok(false);
-        }
-        let (mut from, mut block, mut compared) = (RECORD_HEAD, block, 0);
-        loop {
-            for index in from..BLOCK {
-                if !key.is_at(compared, self.words.load(at + index)) {
-                    return Ok(false);
-                }
-                compared += 1;
-                if compared >= key.count() {
-                    return Ok(true);
-                }
-            }
-            block = self.links(block)?.1.ok_or(Damaged)?;
-            (at, from) = (self.block_at(block)?, 1);
-        }
+    fn name(&self, block: u32) -> Result<RecordName, Damaged> {
+        let at = self.block_at(block)? + NAME;
+        Ok([self.words.load(at), self.words.load(at + 1)])
     }
 
-    pub(super) fn find(&self, bucket: u64, key: &KeyWords) -> Result<Option<RecordPlace>, Damaged> {
+    #[inline]
+    pub(super) fn find(&self, bucket: u64, name: RecordName) -> Result<Option<RecordPlace>, Damaged> {
         let (mut next, mut before) = (some(bucket as u32), None);
         for _ in 0..=self.blocks {
             let Some(block) = next else { return Ok(None) };
-            if self.is_of(block, key)? {
+            if self.name(block)? == name {
                 return Ok(Some(RecordPlace { block, before }));
             }
             (before, next) = (next, self.links(block)?.0);
@@ -108,18 +98,20 @@ impl<'a> FileShard<'a> {
     }
 
     /// Reads the record that begins with a block.
+    #[inline]
     pub(super) fn read(&self, block: u32, record: &mut Record) -> Result<(), Damaged> {
         let at = self.block_at(block)?;
         let [expires, denies, lengths] = [1, 2, 3].map(|index| self.words.load(at + index));
         let length = (lengths & LENGTH) as usize;
+        record.name = self.name(block)?;
         record.value_length = (lengths >> LENGTH_BITS & LENGTH) as usize;
-        record.key_length = (lengths >> (2 * LENGTH_BITS)) as usize;
         (record.expires_at, record.denies_until) = (moment(expires), moment(denies));
-        if blocks_of(length) > self.blocks || record.key_length + record.value_length > length {
+        if blocks_of(length) > self.blocks || record.value_length > length {
             return Err(Damaged);
         }
         record.bytes.clear();
-        let mut check = Check::of(expires & MOMENT, denies & MOMENT, lengths);
+        record.bytes.extend_from_slice(&((lengths >> (2 * LENGTH_BITS)) as u16).to_le_bytes());
+        let mut check = Check::of(expires & MOMENT, denies & MOMENT, lengths, record.name);
         self.read_bytes::<{ BLOCK - RECORD_HEAD }>(at + RECORD_HEAD, length, record, &mut check);
         let mut block = block;
         while record.bytes.len() < length {
@@ -130,25 +122,29 @@ impl<'a> FileShard<'a> {
         if check.halves() == (expires >> MOMENT_BITS, denies >> MOMENT_BITS) { Ok(()) } else { Err(Damaged) }
     }
 
-    /// Reads what a block has of so many bytes.
-    #[inline]
+    /// Reads the bytes of a block; those behind so many are no part of the record.
+    #[inline(always)]
     fn read_bytes<const N: usize>(&self, at: usize, length: usize, record: &mut Record, check: &mut Check) {
-        let count = (length - record.bytes.len()).div_ceil(8).min(N);
+        let count = length.saturating_sub(record.bytes.len()).div_ceil(8);
         let mut bytes = [[0; 8]; N];
-        for (index, bytes) in bytes.iter_mut().enumerate().take(count) {
+        for (index, bytes) in bytes.iter_mut().enumerate() {
             let number = self.words.load(at + index);
-            check.add(number);
+            if index < count {
+                check.add(number);
+            }
             *bytes = number.to_ne_bytes();
         }
-        record.bytes.extend_from_slice(bytes[..count].as_flattened());
+        // All of them at once, so that their number is known to the compiler.
+        record.bytes.extend_from_slice(bytes.as_flattened());
     }
 
     /// Reads what is stored of a key, without the lock. `None` where others write too often.
-    pub(super) fn look(&self, bucket: usize, key: &KeyWords, record: &mut Record) -> Result<Option<Look>, Damaged> {
+    #[inline]
+    pub(super) fn look(&self, bucket: usize, name: RecordName, record: &mut Record) -> Result<Option<Look>, Damaged> {
         let at = self.bucket_at(bucket);
         for _ in 0..MAX_LOOKS {
             let before = self.words.read_published(at);
-            let found = self.find(before, key).and_then(|place| match place {
+            let found = self.find(before, name).and_then(|place| match place {
                 Some(place) => self.read(place.block, record).map(|()| true),
                 None => Ok(false),
             });

@@ -89,8 +89,10 @@ impl Usage {
     /// The answer to a call that is not made, because its key has other numbers than it brings.
     #[cfg(feature = "redis")]
     pub(in crate::store) fn moved(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
-        let text = self.own(now).map_or("", |own| &own.text);
-        if text == entry.plan.stored_override()
+        let (text, known) = (self.own(now).map_or("", |own| &own.text), entry.plan.stored_override());
+        // To compare two empty texts takes some processors a fifth of a check: they look where there is no memory.
+        if text.is_empty() && known.is_empty()
+            || text == known
             || matches!(entry.operation, Operation::Clear | Operation::Journal | Operation::Override(_))
         {
             return None;

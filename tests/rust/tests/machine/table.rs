@@ -76,7 +76,7 @@ mod words {
 use std::collections::BTreeMap;
 
 use locked_shard::LockedShard;
-use record::{BLOCK, KeyWords, Record};
+use record::{BLOCK, Record, RecordName};
 use shard::{FileShard, Look, SHARD_HEAD};
 use tidegate_tests::random::Random;
 use words::Words;
@@ -92,79 +92,76 @@ fn words() -> Words {
     Words::new(SHARD_HEAD + BUCKETS + BLOCKS * BLOCK)
 }
 
-fn key(number: u64) -> Vec<u8> {
-    format!("key {number} {}", "x".repeat(number as usize * 9)).into_bytes()
+/// Names that differ in one number each.
+fn name(number: u64) -> RecordName {
+    [number / 2, number % 2]
 }
 
-fn record_of(key: &[u8], value: &[u8]) -> Record {
-    let bytes = [key, value].concat();
-    Record { key_length: key.len(), value_length: value.len(), bytes, expires_at: 1_000, denies_until: 0 }
-}
+/// What is stored, by its name.
+type Stored = BTreeMap<RecordName, Vec<u8>>;
 
-/// What is stored, by its key.
-type Stored = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn read_all(words: &Words, keys: &[Vec<u8>]) -> Stored {
+fn read_all(words: &Words, names: &[RecordName]) -> Stored {
     let mut found = Stored::new();
     let mut record = Record::default();
-    for (number, key) in keys.iter().enumerate() {
-        let look = shard(words).look(number % BUCKETS, &KeyWords::of(key), &mut record).expect("whole records");
+    for (number, name) in names.iter().enumerate() {
+        let look = shard(words).look(number % BUCKETS, *name, &mut record).expect("whole records");
         if look.is_some_and(|Look { found, .. }| found) {
-            found.insert(key.clone(), record.parts().0.to_vec());
+            found.insert(*name, record.parts().0.to_vec());
         }
     }
     found
 }
 
-/// One change: a key gets a value, or loses what it has.
-fn change(words: &Words, bucket: usize, key: &[u8], value: Option<&[u8]>) {
-    let (locked, numbers) = (LockedShard(shard(words)), KeyWords::of(key));
+/// One change: a name gets a value, or loses what it has.
+fn change(words: &Words, bucket: usize, name: RecordName, value: Option<&[u8]>) {
+    let locked = LockedShard(shard(words));
     // One that dies reads what it has not written.
     let _ = match value {
         Some(value) => {
-            let record = record_of(key, value);
-            match locked.has_room(bucket, &numbers, &record, usize::MAX) {
-                Ok(true) => locked.write(bucket, &numbers, &record),
+            let (bytes, value_length) = (value.to_vec(), value.len());
+            let record = Record { name, value_length, bytes, expires_at: 1_000, denies_until: 0 };
+            match locked.has_room(bucket, &record, usize::MAX) {
+                Ok(true) => locked.write(bucket, &record),
                 _ => Ok(()),
             }
         }
-        None => locked.remove(bucket, &numbers),
+        None => locked.remove(bucket, name),
     };
 }
 
 #[test]
 fn a_writer_that_dies_anywhere_leaves_what_was_or_what_is() {
-    let keys: Vec<Vec<u8>> = (0..6).map(key).collect();
+    let names: Vec<RecordName> = (0..6).map(name).collect();
     let (mut deaths, mut changed) = (0, 0);
     for seed in 0..150 {
         let mut random = Random::new(seed);
         let whole = words();
         for _ in 0..40 {
-            let number = random.below(keys.len() as u64) as usize;
+            let number = random.below(names.len() as u64) as usize;
             let value = vec![random.below(256) as u8; random.below(90) as usize];
             let value = (!random.one_in(4)).then_some(&*value);
-            let before = read_all(&whole, &keys);
+            let before = read_all(&whole, &names);
             let after = whole.copy();
             let all = after.die_after(10_000);
             assert_eq!(all, usize::MAX);
-            change(&after, number % BUCKETS, &keys[number], value);
+            change(&after, number % BUCKETS, names[number], value);
             let writes = 10_000 - after.die_after(usize::MAX);
-            let expected = read_all(&after, &keys);
+            let expected = read_all(&after, &names);
             LockedShard(shard(&after)).examine().expect("a change leaves the shard whole");
             for writes in 0..writes {
                 let dying = whole.copy();
                 dying.die_after(writes);
-                change(&dying, number % BUCKETS, &keys[number], value);
+                change(&dying, number % BUCKETS, names[number], value);
                 dying.die_after(usize::MAX);
-                let found = read_all(&dying, &keys);
+                let found = read_all(&dying, &names);
                 assert!(found == before || found == expected, "seed {seed}, {writes} writes: {found:?}");
                 changed += usize::from(found == expected && expected != before);
                 assert_eq!(LockedShard(shard(&dying)).repair(), 0, "seed {seed}, {writes} writes");
                 LockedShard(shard(&dying)).examine().expect("a repair makes the shard whole");
-                assert_eq!(read_all(&dying, &keys), found, "a repair changes nothing that is stored");
+                assert_eq!(read_all(&dying, &names), found, "a repair changes nothing that is stored");
                 deaths += 1;
             }
-            change(&whole, number % BUCKETS, &keys[number], value);
+            change(&whole, number % BUCKETS, names[number], value);
         }
     }
     println!("{deaths} deaths, {changed} of them behind what was published");
@@ -173,18 +170,18 @@ fn a_writer_that_dies_anywhere_leaves_what_was_or_what_is() {
 
 #[test]
 fn a_repair_that_dies_can_be_repaired() {
-    let keys: Vec<Vec<u8>> = (0..6).map(key).collect();
+    let names: Vec<RecordName> = (0..6).map(name).collect();
     let whole = words();
-    for (number, key) in keys.iter().enumerate() {
-        change(&whole, number % BUCKETS, key, Some(&[number as u8; 20]));
+    for (number, name) in names.iter().enumerate() {
+        change(&whole, number % BUCKETS, *name, Some(&[number as u8; 20]));
     }
-    let stored = read_all(&whole, &keys);
+    let stored = read_all(&whole, &names);
     for writes in 0..200 {
         let dying = whole.copy();
         dying.die_after(writes);
         LockedShard(shard(&dying)).repair();
         dying.die_after(usize::MAX);
-        assert_eq!(read_all(&dying, &keys), stored, "{writes} writes");
+        assert_eq!(read_all(&dying, &names), stored, "{writes} writes");
         assert_eq!(LockedShard(shard(&dying)).repair(), 0, "{writes} writes");
         LockedShard(shard(&dying)).examine().expect("it is whole");
     }

@@ -1,0 +1,35 @@
+//! What stored values begin with.
+
+use crate::tables::allocation::allocated;
+
+/// The bytes that a value of some limits, in one form, begins with.
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub(crate) bytes: Box<[u8]>,
+    /// Its first bytes as a number, and which bits of it they are. To compare numbers is faster than a call that compares bytes.
+    first: u64,
+    bits: u64,
+}
+
+impl Header {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
+        let number = |byte: &dyn Fn(u8) -> u8| {
+            bytes.iter().take(8).rev().fold(0, |number, next| number << 8 | u64::from(byte(*next)))
+        };
+        Self { first: number(&|byte| byte), bits: number(&|_| u8::MAX), bytes: bytes.into() }
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        allocated(self.bytes.len())
+    }
+
+    /// What follows it in a value that begins so.
+    #[inline]
+    pub(crate) fn rest_of<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
+        if value.first_chunk().is_some_and(|first| u64::from_le_bytes(*first) & self.bits != self.first) {
+            return None;
+        }
+        let (head, rest) = value.split_at_checked(self.bytes.len())?;
+        (head.len() <= 8 && value.len() >= 8 || *head == *self.bytes).then_some(rest)
+    }
+}
