@@ -32,6 +32,7 @@ impl<'a> ValueParts<'a> {
 }
 
 /// Removes the numbers of a limit from the front of what follows a header.
+#[inline]
 fn numbers_of(bytes: &mut &[u8], fields: &[Field], count_width: u8) -> Option<[u64; 4]> {
     let mut numbers = [0; 4];
     for (slot, field) in numbers.iter_mut().zip(fields) {
@@ -65,14 +66,21 @@ impl Plan {
         Some(ValueParts { numbers, lists, annex })
     }
 
+    /// The state of a value of one limit in the compact form, as nearly all values are; `None` for any other.
+    #[inline]
+    pub(crate) fn state_of_one(&self, value: &[u8]) -> Option<State> {
+        let ([rule], [layout]) = (&*self.rules, &*self.stored.layouts) else { return None };
+        let mut rest = self.stored.header.rest_of(value)?;
+        let numbers = numbers_of(&mut rest, &layout.fields, layout.count_width)?;
+        let length = layout.fields.iter().position(|field| *field == Field::Length).map_or(0, |at| numbers[at]);
+        if length != rest.len() as u64 {
+            return None;
+        }
+        rule.read(numbers, rest).filter(|state| rule.can_have(state))
+    }
+
     /// The states of a value that was taken apart; `None` where a rule cannot have one of them.
     pub(crate) fn states_of(&self, mut parts: ValueParts<'_>) -> Option<OneOrMany<State>> {
-        if let ([rule], [layout], [numbers]) = (&*self.rules, &*self.stored.layouts, &*parts.numbers) {
-            let numbers = *numbers;
-            let state =
-                rule.read(numbers, parts.list(&layout.fields, numbers)?).filter(|state| rule.can_have(state))?;
-            return parts.is_at_end().then_some(OneOrMany::One(state));
-        }
         let numbers = std::mem::take(&mut parts.numbers);
         let limits = self.rules.iter().zip(&self.stored.layouts).zip(numbers);
         let states = limits.map(|((rule, layout), numbers)| {

@@ -33,7 +33,7 @@ use super::ForgottenDenials;
 use super::key_names::KeyNames;
 use super::request::{Answer, Entry, Operation, StoredOverride};
 use super::url::{MachineFile, StoreUrl};
-use super::usage::{Usage, stored_override, unstored};
+use super::usage::{Glance, Usage, glance, stored_override, unstored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::process::log::Log;
@@ -203,10 +203,18 @@ impl Machine {
     ) -> Result<Answer, Hindrance> {
         let plan = entry.plan;
         records.writes = false;
-        let mut usage = if found { self.usage_of(entry, &records.before, now)? } else { Usage::new(plan) };
-        if let Some(answer) = usage.moved(entry, now) {
-            return Ok(answer);
-        }
+        let before = &records.before;
+        let mut usage = match if found { glance(entry, before.parts(), now) } else { Glance::Unknown } {
+            Glance::Answered(answer) => return Ok(answer),
+            Glance::Admitted(state) => Usage::of_one(plan, state, before.moments()),
+            Glance::Unknown => {
+                let usage = if found { self.usage_of(entry, before, now)? } else { Usage::new(plan) };
+                if let Some(answer) = usage.moved(entry, now) {
+                    return Ok(answer);
+                }
+                usage
+            }
+        };
         let simple = usage.try_simple_check(entry, now);
         if simple.is_none() && !found && !unstored::may_store(entry, now) {
             return Ok(unstored::answer(entry, now));
@@ -226,8 +234,7 @@ impl Machine {
     /// The usage in a record.
     #[inline]
     fn usage_of(&self, entry: &Entry<'_>, record: &Record, now: u64) -> Result<Usage, Hindrance> {
-        let moments = (record.expires_at, record.denies_until);
-        Usage::read(entry.plan, record.parts(), moments, now).map_or_else(
+        Usage::read(entry.plan, record.parts(), record.moments(), now).map_or_else(
             || match entry.operation {
                 // What cannot be read is forgotten.
                 Operation::Clear => Ok(Usage::new(entry.plan)),

@@ -39,6 +39,11 @@ impl Record {
         self.bytes.split_at(self.value_length)
     }
 
+    /// When it expires, and until when it denies its key.
+    pub(super) const fn moments(&self) -> (u64, u64) {
+        (self.expires_at, self.denies_until)
+    }
+
     pub(super) fn blocks(&self) -> usize {
         blocks_of(self.bytes.len())
     }

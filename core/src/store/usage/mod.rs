@@ -21,7 +21,7 @@ use annex::{OwnNumbers, UsageAnnex};
 pub(super) use drafts::{Draft, decide_all};
 use journal::Journal;
 #[cfg(feature = "redis")]
-pub(super) use stored_form::stored_override;
+pub(super) use stored_form::{Glance, glance, stored_override};
 
 /// What is stored of one policy and key. Its size decides how much memory and time a store of many keys takes.
 pub(in crate::store) struct Usage {

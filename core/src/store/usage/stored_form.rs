@@ -6,12 +6,13 @@ use super::annex::{OwnNumbers, UsageAnnex};
 use super::journal::Journal;
 use super::waiting_line::InLine;
 use super::{RareState, Usage};
-use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Rule, Traces, number, put};
+use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Rule, State, Traces, number, put};
 use crate::plan::section::{
     BLOCK, GENERATION, IN_LINE, LINE, OLD_LINE, OTHER_LIMIT, OVERRIDE, TRACES, TURNS, put_section, sections,
 };
 use crate::plan::{BlockLevel, LimitTag, Plan, StateFormat, StoredLimit, parts_of_any, states_of_any};
-use crate::store::request::{Attempt, StoredOverride};
+use crate::store::request::{Answer, Attempt, Entry, Operation, StoredOverride};
+use crate::tables::one_or_many::OneOrMany;
 
 /// What stands behind a value: parts of these kinds, each with a length of four bytes.
 const JOURNAL: u8 = 1;
@@ -58,7 +59,46 @@ fn put_part(out: &mut Vec<u8>, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
     out[at..at + usize::from(PART_LENGTH)].copy_from_slice(&length.to_le_bytes());
 }
 
+/// What a stored value says of a call without a usage.
+pub(in crate::store) enum Glance {
+    /// It is a peek, or a check that is refused.
+    Answered(Answer),
+    /// It is a check, which this state admits.
+    Admitted(State),
+    Unknown,
+}
+
+/// Looks at a stored value, and what stands behind it: of one limit, a state is enough for nearly every call.
+#[inline]
+pub(in crate::store) fn glance(entry: &Entry<'_>, (value, appendix): (&[u8], &[u8]), now: u64) -> Glance {
+    let plan = entry.plan;
+    let (cost, is_peek) = match entry.operation {
+        Operation::Check { cost, details: None, .. } => (cost, false),
+        Operation::Peek { cost, details: None } => (cost, true),
+        _ => return Glance::Unknown,
+    };
+    let is_plain = appendix.is_empty() && plan.stored_override().is_empty() && !plan.denial_writes;
+    let [rule] = &*plan.rules else { return Glance::Unknown };
+    if !is_plain || plan.policy.options().journal > 0 {
+        return Glance::Unknown;
+    }
+    let Some(state) = plan.state_of_one(value) else { return Glance::Unknown };
+    let applied = rule.admits(&state, now, cost);
+    if applied && !is_peek {
+        return Glance::Admitted(state);
+    }
+    let views = OneOrMany::One(rule.view(&state, now, cost, 0));
+    Glance::Answered(Answer { applied, now, views, ..Answer::default() })
+}
+
 impl Usage {
+    /// Of one limit, with nothing beside it.
+    #[inline]
+    pub(in crate::store) fn of_one(plan: &Plan, state: State, (expires_at, denies_until): (u64, u64)) -> Self {
+        let format = Arc::clone(&plan.format);
+        Self { format, states: OneOrMany::One(state), expires_at, rare: None, denies_until }
+    }
+
     /// Reads what was written: a value and what stands behind it, when it expires and until when it denies. `None` where the bytes
     /// are of no usage.
     pub(in crate::store) fn read(
@@ -67,7 +107,9 @@ impl Usage {
         (expires_at, denies_until): (u64, u64),
         now: u64,
     ) -> Option<Self> {
-        let (format, states, annex) = if let Some(parts) = plan.parts(value) {
+        let (format, states, annex) = if let Some(state) = plan.state_of_one(value) {
+            (Arc::clone(&plan.format), OneOrMany::One(state), &[][..])
+        } else if let Some(parts) = plan.parts(value) {
             let annex = parts.annex;
             (Arc::clone(&plan.format), plan.states_of(parts)?, annex)
         } else if value.is_empty() {
