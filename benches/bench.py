@@ -3,8 +3,8 @@ and calls it.
 
     python benches/bench.py [--only python,node] [--quick] [--report | --list]
 
-The parts are python, node, http, memory, denied, leases, server, bytes and keys. A part that is measured replaces its
-figures in results.json; the page and the charts are drawn anew from all of them. `--report` only draws,
+The parts are python, node, http, memory, machine, denied, leases, server, bytes and keys. A part that is measured
+replaces its figures in results.json; the page and the charts are drawn anew from all of them. `--report` only draws,
 `--list` only names the cases.
 """
 

@@ -3,7 +3,9 @@
 // Its arguments are `name=value`. It prints one line of JSON: `value`, the figure of the round; `decisions`, how many there were in
 // its whole life, so that the caller can divide what the server has spent; `beside`, further figures by name.
 
+import cluster from 'node:cluster';
 import process from 'node:process';
+import { ClusterMemoryStorePrimary } from '@express-rate-limit/cluster-memory-store';
 import { Redis } from 'ioredis';
 import { contenders, pipelines } from './peers.mjs';
 
@@ -50,6 +52,29 @@ async function inFlight() {
   return rate((span, most) => checks(check, Number(given.in_flight), span, most));
 }
 
+/** The same in so many workers of a cluster: their rates add up. */
+async function inCluster() {
+  if (cluster.isWorker) {
+    const figures = await inFlight();
+    return new Promise(() => process.send(figures));
+  }
+  new ClusterMemoryStorePrimary().init();
+  const workers = Array.from({ length: Number(given.workers) }, () => cluster.fork());
+  const figures = await Promise.all(
+    workers.map(
+      (worker) =>
+        new Promise((resolve, reject) => {
+          // The store of the peer sends messages of its own.
+          worker.on('message', (message) => 'decisions' in message && resolve(message));
+          worker.on('exit', () => reject(new Error('a worker has ended')));
+        }),
+    ),
+  );
+  for (const worker of workers) worker.process.kill();
+  const sum = (name) => figures.reduce((whole, each) => whole + each[name], 0);
+  return { value: sum('value'), decisions: sum('decisions'), beside: {} };
+}
+
 async function pipelined() {
   const send = await pipelines[contender](url);
   const size = Number(given.in_flight);
@@ -93,6 +118,7 @@ async function memoryBytes() {
 
 const modes = {
   'in-flight': inFlight,
+  cluster: inCluster,
   pipelined,
   'key-bytes': keyBytes,
   'memory-bytes': memoryBytes,

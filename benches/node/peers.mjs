@@ -2,6 +2,7 @@
 // algorithm of its case, a fixed window.
 
 import process from 'node:process';
+import { ClusterMemoryStoreWorker } from '@express-rate-limit/cluster-memory-store';
 import { MemoryStore } from 'express-rate-limit';
 import { Redis } from 'ioredis';
 import { RedisStore } from 'rate-limit-redis';
@@ -55,6 +56,11 @@ export const contenders = {
   'rate-limit-redis': (url) => {
     const redis = new Redis(url);
     const store = new RedisStore({ sendCommand: (...words) => redis.call(...words) });
+    store.init({ windowMs: HOUR_MS });
+    return (key) => store.increment(key);
+  },
+  'express-rate-limit, cluster store': () => {
+    const store = new ClusterMemoryStoreWorker();
     store.init({ windowMs: HOUR_MS });
     return (key) => store.increment(key);
   },

@@ -59,7 +59,8 @@ class Case:
     reference: str = ""
     # The contender whose figure each one's share is taken of, such as the service without a limiter.
     share_of: str = ""
-    # The kind of Redis servers: "single", "cluster" or "" for none. A case may use both.
+    # The kinds of stores beside memory: "single" and "cluster" are Redis servers, "file" is a file. A case may use
+    # several.
     servers: tuple[str, ...] = ("single",)
     one_core: bool = False
     # The client may use both cores, which it then shares with the server.

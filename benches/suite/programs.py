@@ -45,7 +45,7 @@ class Programs:
             "node": ["node", "--expose-gc", str(benches / "node" / "contender.mjs")],
             "rust": [self.rust],
         }
-        self.running: subprocess.Popen[str] | None = None
+        self.running: list[subprocess.Popen[str]] = []
 
     def run(self, case: Case, contender: Contender, urls: dict[str, str]) -> dict[str, Any]:
         client, server = cores()
@@ -56,28 +56,45 @@ class Programs:
         # A contender may name the servers that it uses; by default they are the first of its case.
         if case.servers or "servers" in given:
             given.setdefault("url", urls[given.pop("servers", case.servers[0] if case.servers else "single")])
+        processes = int(given.pop("processes", 1))
         pinned = ["taskset", "-c", f"{client},{server}" if case.both_cores else str(client)]
         words = [*pinned, *self.commands[contender.program], *[f"{name}={value}" for name, value in given.items()]]
-        return self._figures(words)
+        # Several processes at once are one contender: their rates add up.
+        figures = self._figures([words] * processes)
+        whole = {name: sum(each[name] for each in figures) for name in ("value", "decisions")}
+        return whole if processes > 1 else figures[0]
 
-    def _figures(self, words: list[str]) -> dict[str, Any]:
-        self.running = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def _figures(self, programs: list[list[str]]) -> list[dict[str, Any]]:
+        pipe = subprocess.PIPE
+        self.running = [subprocess.Popen(words, cwd=ROOT, stdout=pipe, stderr=pipe, text=True) for words in programs]
         try:
-            output, errors = self.running.communicate(timeout=LONGEST_SECONDS)
-        except BaseException as error:
+            return [figures_of(program) for program in self.running]
+        except subprocess.TimeoutExpired:
+            raise ContenderError(f"no figure after {LONGEST_SECONDS} s") from None
+        finally:
             # Also on Ctrl-C: nothing that was started stays behind. Programs end their own children when asked to.
-            self.running.terminate()
-            try:
-                self.running.wait(20)
-            except subprocess.TimeoutExpired:
-                self.running.kill()
-                self.running.wait()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise ContenderError(f"no figure after {LONGEST_SECONDS} s") from None
-            raise
-        lines = output.strip().splitlines()
-        if self.running.returncode != 0 or not lines:
-            last = (errors.strip().splitlines() or ["no message"])[-1]
-            raise ContenderError(f"exit status {self.running.returncode}: {last}")
-        found: dict[str, Any] = json.loads(lines[-1])
-        return found
+            for program in self.running:
+                end(program)
+
+
+def figures_of(program: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a program has printed, when it has ended."""
+    output, errors = program.communicate(timeout=LONGEST_SECONDS)
+    lines = output.strip().splitlines()
+    if program.returncode != 0 or not lines:
+        last = (errors.strip().splitlines() or ["no message"])[-1]
+        raise ContenderError(f"exit status {program.returncode}: {last}")
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+def end(program: subprocess.Popen[str]) -> None:
+    """Ends a program that still runs."""
+    if program.poll() is not None:
+        return
+    program.terminate()
+    try:
+        program.wait(20)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        program.wait()

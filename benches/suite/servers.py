@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from types import TracebackType
 
@@ -19,11 +21,25 @@ from .programs import cores
 CALLS = re.compile(r"cmdstat_(?:evalsha|eval|evalsha_ro|fcall|fcall_ro):calls=(\d+)")
 
 
+class SharedFile:
+    """The file of a store without a server, in memory where the system has such a place."""
+
+    servers: tuple[dict[str, int], ...] = ()
+
+    def __init__(self) -> None:
+        memory = Path("/dev/shm")
+        self.folder = tempfile.mkdtemp(prefix="tidegate-bench-", dir=memory if memory.is_dir() else None)
+        self.url = f"file://{self.folder}/limits"
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 class CaseServers:
     """The servers of one case, with what they have spent."""
 
     def __init__(self, case: Case) -> None:
-        self.kinds = {kind: Servers(kind) for kind in case.servers}
+        self.kinds = {kind: SharedFile() if kind == "file" else Servers(kind) for kind in case.servers}
         self.urls = {kind: servers.url for kind, servers in self.kinds.items()}
         # The applications of the web have the servers' core for themselves.
         web = any(contender.program == "http" for contender in case.contenders)
@@ -53,6 +69,8 @@ class CaseServers:
     def calls(self, kind: str) -> int:
         """How many scripts the primaries have run."""
         servers = self.kinds[kind]
+        if isinstance(servers, SharedFile):
+            return 0
         count = 3 if kind == "cluster" else 1
         found = [str(servers.command("INFO", "commandstats", server=number)) for number in range(count)]
         return sum(int(calls) for text in found for calls in CALLS.findall(text))

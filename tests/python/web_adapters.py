@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 from web import call_asgi, call_wsgi
@@ -203,11 +204,33 @@ class FastapiDependsAdapter(StarletteAdapter):
         return LimitedApp(app, call_asgi)
 
 
+_folder = tempfile.TemporaryDirectory()
+
+
+class OnFile(Adapter):
+    """Another adapter, on a file that processes share where the test names no store."""
+
+    def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
+        if not {"limiter", "store"} & options.keys():
+            options |= {"store": f"file://{_folder.name}/limits?max_bytes=8MB", "prefix": f"w{next(numbers)}"}
+        return super().make(policy, view, **options)
+
+
+class WsgiFileAdapter(OnFile, WsgiAdapter):
+    name = "wsgi, on a file"
+
+
+class AsgiFileAdapter(OnFile, AsgiAdapter):
+    name = "asgi, on a file"
+
+
 ADAPTERS: list[Adapter] = [
     FlaskAdapter(),
     FlaskAsyncAdapter(),
     WsgiAdapter(),
+    WsgiFileAdapter(),
     AsgiAdapter(),
+    AsgiFileAdapter(),
     StarletteAdapter(),
     FastapiAdapter(),
     FastapiThreadAdapter(),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Lengths, Part
-from . import denied, http, key_bytes, key_counts, leases, memory, node, python, server
+from . import denied, http, key_bytes, key_counts, leases, machine, memory, node, python, server
 
 PARTS: dict[str, Callable[[Lengths], Part]] = {
     "python": python.part,
     "node": node.part,
     "http": http.part,
     "memory": memory.part,
+    "machine": machine.part,
     "denied": denied.part,
     "leases": leases.part,
     "server": server.part,

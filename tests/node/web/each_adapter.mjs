@@ -1,6 +1,10 @@
 // A server of each adapter, for the tests of what all adapters do over real HTTP.
 
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import process from 'node:process';
 import { describe } from 'node:test';
 import { parseList } from 'structured-headers';
 import { Limiter, ManualClock } from 'tidegate';
@@ -10,10 +14,15 @@ import { get, settled, until } from './client.mjs';
 /** The time at which the clocks of these tests begin. */
 export const START = 1_704_067_200_000;
 
-/** A limiter with a manual clock. */
+const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
+process.on('exit', () => rmSync(folder, { recursive: true }));
+let made = 0;
+
+/** A limiter with a manual clock: every second one in memory, the others in a file that processes share. */
 export function limiting(policies = {}, options = {}) {
   const clock = new ManualClock(START);
-  return { clock, limiter: new Limiter({ policies, clock, ...options }) };
+  const store = ++made % 2 ? 'memory://' : `file://${folder}/limits?max_bytes=8MB`;
+  return { clock, limiter: new Limiter({ store, prefix: `w${made}`, policies, clock, ...options }) };
 }
 
 /** The items of a structured field by name, as an independent parser reads them. */

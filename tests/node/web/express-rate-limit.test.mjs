@@ -1,6 +1,9 @@
 // The `Store` interface of express-rate-limit 8, member by member, on Redis and in memory.
 
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import express from 'express';
 import { rateLimit } from 'express-rate-limit';
@@ -14,7 +17,10 @@ const START = 1_704_067_200_000;
 const servers = await Servers.start();
 after(() => servers.close());
 
-for (const url of ['memory://', servers.url]) {
+const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
+after(() => rmSync(folder, { recursive: true }));
+
+for (const url of ['memory://', `file://${folder}/limits?max_bytes=4MB`, servers.url]) {
   describe(url.split(':', 1)[0], () => {
     let prefixes = 0;
 

@@ -1,6 +1,9 @@
 // The stores for @fastify/rate-limit, @nestjs/throttler and express-rate-limit 7, with the packages themselves.
 
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import 'reflect-metadata';
 import rateLimit from '@fastify/rate-limit';
@@ -23,7 +26,10 @@ after(() => servers.close());
 
 let prefixes = 0;
 
-for (const url of ['memory://', servers.url]) {
+const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
+after(() => rmSync(folder, { recursive: true }));
+
+for (const url of ['memory://', `file://${folder}/limits?max_bytes=4MB`, servers.url]) {
   describe(url.split(':', 1)[0], () => {
     /** A limiter with a clock, and a prefix of its own. */
     function limiting(t) {

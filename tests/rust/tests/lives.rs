@@ -13,6 +13,7 @@ use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
+use tidegate_tests::shared_file::SharedFile;
 
 /// Lives in a normal run; `TIDEGATE_LIVES` sets another number, `TIDEGATE_SEED` the first, and then one unless a number is set.
 const LIVES: u64 = 10_000;
@@ -388,6 +389,11 @@ fn live(url: &str, lives: u64, proxy: Option<&Proxy>) {
 #[test]
 fn nothing_is_used_twice_in_memory_and_on_a_server() {
     live(Servers::start(Kind::Single).url(), LIVES, None);
+}
+
+#[test]
+fn nothing_is_used_twice_in_a_file() {
+    live(&SharedFile::new().url("max_bytes=16MB"), LIVES / 4, None);
 }
 
 #[test]

@@ -16,6 +16,11 @@ impl Arguments {
         self.0.get(name).unwrap_or_else(|| panic!("{name}=… is missing"))
     }
 
+    /// The text of an argument that may be left out.
+    pub(crate) fn text_or<'a>(&'a self, name: &str, otherwise: &'a str) -> &'a str {
+        self.0.get(name).map_or(otherwise, String::as_str)
+    }
+
     pub(crate) fn number<T: FromStr>(&self, name: &str) -> T {
         let text = self.text(name);
         text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number"))

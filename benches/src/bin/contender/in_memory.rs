@@ -1,4 +1,4 @@
-//! Keyed checks in the memory of this process: Tidegate's limiter, and governor.
+//! Keyed checks in the memory of this process, or in a file that processes share: Tidegate's limiter, and governor.
 
 use std::num::NonZeroU32;
 use std::sync::Barrier;
@@ -18,18 +18,31 @@ const CHECKS: usize = 256;
 type Check = Box<dyn Fn(&String) -> bool + Send + Sync>;
 
 /// The same bucket for both: one unit a second, and a burst that nothing uses up, so that every key stays in use.
-fn candidate(name: &str, keys: usize) -> Check {
-    if name == "governor" {
+fn candidate(arguments: &Arguments) -> Check {
+    let keys: usize = arguments.number("keys");
+    if arguments.text("contender") == "governor" {
         let burst = NonZeroU32::new(BURST).expect("more than none");
         let quota = Quota::with_period(Duration::from_secs(1)).expect("a second").allow_burst(burst);
         let governor: DefaultKeyedRateLimiter<String> = RateLimiter::dashmap(quota);
         return Box::new(move |key| governor.check_key(key).is_ok());
     }
     // The default bounds, unless the keys are more.
-    let url = if keys > 1_000_000 { format!("memory://?max_keys={keys}") } else { "memory://".to_owned() };
-    let named = Limiter::builder().store(url.as_str()).policy("p", format!("gcra 1/s burst {BURST}").as_str());
-    let limiter = named.and_then(|named| named.build()).expect("a limiter");
-    Box::new(move |key| limiter.check("p", key).expect("an answer").allowed())
+    let memory = if keys > 1_000_000 { format!("memory://?max_keys={keys}") } else { "memory://".to_owned() };
+    let named = Limiter::builder()
+        .store(arguments.text_or("url", &memory))
+        .policy("p", format!("gcra 1/s burst {BURST}").as_str());
+    let limiter = named.and_then(|named| named.policy("once", "gcra 1/day")).and_then(|named| named.build());
+    let limiter = limiter.expect("a limiter");
+    match arguments.text_or("ask", "check") {
+        "check" => Box::new(move |key| limiter.check("p", key).expect("an answer").allowed()),
+        "peek" => Box::new(move |key| limiter.peek("p", key, 1).expect("an answer").allowed()),
+        // The first check of a key is admitted, all others are denied.
+        "denial" => Box::new(move |key| {
+            limiter.check("once", key).expect("an answer");
+            true
+        }),
+        other => panic!("ask={other} is unknown"),
+    }
 }
 
 /// Checks on several threads until the time has passed: how many there were, and how long it took.
@@ -57,18 +70,19 @@ fn checks(threads: usize, span: Duration, keys: &[String], check: &Check) -> (us
     })
 }
 
-/// Nanoseconds of wall time for each check of all threads together.
+/// Nanoseconds of wall time for each check of all threads together; with `as=rate` checks in a second.
 pub(crate) fn speed(arguments: &Arguments) -> Measured {
     let (threads, count): (usize, usize) = (arguments.number("threads"), arguments.number("keys"));
     let keys: Vec<String> = (0..count).map(|number| format!("user:{:07}", number * 7_919 % count)).collect();
-    let check = candidate(arguments.text("contender"), count);
+    let check = candidate(arguments);
     // Every key exists before the measurement.
     for key in &keys {
         assert!(check(key), "a check is denied");
     }
     let (warm, _) = checks(threads, arguments.seconds("warm"), &keys, &check);
     let (done, took) = checks(threads, arguments.seconds("seconds"), &keys, &check);
-    let value = took.as_secs_f64() * 1e9 / done as f64;
+    let rate = done as f64 / took.as_secs_f64();
+    let value = if arguments.text_or("as", "time") == "rate" { rate } else { 1e9 / rate };
     Measured { value, decisions: (count + warm + done) as u64, beside: Vec::new() }
 }
 
@@ -81,7 +95,7 @@ fn resident_bytes() -> u64 {
 /// The bytes by which this process grows for each key.
 pub(crate) fn bytes(arguments: &Arguments) -> Measured {
     let count: u64 = arguments.number("keys");
-    let check = candidate(arguments.text("contender"), count as usize);
+    let check = candidate(arguments);
     let first = 100;
     (0..first).for_each(|number| assert!(check(&format!("user:{number:011}")), "a check is denied"));
     let before = resident_bytes();

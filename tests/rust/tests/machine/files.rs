@@ -1,9 +1,9 @@
 //! What is a file of a store and what is not, and what it keeps.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidegate::host::examined_keys;
 use tidegate::{Error, Limiter, OnStoreError};
@@ -32,6 +32,33 @@ fn usage_outlives_every_limiter() {
     }
     assert!(!limiter(&url).check("6/hour", "k").expect("a decision").allowed());
     assert_eq!(examined_keys(&url, Duration::from_secs(5)), Ok(1));
+}
+
+/// The file says that the machine was started anew since it was used.
+#[test]
+fn usage_outlives_a_restart_of_the_machine() {
+    const BOOT: u64 = 8 * 8;
+    const BASE: u64 = 16 * 8;
+    const SEEN: u64 = 18 * 8;
+    const LOCK: u64 = 4096;
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=200kB");
+    assert!(limiter(&url).check("1/hour", "k").expect("a decision").allowed());
+    let restart = |seen: u64| {
+        let file = fs::OpenOptions::new().write(true).open(shared.path()).expect("the file");
+        // Time since the start begins at 0 again, and a process held a lock when the machine went down.
+        for (at, number) in [(BOOT, 1), (BASE, 1 << 40), (SEEN, seen), (LOCK, u64::from(std::process::id()) << 1 | 1)] {
+            file.write_all_at(&number.to_ne_bytes(), at).expect("written");
+        }
+        let decision = limiter(&url).check("1/hour", "k").expect("a decision");
+        assert!(!decision.allowed());
+        decision.retry_after().expect("it comes back").as_secs()
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros() as u64;
+    assert!((3_500..=3_600).contains(&restart(now)), "the hour goes on");
+    // The calendar of the machine was set back meanwhile.
+    assert!((1_700..=1_800).contains(&restart(now + 1_800_000_000)), "no time is counted twice");
+    examined_keys(&url, Duration::from_secs(5)).expect("the file is whole");
 }
 
 #[test]
