@@ -1,5 +1,13 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(unix),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "the store in a file writes values, and this system does not have it yet"
+    )
+)]
 
 mod algorithm;
 #[cfg(feature = "bench")]

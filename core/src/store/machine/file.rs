@@ -3,12 +3,11 @@
 use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher as _;
 use std::io;
-use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::header::{Geometry, Unusable};
@@ -18,23 +17,6 @@ use crate::store::url::MachineFile;
 
 /// How long to sleep while another process makes the file or makes it whole.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// What file systems of a network have in place of a number: pages that are mapped are not shared by it with other machines, nor always
-/// with other processes.
-const NETWORKS: [(u64, &str); 12] = [
-    (0x6969, "NFS"),
-    (0x517b, "SMB"),
-    (0xfe53_4d42, "SMB"),
-    (0xff53_4d42, "CIFS"),
-    (0x0102_1997, "9p"),
-    (0x00c3_6400, "Ceph"),
-    (0x5346_414f, "AFS"),
-    (0x7375_7245, "Coda"),
-    (0x0bd0_0bd0, "Lustre"),
-    (0x0116_1970, "GFS2"),
-    (0x7461_636f, "OCFS2"),
-    (0x786f_4256, "shared folders of a virtual machine"),
-];
 
 /// A file that is mapped.
 pub(super) struct OpenFile {
@@ -97,31 +79,62 @@ fn open_existing(path: &Path) -> io::Result<File> {
 
 /// Makes the file aside and gives it its name when it is whole, so that no process ever sees a part of it.
 fn create(place: &MachineFile) -> io::Result<()> {
-    let folder = place.path.parent().unwrap_or(Path::new("/"));
-    let mode = place.mode;
+    #[cfg(target_os = "linux")]
+    if let Some(made) = create_without_name(place) {
+        return made;
+    }
+    let (folder, mut name) = (folder_of(place), place.path.file_name().unwrap_or_default().to_owned());
+    name.push(format!(".{:016x}.new", random()));
+    let aside = folder.join(name);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(place.mode).open(&aside)?;
+    let made = fill(&file, place).and_then(|()| std::fs::hard_link(&aside, &place.path));
+    std::fs::remove_file(&aside)?;
+    made
+}
+
+/// As a file without a name, of which nothing is left when the process ends; `None` where the system has none.
+#[cfg(target_os = "linux")]
+fn create_without_name(place: &MachineFile) -> Option<io::Result<()>> {
+    use std::os::fd::AsRawFd as _;
+
+    use rustix::fs::{AtFlags, CWD};
+
     let flags = OFlags::TMPFILE.bits().cast_signed();
-    let unnamed = OpenOptions::new().read(true).write(true).custom_flags(flags).mode(mode).open(folder);
-    match unnamed {
-        Ok(file) => {
-            fill(&file, place)?;
-            let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
-            Ok(rustix::fs::linkat(CWD, name, CWD, &*place.path, AtFlags::SYMLINK_FOLLOW)?)
+    let unnamed = OpenOptions::new().read(true).write(true).custom_flags(flags).mode(place.mode).open(folder_of(place));
+    let file = match unnamed {
+        Ok(file) => file,
+        Err(error)
+            if [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL]
+                .map(|known| Some(known.raw_os_error()))
+                .contains(&error.raw_os_error()) =>
+        {
+            return None;
         }
-        Err(error) if [Some(Errno::OPNOTSUPP), Some(Errno::ISDIR), Some(Errno::INVAL)].contains(&errno(&error)) => {
-            let mut name = place.path.file_name().unwrap_or_default().to_owned();
-            name.push(format!(".{}.new", std::process::id()));
-            let aside = folder.join(name);
-            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&aside)?;
-            let made = fill(&file, place).and_then(|()| std::fs::hard_link(&aside, &place.path));
-            std::fs::remove_file(&aside)?;
-            made
-        }
-        Err(error) => Err(error),
+        Err(error) => return Some(Err(error)),
+    };
+    if let Err(error) = fill(&file, place) {
+        return Some(Err(error));
+    }
+    match rustix::fs::linkat(
+        CWD,
+        format!("/proc/self/fd/{}", file.as_raw_fd()),
+        CWD,
+        &*place.path,
+        AtFlags::SYMLINK_FOLLOW,
+    ) {
+        // There is no /proc.
+        Err(Errno::NOENT) => None,
+        linked => Some(linked.map_err(io::Error::from)),
     }
 }
 
-fn errno(error: &io::Error) -> Option<Errno> {
-    error.raw_os_error().map(Errno::from_raw_os_error)
+fn folder_of(place: &MachineFile) -> &Path {
+    place.path.parent().unwrap_or(Path::new("/"))
+}
+
+/// A number that no other process has.
+fn random() -> u64 {
+    std::hash::RandomState::new().hash_one(std::process::id())
 }
 
 /// Allocates the bytes of a new file, and writes its header.
@@ -136,8 +149,7 @@ fn fill(file: &File, place: &MachineFile) -> io::Result<()> {
         }
     }
     let words = Words::map(file, place.max_bytes)?;
-    let seed = std::hash::RandomState::new().hash_one(std::process::id());
-    Geometry::new(place.max_bytes, seed).write(&words);
+    Geometry::new(place.max_bytes, random()).write(&words);
     Ok(())
 }
 
@@ -157,20 +169,50 @@ fn check_place(file: &File, place: &MachineFile) -> Result<()> {
             ),
         ));
     }
-    #[cfg(target_os = "linux")]
-    if let Ok(system) = rustix::fs::fstatfs(file.as_fd()) {
-        let kind = system.f_type as u64 & 0xffff_ffff;
-        if let Some((_, name)) = NETWORKS.iter().find(|(number, _)| *number == kind) {
-            return Err(refused(
-                path,
-                &format!(
-                    "is on a file system that machines share ({name}), where what one process writes others may not see: choose a \
-                     place of this machine, as /run or /dev/shm"
-                ),
-            ));
-        }
+    if let Some(name) = network(file) {
+        return Err(refused(
+            path,
+            &format!(
+                "is on a file system that machines share ({name}), where what one process writes others may not see: choose a \
+                 place of this machine, as /run or /dev/shm"
+            ),
+        ));
     }
     Ok(())
+}
+
+/// The network that a file is on, where that can be told.
+#[cfg(target_os = "linux")]
+fn network(file: &File) -> Option<&'static str> {
+    /// What file systems of a network have in place of a number.
+    const NETWORKS: [(u64, &str); 12] = [
+        (0x6969, "NFS"),
+        (0x517b, "SMB"),
+        (0xfe53_4d42, "SMB"),
+        (0xff53_4d42, "CIFS"),
+        (0x0102_1997, "9p"),
+        (0x00c3_6400, "Ceph"),
+        (0x5346_414f, "AFS"),
+        (0x7375_7245, "Coda"),
+        (0x0bd0_0bd0, "Lustre"),
+        (0x0116_1970, "GFS2"),
+        (0x7461_636f, "OCFS2"),
+        (0x786f_4256, "shared folders of a virtual machine"),
+    ];
+    let kind = rustix::fs::fstatfs(file).ok()?.f_type as u64 & 0xffff_ffff;
+    NETWORKS.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
+}
+
+#[cfg(target_vendor = "apple")]
+fn network(file: &File) -> Option<&'static str> {
+    /// Of a disk of this machine.
+    const LOCAL: u32 = 0x1000;
+    (rustix::fs::fstatfs(file).ok()?.f_flags & LOCAL == 0).then_some("a volume of a network")
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+const fn network(_: &File) -> Option<&'static str> {
+    None
 }
 
 /// Waits until no other process makes the file whole.

@@ -89,7 +89,7 @@ impl Geometry {
         if geometry.fields() != [0, 1, 2, 3, 4, 5, 6, 7].map(|at| words.load(at)) {
             return Err(Unusable::Damaged);
         }
-        if words.load(BOOT) == machine_clock::boot_id() {
+        if words.load(BOOT) == machine_clock::boot_id() && !machine_clock::was_restarted(words) {
             let is_same = words.load(OFFSET) == machine_clock::time_offset();
             return if is_same { Ok((geometry, 0)) } else { Err(Unusable::OtherTime) };
         }

@@ -55,7 +55,12 @@ pub(super) fn rebase(words: &Words) {
     words.store(COMPARED, started + COMPARISON_INTERVAL);
 }
 
-/// A number for this start of the machine.
+/// Whether the time since the start is less than it was: then the machine was started again.
+pub(super) fn was_restarted(words: &Words) -> bool {
+    since_start() < words.load(SEEN).saturating_sub(words.load(BASE))
+}
+
+/// A number for this start of the machine, where the system has one.
 pub(super) fn boot_id() -> u64 {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digest = blake3::hash(text.trim().as_bytes());
