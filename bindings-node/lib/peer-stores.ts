@@ -3,9 +3,11 @@
 import type { Decision } from './decision.js';
 import { ConfigError, describe, StoreError } from './errors.js';
 import { checkOptions } from './given-options.js';
+import { warnOfMemory } from './http/processes.js';
 import { kept } from './kept.js';
 import { Limiter } from './limiter.js';
 import { Limit, Policy } from './policy.js';
+import { unwrapped } from './tracing.js';
 
 /** The options of a store. */
 export interface PeerStoreOptions {
@@ -28,6 +30,7 @@ export function storeOptions(
   if (options.prefix !== undefined && typeof options.prefix !== 'string') {
     throw new ConfigError(`${where}: the option prefix is ${describe(options.prefix)}: it must be a text`);
   }
+  warnOfMemory(unwrapped(options.limiter));
   return { limiter: options.limiter, prefix: options.prefix ?? prefix };
 }
 

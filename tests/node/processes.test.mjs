@@ -1,8 +1,12 @@
 // Processes and threads: a limiter keeps no process alive and leaves nothing behind.
 
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 
+import { Limiter } from 'tidegate';
 import { Servers } from '../servers/servers.mjs';
 import { run } from './run_program.mjs';
 
@@ -52,14 +56,35 @@ describe('a program of tests', () => {
 });
 
 describe('several at once', () => {
-  it('worker threads share a limit, even when some are terminated', async () => {
-    assert.equal(await run('workers.mjs', servers.url), '100');
-  });
+  for (const kind of ['Redis', 'a file']) {
+    it(`worker threads share a limit on ${kind}, even when some are terminated`, async (t) => {
+      assert.equal(await run('workers.mjs', storeOf(kind, t)), '100');
+    });
 
-  it('processes of a cluster share a limit', async () => {
-    assert.equal(await run('cluster.mjs', servers.url), '100');
-  });
+    it(`processes of a cluster share a limit on ${kind}`, async (t) => {
+      assert.equal(await run('cluster.mjs', storeOf(kind, t)), '100');
+    });
+
+    it(`two limiters of one process are two users of ${kind}`, async (t) => {
+      const store = storeOf(kind, t);
+      const limiters = [1, 2].map(() => new Limiter({ store, prefix: `two${process.pid}`, timeoutMs: 20_000 }));
+      const calls = Array.from({ length: 200 }, (_, call) => limiters[call % 2].check('fixed-window 100/hour', 'all'));
+      const decisions = await Promise.all(calls);
+      assert.equal(decisions.filter(({ allowed }) => allowed).length, 100);
+      await limiters[0].close();
+      assert.equal((await limiters[1].check('fixed-window 100/hour', 'all')).allowed, false);
+      await limiters[1].close();
+    });
+  }
 });
+
+/** A store that processes share: the server of these tests, or a file of this test. */
+function storeOf(kind, t) {
+  if (kind === 'Redis') return servers.url;
+  const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  return `file://${folder}/limits?max_bytes=4MB`;
+}
 
 describe('workers that end while callers wait in them', { skip: process.platform !== 'linux' }, () => {
   const left = async (...args) => JSON.parse(await run('workers_waiting.mjs', ...args));

@@ -52,16 +52,25 @@ def prefix() -> str:
     return f"py{os.getpid()}-{next(_numbers)}"
 
 
+def url_of(kind: str, request: pytest.FixtureRequest) -> str:
+    """The URL of a store that the test has for itself, or of its part of the server."""
+    if kind == "file":
+        folder: Path = request.getfixturevalue("tmp_path")
+        return f"file://{folder}/limits?max_bytes=4MB"
+    url: str = "memory://" if kind == "memory" else request.getfixturevalue("redis_url")
+    return url
+
+
 @pytest.fixture(params=["memory", "file", "redis"])
 def store(request: pytest.FixtureRequest) -> str:
     """Every kind of store, one after the other."""
-    if request.param == "memory":
-        return "memory://"
-    if request.param == "file":
-        folder: Path = request.getfixturevalue("tmp_path")
-        return f"file://{folder}/limits?max_bytes=4MB"
-    url: str = request.getfixturevalue("redis_url")
-    return url
+    return url_of(request.param, request)
+
+
+@pytest.fixture(params=["file", "redis"])
+def shared_store(request: pytest.FixtureRequest) -> str:
+    """Every kind of store that processes share, one after the other."""
+    return url_of(request.param, request)
 
 
 @pytest.fixture

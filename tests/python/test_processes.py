@@ -6,9 +6,11 @@ import asyncio
 import gc
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
@@ -40,9 +42,9 @@ async def count_async(limiter: AsyncLimiter, checks: int) -> int:
     return sum(map(bool, await asyncio.gather(*[limiter.check("api", "one") for _ in range(checks)])))
 
 
-def test_a_limiter_made_before_a_fork_works_in_the_children(redis_url: str, prefix: str) -> None:
+def test_a_limiter_made_before_a_fork_works_in_the_children(shared_store: str, prefix: str) -> None:
     policies = {"api": "fixed-window 100/hour", "hold": "concurrency 2"}
-    limiter = Limiter(redis_url, policies=policies, prefix=prefix, timeout=60.0)
+    limiter = Limiter(shared_store, policies=policies, prefix=prefix, timeout=60.0)
     awaitable = limiter.to_async()
     # The parent now has open connections and running threads.
     assert limiter.check("api", "one") and asyncio.run(count_async(awaitable, 9)) == 9
@@ -81,10 +83,10 @@ sys.exit(os.waitpid(child, 0)[1])
 """
 
 
-def test_a_child_of_a_fork_during_the_first_call_of_a_process_works(redis_url: str, prefix: str) -> None:
+def test_a_child_of_a_fork_during_the_first_call_of_a_process_works(shared_store: str, prefix: str) -> None:
     # What a process makes once was half made then, and the child waited for it.
     for tenths in range(3, 21):
-        command = [sys.executable, "-c", FIRST_CALL, redis_url, prefix, str(tenths / 10_000)]
+        command = [sys.executable, "-c", FIRST_CALL, shared_store, prefix, str(tenths / 10_000)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, (tenths, done.stderr)
 
@@ -98,9 +100,9 @@ def test_a_hold_of_the_parent_is_not_given_back_by_its_child(store: str, prefix:
     assert limiter.peek("hold", "one")
 
 
-def test_a_child_may_drop_what_its_parent_uses(redis_url: str, prefix: str) -> None:
+def test_a_child_may_drop_what_its_parent_uses(shared_store: str, prefix: str) -> None:
     held: list[object] = []
-    limiter = Limiter(redis_url, policies={"hold": "concurrency 2"}, prefix=prefix, timeout=60.0)
+    limiter = Limiter(shared_store, policies={"hold": "concurrency 2"}, prefix=prefix, timeout=60.0)
     held += [limiter, limiter.to_async(), limiter.hold("hold", "one")]
     asyncio.run(limiter.to_async().ping())
 
@@ -116,8 +118,8 @@ def test_a_child_may_drop_what_its_parent_uses(redis_url: str, prefix: str) -> N
     asyncio.run(limiter.to_async().ping())
 
 
-def test_a_loop_made_before_a_fork_works_in_the_child(redis_url: str, prefix: str) -> None:
-    limiter = AsyncLimiter(redis_url, policies={"api": "fixed-window 100/hour"}, prefix=prefix, timeout=60.0)
+def test_a_loop_made_before_a_fork_works_in_the_child(shared_store: str, prefix: str) -> None:
+    limiter = AsyncLimiter(shared_store, policies={"api": "fixed-window 100/hour"}, prefix=prefix, timeout=60.0)
     assert asyncio.run(count_async(limiter, 5)) == 5
     in_child(lambda: asyncio.run(count_async(limiter, 5)))
     assert asyncio.run(count_async(limiter, 100)) == 90
@@ -131,13 +133,13 @@ def _count_here(checks: int) -> int:
     return count(_limiter, checks)
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
-def test_processes_of_a_pool_share_one_limit(redis_url: str, prefix: str, method: str) -> None:
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_processes_of_a_pool_share_one_limit(shared_store: str, prefix: str, method: str) -> None:
     global _limiter
-    _limiter = Limiter(redis_url, policies={"api": "fixed-window 100/hour"}, prefix=prefix, timeout=60.0)
+    _limiter = Limiter(shared_store, policies={"api": "fixed-window 100/hour"}, prefix=prefix, timeout=60.0)
     _limiter.ping()
     context = multiprocessing.get_context(method)
-    options = {} if method == "fork" else {"initializer": _make, "initargs": (redis_url, prefix)}
+    options = {} if method == "fork" else {"initializer": _make, "initargs": (shared_store, prefix)}
     with ProcessPoolExecutor(4, mp_context=context, **options) as pool:  # type: ignore[arg-type]
         assert sum(pool.map(_count_here, [40] * 4)) == 100
 
@@ -145,6 +147,51 @@ def test_processes_of_a_pool_share_one_limit(redis_url: str, prefix: str, method
 def _make(url: str, prefix: str) -> None:
     global _limiter
     _limiter = Limiter(url, policies={"api": "fixed-window 100/hour"}, prefix=prefix, timeout=60.0)
+
+
+def test_forks_in_the_middle_of_calls_leave_an_exact_count(shared_store: str, prefix: str) -> None:
+    most = 1_000_000_000
+    limits = {"api": f"fixed-window {most}/hour", "other": f"fixed-window {most}/hour"}
+    limiter = Limiter(shared_store, policies=limits, prefix=prefix, timeout=60.0)
+    awaitable = limiter.to_async()
+    ended = threading.Event()
+    admitted: list[int] = []
+
+    def check() -> int:
+        # Alone, and with another key, which stands in another part of the file.
+        return count(limiter, 1) + bool(limiter.check_all([("api", "one"), ("other", "two")]))
+
+    def on_thread() -> None:
+        done = 0
+        while not ended.is_set():
+            done += check()
+        admitted.append(done)
+
+    async def on_loop() -> None:
+        done = 0
+        while not ended.is_set():
+            done += await count_async(awaitable, 16)
+        admitted.append(done)
+
+    def child() -> None:
+        # It ends a child that waits for a thread of its parent.
+        signal.alarm(60)
+        assert sum(check() for _ in range(10)) == 20
+        assert asyncio.run(count_async(awaitable, 10)) == 10
+
+    threads = [threading.Thread(target=on_thread) for _ in range(3)]
+    threads.append(threading.Thread(target=lambda: asyncio.run(on_loop())))
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(40):
+            in_child(child)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert len(admitted) == len(threads)
+    assert limiter.peek("api", "one").remaining == most - sum(admitted) - 40 * 30
 
 
 def script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -158,7 +205,7 @@ def script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "loop.close()", "del loop, tasks"])
-def test_the_interpreter_ends_cleanly_with_calls_in_flight(redis_url: str, prefix: str, end: str) -> None:
+def test_the_interpreter_ends_cleanly_with_calls_in_flight(shared_store: str, prefix: str, end: str) -> None:
     ended = script(
         f"""
         import asyncio, sys, warnings
@@ -179,7 +226,7 @@ def test_the_interpreter_ends_cleanly_with_calls_in_flight(redis_url: str, prefi
         tasks = loop.run_until_complete(main())
         {end}
         """,
-        redis_url,
+        shared_store,
         prefix,
     )
     assert ended.returncode == 0, ended.stderr
@@ -187,7 +234,7 @@ def test_the_interpreter_ends_cleanly_with_calls_in_flight(redis_url: str, prefi
         assert word not in ended.stderr, ended.stderr
 
 
-def test_a_thread_that_checks_does_not_outlive_the_interpreter(redis_url: str, prefix: str) -> None:
+def test_a_thread_that_checks_does_not_outlive_the_interpreter(shared_store: str, prefix: str) -> None:
     ended = script(
         """
         import sys, threading, time
@@ -201,7 +248,7 @@ def test_a_thread_that_checks_does_not_outlive_the_interpreter(redis_url: str, p
         threading.Thread(target=limiter.acquire, args=("0/s", "k"), daemon=True).start()
         time.sleep(0.3)
         """,
-        redis_url,
+        shared_store,
         prefix,
     )
     assert ended.returncode == 0, ended.stderr

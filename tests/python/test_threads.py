@@ -40,6 +40,20 @@ def test_sixteen_threads_get_exactly_the_limit(store: str, prefix: str, policy: 
     assert on_threads(work) == 1_000
 
 
+def test_two_limiters_of_one_process_are_two_users_of_a_store(shared_store: str, prefix: str) -> None:
+    made = [Limiter(shared_store, prefix=prefix, timeout=60.0) for _ in range(2)]
+    other = Limiter(shared_store, prefix=f"{prefix}-other", timeout=60.0)
+
+    def work(number: int) -> int:
+        limiter = made[number % 2]
+        return sum(bool(limiter.check("fixed-window 1000/hour", "one")) for _ in range(100))
+
+    assert on_threads(work) == 1_000
+    made[0].close()
+    assert not made[1].check("fixed-window 1000/hour", "one")
+    assert other.check("fixed-window 1000/hour", "one"), "another prefix is another application"
+
+
 def test_sixteen_threads_never_hold_more_than_the_limit(store: str, prefix: str) -> None:
     limiter = Limiter(store, policies={"exports": "concurrency 3"}, prefix=prefix, timeout=60.0)
     lock, running, most = threading.Lock(), 0, 0

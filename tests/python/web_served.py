@@ -1,11 +1,20 @@
-"""The applications that `test_web_servers.py` serves. The store comes from the environment."""
+"""The applications that `web_servers.py` serves. The store comes from the environment."""
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
-POLICIES = {"crowd": "fixed-window 50/hour; 10000/day", "short": "fixed-window 3/2s", "held": "concurrency 2"}
+# Which process has logged a line.
+logging.basicConfig(format="%(process)d %(name)s %(message)s")
+
+POLICIES = {
+    "crowd": "fixed-window 50/hour; 10000/day",
+    "ten": "10/hour",
+    "short": "fixed-window 3/2s",
+    "held": "concurrency 2",
+}
 
 
 def options() -> dict[str, Any]:
@@ -28,6 +37,11 @@ def flask_app() -> Any:
     @app.get("/crowd")
     @tg.limit("crowd")
     def crowd() -> str:
+        return "ok"
+
+    @app.get("/ten")
+    @tg.limit("ten")
+    def ten() -> str:
         return "ok"
 
     @app.get("/short")
@@ -63,6 +77,11 @@ def fastapi_app() -> Any:
     @app.get("/crowd")
     @tg.limit("crowd")
     async def crowd() -> str:
+        return "ok"
+
+    @app.get("/ten")
+    @tg.limit("ten")
+    async def ten() -> str:
         return "ok"
 
     @app.get("/short", dependencies=[Depends(RateLimit("short"))])
@@ -121,6 +140,7 @@ def django_app(asynchronous: bool) -> Any:
     one = aview if asynchronous else view
     urls.urlpatterns = [  # type: ignore[attr-defined]
         path("crowd", limit("crowd")(one)),
+        path("ten", limit("ten")(one)),
         path("short", limit("short")(one)),
         path("held", limit("held", key=fixed("k"))(held)),
     ]

@@ -14,6 +14,7 @@ import type { Adapter, Awaitable, RequestAdapter } from './adapter.js';
 import type { HeaderChoice } from './fields.js';
 import { keyOf, keysOf } from './keys.js';
 import { claim, isUnnamed, type Place, placedKey, Unrouted } from './notation-place.js';
+import { warnOfMemory } from './processes.js';
 import {
   type CostOption,
   checkCost,
@@ -88,6 +89,7 @@ export class Settings<Request extends object, Response> {
     // A policy that does not exist is an error when the service starts, and a reload does not drop one that does.
     const by = typeof place === 'string' && place !== '' ? `${where} at ${place}` : where;
     for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
+    if (this.enabled) warnOfMemory(this.limiter);
     const [first, second] = this.entries ?? [];
     const isOnly =
       second === undefined && typeof first?.cost !== 'function' && meta === undefined && options.priority === undefined;

@@ -120,6 +120,11 @@ class AsyncLimiter(Generic[Name]):
         """
         Another number after each `reload`.
         """
+    @property
+    def _is_local(self, /) -> bool:
+        """
+        Whether usage lives in this process alone.
+        """
     def _samples(self, /, name: str | None = None) -> str:
         """
         The values of one metric, or of all, as JSON.
@@ -791,6 +796,11 @@ class Limiter(Generic[Name]):
     def _generation(self, /) -> int:
         """
         Another number after each `reload`.
+        """
+    @property
+    def _is_local(self, /) -> bool:
+        """
+        Whether usage lives in this process alone.
         """
     def _samples(self, /, name: str | None = None) -> str:
         """

@@ -42,6 +42,7 @@ from .web.functions import with_wrapped
 from .web.keys import UNAUTHENTICATED, EnvironAdapter, UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import LIMITS, VARIABLE, RouteLimits, check_is_function, enabled_layer, enabled_setting, unattached
 from .web.limit import BoundLimit, DeclaredLimit
+from .web.processes import warn_of_memory
 from .web.refusal import Refusal
 from .web.steps import run_steps
 
@@ -126,7 +127,8 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         if NAME in app.extensions:
             raise ConfigError("this application has a Tidegate already")
         self.enabled = enabled_layer(self._enabled_option)
-        self._is_enabled(app)
+        if self._is_enabled(app):
+            warn_of_memory(self.limiter)
         app.extensions[NAME] = self
         self._apps.append(app)
         # Not before_request: functions that are registered later may still have to authenticate the user.

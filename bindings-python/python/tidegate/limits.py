@@ -34,6 +34,7 @@ from limits.limits import GRANULARITIES
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Limit, Limiter, Policy
 from .errors import ConfigError, CostError, TidegateError
+from .web.processes import warn_of_memory
 from .web.steps import Steps, run_steps, run_steps_async
 
 __all__ = ["AsyncTidegateStorage", "TidegateStorage"]
@@ -105,6 +106,7 @@ class _StorageSteps:
         super().__init__(uri, wrap_exceptions)  # type: ignore[call-arg]
         # Some callers remove the first part of the URI.
         self.limiter = self._limiter_class(uri.removeprefix("async+").removeprefix("tidegate+"), **options)
+        warn_of_memory(self.limiter)
 
     @property
     def storage(self) -> Any:

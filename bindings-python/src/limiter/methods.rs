@@ -362,6 +362,12 @@ macro_rules! limiter_methods {
                 self.core().policy_generation()
             }
 
+            /// Whether usage lives in this process alone.
+            #[getter(_is_local)]
+            fn is_local(&self) -> bool {
+                !self.blocking().waits()
+            }
+
             #[pyo3(signature = () -> "NoReturn")]
             fn __reduce__(&self) -> PyResult<()> {
                 Err(belongs_to_process(stringify!($Class), "make one in each process, or before a fork"))

@@ -1,12 +1,15 @@
-// Several processes with one Redis admit exactly the limit over HTTP.
+// Several processes with one Redis, or with one file, admit exactly the limit over HTTP. On memory each says that they do not.
 
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Servers } from '../../servers/servers.mjs';
 import { get } from './client.mjs';
-import { service } from './programs.mjs';
+import { running, service } from './programs.mjs';
 
 const PROCESSES = 3;
 const REQUESTS = 600;
@@ -34,4 +37,56 @@ test('processes admit exactly the limit together', async (t) => {
       Array.from({ length: LIMIT }, (_, index) => index),
     );
   }
+});
+
+/** What `cluster.mjs` prints of a store and a number of workers. */
+async function ofCluster(t, store, workers, env = {}) {
+  const script = fileURLToPath(new URL('cluster.mjs', import.meta.url));
+  const { line } = running(t, process.execPath, [script, store, String(workers)], { NODE_NO_WARNINGS: '1', ...env });
+  return JSON.parse(await line());
+}
+
+const [ADMITTED, NONE] = [{ admitted: 10, refused: 90 }, { warnings: [] }];
+
+test('the workers of a cluster share a limit in a file', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  assert.deepEqual(await ofCluster(t, `file://${folder}/limits?max_bytes=4MB`, 2), { ...ADMITTED, ...NONE });
+});
+
+test('the workers of a cluster say nothing on a server', async (t) => {
+  const servers = await Servers.start();
+  t.after(() => servers.close());
+  assert.deepEqual(await ofCluster(t, servers.url, 2), { ...ADMITTED, ...NONE });
+});
+
+test('each worker of a cluster says once that it counts for itself', async (t) => {
+  const { admitted, warnings } = await ofCluster(t, 'memory://', 2);
+  assert.equal(admitted, 20);
+  assert.equal(new Set(warnings.map(([pid]) => pid)).size, 2, JSON.stringify(warnings));
+  assert.equal(warnings.length, 2, JSON.stringify(warnings));
+  for (const [, name, message] of warnings) {
+    assert.equal(name, 'TidegateWarning');
+    assert.match(message, /one of the workers of a cluster.*file:\/\/\/run\/app\/limits/);
+  }
+});
+
+test('a process that is alone says nothing', async (t) => {
+  assert.deepEqual(await ofCluster(t, 'memory://', 0), { ...ADMITTED, ...NONE });
+});
+
+test('processes of PM2 are known by their environment', async (t) => {
+  const said = async (workers, env) =>
+    (await ofCluster(t, 'memory://', workers, { pm_id: '3', ...env })).warnings.map(([, , message]) => message);
+  for (const [instances, NODE_APP_INSTANCE] of ['20', '11']) {
+    const messages = await said(0, { exec_mode: 'fork_mode', instances, NODE_APP_INSTANCE });
+    assert.equal(messages.length, 1);
+    assert.match(messages[0], /one of the processes of PM2/);
+  }
+  const one = { instances: '1', NODE_APP_INSTANCE: '0' };
+  assert.deepEqual(await said(0, { exec_mode: 'fork_mode', ...one }), []);
+  // A cluster of one process, which PM2 makes.
+  assert.deepEqual(await said(1, { exec_mode: 'cluster_mode', ...one }), []);
+  // A cluster that the application makes itself.
+  assert.equal((await said(2, { exec_mode: 'fork_mode', ...one })).length, 2);
 });

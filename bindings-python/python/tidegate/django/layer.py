@@ -23,6 +23,7 @@ from ..web.keys import UNAUTHENTICATED, EnvironAdapter, Key, client_ip
 from ..web.layers import LIMITS, MAX_ROUTES, RouteLimits, enabled_layer, enabled_setting
 from ..web.limit import MAX_POLICIES, BoundLimit, DeclaredLimit, PolicyOption
 from ..web.options import LIMIT_OPTIONS, LIMITER_OPTIONS, LimitOptions, check_names
+from ..web.processes import warn_of_memory
 
 
 def django_request(request: Any) -> HttpRequest | None:
@@ -166,6 +167,8 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
         options = settings_options()
         check_names(options, (*self._own_options, *LIMIT_OPTIONS, *LIMITER_OPTIONS), "the setting TIDEGATE")
         super().__init__(**options)
+        if self.enabled:
+            warn_of_memory(self.limiter)
         self.async_limiter = to_async(self.limiter)
 
     def _bind_anew(self) -> None:

@@ -51,6 +51,7 @@ from ..web.keys import MissingPeer, UnusableKey, claim, client_ip, fixed, header
 from ..web.layers import RouteLimits, unattached
 from ..web.limit import BoundLimit, DeclaredLimit, PolicyOption
 from ..web.options import LimitOptions
+from ..web.processes import warn_of_memory
 from ..web.refusal import CLOSE_CODE, CLOSE_REASON, Refusal
 from ..web.steps import run_steps_async
 from . import openapi, routes
@@ -318,6 +319,8 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
             raise ConfigError("this application has a Tidegate already")
         if app.middleware_stack is not None:
             raise ConfigError("this application has begun to serve: attach Tidegate before the first request")
+        if self.enabled:
+            warn_of_memory(self.limiter)
         setattr(app.state, NAME, self)
         self._apps.append(app)
         build = app.build_middleware_stack

@@ -16,6 +16,7 @@ from .functions import name_of, with_arity
 from .keys import RequestAdapter
 from .limit import APPLICATION, BoundLimit, DeclaredLimit, PolicyOption, flag
 from .options import INHERITED_OPTIONS, LIMIT_OPTIONS, LIMITER_OPTIONS, LayerOptions, LimitOptions, check_names
+from .processes import warn_of_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -142,6 +143,8 @@ class AppLimits(WebLayer[L], Generic[L, A]):
         self.app = app
         self._declared_application = self._declare(policy)
         self._bind_anew()
+        if self.enabled:
+            warn_of_memory(self.limiter)
 
 
 def check_is_function(view: Any, decorator: str) -> None:

@@ -1,0 +1,84 @@
+"""Warns of usage in memory where several processes serve one application."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import multiprocessing
+import os
+import sys
+from types import FrameType
+from typing import Any
+
+from .._tidegate import AsyncLimiter, Limiter
+
+log = logging.getLogger("tidegate.http")
+
+# Servers that bring a module of their own, and what it calls the number of their processes.
+_COUNTS = (("uwsgi", "numproc"), ("mod_wsgi", "maximum_processes"))
+
+_warned = False
+
+
+def warn_of_memory(limiter: Limiter | AsyncLimiter) -> None:
+    """Logs once that limits are not shared, in a process that is plainly one of several and keeps usage for itself."""
+    if limiter._is_local:
+        _warn()
+        _warn_in_children()
+
+
+@functools.cache
+def _warn_in_children() -> None:
+    # gunicorn with --preload makes the application before it forks its workers.
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_warn)
+
+
+def _warn() -> None:
+    global _warned
+    if _warned or (processes := _processes()) is None:
+        return
+    _warned = True
+    log.warning(
+        "this process is one of the %s, and with the store memory:// each of them counts for itself: together they "
+        "admit every limit as often as there are processes. Processes of one machine share their limits in a file, "
+        "store='file:///run/app/limits', those of several machines on a Redis server, store='redis://…'",
+        processes,
+    )
+
+
+def _processes() -> str | None:
+    """The processes of which this is one, where that is plain. None: it may be the only one."""
+    if (workers := _gunicorn_workers()) > 1:
+        return f"{workers} workers of gunicorn"
+    # What the worker was started with.
+    config: Any = getattr(multiprocessing.current_process(), "_kwargs", {}).get("config")
+    server = type(config).__module__.partition(".")[0]
+    workers = getattr(config, "workers", 1) if server in ("uvicorn", "hypercorn") else 1
+    if workers > 1 and not getattr(config, "should_reload", False):
+        return f"{workers} workers of {server}"
+    for module, name in _COUNTS:
+        if (count := getattr(sys.modules.get(module), name, 1)) > 1:
+            return f"{count} processes of {module}"
+    # Of an application with one instance that was scaled, `instances` stays 1.
+    if "pm_id" in os.environ and (_number("instances") > 1 or _number("NODE_APP_INSTANCE") > 0):
+        return "processes of PM2"
+    return None
+
+
+def _gunicorn_workers() -> int:
+    """How many workers gunicorn has, in one of them; 0 in any other process.
+
+    The main thread of a worker never leaves the function that has forked it.
+    """
+    frame: FrameType | None = sys._getframe() if "gunicorn.arbiter" in sys.modules else None
+    while frame is not None:
+        if frame.f_code.co_name == "spawn_worker" and frame.f_globals.get("__name__") == "gunicorn.arbiter":
+            return getattr(frame.f_locals.get("self"), "num_workers", 0)
+        frame = frame.f_back
+    return 0
+
+
+def _number(variable: str) -> int:
+    value = os.environ.get(variable, "")
+    return int(value) if value.isdecimal() else 0

@@ -1,0 +1,64 @@
+"""A server in processes of its own, which serves an application of `web_served.py`."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+GUNICORN = ["gunicorn", "--log-level", "error", "--keep-alive", "30"]
+UVICORN = ["uvicorn", "--factory", "--log-level", "error", "--no-access-log"]
+
+
+class Served:
+    """A server in processes of its own."""
+
+    def __init__(self, command: list[str], store: str, prefix: str, log: Any = None) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        module, *options, app = command
+        bind = ["-b", f"127.0.0.1:{self.port}"] if module == "gunicorn" else ["--port", str(self.port)]
+        environ = {**os.environ, "TIDEGATE_TEST_STORE": store, "TIDEGATE_TEST_PREFIX": prefix}
+        self.store, self.prefix = store, prefix
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *options, *bind, f"web_served:{app}"],
+            cwd=Path(__file__).parent,
+            env=environ,
+            stderr=log,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                assert self.get("/nothing")[0] == 404
+                return
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.close()
+                    raise
+                time.sleep(0.05)
+
+    def get(self, path: str, connection: http.client.HTTPConnection | None = None) -> tuple[int, dict[str, str], bytes]:
+        used = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            used.request("GET", path)
+            answer = used.getresponse()
+            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        finally:
+            if connection is None:
+                used.close()
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(20)
