@@ -72,6 +72,11 @@ impl ChosenStore {
         matches!(&*self.urls, [url] if url.starts_with("memory:")) && self.rollout.is_none()
     }
 
+    /// The URL of a file that processes share, where that is the store.
+    pub(crate) fn file(&self) -> Option<&str> {
+        self.all().find(|url| url.starts_with("file:"))
+    }
+
     /// Every URL.
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
         self.urls.iter().map(String::as_str).chain(self.rollout.iter().map(|(url, _)| url.as_str()))
@@ -81,11 +86,7 @@ impl ChosenStore {
     pub(crate) fn servers(&self, timeout: Duration) -> Result<Vec<StoreServers>, Failure> {
         let of = |url| {
             StoreServers::of(url, timeout)?.ok_or_else(|| {
-                Failure::argument(if url.starts_with("file:") {
-                    "file:// has no servers to ask; `tidegate inspect` shows a key of it"
-                } else {
-                    "memory:// shares no keys with other stores: leave it out of the list"
-                })
+                Failure::argument("memory:// and file:// share no keys with other stores: leave them out of the list")
             })
         };
         self.all().map(of).collect()

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use tidegate::{Limiter, Policy, host};
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::shared_file::SharedFile;
 use tidegate_tests::wait::{SetOnDrop, wait_until};
 
 use support::{Scratch, command, golden, ran, without_numbers};
@@ -100,6 +101,35 @@ fn names_folder(scratch: &Scratch) -> String {
     let folder = scratch.file("names");
     std::fs::create_dir_all(&folder).expect("a folder");
     folder
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_under_load() {
+    let (shared, scratch) = (SharedFile::new(), Scratch::new("top-file"));
+    let store = shared.url("max_bytes=1MB");
+    let process = PublishingProcess::start(&names_folder(&scratch), &store);
+    let (limiter, _) = limited(&store, "carol");
+    // One of another prefix is no key of this page.
+    let other = Limiter::builder().store(&store).prefix("other").build().expect("a limiter");
+    while other.check("fixed-window 5/hour", "mallory").expect("a decision").allowed() {}
+    let keys = || last_reading(&top(&store, &scratch, true, &["--readings", "2", "--json"]));
+    wait_until(Duration::from_secs(60), "the process has used many keys", || keys()["of_prefix"].as_u64() > Some(150));
+    let reading = last_reading(&top(&store, &scratch, true, &["--readings", "4", "--json"]));
+    assert_eq!((&reading["servers"], &reading["failures"]), (&1.into(), &Value::Array(Vec::new())), "{reading}");
+    let (seen, of_prefix) = (reading["looked_at"].as_u64().expect("a number"), reading["of_prefix"].as_u64());
+    assert!(of_prefix == Some(seen - 1), "{reading}");
+    let keys = reading["keys"].as_array().expect("keys");
+    let [alice, carol] = &keys[..] else { panic!("{reading}") };
+    assert_eq!((&alice["key"], &alice["remaining"]), (&"alice\u{1b}[31m".into(), &0.into()), "{reading}");
+    assert_eq!((&carol["key"], &carol["limit"], &carol["policies"][0]), (&Value::Null, &5.into(), &"login".into()));
+    let page = top(&store, &scratch, true, &[]);
+    assert!(page.out.contains("\nfile     "), "{}", page.out);
+
+    limiter.clear("login", "carol").expect("a clear");
+    let reading = last_reading(&top(&store, &scratch, true, &["--readings", "3", "--json"]));
+    assert_eq!(reading["keys"].as_array().map(Vec::len), Some(1), "{reading}");
+    drop(process);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub use crate::store::batch_guard::{BatchGuard, cohort_size};
 pub use crate::store::completion::Wake;
 pub use crate::store::key_names::KeyNames;
 #[cfg(all(unix, feature = "redis"))]
-pub use crate::store::machine::examined_keys;
+pub use crate::store::machine::StoredFile;
 pub use json::{counters_json, metrics_json, samples_json, stats_json};
 pub use parts::Parts;
 pub use reply_poller::ReplyPoller;

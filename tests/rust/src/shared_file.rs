@@ -2,6 +2,18 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tidegate::Result;
+use tidegate::host::{KeyNames, StoredFile};
+
+/// Reads a whole file: how many keys it has.
+///
+/// # Errors
+/// Those of the file, and `store_rejected` where a part is not whole.
+pub fn examined_keys(url: &str, timeout: Duration) -> Result<usize> {
+    StoredFile::open(url, &KeyNames::from("tg"), timeout)?.examine()
+}
 
 /// A place for such a file.
 pub struct SharedFile {

@@ -12,6 +12,8 @@ mod version;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
+#[cfg(unix)]
+use tidegate::host::{KeyNames, StoredFile};
 use tidegate::host::{ServerAddress, ServerConnection, StoreServers};
 use tidegate::{Error, PolicyFile};
 
@@ -62,7 +64,7 @@ impl Doctor {
         }
         let mut reports = Vec::new();
         #[cfg(unix)]
-        if let Some(url) = store.all().find(|url| url.starts_with("file:")) {
+        if let Some(url) = store.file() {
             reports.push(StoreReport::of_file(url, self.store.timeout));
             return Ok(report(&reports, output));
         }
@@ -114,7 +116,8 @@ impl StoreReport {
     /// A file that processes share: whether it can be used, and is whole.
     #[cfg(unix)]
     fn of_file(url: &str, timeout: std::time::Duration) -> Self {
-        let examined = tidegate::host::examined_keys(url, timeout);
+        let file = StoredFile::open(url, &KeyNames::from("tg"), timeout);
+        let examined = file.and_then(|file| file.examine());
         let finding = match &examined {
             Ok(keys) => Finding::ok("file", format!("every part of it is whole; it has {}", counted(*keys, "key"))),
             Err(error) => Finding::problem("file", format!("{error} [{}]", error.code())),

@@ -1,5 +1,5 @@
 //! `tidegate top`: the policies and keys that are being limited, live. Servers are asked for a bounded number of their keys, in
-//! small steps; their keys are digests, so names come from the processes of this machine that publish them.
+//! small steps, and a file is read without its locks; their keys are digests, so names come from the processes of this machine that publish them.
 
 mod page;
 mod published;
@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use tidegate::host::{self, KeyNames};
+use tidegate::host::KeyNames;
+#[cfg(unix)]
+use tidegate::host::StoredFile;
 use tidegate::{Cost, Decision, Policy, PolicyFile};
 
 use crate::store_options::{ChosenStore, StoreOptions};
@@ -18,7 +20,9 @@ use crate::terminal::is_interactive;
 use crate::{Failure, Outcome, Output, time_text};
 use page::Page;
 use published::{NamedKey, Published};
-use sampling::{Sample, Sampler};
+#[cfg(unix)]
+use sampling::FileSampler;
+use sampling::{Sample, Sampler, ServerSampler};
 
 /// Named keys that the store is asked about in a reading.
 const MAX_PEEKS: usize = 100;
@@ -31,6 +35,7 @@ const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)
 folder in their environment, and each limiter writes a file there once a second, with the counts of its policies and the 256 keys \
 that it denied last. Only the user of the process may read it. Other machines are not seen.
 
+A file (file:///run/limits) is read without its locks. \
 Servers are asked with DBSIZE, SCAN, GETRANGE and TIME, at most --sample keys of each primary in a reading, 100 at a time. Keys at \
 their limit stay on the page until they are admitted again. The value of a `sliding-log` cannot be read this way.
 
@@ -55,7 +60,7 @@ pub(crate) struct Top {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     readings: Option<u32>,
 
-    /// Keys that each server is asked for in a reading; 0 asks no server
+    /// Keys that each server, or the file, is asked for in a reading; 0 asks no store
     #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     sample: u32,
 
@@ -99,7 +104,7 @@ impl Top {
             ));
         }
         let mut published = self.names.as_deref().map(Published::of).transpose()?;
-        let mut samplers = self.samplers(&store)?;
+        let mut samplers = self.samplers(&store, &names)?;
         let limiter = (!store.is_memory()).then(|| self.store.limiter(&store, output)).transpose()?;
         let readings = match self.readings {
             Some(readings) => readings,
@@ -120,8 +125,8 @@ impl Top {
                 let policy = policy_of(named, &policies)?;
                 limiter.as_ref()?.peek(&policy, &named.key, Cost::one_of_each(&policy)).ok()
             };
-            let (keys, left_out) =
-                self.keys(&mut sample, &policies, published.as_ref(), (&store.shown(), &names), peek);
+            let name = |policy: &Policy, key: &str| Some(samplers.first()?.name(&names, policy, key));
+            let (keys, left_out) = self.keys(&mut sample, &policies, published.as_ref(), (&store.shown(), &name), peek);
             let reading = Observation { at: SystemTime::now(), sample, keys, left_out };
             let page = Page { top: self, store: &store, reading: &reading, published: published.as_ref() };
             page.show(output, readings > 1);
@@ -136,12 +141,18 @@ impl Top {
         Ok(Outcome::Done)
     }
 
-    fn samplers(&self, store: &ChosenStore) -> Result<Vec<Sampler>, Failure> {
+    fn samplers(&self, store: &ChosenStore, names: &KeyNames) -> Result<Vec<Sampler>, Failure> {
         if self.sample == 0 || store.is_memory() {
             return Ok(Vec::new());
         }
+        #[cfg(unix)]
+        if let Some(url) = store.file() {
+            let file = StoredFile::open(url, names, self.store.timeout)?;
+            return Ok(vec![Sampler::File(FileSampler::new(file))]);
+        }
+        let _ = names;
         let servers = store.servers(self.store.timeout)?.into_iter();
-        Ok(servers.map(|servers| Sampler::new(servers, &self.store.prefix)).collect())
+        Ok(servers.map(|servers| Sampler::Servers(ServerSampler::new(servers, &self.store.prefix))).collect())
     }
 
     /// The lines of keys, and how many did not fit: those that are denied most, then the others at their limit.
@@ -150,22 +161,22 @@ impl Top {
         sample: &mut Sample,
         policies: &[Policy],
         published: Option<&Published>,
-        (store, names_of_keys): (&str, &KeyNames),
+        (store, name_in_store): (&str, &dyn Fn(&Policy, &str) -> Option<Vec<u8>>),
         peek: impl Fn(&NamedKey) -> Option<Decision>,
     ) -> (Vec<KeyLine>, usize) {
         let prefix = &self.store.prefix;
         let names = published.into_iter().flat_map(Published::names).filter(|(of_process, _)| of_process == prefix);
-        let by_redis_key = |(_, named): (&str, &NamedKey)| {
+        let by_name = |(_, named): (&str, &NamedKey)| {
             let policy = policy_of(named, policies)?;
-            Some((host::redis_key(names_of_keys, &policy, &named.key), named.clone()))
+            Some((name_in_store(&policy, &named.key)?, named.clone()))
         };
-        let named: HashMap<Vec<u8>, NamedKey> = names.filter_map(by_redis_key).collect();
+        let named: HashMap<Vec<u8>, NamedKey> = names.filter_map(by_name).collect();
         let mut denied: BTreeMap<NamedKey, f64> = published.map(|published| published.denied(None)).unwrap_or_default();
         let of_store = published.map(|published| published.denied(Some((store, prefix))));
         let of_store = of_store.unwrap_or_default();
         let mut lines: Vec<KeyLine> = Vec::new();
-        for (redis_key, limited) in sample.limited.drain() {
-            let name = named.get(&redis_key);
+        for (name_in_store, limited) in sample.limited.drain() {
+            let name = named.get(&name_in_store);
             let rate = name.and_then(|name| denied.remove(name));
             lines.push(KeyLine {
                 policies: name.map_or(limited.policies, |name| vec![name.policy.clone()]),

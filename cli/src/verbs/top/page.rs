@@ -73,9 +73,12 @@ impl Page<'_> {
         if self.top.sample == 0 || self.store.is_memory() {
             lines.push(format!("servers  {}", paint(DIM, "not asked: names alone")));
         } else {
+            let (label, servers) = match self.store.file() {
+                Some(_) => ("file   ", String::new()),
+                None => ("servers", format!("{} with ", sample.servers)),
+            };
             lines.push(format!(
-                "servers  {} with {} keys; looked at {}, {} of them with the prefix {:?}; slowest answer {}",
-                sample.servers,
+                "{label}  {servers}{} keys; looked at {}, {} of them with the prefix {:?}; slowest answer {}",
                 number(sample.all_keys),
                 number(sample.scanned as u64),
                 number(sample.of_prefix as u64),

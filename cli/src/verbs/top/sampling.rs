@@ -1,11 +1,13 @@
-//! Looks at a bounded number of a server's keys in each reading, in small steps: SCAN goes on where it stood. No command runs
-//! for longer than a check of a few keys.
+//! Looks at a bounded number of a store's keys in each reading. Servers are asked in small steps: SCAN goes on where it stood, and no
+//! command runs for longer than a check of a few keys. A file is read without its locks.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use tidegate::host::{self, ServerAddress, ServerConnection, StoreServers};
+#[cfg(unix)]
+use tidegate::host::StoredFile;
+use tidegate::host::{self, KeyNames, ServerAddress, ServerConnection, StoreServers};
 use tidegate::{Decision, Policy};
 
 use crate::Failure;
@@ -43,7 +45,7 @@ pub(super) struct Sample {
     pub(super) slowest: Duration,
     /// Why servers could not be asked.
     pub(super) failures: Vec<String>,
-    /// By the key in Redis.
+    /// By the key in Redis, or the name in the file.
     pub(super) limited: HashMap<Vec<u8>, LimitedKey>,
 }
 
@@ -56,14 +58,85 @@ struct Server {
     tracked: Vec<Vec<u8>>,
 }
 
+/// A file that processes share.
+#[cfg(unix)]
+pub(super) struct FileSampler {
+    file: StoredFile,
+    /// Keys at their limit in the reading before.
+    tracked: Vec<Vec<u8>>,
+}
+
+#[cfg(unix)]
+impl FileSampler {
+    pub(super) const fn new(file: StoredFile) -> Self {
+        Self { file, tracked: Vec::new() }
+    }
+
+    /// Looks at about `budget` of its keys.
+    pub(super) fn read(&mut self, budget: usize, policies: &[Policy], sample: &mut Sample) {
+        let began = Instant::now();
+        let policies = &policies[..policies.len().min(MAX_POLICIES)];
+        let (now, mut limited) = (self.file.now(), Vec::new());
+        let tracked = std::mem::take(&mut self.tracked).into_iter();
+        for (value, name) in tracked.filter_map(|name| Some((self.file.value(&name)?, name))) {
+            if sample.note(&name, &shown_digest(&name), &value, policies, now, false) {
+                limited.push(name);
+            }
+        }
+        let read = self.file.read(budget, |name, value| {
+            if sample.note(name, &shown_digest(name), value, policies, now, true) {
+                limited.push(name.to_vec());
+            }
+        });
+        match read {
+            Ok(scanned) => sample.scanned += scanned,
+            Err(error) => sample.failures.push(error.to_string()),
+        }
+        sample.all_keys = self.file.keys();
+        sample.servers = 1;
+        sample.slowest = began.elapsed();
+        limited.sort_unstable();
+        limited.dedup();
+        limited.truncate(MAX_TRACKED);
+        self.tracked = limited;
+    }
+}
+
+/// The keys of one store URL.
+pub(super) enum Sampler {
+    Servers(ServerSampler),
+    #[cfg(unix)]
+    File(FileSampler),
+}
+
+impl Sampler {
+    /// Looks at up to `budget` keys of each server, or at about so many of a file.
+    pub(super) fn read(&mut self, budget: usize, policies: &[Policy], sample: &mut Sample) {
+        match self {
+            Self::Servers(servers) => servers.read(budget, policies, sample),
+            #[cfg(unix)]
+            Self::File(file) => file.read(budget, policies, sample),
+        }
+    }
+
+    /// What the store has in the place of a key.
+    pub(super) fn name(&self, names: &KeyNames, policy: &Policy, key: &str) -> Vec<u8> {
+        match self {
+            Self::Servers(_) => host::redis_key(names, policy, key),
+            #[cfg(unix)]
+            Self::File(file) => file.file.name(policy, key),
+        }
+    }
+}
+
 /// The primaries of one store URL.
-pub(super) struct Sampler {
+pub(super) struct ServerSampler {
     store: StoreServers,
     servers: Vec<Server>,
     prefix: String,
 }
 
-impl Sampler {
+impl ServerSampler {
     pub(super) fn new(store: StoreServers, prefix: &str) -> Self {
         Self { store, servers: Vec::new(), prefix: prefix.to_owned() }
     }
@@ -147,6 +220,20 @@ impl Server {
     }
 }
 
+impl Sample {
+    /// Compares the value of a key with the policies; returns whether the key is at its limit. Keys of an earlier reading do not count.
+    fn note(&mut self, key: &[u8], digest: &str, value: &[u8], policies: &[Policy], now: u64, counts: bool) -> bool {
+        self.of_prefix += usize::from(counts);
+        let fits =
+            |policy: &Policy| Some((policy.name().to_owned(), host::stored_decision(policy, digest, value, now)?));
+        let (policies, decisions): (Vec<String>, Vec<Decision>) = policies.iter().filter_map(fits).unzip();
+        self.unknown += usize::from(counts && policies.is_empty() && !value.is_empty());
+        let Some(decision) = decisions.into_iter().find(is_limited) else { return false };
+        self.limited.insert(key.to_vec(), LimitedKey { policies, decision });
+        true
+    }
+}
+
 impl ServerReading<'_> {
     /// Sends commands together, and notes how long that took.
     fn timed(&mut self, commands: &[&[Vec<u8>]]) -> Result<Vec<Value>, Failure> {
@@ -180,14 +267,8 @@ impl ServerReading<'_> {
                 }
                 other => return Err(refused("GETRANGE", &other)),
             };
-            self.sample.of_prefix += usize::from(counts);
-            let name = shown_digest(key, self.prefix);
-            let fits =
-                |policy: &Policy| Some((policy.name().to_owned(), host::stored_decision(policy, &name, &value, now)?));
-            let (policies, decisions): (Vec<String>, Vec<Decision>) = self.policies.iter().filter_map(fits).unzip();
-            self.sample.unknown += usize::from(counts && policies.is_empty() && !value.is_empty());
-            if let Some(decision) = decisions.into_iter().find(is_limited) {
-                self.sample.limited.insert(key.clone(), LimitedKey { policies, decision });
+            let digest = shown_digest(key.get(self.prefix.len()..).unwrap_or_default());
+            if self.sample.note(key, &digest, &value, self.policies, now, counts) {
                 limited.push(key.clone());
             }
         }
@@ -200,8 +281,8 @@ fn is_limited(decision: &Decision) -> bool {
 }
 
 /// The digest of a key, for people.
-fn shown_digest(key: &[u8], prefix: &str) -> String {
-    key.get(prefix.len()..).unwrap_or_default().iter().map(|byte| format!("{byte:02x}")).collect()
+fn shown_digest(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn refused(command: &str, reply: &Value) -> Failure {

@@ -211,21 +211,6 @@ impl LockedShard<'_> {
         Ok(())
     }
 
-    /// Calls the function with each record.
-    pub(super) fn each(&self, mut seen: impl FnMut(&Record)) -> Result<(), Damaged> {
-        let mut record = Record::default();
-        for bucket in 0..self.0.buckets {
-            let mut next = some(self.0.words.load(self.0.bucket_at(bucket)) as u32);
-            for _ in 0..=self.0.blocks {
-                let Some(block) = next else { break };
-                self.0.read(block, &mut record)?;
-                seen(&record);
-                next = self.0.links(block)?.0;
-            }
-        }
-        Ok(())
-    }
-
     /// Removes records until there is room, that of `spared` last. Returns what was removed that mattered most; `None` where nothing
     /// could be.
     pub(super) fn make_room(&self, now: u64, spared: usize) -> Result<Option<Removed>, Damaged> {

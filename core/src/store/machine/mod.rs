@@ -16,6 +16,7 @@ mod record;
 mod record_names;
 mod repair;
 mod shard;
+mod stored_file;
 /// What the protocol of the table is built on; a test puts its own in this place.
 mod sync {
     pub(super) use std::sync::atomic::{Ordering, fence};
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 use super::ForgottenDenials;
 use super::key_names::KeyNames;
 use super::request::{Answer, Entry, Operation, StoredOverride};
-use super::url::{MachineFile, StoreUrl};
+use super::url::MachineFile;
 use super::usage::{Glance, Usage, glance, stored_override, unstored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
@@ -44,6 +45,7 @@ pub(crate) use machine_store::MachineStore;
 use notices::Notices;
 use record::{Damaged, Record, RecordName};
 use record_names::RecordNames;
+pub use stored_file::StoredFile;
 
 /// A store in a file.
 pub(crate) struct Machine {
@@ -378,45 +380,26 @@ impl Machine {
 
     /// The numbers of keys of a policy that are its own.
     fn own_numbers(&self, plan: &Plan, now: u64) -> Result<Vec<StoredOverride>> {
-        let (mut found, deadline) = (Vec::new(), self.deadline());
-        self.each_shard(
-            || deadline,
-            |locked| {
-                locked.each(|record| {
-                    let (value, appendix) = record.parts();
-                    found.extend(stored_override(value, appendix, plan, now));
-                })
-            },
-        )?;
+        let mut found = Vec::new();
+        for number in 0..self.file.geometry.shards {
+            self.each_record(number, |record| {
+                let (value, appendix) = record.parts();
+                found.extend(stored_override(value, appendix, plan, now));
+            })?;
+        }
         Ok(found)
     }
-}
 
-/// Reads a whole file: how many keys it has.
-///
-/// # Errors
-/// Those of the file, as a limiter has them; `store_rejected` for a part that is not whole.
-pub fn examined_keys(url: &str, timeout: Duration) -> Result<usize> {
-    let StoreUrl::Machine(place) = StoreUrl::parse(url)? else {
-        return Err(Error::config("only a store of file:// is a file"));
-    };
-    if !place.path.exists() {
-        return Err(Error::config(format!(
-            "{} does not exist: the first process that uses the store makes it",
-            place.path.display()
-        )));
+    /// Visits the records of a shard, without its lock.
+    fn each_record(&self, number: usize, mut visit: impl FnMut(&Record)) -> Result<()> {
+        let shard = self.shard(number);
+        for bucket in 0..shard.buckets {
+            let records =
+                shard.records(bucket).map_err(|Damaged| self.error(Hindrance::Damaged, std::iter::once(number)))?;
+            records.into_iter().flatten().for_each(|record| visit(&record));
+        }
+        Ok(())
     }
-    let (names, denials, log) = (KeyNames::from("tg"), Arc::default(), Log::new(None));
-    let machine = Machine::open(place, &names, timeout, denials, log)?;
-    let mut keys = 0;
-    machine.each_shard(
-        || machine.deadline(),
-        |locked| {
-            keys += locked.examine()?;
-            Ok(())
-        },
-    )?;
-    Ok(keys)
 }
 
 /// Whether the journal of the key says that there was such a call.

@@ -160,6 +160,34 @@ impl<'a> FileShard<'a> {
     }
 }
 
+impl FileShard<'_> {
+    /// The records of a bucket, without the lock. `None` where others write too often.
+    pub(super) fn records(&self, bucket: usize) -> Result<Option<Vec<Record>>, Damaged> {
+        let at = self.bucket_at(bucket);
+        for _ in 0..MAX_LOOKS {
+            let before = self.words.read_published(at);
+            let found = self.chain(before);
+            fence(Ordering::Acquire);
+            if self.words.load(at) == before {
+                return found.map(Some);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(None)
+    }
+
+    fn chain(&self, bucket: u64) -> Result<Vec<Record>, Damaged> {
+        let (mut next, mut records) = (some(bucket as u32), Vec::new());
+        while let Some(block) = next {
+            let mut record = Record::default();
+            self.read(block, &mut record)?;
+            records.push(record);
+            next = if records.len() <= self.blocks { self.links(block)?.0 } else { return Err(Damaged) };
+        }
+        Ok(records)
+    }
+}
+
 pub(super) fn some(block: u32) -> Option<u32> {
     (block > 0).then_some(block)
 }

@@ -58,7 +58,7 @@ const ROOMS: &[Room] = &[
     room("io", &["store/redis/"], &["protocol", "script", "url", "store", "request", "plan", "policy", BASE]),
     room("protocol", &["store/redis/protocol/"], &["script", "url", "store", "request", BASE]),
     room("script", &["store/redis/script/"], &["request", "plan", "policy", BASE]),
-    room("machine", &["store/machine/"], &["url", "store", "usage", "request", "plan", BASE]),
+    room("machine", &["store/machine/"], &["url", "store", "usage", "request", "plan", "policy", BASE]),
     room("memory", &["store/memory/"], &["url", "store", "usage", "request", "plan", BASE]),
     room("usage", &["store/usage/"], &["request", "plan", BASE]),
     room("url", &["store/url.rs", "store/url/"], &[BASE]),

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidegate::host::examined_keys;
 use tidegate::{Limiter, OnStoreError};
 use tidegate_tests::lateness::LatenessProbe;
 use tidegate_tests::random::Random;
 use tidegate_tests::setting::setting;
-use tidegate_tests::shared_file::SharedFile;
+use tidegate_tests::shared_file::{SharedFile, examined_keys};
 
 const PROCESSES: usize = 3;
 /// Kills and stops in a normal run; `TIDEGATE_KILLS` and `TIDEGATE_STOPS` set other numbers.
