@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { Limiter, ManualClock } from 'tidegate';
 import { clientIp, rateLimit, user } from 'tidegate/express';
+import { observations } from 'tidegate/outgoing';
 
 // Adapters use private modules of the package, so they are loaded by path.
 const require = createRequire(import.meta.url);
@@ -64,6 +65,23 @@ async function answers(t, { policies, policy, start = START, steps }) {
     }
     if (expect.problem !== undefined) assert.deepEqual(JSON.parse(problem(decision)), expect.problem, text);
   }
+}
+
+/** What a response says, through the public function; how many values were ignored, through the addon. */
+function responds({ response: { headers, status, body }, now = START / 1e6, longest, observations: wanted, ignored = 0 }) {
+  const [dateMs, maxLearnedWaitMs] = [now * 1000, longest && longest * 1000];
+  const said = observations(headers, { dateMs, status, body, maxLearnedWaitMs });
+  const ms = (seconds) => Math.round(seconds * 1e6) / 1e3;
+  const expected = wanted.map(({ window, reset_after: reset, retry_after: retry, ...rest }) => ({
+    ...rest,
+    ...(window !== undefined && { windowMs: ms(window) }),
+    ...(reset !== undefined && { resetAfterMs: ms(reset) }),
+    ...(retry !== undefined && { retryAfterMs: ms(retry) }),
+    scope: rest.scope ?? 'key',
+  }));
+  assert.deepEqual(said, expected);
+  const bytes = body === undefined ? undefined : Buffer.from(body);
+  assert.equal(native.readResponse(headers.flat(), dateMs, status, bytes, maxLearnedWaitMs).ignored, ignored);
 }
 
 function refused({ trusted, ipv6_prefix: ipv6Prefix, headers, error: code, says }) {

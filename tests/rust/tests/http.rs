@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sfv::{BareItem, List, ListEntry, Parser};
 use tidegate::http::{
-    ClientIp, Headers, MAX_BODY, Observation, Peer, ResponseReader, Trusted, anonymous, hashed, headers, named, placed_key,
-    problem, status,
+    ClientIp, Headers, MAX_BODY, Observation, Peer, ResponseReader, Trusted, anonymous, hashed, headers, named,
+    placed_key, problem, status,
 };
 use tidegate::policy::{Format, PolicyFile};
 use tidegate::{Builder, Cost, Decision, Error, Limiter, ManualClock, Policy, Unit, Units};

@@ -116,7 +116,8 @@ fn fits(pattern: &str, name: &str) -> Option<Range<usize>> {
         None => return pattern.eq_ignore_ascii_case(name).then_some(0..0),
     };
     let end = name.len().checked_sub(after.len()).filter(|end| *end >= before.len())?;
-    let same = |part: Range<usize>, expected: &str| name.get(part).is_some_and(|part| part.eq_ignore_ascii_case(expected));
+    let same =
+        |part: Range<usize>, expected: &str| name.get(part).is_some_and(|part| part.eq_ignore_ascii_case(expected));
     if !same(0..before.len(), before) || !same(end..name.len(), after) {
         return None;
     }

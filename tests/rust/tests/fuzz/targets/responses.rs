@@ -112,16 +112,19 @@ pub(crate) fn run(input: &[u8]) -> String {
     for (index, observation) in read.observations.iter().enumerate() {
         holds(index, observation, longest);
     }
-    let second = Duration::from_secs(1);
-    if longest >= second {
-        let shorter = reader(NOW).max_learned_wait(second).read(given(), body);
-        assert_eq!(shorter, cut(read.clone(), second), "the longest wait only cuts");
-    }
-    let shouted = fields.iter().map(|(name, value)| (name.to_ascii_uppercase(), *value));
-    assert_eq!(reader(NOW).read(shouted, body), read, "names count in any case");
-    let at = |now: Duration| reader(now).read(given().chain([DATE]), body);
-    if fields.len() < 64 {
-        assert_eq!(at(NOW / 2), at(NOW), "the clock of this machine does not count beside a Date");
+    // These read again: an eighth of the inputs is enough.
+    if input.len().is_multiple_of(8) {
+        let second = Duration::from_secs(1);
+        if longest >= second {
+            let shorter = reader(NOW).max_learned_wait(second).read(given(), body);
+            assert_eq!(shorter, cut(read.clone(), second), "the longest wait only cuts");
+        }
+        let shouted = fields.iter().map(|(name, value)| (name.to_ascii_uppercase(), *value));
+        assert_eq!(reader(NOW).read(shouted, body), read, "names count in any case");
+        let at = |now: Duration| reader(now).read(given().chain([DATE]), body);
+        if fields.len() < 64 {
+            assert_eq!(at(NOW / 2), at(NOW), "the clock of this machine does not count beside a Date");
+        }
     }
     let said = |observation: &Observation| {
         let Observation { name, limit, window, unit, remaining, reset_after, retry_after, .. } = observation;
