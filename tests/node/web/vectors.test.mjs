@@ -108,7 +108,8 @@ for (const name of files) {
         const key = client.key(one.peer, one.forwarded, one.unix ?? false);
         if (one.error === undefined) assert.equal(key, one.key);
         else assert.deepEqual([key.code, key.message.includes(one.says)], [one.error, true], key.message);
-      } else if (one.secret !== undefined) assert.equal(native.hashed(one.secret), one.key);
+      } else if (one.response !== undefined) responds(one);
+      else if (one.secret !== undefined) assert.equal(native.hashed(one.secret), one.key);
       else if (one.client !== undefined) assert.equal(native.anonymous(one.client), one.key);
       else if (one.user !== undefined)
         assert.equal(user()({ user: one.user || undefined, ...NO_USER }), one.key || ANONYMOUS);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::ResponseWait;
-use super::waits::Waits;
+use super::waits::WaitReader;
 
 /// What a value of the body says.
 enum BodySays {
@@ -33,7 +33,7 @@ const BODIES: &[(&[&str], BodySays)] = &[
 ];
 
 /// The number of values that were not believed.
-pub(super) fn read(body: &[u8], waits: &Waits, response: &mut ResponseWait) -> u32 {
+pub(super) fn read(body: &[u8], waits: &WaitReader, response: &mut ResponseWait) -> u32 {
     let Ok(json) = serde_json::from_slice::<Value>(body) else { return 0 };
     let mut ignored = 0;
     for (path, says) in BODIES {

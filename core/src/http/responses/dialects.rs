@@ -4,15 +4,15 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::super::field_names::{LIMIT, POLICY, RETRY_AFTER};
-use super::waits::Waits;
+use super::waits::WaitReader;
 
 /// What the value of a field says.
 #[derive(Clone, Copy)]
 pub(super) enum Says {
     /// The time of the service.
     Date,
-    /// How long the request must wait, in a form of [`Waits`].
-    Retry(fn(&Waits, &str) -> Option<Duration>),
+    /// How long the request must wait, in a form of [`WaitReader`].
+    Retry(fn(&WaitReader, &str) -> Option<Duration>),
     /// Whether the wait concerns every request.
     Scope,
     /// That a response with one of these statuses is a refusal, where this word is in the value.
@@ -36,27 +36,36 @@ pub(super) enum Says {
 
 /// A line of the table.
 pub(super) struct Dialect {
-    /// The name of the field. `*` stands for nothing, or for `-` and what the limit counts, its window, or both.
-    field: &'static str,
+    /// How the name of the field begins.
+    before: &'static str,
+    /// How it ends, of a field in whose name something varies.
+    after: Option<&'static str>,
     pub(super) says: Says,
     /// Fields of one family speak of the same limits. Families that come first are believed first.
     pub(super) family: &'static str,
 }
 
+/// A line for a field. `*` in its name stands for nothing, or for `-` and what the limit counts, its window, or both.
 const fn row(family: &'static str, field: &'static str, says: Says) -> Dialect {
-    Dialect { field, says, family }
+    let mut star = 0;
+    while star < field.len() && field.as_bytes()[star] != b'*' {
+        star += 1;
+    }
+    let (before, rest) = field.split_at(star);
+    let after = if rest.is_empty() { None } else { Some(rest.split_at(1).1) };
+    Dialect { before, after, says, family }
 }
 
 /// The first line that fits a field counts.
 const DIALECTS: &[Dialect] = &[
     row("", "Date", Says::Date),
     // RFC 9110; Slack, Stripe and all others that send it.
-    row("", RETRY_AFTER, Says::Retry(Waits::of_text)),
+    row("", RETRY_AFTER, Says::Retry(WaitReader::of_text)),
     // OpenAI, Azure.
-    row("", "retry-after-ms", Says::Retry(Waits::of_millis)),
-    row("", "x-ms-retry-after-ms", Says::Retry(Waits::of_millis)),
+    row("", "retry-after-ms", Says::Retry(WaitReader::of_millis)),
+    row("", "x-ms-retry-after-ms", Says::Retry(WaitReader::of_millis)),
     // MailerLite.
-    row("", "X-RateLimit-Retry-After", Says::Retry(Waits::of_text)),
+    row("", "X-RateLimit-Retry-After", Says::Retry(WaitReader::of_text)),
     // draft-ietf-httpapi-ratelimit-headers, 07 and later.
     row("ietf", LIMIT, Says::Items),
     // The same, 04 and later.
@@ -107,23 +116,24 @@ pub(super) fn rank(family: &str) -> usize {
 
 /// The line for a field, and where its name has what `*` stands for.
 pub(super) fn find(name: &str) -> Option<(&'static Dialect, Range<usize>)> {
-    DIALECTS.iter().find_map(|row| Some((row, fits(row.field, name)?)))
+    DIALECTS.iter().find_map(|row| Some((row, row.fits(name)?)))
 }
 
-fn fits(pattern: &str, name: &str) -> Option<Range<usize>> {
-    let (before, after) = match pattern.split_once('*') {
-        Some(parts) => parts,
-        None => return pattern.eq_ignore_ascii_case(name).then_some(0..0),
-    };
-    let end = name.len().checked_sub(after.len()).filter(|end| *end >= before.len())?;
-    let same =
-        |part: Range<usize>, expected: &str| name.get(part).is_some_and(|part| part.eq_ignore_ascii_case(expected));
-    if !same(0..before.len(), before) || !same(end..name.len(), after) {
-        return None;
-    }
-    match name.get(before.len()..end)?.strip_prefix('-') {
-        Some(_) => Some(before.len() + 1..end),
-        None if end == before.len() => Some(end..end),
-        None => None,
+impl Dialect {
+    fn fits(&self, name: &str) -> Option<Range<usize>> {
+        let begin = self.before.len();
+        let same = |part: Range<usize>, expected: &str| {
+            name.as_bytes().get(part).is_some_and(|part| part.eq_ignore_ascii_case(expected.as_bytes()))
+        };
+        if !same(0..begin, self.before) {
+            return None;
+        }
+        let after = self.after.unwrap_or_default();
+        let end = name.len().checked_sub(after.len()).filter(|end| *end >= begin && same(*end..name.len(), after))?;
+        match name.as_bytes()[begin..end] {
+            [] => Some(end..end),
+            [b'-', ..] if self.after.is_some() => Some(begin + 1..end),
+            _ => None,
+        }
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use self::dialects::Says;
 use self::stated_limits::StatedLimits;
-use self::waits::Waits;
+use self::waits::WaitReader;
 use crate::policy::Unit;
 
 /// The longest body that is read, in bytes.
@@ -147,9 +147,9 @@ impl ResponseReader {
                 Some(found) => known.push((found, name, value)),
             }
         }
-        let mut waits = Waits::new(self.now, self.max_wait);
+        let mut waits = WaitReader::new(self.now, self.max_wait);
         for (_, _, value) in known.iter().filter(|((row, _), _, _)| matches!(row.says, Says::Date)) {
-            match text(value).and_then(Waits::date) {
+            match text(value).and_then(WaitReader::date) {
                 Some(date) => waits.set_clock(date),
                 None => ignored += 1,
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::field_names::{LEFT, MORE_AFTER, QUOTA, UNIT, WINDOW};
 use super::dialects::{Dialect, Says, rank};
 use super::structured::{StructuredMember, members};
-use super::waits::Waits;
+use super::waits::WaitReader;
 use super::{MAX_OBSERVATIONS, Observation};
 use crate::policy::{MAX_COUNT, MAX_NAME, Period, TimeUnit, Unit};
 
@@ -34,7 +34,7 @@ pub(super) struct StatedLimits {
 
 impl StatedLimits {
     /// Takes in what a field says; `None` when it is not believed.
-    pub(super) fn say(&mut self, row: &Dialect, suffix: &str, value: &str, waits: &Waits) -> Option<()> {
+    pub(super) fn say(&mut self, row: &Dialect, suffix: &str, value: &str, waits: &WaitReader) -> Option<()> {
         match row.says {
             Says::Items => return self.items(row.family, value, waits),
             Says::Policies => return self.quotas(row.family, &members(value)?),
@@ -76,7 +76,7 @@ impl StatedLimits {
     }
 
     /// `"burst";r=50;t=30` since draft 08, `limit=100, remaining=50, reset=30` in draft 07.
-    fn items(&mut self, family: &'static str, value: &str, waits: &Waits) -> Option<()> {
+    fn items(&mut self, family: &'static str, value: &str, waits: &WaitReader) -> Option<()> {
         let list = members(value)?;
         let member = |key| list.iter().find(|member| member.key == Some(key)).map(|member| &*member.value);
         if list.iter().any(|member| member.key.is_some()) {

@@ -25,13 +25,13 @@ const OLD_DATES: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y
 
 /// Reads waits, at the time of the service.
 #[derive(Clone, Copy)]
-pub(super) struct Waits {
+pub(super) struct WaitReader {
     /// Microseconds since 1970.
     now: i128,
     longest: Duration,
 }
 
-impl Waits {
+impl WaitReader {
     pub(super) fn new(now: Duration, longest: Duration) -> Self {
         Self { now: now.as_micros().try_into().unwrap_or(i128::MAX / 2), longest }
     }
@@ -104,7 +104,7 @@ fn moment(text: &str) -> Option<i128> {
     }
     let with_offset = text.parse::<Timestamp>().ok();
     let without = || TimeZone::UTC.to_timestamp(text.parse::<DateTime>().ok()?).ok();
-    with_offset.or_else(without).map(micros).or_else(|| Waits::date(text))
+    with_offset.or_else(without).map(micros).or_else(|| WaitReader::date(text))
 }
 
 /// A number without a sign or an exponent, in millionths, rounded up.

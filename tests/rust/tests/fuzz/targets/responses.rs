@@ -1,4 +1,4 @@
-//! The response of another service: `status and the longest wait in seconds \n a field each \n\n body`. Nothing is longer than the
+//! The response of another service: `status and the longest wait in seconds \n a field each \n\n a line of body`. Nothing is longer than the
 //! longest wait, which cuts and changes nothing else; the clock of this machine does not count beside a `Date`.
 
 use std::time::Duration;
@@ -87,11 +87,8 @@ fn holds(index: usize, observation: &Observation, longest: Duration) {
 }
 
 pub(crate) fn run(input: &[u8]) -> String {
-    let (head, body) = match input.windows(2).position(|pair| pair == b"\n\n") {
-        Some(at) => (&input[..at], &input[at + 2..]),
-        None => (input, &b""[..]),
-    };
-    let mut lines = head.split(|byte| *byte == b'\n');
+    let mut parts = input.split(|byte| *byte == b'\n');
+    let mut lines = parts.by_ref().take_while(|line| !line.is_empty());
     let first = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let (status, longest) = first.split_once(' ').unwrap_or((&first, ""));
     let status = status.parse::<u16>().ok();
@@ -102,6 +99,7 @@ pub(crate) fn run(input: &[u8]) -> String {
             Some((String::from_utf8_lossy(&line[..colon]).into_owned(), &line[colon + 1..]))
         })
         .collect();
+    let body = parts.next().unwrap_or_default();
     let given = || fields.iter().map(|(name, value)| (name.as_str(), *value));
     let reader = |now: Duration| {
         let reader = ResponseReader::new(now).max_learned_wait(longest);
