@@ -83,6 +83,9 @@ export function observations(headers: ResponseHeaders, options: ObservationOptio
     const value = options[name as keyof ObservationOptions];
     if (value !== undefined) checkType(name, value, types);
   }
+  if (typeof options.body === 'object' && !(options.body instanceof Uint8Array)) {
+    throw new ConfigError(`body cannot be ${describe(options.body)}: it must be a string or a Uint8Array`);
+  }
   const { dateMs = Date.now(), status, body, maxLearnedWaitMs } = options;
   const bytes = typeof body === 'string' ? Buffer.from(body) : body;
   const read = unwrap(native.readResponse(flat(headers), dateMs, status, bytes, maxLearnedWaitMs));

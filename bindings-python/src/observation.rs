@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyString};
 use tidegate::http::{MAX_LEARNED_WAIT, ResponseReader};
 use tidegate::policy::Unit;
 
@@ -157,11 +157,10 @@ fn fields(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Vec<u8>)>> {
     let mut fields = Vec::new();
     for pair in pairs.try_iter().map_err(|_| wrong(headers))? {
         let pair = pair?;
-        let (name, value) = pair
-            .cast::<PyTuple>()
-            .ok()
-            .and_then(|pair| pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().ok())
-            .ok_or_else(|| wrong(headers))?;
+        // A text is a sequence too, of its characters.
+        let is_text = pair.is_instance_of::<PyString>() || pair.is_instance_of::<PyBytes>();
+        let parts = if is_text { None } else { pair.extract::<[Bound<'_, PyAny>; 2]>().ok() };
+        let [name, value] = parts.ok_or_else(|| wrong(headers))?;
         let name = String::from_utf8_lossy(&bytes("headers", &name)?).into_owned();
         fields.push((name, bytes("headers", &value)?));
     }

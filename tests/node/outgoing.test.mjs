@@ -6,7 +6,12 @@ import { test } from 'node:test';
 import { observations } from 'tidegate/outgoing';
 
 const EXPECTED = [{ limit: 10, remaining: 0, resetAfterMs: 5_000, retryAfterMs: 7_000, scope: 'key' }];
-const FIELDS = { 'X-RateLimit-Limit': '10', 'X-RateLimit-Remaining': '0', 'X-RateLimit-Reset': '5', 'Retry-After': '7' };
+const FIELDS = {
+  'X-RateLimit-Limit': '10',
+  'X-RateLimit-Remaining': '0',
+  'X-RateLimit-Reset': '5',
+  'Retry-After': '7',
+};
 
 test('headers of every client', async (t) => {
   const server = createServer((_, response) => response.writeHead(429, FIELDS).end());
@@ -46,7 +51,7 @@ test('what cannot be read is an error that says so', () => {
     assert.throws(() => observations(wrong), { code: 'config_invalid', message: /give the headers of a response/ });
   }
   const refused = { dateMs: -1, status: '429', body: 7, maxLearnedWaitMs: Number.NaN, date: 0 };
-  for (const [name, value] of Object.entries(refused)) {
+  for (const [name, value] of [...Object.entries(refused), ['body', { retry_after: 9 }]]) {
     assert.throws(() => observations({}, { [name]: value }), { code: 'config_invalid', message: new RegExp(name) });
   }
 });

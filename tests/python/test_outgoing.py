@@ -30,6 +30,7 @@ class Multi:
         FIELDS,
         list(FIELDS.items()),
         iter(FIELDS.items()),
+        [list(pair) for pair in FIELDS.items()],
         {name.encode(): value.encode() for name, value in FIELDS.items()},
         Multi(),
     ],
@@ -60,7 +61,7 @@ def test_a_body_and_the_longest_wait() -> None:
 
 
 def test_what_cannot_be_read_is_an_error_that_says_so() -> None:
-    for wrong in (None, 7, "Retry-After: 7", [7], [("a", 7)], {"a": None}):
+    for wrong in (None, 7, "Retry-After: 7", [7], ["ab"], [("a", "b", "c")], [("a", 7)], {"a": None}):
         with pytest.raises(TypeError, match="headers"):
             Observation.from_headers(wrong)  # type: ignore[arg-type]
     for date in (-1.0, float("nan"), float("inf")):

@@ -1,6 +1,6 @@
 """What the responses of other services say of their limits.
 
-    from tidegate.outgoing import Observation
+With any client::
 
     response = httpx.get("https://api.example.com/")
     for observation in Observation.from_headers(response.headers, status=response.status_code):

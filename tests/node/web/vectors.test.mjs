@@ -68,7 +68,13 @@ async function answers(t, { policies, policy, start = START, steps }) {
 }
 
 /** What a response says, through the public function; how many values were ignored, through the addon. */
-function responds({ response: { headers, status, body }, now = START / 1e6, longest, observations: wanted, ignored = 0 }) {
+function responds({
+  response: { headers, status, body },
+  now = START / 1e6,
+  longest,
+  observations: wanted,
+  ignored = 0,
+}) {
   const [dateMs, maxLearnedWaitMs] = [now * 1000, longest && longest * 1000];
   const said = observations(headers, { dateMs, status, body, maxLearnedWaitMs });
   const ms = (seconds) => Math.round(seconds * 1e6) / 1e3;
