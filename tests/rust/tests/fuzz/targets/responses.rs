@@ -78,7 +78,7 @@ fn holds(index: usize, observation: &Observation, longest: Duration) {
     for wait in [reset_after, retry_after].into_iter().flatten() {
         assert!(*wait <= longest, "{wait:?} is longer than {longest:?}: {observation:?}");
     }
-    assert!(limit.into_iter().chain(remaining).all(|count| *count <= MAX_COUNT), "{observation:?}");
+    assert!(limit.iter().chain(remaining).all(|count| *count <= MAX_COUNT), "{observation:?}");
     assert!(limit.zip(*remaining).is_none_or(|(limit, remaining)| remaining <= limit), "{observation:?}");
     let is_period = |window: &Duration| Period::from_micros(window.as_micros() as u64).is_ok();
     assert!(window.as_ref().is_none_or(is_period), "{observation:?}");
