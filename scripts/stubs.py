@@ -21,7 +21,7 @@ HEAD = '''# Made by scripts/stubs.py from the compiled module: `make stubs` writ
 """The compiled part of the package `tidegate`; import its names from there."""
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from os import PathLike
 from types import GenericAlias
 from typing import Any, Final, Generic, NoReturn, final

@@ -501,6 +501,26 @@ export declare function metrics(): string
 /** The key of a name that its owner may have chosen. */
 export declare function named(name: string): string
 
+/** What a response says of one limit, or how long it tells to wait. */
+export interface Observation {
+  /** The name that the response gives the limit. */
+  name?: string
+  /** The count of the limit. */
+  limit?: number
+  /** The length of time for which the count holds. */
+  windowMs?: number
+  /** What the limit counts. */
+  unit?: string
+  /** The units that are left. */
+  remaining?: number
+  /** The time until the limit is reset. */
+  resetAfterMs?: number
+  /** The time until the request may be made again. */
+  retryAfterMs?: number
+  /** Whom that wait concerns. */
+  scope: string
+}
+
 /** What an OpenAPI document says of the response of a refused request, as JSON, where the fields are this choice. */
 export declare function openapiResponse(headers: string): string
 
@@ -522,6 +542,17 @@ export declare function problem(unavailable: boolean, wait: number | undefined |
 
 /** The media type of a problem. */
 export declare function problemMediaType(): string
+
+/** Reads a response that came at that time. Names and values of fields take turns. */
+export declare function readResponse(fields: Array<string>, nowMs: number, status?: number | undefined | null, body?: Uint8Array | undefined | null, longestMs?: number | undefined | null): ReadResponse | ErrorValue
+
+/** What a response says. */
+export interface ReadResponse {
+  /** An Observation for each limit. */
+  observations: Array<Observation>
+  /** The number of values that were not believed. */
+  ignored: number
+}
 
 /** A policy as calls name it from now on. */
 export interface ResolvedPolicy {

@@ -871,6 +871,7 @@ module.exports.openapiResponse = nativeBinding.openapiResponse
 module.exports.policy = nativeBinding.policy
 module.exports.problem = nativeBinding.problem
 module.exports.problemMediaType = nativeBinding.problemMediaType
+module.exports.readResponse = nativeBinding.readResponse
 module.exports.runCommand = nativeBinding.runCommand
 module.exports.sources = nativeBinding.sources
 module.exports.Special = nativeBinding.Special

@@ -17,6 +17,7 @@ pub mod lint;
 mod loop_reader;
 pub mod native_limiter;
 mod number;
+pub mod observation;
 pub mod options;
 pub mod policy;
 pub mod stats;

@@ -23,6 +23,7 @@ mod log;
 mod loop_completions;
 mod loop_reader;
 mod loop_waker;
+mod observation;
 mod options;
 mod policy;
 mod policy_argument;
@@ -65,6 +66,8 @@ mod _tidegate {
     use crate::limiter::{AsyncLimiter, Limiter};
     #[pymodule_export]
     use crate::lint::lint;
+    #[pymodule_export]
+    use crate::observation::{Observation, read_response};
     #[pymodule_export]
     use crate::policy::{Policy, nearest};
     #[pymodule_export]

@@ -9,7 +9,18 @@ import pytest
 
 from paths import ROOT
 from tidegate import ConfigError, Decision, Limiter, ManualClock, TidegateError
-from tidegate._tidegate import ClientIp, Headers, anonymous, hashed, named, placed_key, problem, status
+from tidegate._tidegate import (
+    ClientIp,
+    Headers,
+    anonymous,
+    hashed,
+    named,
+    placed_key,
+    problem,
+    read_response,
+    status,
+)
+from tidegate.outgoing import Observation
 
 START = 1_704_067_200_000_000
 
@@ -36,6 +47,8 @@ def test_a_vector(case: dict[str, Any]) -> None:
         with pytest.raises(TidegateError, match=case["says"]) as refused:
             ip.key(case["peer"], lines, case.get("unix", False))
         assert refused.value.code == case["error"]
+    elif "response" in case:
+        response(case)
     elif "secret" in case:
         assert hashed(case["secret"]) == case["key"]
     elif "client" in case:
@@ -52,6 +65,18 @@ def test_a_vector(case: dict[str, Any]) -> None:
                 ClientIp(case.get("trusted", []), case.get("ipv6_prefix", 64))
         assert raised.value.code == case["error"]
         assert case["says"] in str(raised.value)
+
+
+def response(case: dict[str, Any]) -> None:
+    given = case["response"]
+    pairs = [(name, value) for name, value in given["headers"]]
+    options = {"status": given.get("status"), "body": given.get("body"), "max_learned_wait": case.get("longest")}
+    now = case.get("now", START / 1e6)
+    read, ignored = read_response(pairs, now, **options)
+    said = [{name: value for name, value in one.as_dict().items() if value is not None} for one in read]
+    assert said == [{"scope": "key", **one} for one in case["observations"]]
+    assert ignored == case.get("ignored", 0)
+    assert Observation.from_headers(pairs, now, **options) == read
 
 
 def test_hops_that_are_no_whole_number_are_refused() -> None:

@@ -3,7 +3,7 @@
 """The compiled part of the package `tidegate`; import its names from there."""
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from os import PathLike
 from types import GenericAlias
 from typing import Any, Final, Generic, NoReturn, final
@@ -28,6 +28,7 @@ __all__ = [
     "LimitState",
     "Limiter",
     "ManualClock",
+    "Observation",
     "Override",
     "Policy",
     "PolicyUse",
@@ -46,6 +47,7 @@ __all__ = [
     "placed_key",
     "problem",
     "problem_without_store",
+    "read_response",
     "restore_decision",
     "rollout",
     "run_command",
@@ -1040,6 +1042,82 @@ class ManualClock:
         """
 
 @final
+class Observation:
+    """
+    What a response says of one limit, or how long it tells to wait. None is what it does not say.
+
+        for observation in Observation.from_headers(response.headers, status=response.status_code):
+            print(observation.limit, observation.remaining, observation.retry_after)
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str:
+        """
+        What the response says; what it does not say is left out.
+        """
+    def as_dict(self, /) -> dict[str, Any]:
+        """
+        Its fields as a dict.
+        """
+    @staticmethod
+    def from_headers(
+        headers: Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]],
+        date: float | datetime | None = None,
+        *,
+        status: int | None = None,
+        body: bytes | str | None = None,
+        max_learned_wait: float | timedelta | None = None,
+    ) -> list[Observation]:
+        """
+        What the response with these headers says: an Observation for each limit. One with `retry_after` comes first.
+
+        `headers` is a mapping, or pairs of names and values. `date` is when the response came, in seconds since 1970 or as a
+        datetime; by default now. Moments are told by the clock of the service where the response has a `Date`. `status` says
+        whether it is a refusal; the `body`, as it came, is read of a 403, 429 and 503. No wait is longer than
+        `max_learned_wait`. What is absurd is ignored.
+        """
+    @property
+    def limit(self, /) -> int | None:
+        """
+        The count of the limit.
+        """
+    @property
+    def name(self, /) -> str | None:
+        """
+        The name that the response gives the limit: of a policy, a bucket or a resource.
+        """
+    @property
+    def remaining(self, /) -> int | None:
+        """
+        The units that are left; never more than `limit`.
+        """
+    @property
+    def reset_after(self, /) -> float | None:
+        """
+        The seconds until the limit is reset, or until more units are left where the response says that. 0 when it has passed.
+        """
+    @property
+    def retry_after(self, /) -> float | None:
+        """
+        The seconds until the request may be made again.
+        """
+    @property
+    def scope(self, /) -> str:
+        """
+        Whom `retry_after` concerns: "key", the key of the request, or "all", every request to the service.
+        """
+    @property
+    def unit(self, /) -> str | None:
+        """
+        What the limit counts, such as "tokens".
+        """
+    @property
+    def window(self, /) -> float | None:
+        """
+        The seconds for which the count holds.
+        """
+
+@final
 class Override:
     """
     A key that has other numbers than its policy.
@@ -1332,6 +1410,17 @@ def problem(decision: Decision) -> str:
 def problem_without_store(*policies: Policy) -> str:
     """
     The body of a refusal of a request whose policies could not be asked.
+    """
+
+def read_response(
+    headers: Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]],
+    date: float | datetime | None = None,
+    status: int | None = None,
+    body: bytes | str | None = None,
+    max_learned_wait: float | timedelta | None = None,
+) -> tuple[list[Observation], int]:
+    """
+    What `Observation.from_headers` returns, and the number of values that were not believed.
     """
 
 def restore_decision(

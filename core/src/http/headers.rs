@@ -3,17 +3,14 @@
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::field_names::{LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, POLICY, RETRY_AFTER};
 use super::{ietf, retry_after, seconds};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::policy::{Policy, quoted};
 
-pub(super) const OLD_LIMIT: &str = "X-RateLimit-Limit";
-pub(super) const OLD_REMAINING: &str = "X-RateLimit-Remaining";
-pub(super) const OLD_RESET: &str = "X-RateLimit-Reset";
-pub(super) const RETRY_AFTER: &str = "Retry-After";
 /// Every name that [`headers`] may return, for hosts that prepare them.
-pub const NAMES: [&str; 6] = [ietf::POLICY, ietf::LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, RETRY_AFTER];
+pub const NAMES: [&str; 6] = [POLICY, LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, RETRY_AFTER];
 
 /// The fields that announce the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -106,10 +103,10 @@ pub fn headers_of_route(policies: &[&Policy], decisions: &[&Decision], which: He
         if which.has_ietf() {
             let policies = policy_list(policies, decisions);
             if !policies.is_empty() {
-                fields.push((ietf::POLICY, policies));
+                fields.push((POLICY, policies));
             }
             if !announced.is_empty() {
-                fields.push((ietf::LIMIT, limit_list(&announced)));
+                fields.push((LIMIT, limit_list(&announced)));
             }
         }
         if which.has_legacy()

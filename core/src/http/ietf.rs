@@ -1,5 +1,4 @@
-//! The IETF fields on the wire. Nothing else knows the names of their parameters, so a revision of the draft that has other
-//! names is a change of this file.
+//! The IETF fields on the wire.
 //!
 //! | revision of draft-ietf-httpapi-ratelimit-headers | its form | what `t` is |
 //! |---|---|---|
@@ -8,17 +7,10 @@
 //!
 //! The seconds until more units are available are the longest time of which both are true, so there is one form.
 
+use super::field_names::{LEFT, MORE_AFTER, QUOTA, UNIT, UNIT_OF_HOLDS, WINDOW};
 use crate::decision::Decision;
 use crate::policy::{Algorithm, FieldTexts, Limit, Policy, Unit};
 
-pub(super) const POLICY: &str = "RateLimit-Policy";
-pub(super) const LIMIT: &str = "RateLimit";
-const QUOTA: &str = ";q=";
-const UNIT: &str = ";qu=\"";
-const UNIT_OF_HOLDS: &str = "concurrent-requests";
-const WINDOW: &str = ";w=";
-const LEFT: &str = ";r=";
-const MORE_AFTER: &str = ";t=";
 /// What separates the items of a list.
 pub(super) const SEPARATOR: &str = ", ";
 /// The largest integer of a structured field, which has 15 digits.

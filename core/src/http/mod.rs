@@ -1,15 +1,17 @@
 //! The rules of HTTP, once for every framework and language: what a response says of a Decision, and which client a request
-//! comes from.
+//! comes from; and what the response of another service says of its limits.
 //!
 //! Pure functions of their arguments; requests and responses belong to the adapters.
 
 mod client;
+mod field_names;
 mod headers;
 mod identity;
 mod ietf;
 mod openapi;
 pub(crate) mod options;
 mod problem;
+mod responses;
 #[cfg(feature = "tower")]
 pub mod tower;
 
@@ -20,6 +22,9 @@ pub use headers::{
 pub use identity::{anonymous, hashed, named, placed_key};
 pub use openapi::openapi_response;
 pub use problem::{MEDIA_TYPE, Refusal, problem};
+pub use responses::{
+    MAX_BODY, MAX_LEARNED_WAIT, MAX_OBSERVATIONS, Observation, ObservationScope, ObservedResponse, ResponseReader,
+};
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::headers::{Headers, OLD_LIMIT, OLD_REMAINING, OLD_RESET, RETRY_AFTER};
-use super::ietf;
+use super::field_names::{LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, POLICY, RETRY_AFTER};
+use super::headers::Headers;
 use super::problem::{MEDIA_TYPE, QUOTA};
 
 /// The name of the schema of the problem.
@@ -20,8 +20,8 @@ pub fn openapi_response(headers: Headers) -> String {
         fields.insert(name.to_owned(), json!({"description": description, "schema": schema}));
     };
     if headers.has_ietf() {
-        field(ietf::POLICY, "Every limit of the route: its quota, and its window in seconds.", text());
-        field(ietf::LIMIT, "The limit that binds: what is left, and the seconds until there is more.", text());
+        field(POLICY, "Every limit of the route: its quota, and its window in seconds.", text());
+        field(LIMIT, "The limit that binds: what is left, and the seconds until there is more.", text());
     }
     if headers.has_legacy() {
         field(OLD_LIMIT, "The quota of the limit that binds.", integer());

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { Limiter, ManualClock } from 'tidegate';
 import { clientIp, rateLimit, user } from 'tidegate/express';
+import { observations } from 'tidegate/outgoing';
 
 // Adapters use private modules of the package, so they are loaded by path.
 const require = createRequire(import.meta.url);
@@ -66,6 +67,29 @@ async function answers(t, { policies, policy, start = START, steps }) {
   }
 }
 
+/** What a response says, through the public function; how many values were ignored, through the addon. */
+function responds({
+  response: { headers, status, body },
+  now = START / 1e6,
+  longest,
+  observations: wanted,
+  ignored = 0,
+}) {
+  const [dateMs, maxLearnedWaitMs] = [now * 1000, longest && longest * 1000];
+  const said = observations(headers, { dateMs, status, body, maxLearnedWaitMs });
+  const ms = (seconds) => Math.round(seconds * 1e6) / 1e3;
+  const expected = wanted.map(({ window, reset_after: reset, retry_after: retry, ...rest }) => ({
+    ...rest,
+    ...(window !== undefined && { windowMs: ms(window) }),
+    ...(reset !== undefined && { resetAfterMs: ms(reset) }),
+    ...(retry !== undefined && { retryAfterMs: ms(retry) }),
+    scope: rest.scope ?? 'key',
+  }));
+  assert.deepEqual(said, expected);
+  const bytes = body === undefined ? undefined : Buffer.from(body);
+  assert.equal(native.readResponse(headers.flat(), dateMs, status, bytes, maxLearnedWaitMs).ignored, ignored);
+}
+
 function refused({ trusted, ipv6_prefix: ipv6Prefix, headers, error: code, says }) {
   const limiter = new Limiter();
   const asked = () => {
@@ -90,7 +114,8 @@ for (const name of files) {
         const key = client.key(one.peer, one.forwarded, one.unix ?? false);
         if (one.error === undefined) assert.equal(key, one.key);
         else assert.deepEqual([key.code, key.message.includes(one.says)], [one.error, true], key.message);
-      } else if (one.secret !== undefined) assert.equal(native.hashed(one.secret), one.key);
+      } else if (one.response !== undefined) responds(one);
+      else if (one.secret !== undefined) assert.equal(native.hashed(one.secret), one.key);
       else if (one.client !== undefined) assert.equal(native.anonymous(one.client), one.key);
       else if (one.user !== undefined)
         assert.equal(user()({ user: one.user || undefined, ...NO_USER }), one.key || ANONYMOUS);

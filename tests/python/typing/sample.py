@@ -22,6 +22,7 @@ from tidegate import (
     TidegateError,
     lint,
 )
+from tidegate.outgoing import Observation
 from tidegate.wsgi import App, TidegateMiddleware, header
 
 clock = ManualClock(now=1_700_000_000.0)
@@ -63,6 +64,13 @@ def send_mail(user: str, text: str) -> int:
 
 assert_type(send_mail("alice", "hello"), int)
 send_mail("alice", 5)  # type: ignore[arg-type]
+
+
+def learned() -> None:
+    for said in Observation.from_headers({"Retry-After": "7"}, status=503, max_learned_wait=60):
+        assert_type(said.retry_after, float | None)
+        assert_type(said.remaining, int | None)
+        assert_type(said.scope, str)
 
 
 def limited(app: App) -> TidegateMiddleware:

@@ -10,10 +10,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sfv::{BareItem, List, ListEntry, Parser};
 use tidegate::http::{
-    ClientIp, Headers, Peer, Trusted, anonymous, hashed, headers, named, placed_key, problem, status,
+    ClientIp, Headers, MAX_BODY, Observation, Peer, ResponseReader, Trusted, anonymous, hashed, headers, named,
+    placed_key, problem, status,
 };
 use tidegate::policy::{Format, PolicyFile};
-use tidegate::{Builder, Cost, Decision, Error, Limiter, ManualClock, Policy, Units};
+use tidegate::{Builder, Cost, Decision, Error, Limiter, ManualClock, Policy, Unit, Units};
 
 const START: u64 = 1_704_067_200_000_000;
 
@@ -152,6 +153,66 @@ fn answers(case: &Value) {
     }
 }
 
+/// What is said, as the vectors have it: what is not said is left out, and so is the usual scope.
+fn observed(observation: &Observation) -> Value {
+    let seconds = |length: Option<Duration>| length.map(|length| length.as_micros() as f64 / 1e6);
+    let Observation { name, limit, window, unit, remaining, reset_after, retry_after, scope, .. } = observation;
+    let mut fields = json!({
+        "name": name, "limit": limit, "window": seconds(*window), "unit": unit.as_ref().map(Unit::name),
+        "remaining": remaining, "reset_after": seconds(*reset_after), "retry_after": seconds(*retry_after),
+        "scope": Some(scope.name()).filter(|name| *name != "key"),
+    });
+    fields.as_object_mut().expect("fields").retain(|_, value| !value.is_null());
+    fields
+}
+
+fn response(name: &str, case: &Value) {
+    let response = &case["response"];
+    let now = Duration::from_micros(case["now"].as_u64().map_or(START, |seconds| seconds * 1_000_000));
+    let mut reader = ResponseReader::new(now);
+    if let Some(status) = response["status"].as_u64() {
+        reader = reader.status(status as u16);
+    }
+    if let Some(longest) = case["longest"].as_u64() {
+        reader = reader.max_learned_wait(Duration::from_secs(longest));
+    }
+    let fields = response["headers"].as_array().expect("headers").iter().map(|field| {
+        let [name, value] = [0, 1].map(|index| field[index].as_str().expect("a text"));
+        (name, value)
+    });
+    let read = reader.read(fields, response["body"].as_str().unwrap_or_default().as_bytes());
+    let said = |said: &Value| {
+        let mut said = said.clone();
+        for seconds in ["window", "reset_after", "retry_after"] {
+            if let Some(value) = said.get_mut(seconds) {
+                *value = json!(value.as_f64());
+            }
+        }
+        said
+    };
+    let expected: Value = case["observations"].as_array().expect("observations").iter().map(said).collect();
+    assert_eq!(read.observations.iter().map(observed).collect::<Value>(), expected, "{name}");
+    assert_eq!(u64::from(read.ignored), case["ignored"].as_u64().unwrap_or(0), "{name}");
+}
+
+#[test]
+fn what_is_read_of_a_response_is_bounded() {
+    let read = |value: &str, body: &str| {
+        let fields = (!value.is_empty()).then_some(("Retry-After", value));
+        ResponseReader::new(Duration::ZERO).status(503).read(fields, body.as_bytes())
+    };
+    let body = r#"{"retry_after": 9}"#;
+    let padded = |length: usize| format!("{body}{}", " ".repeat(length - body.len()));
+    let nine = [json!({ "retry_after": 9.0 })];
+    assert_eq!(read("", &padded(MAX_BODY)).observations.iter().map(observed).collect::<Vec<_>>(), nine);
+    assert_eq!(read("", &padded(MAX_BODY + 1)).observations, []);
+    assert_eq!(read("", &"[".repeat(60_000)).observations, []);
+    let nines = |count: usize| vec!["9"; count].join(",");
+    assert_eq!(read(&nines(2_048), "").observations.iter().map(observed).collect::<Vec<_>>(), nine);
+    let long = read(&nines(2_049), "");
+    assert_eq!((long.observations.len(), long.ignored), (0, 1));
+}
+
 #[test]
 fn the_vectors_hold() {
     for (name, case) in cases() {
@@ -172,6 +233,8 @@ fn the_vectors_hold() {
                     assert!(error.message().contains(case["says"].as_str().expect("says")), "{name}: {error}");
                 }
             }
+        } else if case.get("response").is_some() {
+            response(&name, &case);
         } else if let Some(secret) = case["secret"].as_str() {
             assert_eq!(hashed(secret), case["key"], "{name}");
         } else if let Some(client) = case["client"].as_str() {

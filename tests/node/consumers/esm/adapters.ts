@@ -35,10 +35,13 @@ import {
 } from 'tidegate/nest';
 import { TidegateStorage } from 'tidegate/nestjs-throttler';
 import { meterLimiter, traced } from 'tidegate/opentelemetry';
+import { type Observation, observations } from 'tidegate/outgoing';
 import { collectMetrics } from 'tidegate/prometheus';
 
 const limiter = new Limiter({ policies: { api: '100/minute' } });
 collectMetrics(limiter, { name: 'esm' });
+const said: Observation[] = observations(new Headers({ 'Retry-After': '7' }), { status: 503 });
+assert.equal(said[0]?.retryAfterMs, 7_000);
 meterLimiter(traced(limiter), { name: 'esm' });
 
 /** The `RateLimit` field of a response. */

@@ -1,5 +1,5 @@
 //! Any bytes for everything that reads bytes of others: notation, policy files, store URLs, replies, stored values, forwarded
-//! addresses. A target does not only run its parser: it holds what the parser promises of every input.
+//! addresses, responses of other services. A target does not only run its parser: it holds what the parser promises of every input.
 //!
 //! `tests/rust/corpus/` keeps inputs, a folder for each target; `make test` replays them. `make fuzz` mutates them for a
 //! while (`engine.rs`). An input that breaks a promise is made small and kept in the corpus, where the next `make test`
@@ -65,6 +65,22 @@ fn kept_stored_values_hold() {
 #[test]
 fn kept_forwarded_addresses_hold() {
     replay("forwarded");
+}
+
+#[test]
+fn kept_responses_hold() {
+    replay("responses");
+}
+
+/// Services answer what they like: half a million answers, each time the same ones.
+#[test]
+fn mutated_responses_hold() {
+    let target = target("responses");
+    let seeds = corpus::inputs(target).into_iter().map(|(_, input)| input).collect();
+    match engine::fuzz(target, seeds, Bound::Executions(500_000), 30) {
+        Ok(report) => println!("{report}"),
+        Err(found) => panic!("{}\nwith {:?}", found.message, String::from_utf8_lossy(&found.input)),
+    }
 }
 
 #[test]

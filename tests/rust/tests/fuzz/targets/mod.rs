@@ -6,6 +6,7 @@ mod notation;
 mod policy_file;
 mod policy_file_text;
 mod replies;
+mod responses;
 mod store_url;
 mod stored_value;
 
@@ -20,11 +21,12 @@ pub(crate) struct Target {
     pub(crate) words: &'static [&'static str],
 }
 
-pub(crate) const TARGETS: [Target; 6] = [
+pub(crate) const TARGETS: [Target; 7] = [
     Target { name: "notation", run: notation::run, words: notation::WORDS },
     Target { name: "policy_file", run: policy_file::run, words: policy_file::WORDS },
     Target { name: "store_url", run: store_url::run, words: store_url::WORDS },
     Target { name: "replies", run: replies::run, words: replies::WORDS },
     Target { name: "stored_value", run: stored_value::run, words: stored_value::WORDS },
     Target { name: "forwarded", run: forwarded::run, words: forwarded::WORDS },
+    Target { name: "responses", run: responses::run, words: responses::WORDS },
 ];

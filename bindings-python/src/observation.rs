@@ -1,0 +1,177 @@
+//! `Observation`, and what reads them of a response.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+use tidegate::http::{MAX_LEARNED_WAIT, ResponseReader};
+use tidegate::policy::Unit;
+
+use crate::convert::{in_seconds, named_seconds, number, optional_seconds, shown};
+
+/// What a response says of one limit, or how long it tells to wait. None is what it does not say.
+///
+///     for observation in Observation.from_headers(response.headers, status=response.status_code):
+///         print(observation.limit, observation.remaining, observation.retry_after)
+#[pyclass(module = "tidegate.outgoing", frozen, eq)]
+#[derive(PartialEq)]
+pub(crate) struct Observation {
+    inner: tidegate::http::Observation,
+}
+
+#[pymethods]
+impl Observation {
+    /// What the response with these headers says: an Observation for each limit. One with `retry_after` comes first.
+    ///
+    /// `headers` is a mapping, or pairs of names and values. `date` is when the response came, in seconds since 1970 or as a
+    /// datetime; by default now. Moments are told by the clock of the service where the response has a `Date`. `status` says
+    /// whether it is a refusal; the `body`, as it came, is read of a 403, 429 and 503. No wait is longer than
+    /// `max_learned_wait`. What is absurd is ignored.
+    #[staticmethod]
+    #[pyo3(signature = (headers: "Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]", date: "float | datetime | None" = None, *, status: "int | None" = None, body: "bytes | str | None" = None, max_learned_wait: "float | timedelta | None" = None) -> "list[Observation]")]
+    fn from_headers(
+        headers: &Bound<'_, PyAny>,
+        date: Option<&Bound<'_, PyAny>>,
+        status: Option<u16>,
+        body: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = optional_seconds)] max_learned_wait: Option<Duration>,
+    ) -> PyResult<Vec<Self>> {
+        Ok(read_response(headers, date, status, body, max_learned_wait)?.0)
+    }
+
+    /// The name that the response gives the limit: of a policy, a bucket or a resource.
+    #[getter]
+    fn name(&self) -> Option<&str> {
+        self.inner.name.as_deref()
+    }
+
+    /// The count of the limit.
+    #[getter]
+    fn limit(&self) -> Option<u64> {
+        self.inner.limit
+    }
+
+    /// The seconds for which the count holds.
+    #[getter]
+    fn window(&self) -> Option<f64> {
+        self.inner.window.map(in_seconds)
+    }
+
+    /// What the limit counts, such as "tokens".
+    #[getter]
+    fn unit(&self) -> Option<&str> {
+        self.inner.unit.as_ref().map(Unit::name)
+    }
+
+    /// The units that are left; never more than `limit`.
+    #[getter]
+    fn remaining(&self) -> Option<u64> {
+        self.inner.remaining
+    }
+
+    /// The seconds until the limit is reset, or until more units are left where the response says that. 0 when it has passed.
+    #[getter]
+    fn reset_after(&self) -> Option<f64> {
+        self.inner.reset_after.map(in_seconds)
+    }
+
+    /// The seconds until the request may be made again.
+    #[getter]
+    fn retry_after(&self) -> Option<f64> {
+        self.inner.retry_after.map(in_seconds)
+    }
+
+    /// Whom `retry_after` concerns: "key", the key of the request, or "all", every request to the service.
+    #[getter]
+    fn scope(&self) -> &'static str {
+        self.inner.scope.name()
+    }
+
+    /// Its fields as a dict.
+    #[pyo3(signature = () -> "dict[str, Any]")]
+    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("name", self.name())?;
+        dict.set_item("limit", self.limit())?;
+        dict.set_item("window", self.window())?;
+        dict.set_item("unit", self.unit())?;
+        dict.set_item("remaining", self.remaining())?;
+        dict.set_item("reset_after", self.reset_after())?;
+        dict.set_item("retry_after", self.retry_after())?;
+        dict.set_item("scope", self.scope())?;
+        Ok(dict)
+    }
+
+    /// What the response says; what it does not say is left out.
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let mut fields = Vec::new();
+        for (name, value) in self.as_dict(py)? {
+            if !value.is_none() {
+                fields.push(format!("{}={}", name.cast::<PyString>()?.to_str()?, value.repr()?.to_str()?));
+            }
+        }
+        Ok(format!("Observation({})", fields.join(", ")))
+    }
+}
+
+/// What `Observation.from_headers` returns, and the number of values that were not believed.
+#[pyfunction]
+#[pyo3(signature = (headers: "Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]", date: "float | datetime | None" = None, status: "int | None" = None, body: "bytes | str | None" = None, max_learned_wait: "float | timedelta | None" = None) -> "tuple[list[Observation], int]")]
+pub(crate) fn read_response(
+    headers: &Bound<'_, PyAny>,
+    date: Option<&Bound<'_, PyAny>>,
+    status: Option<u16>,
+    body: Option<&Bound<'_, PyAny>>,
+    #[pyo3(from_py_with = optional_seconds)] max_learned_wait: Option<Duration>,
+) -> PyResult<(Vec<Observation>, u32)> {
+    let now = match date {
+        Some(date) => moment(date)?,
+        None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+    };
+    let reader = ResponseReader::new(now).max_learned_wait(max_learned_wait.unwrap_or(MAX_LEARNED_WAIT));
+    let reader = status.map_or(reader, |status| reader.status(status));
+    let body = body.map(|body| bytes("body", body)).transpose()?.unwrap_or_default();
+    let read = reader.read(fields(headers)?, &body);
+    Ok((read.observations.into_iter().map(|inner| Observation { inner }).collect(), read.ignored))
+}
+
+fn moment(date: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    if date.hasattr("timestamp")? {
+        return named_seconds("date", date.call_method0("timestamp")?.extract()?);
+    }
+    named_seconds("date", number("date", date)?)
+}
+
+/// The fields of any client's headers, repeated ones too.
+fn fields(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Vec<u8>)>> {
+    let wrong = |given: &Bound<'_, PyAny>| {
+        PyTypeError::new_err(format!(
+            "argument 'headers': a mapping of names to values, or pairs of them, not {}",
+            shown(given)
+        ))
+    };
+    // httpx joins repeated fields in `items`.
+    let pairs = ["multi_items", "items"].into_iter().find_map(|name| headers.call_method0(name).ok());
+    let pairs = pairs.as_ref().unwrap_or(headers);
+    let mut fields = Vec::new();
+    for pair in pairs.try_iter().map_err(|_| wrong(headers))? {
+        let pair = pair?;
+        // A text is a sequence too, of its characters.
+        let is_text = pair.is_instance_of::<PyString>() || pair.is_instance_of::<PyBytes>();
+        let parts = if is_text { None } else { pair.extract::<[Bound<'_, PyAny>; 2]>().ok() };
+        let [name, value] = parts.ok_or_else(|| wrong(headers))?;
+        let name = String::from_utf8_lossy(&bytes("headers", &name)?).into_owned();
+        fields.push((name, bytes("headers", &value)?));
+    }
+    Ok(fields)
+}
+
+/// The bytes of a text, or bytes as they are.
+fn bytes(what: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    if let Ok(text) = given.cast::<PyString>() {
+        return Ok(text.to_string_lossy().into_owned().into_bytes());
+    }
+    let bytes = given.cast::<PyBytes>().map(|bytes| bytes.as_bytes().to_vec());
+    bytes.map_err(|_| PyTypeError::new_err(format!("argument '{what}': text or bytes, not {}", shown(given))))
+}
