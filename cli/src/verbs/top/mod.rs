@@ -24,6 +24,9 @@ use published::{NamedKey, Published};
 use sampling::FileSampler;
 use sampling::{Sample, Sampler, ServerSampler};
 
+/// What the store has in the place of a key.
+type NameInStore<'a> = &'a dyn Fn(&Policy, &str) -> Option<Vec<u8>>;
+
 /// Named keys that the store is asked about in a reading.
 const MAX_PEEKS: usize = 100;
 /// Times between two readings.
@@ -161,7 +164,7 @@ impl Top {
         sample: &mut Sample,
         policies: &[Policy],
         published: Option<&Published>,
-        (store, name_in_store): (&str, &dyn Fn(&Policy, &str) -> Option<Vec<u8>>),
+        (store, name_in_store): (&str, NameInStore<'_>),
         peek: impl Fn(&NamedKey) -> Option<Decision>,
     ) -> (Vec<KeyLine>, usize) {
         let prefix = &self.store.prefix;
