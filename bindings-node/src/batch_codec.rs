@@ -165,7 +165,7 @@ impl BatchCodec {
     ) -> Option<Result<Outcome>> {
         let operation = match call.kind {
             CHECK | TAKE => Call::check(CheckOptions { partial: call.kind == TAKE, ..options }),
-            PEEK => Call::Peek(options.into()),
+            PEEK => Call::peek(options),
             CHARGE => Call::Charge(options.into()),
             _ => Call::Refund(options.into()),
         };

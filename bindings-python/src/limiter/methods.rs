@@ -103,7 +103,7 @@ macro_rules! limiter_methods {
                 #[pyo3(from_py_with = cost)] cost: Cost,
                 #[pyo3(from_py_with = priority)] priority: Option<String>,
             ) -> PyResult<$Decision> {
-                self.decide(policy, key, Call::Peek(CheckOptions { priority, ..cost.into() }.into()))
+                self.decide(policy, key, Call::peek(CheckOptions { priority, ..cost.into() }))
             }
 
             /// Consumes even beyond the limit: windows count it, buckets go into debt, `remaining` is 0.

@@ -42,7 +42,9 @@ pub enum Call {
     /// As a check, of any policy: no call gives back what it takes of a `concurrency` limit, as if its caller had ended. For
     /// simulations, whose requests take no time.
     Unheld(Box<CheckOptions>),
-    /// Asks without consuming.
+    /// Asks about so many units of each limit without consuming them.
+    PlainPeek(u64),
+    /// The same, with other options.
     Peek(Box<CheckOptions>),
     /// Consumes even past the limit.
     Charge(Cost),
@@ -69,6 +71,18 @@ impl Call {
         }
     }
 
+    /// A peek with options.
+    #[inline]
+    #[must_use]
+    pub fn peek(options: CheckOptions) -> Self {
+        match options {
+            CheckOptions { cost, units, meta: None, partial: false, priority: None } if units.is_none() => {
+                Self::PlainPeek(cost)
+            }
+            options => Self::Peek(Box::new(options)),
+        }
+    }
+
     /// Out of line, so that a plain check makes no options.
     #[cold]
     fn check_with(options: CheckOptions) -> Self {
@@ -82,6 +96,8 @@ impl Call {
             Self::Plain(cost) => check_operation(&CheckOptions::of_cost(*cost), plan)?,
             Self::Check(options) => check_operation(options, plan)?,
             Self::Unheld(options) => unheld_operation(options, plan)?,
+            Self::PlainPeek(cost) if !plan.has_units => Operation::Peek { cost: valid_cost(*cost)?, details: None },
+            Self::PlainPeek(cost) => peek_operation(&CheckOptions::of_cost(*cost), plan)?,
             Self::Peek(options) => peek_operation(options, plan)?,
             Self::Charge(cost) => of_cost(cost, plan, |cost, details| Operation::Charge { cost, details })?,
             Self::Refund(cost) => of_cost(cost, plan, |cost, details| Operation::Refund { cost, details })?,

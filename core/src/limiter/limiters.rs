@@ -157,7 +157,7 @@ calls! {
     dropped:
     /// The future can be dropped at any time: a peek changes nothing.
     fn peek(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
-        limiter.peek_with(policy, key, &cost.into().into())
+        limiter.call(policy, key, &Call::peek(cost.into().into()))
     }
 
     /// Asks without consuming, for a call with units of several names or of a class.
@@ -167,7 +167,7 @@ calls! {
     dropped:
     /// As [`Self::peek`].
     fn peek_with(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions) -> Result<Decision> {
-        limiter.call(policy, key, &Call::Peek(options.clone().into()))
+        limiter.call(policy, key, &Call::peek(options.clone()))
     }
 
     /// Consumes even past the limit: windows count it, buckets go into debt.

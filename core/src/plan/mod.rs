@@ -80,6 +80,8 @@ pub(crate) struct Plan {
     pub(crate) takes_turns: bool,
     /// Whether a limit has a calendar of its own.
     pub(crate) has_calendar: bool,
+    /// Whether the state of its one limit says all of a peek, and of a check that it refuses: neither leaves a trace.
+    pub(crate) answers_by_state: bool,
     /// Whether a check of it is nothing but a cost: it has neither units to hold nor names of them.
     pub(crate) is_plain: bool,
     /// For how long after a block its level is remembered; 0 where blocks do not become longer.
@@ -161,11 +163,13 @@ impl Plan {
             + allocated(size_of_val(&*format.tags));
         let bytes = allocated(size_of::<Self>() + 16) + heap_bytes;
         let is_held = rules.iter().any(Rule::holds);
+        let has_calendar = rules.iter().any(|rule| rule.calendar().is_some());
         let has_units = policy.limits().iter().any(|limit| limit.unit().is_some());
         Self {
             is_held,
             has_units,
-            has_calendar: rules.iter().any(|rule| rule.calendar().is_some()),
+            has_calendar,
+            answers_by_state: rules.len() == 1 && !denial_writes && options.journal == 0 && !has_calendar,
             takes_turns: !policy.options().shadow && rules.iter().all(|rule| rule.meter().is_some()),
             is_plain: !is_held && !has_units,
             lease: lease_of(&policy),

@@ -17,13 +17,8 @@ pub(super) trait Layer: Send + Sync + 'static {
     /// The answer where the store is not to be asked. Where the caller does not wait at all, nothing else may be done.
     fn before(&self, entry: &Entry<'_>, context: &CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>>;
 
-    fn after(
-        &self,
-        entry: &Entry<'_>,
-        now: Option<u64>,
-        states: &LayerStates,
-        result: Result<Answer>,
-    ) -> Result<Answer>;
+    /// Does what is to be done with a result, where it stands: a move of it would take as long.
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, states: &LayerStates, result: &mut Result<Answer>);
 
     /// Fails where the store is not to be asked about so many entries that are decided together.
     fn before_all(&self, _entries: usize, _deadline: Option<Instant>, _states: &mut LayerStates) -> Result<()> {
@@ -67,8 +62,11 @@ impl<L: Layer> Store for Layered<L> {
         if let Some(result) = self.layer.before(entry, &context, states) {
             return Some(result);
         }
-        let result = self.store.begin(entry, context, states)?;
-        Some(self.layer.after(entry, context.now, states, result))
+        let mut result = self.store.begin(entry, context, states);
+        if let Some(result) = &mut result {
+            self.layer.after(entry, context.now, states, result);
+        }
+        result
     }
 
     #[inline]
@@ -79,8 +77,9 @@ impl<L: Layer> Store for Layered<L> {
         states: &mut LayerStates,
         result: Result<Answer>,
     ) -> Result<Answer> {
-        let result = self.store.finish(entry, now, states, result);
-        self.layer.after(entry, now, states, result)
+        let mut result = self.store.finish(entry, now, states, result);
+        self.layer.after(entry, now, states, &mut result);
+        result
     }
 
     fn begin_all(

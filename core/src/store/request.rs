@@ -315,6 +315,14 @@ pub(crate) struct Answer {
     pub(crate) rare: Option<Box<RareAnswer>>,
 }
 
+impl Answer {
+    /// To a peek, or to a check that is refused, of one limit.
+    #[inline]
+    pub(crate) fn of_state(rule: &Rule, state: &State, now: u64, cost: u64, applied: bool) -> Self {
+        Self { applied, now, views: OneOrMany::One(rule.view(state, now, cost, 0)), ..Self::default() }
+    }
+}
+
 /// What only few answers have.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct RareAnswer {

@@ -57,9 +57,8 @@ impl Layer for Breaker {
     }
 
     #[inline]
-    fn after(&self, _: &Entry<'_>, _: Option<u64>, states: &LayerStates, result: Result<Answer>) -> Result<Answer> {
+    fn after(&self, _: &Entry<'_>, _: Option<u64>, states: &LayerStates, result: &mut Result<Answer>) {
         self.circuit.observe(states.breaker, result.as_ref().err());
-        result
     }
 
     fn before_all(&self, entries: usize, deadline: Option<Instant>, states: &mut LayerStates) -> Result<()> {

@@ -199,22 +199,15 @@ impl Layer for DenyCache {
     }
 
     #[inline]
-    fn after(
-        &self,
-        entry: &Entry<'_>,
-        now: Option<u64>,
-        states: &LayerStates,
-        mut result: Result<Answer>,
-    ) -> Result<Answer> {
-        if let (Some(sent_check), Ok(answer)) = (states.deny_cache, &mut result) {
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, states: &LayerStates, result: &mut Result<Answer>) {
+        if let (Some(sent_check), Ok(answer)) = (states.deny_cache, &mut *result) {
             self.learn(sent_check, entry, now, answer);
         }
         // A peek that is admitted shows that the denial is over.
-        let admitted = || matches!((&entry.operation, &result), (Operation::Peek { .. }, Ok(answer)) if answer.applied);
+        let admitted = || matches!((&entry.operation, result), (Operation::Peek { .. }, Ok(answer)) if answer.applied);
         if changes(&entry.operation) || admitted() {
             self.invalidate(entry);
         }
-        result
     }
 
     /// Drops the denials of keys that were charged: other costs are denied longer now. A known denial of one entry does not

@@ -189,33 +189,31 @@ impl Layer for Fallback {
     }
 
     #[inline]
-    fn after(&self, entry: &Entry<'_>, now: Option<u64>, _: &LayerStates, result: Result<Answer>) -> Result<Answer> {
-        let result = match result {
-            Ok(mut answer) => {
+    fn after(&self, entry: &Entry<'_>, now: Option<u64>, _: &LayerStates, result: &mut Result<Answer>) {
+        match result {
+            Ok(answer) => {
                 if let Some(rare) = answer.rare.as_ref().filter(|rare| !rare.others.is_empty()) {
                     self.telemetry.other_release(entry.plan, &rare.others);
                 }
-                if let Some(states) = self.take_states(entry, &mut answer) {
+                if let Some(states) = self.take_states(entry, answer) {
                     self.with_usage(|usage| {
                         let at = self.now(now);
-                        usage.observe(entry, &answer, states, at);
+                        usage.observe(entry, answer, states, at);
                         // A time that is given may run backwards.
                         if now.is_none() {
                             usage.sweep_if_due(at);
                         }
                     });
                 }
-                Ok(answer)
             }
             Err(error) if error.kind().is_store() && !is_for_store(&entry.operation) => {
-                self.answer_one(entry, now, error)
+                *result = self.answer_one(entry, now, error.clone());
             }
-            Err(error) => Err(error),
-        };
+            Err(_) => {}
+        }
         if let Operation::Close { hold } = entry.operation {
             self.with_usage(|usage| usage.forget_hold(hold));
         }
-        result
     }
 
     fn forget_all(&self) {

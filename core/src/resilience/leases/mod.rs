@@ -281,18 +281,17 @@ impl Layer for Leases {
     }
 
     #[inline]
-    fn after(&self, entry: &Entry<'_>, _: Option<u64>, _: &LayerStates, result: Result<Answer>) -> Result<Answer> {
+    fn after(&self, entry: &Entry<'_>, _: Option<u64>, _: &LayerStates, result: &mut Result<Answer>) {
         // Units that were taken while the call was under way. What was charged before a clear the store does not take back.
         if entry.plan.lease.is_some() && changes(&entry.operation) {
             self.change(entry.plan, entry.key, LeasedKey::end);
         }
-        if let Ok(answer) = &result
+        if let Ok(answer) = result
             && self.ahead.load(Ordering::Relaxed) != NO_CLOCK
             && answer.source == Source::Store
         {
             self.note_clock(answer.now.wrapping_sub(self.time()) as i64, entry.plan, TableKeyRef::of(entry.key));
         }
-        result
     }
 
     fn numbers_changed(&self, entry: &Entry<'_>) {

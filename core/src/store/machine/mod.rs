@@ -217,12 +217,15 @@ impl Machine {
                 usage
             }
         };
-        let simple = usage.try_simple_check(entry, now);
+        let simple = usage.try_simple_call(entry, now);
         if simple.is_none() && !found && !unstored::may_store(entry, now) {
             return Ok(unstored::answer(entry, now));
         }
         let (answer, changed) = match simple {
-            Some(answer) => (answer, true),
+            Some(answer) => {
+                let has_charged = answer.granted > 0;
+                (answer, has_charged)
+            }
             None => usage.apply_and_say(entry, now),
         };
         records.writes = changed || is_noted(entry);

@@ -1,6 +1,6 @@
 //! The names of records: what stands in a file for a policy and a key.
 
-use siphasher::sip128::SipHasher24;
+use siphasher::sip128::SipHasher13;
 
 use super::record::RecordName;
 use crate::plan::Plan;
@@ -15,7 +15,7 @@ const PREFIX: u64 = u64::MAX << 32;
 
 /// How the names of one prefix are made. They depend on the seed of their file, so that nothing is known of them elsewhere.
 pub(super) struct RecordNames {
-    hasher: SipHasher24,
+    hasher: SipHasher13,
     prefix: u64,
 }
 
@@ -24,7 +24,7 @@ impl RecordNames {
         let digest = names.hasher().update(&seed.to_le_bytes()).update(names.prefix.as_bytes()).finalize();
         let number =
             |at: usize| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|byte| digest.as_bytes()[8 * at + byte]));
-        Self { hasher: SipHasher24::new_with_keys(number(0), number(1)), prefix: number(2) & PREFIX }
+        Self { hasher: SipHasher13::new_with_keys(number(0), number(1)), prefix: number(2) & PREFIX }
     }
 
     #[inline]

@@ -201,7 +201,7 @@ impl Memory {
         let hash = self.hash(entry.plan, key);
         let mut shard = self.shards[self.shard_of(hash)].lock();
         let index = shard.find(hash, entry.plan, key);
-        if let Some(answer) = index.and_then(|index| shard.get_mut(index).try_simple_check(entry, now)) {
+        if let Some(answer) = index.and_then(|index| shard.get_mut(index).try_simple_call(entry, now)) {
             return answer;
         }
         let answer = self.run_in(&mut shard, index, hash, entry, now, swept);
@@ -228,7 +228,7 @@ impl Memory {
         }
         let mut kept = KeptUsage::new(entry, hash);
         let usage = &mut kept.usage;
-        let simple = usage.try_simple_check(entry, now);
+        let simple = usage.try_simple_call(entry, now);
         if simple.is_none() && !unstored::may_store(entry, now) {
             return unstored::answer(entry, now);
         }

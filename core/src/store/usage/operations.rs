@@ -9,23 +9,38 @@ use crate::store::request::{Answer, Entry, Operation};
 use crate::tables::one_or_many::OneOrMany;
 
 impl Usage {
-    /// Nearly every call in one step: a check of one bucket that admits it. Nothing was changed when there is no answer.
+    /// Nearly every call in one step: a check of one bucket, or a peek of one limit. Nothing was changed when there is no answer.
     #[inline(always)]
-    pub(in crate::store) fn try_simple_check(&mut self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
+    pub(in crate::store) fn try_simple_call(&mut self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
         let plan = entry.plan;
-        let (Operation::Check { cost, details: None, .. }, [rule], OneOrMany::One(state), None) =
-            (&entry.operation, &*plan.rules, &mut self.states, &self.rare)
-        else {
-            return None;
+        let (cost, is_peek) = match &entry.operation {
+            Operation::Check { cost, details: None, .. } => (*cost, false),
+            Operation::Peek { cost, details: None } => (*cost, true),
+            _ => return None,
         };
+        let ([rule], OneOrMany::One(state), None) = (&*plan.rules, &mut self.states, &self.rare) else { return None };
         if !Arc::ptr_eq(&self.format, &plan.format) || plan.grace > 0 || plan.policy.options().journal > 0 {
             return None;
         }
-        let (meter, state) = rule.as_meter(state)?;
-        let Admitted { ends, view } = meter.try_charge(state, now, *cost)?;
-        // That is later than `now`: a unit that was just charged has not drained.
-        self.expires_at = ends;
-        Some(Answer { applied: true, granted: *cost, now, views: OneOrMany::One(view), ..Answer::default() })
+        if !is_peek {
+            // Of a window that admits the check, `admits` would be asked twice.
+            let (meter, state) = rule.as_meter(state)?;
+            if let Some(Admitted { ends, view }) = meter.try_charge(state, now, cost) {
+                // That is later than `now`: a unit that was just charged has not drained.
+                self.expires_at = ends;
+                let views = OneOrMany::One(view);
+                return Some(Answer { applied: true, granted: cost, now, views, ..Answer::default() });
+            }
+        }
+        if !plan.answers_by_state {
+            return None;
+        }
+        let applied = is_peek && rule.admits(state, now, cost);
+        let answer = Answer::of_state(rule, state, now, cost, applied);
+        if !is_peek {
+            self.remember_denial(&answer);
+        }
+        Some(answer)
     }
 
     pub(in crate::store) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {

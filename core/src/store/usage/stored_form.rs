@@ -77,9 +77,8 @@ pub(in crate::store) fn glance(entry: &Entry<'_>, (value, appendix): (&[u8], &[u
         Operation::Peek { cost, details: None } => (cost, true),
         _ => return Glance::Unknown,
     };
-    let is_plain = appendix.is_empty() && plan.stored_override().is_empty() && !plan.denial_writes;
     let [rule] = &*plan.rules else { return Glance::Unknown };
-    if !is_plain || plan.policy.options().journal > 0 {
+    if !plan.answers_by_state || !appendix.is_empty() || !plan.stored_override().is_empty() {
         return Glance::Unknown;
     }
     let Some(state) = plan.state_of_one(value) else { return Glance::Unknown };
@@ -87,8 +86,7 @@ pub(in crate::store) fn glance(entry: &Entry<'_>, (value, appendix): (&[u8], &[u
     if applied && !is_peek {
         return Glance::Admitted(state);
     }
-    let views = OneOrMany::One(rule.view(&state, now, cost, 0));
-    Glance::Answered(Answer { applied, now, views, ..Answer::default() })
+    Glance::Answered(Answer::of_state(rule, &state, now, cost, applied))
 }
 
 impl Usage {
