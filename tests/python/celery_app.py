@@ -28,10 +28,10 @@ POLICIES: dict[str, Any] = {
     "bucket": "gcra 20/s burst 1",
     "counted": "gcra 20/s burst 1",
     "single": "concurrency 1 ttl 20s",
-    "fragile": "concurrency 1 ttl 1s",
+    "fragile": "concurrency 1 ttl 2s",
     "rare": "10/hour",
 }
-limiter = Limiter(URL, prefix=PREFIX, policies=POLICIES, timeout=20.0)
+limiter = Limiter(URL, prefix=PREFIX, policies=POLICIES, timeout=20.0, on_store_error="raise")
 _redis = redis.Redis.from_url(URL)
 
 

@@ -143,7 +143,8 @@ def test_a_worker_that_is_killed_gives_its_units_back(worker: Worker) -> None:
         long = until(lambda n=kill: [one for one in worker.noted("hangs") if one["is_long"]][n:])[0]
         before = len(worker.waits("all"))
         worker.app.hangs.delay(False)
-        until(lambda n=before: len(worker.waits("all")) > n)
+        # A machine that stalls for longer than the ttl ends the hold: then the short job runs at once.
+        until(lambda n=before, k=kill: len(worker.waits("all")) > n or len(worker.noted("hangs")) == 2 * k + 2)
         os.kill(long["pid"], signal.SIGKILL)
         until(lambda n=kill: [one for one in worker.noted("hangs") if not one["is_long"]][n:])
     until(lambda: worker.app.limiter.peek("fragile", "job:all").remaining == 1)
@@ -152,19 +153,21 @@ def test_a_worker_that_is_killed_gives_its_units_back(worker: Worker) -> None:
 
 def test_a_job_waits_longer_than_its_longest_countdown_or_is_revoked(worker: Worker) -> None:
     rarely, limiter = worker.app.rarely, worker.app.limiter
-    blocked = time.time()
     for user in ("dan", "eve"):
-        limiter.block("rare", f"job:{user}", 1.5)
+        limiter.block("rare", f"job:{user}", 600)
     waiting, revoked = rarely.delay("dan"), rarely.delay("eve")
     until(lambda: worker.waits("eve"))
     revoked.revoke()
     assert rarely.delay("free").get(timeout=60) == "free"
+    # It asks again after half a second, though it was told to wait for ten minutes.
+    until(lambda: len(worker.waits("dan")) >= 2)
+    assert worker.waits("dan")[0] > 500
+    limiter.unblock("rare", "job:dan")
     assert waiting.get(timeout=60) == "dan"
     until(lambda: revoked.state == "REVOKED")
-    ran = {one["user"]: one["at"] - blocked for one in worker.noted("rarely")}
-    assert set(ran) == {"free", "dan"} and ran["dan"] >= 1.5
-    assert len(worker.waits("dan")) >= 3
+    assert [one["user"] for one in worker.noted("rarely")] == ["free", "dan"]
     # What was revoked had no units.
+    limiter.unblock("rare", "job:eve")
     assert limiter.peek("rare", "job:eve").remaining == 10
 
 
