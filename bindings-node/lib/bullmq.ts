@@ -44,7 +44,8 @@ const WHERE = 'tidegate/bullmq';
  * attempt and keeps no worker waiting. A `concurrency` limit is held while the processor runs: it is given back when that ends or
  * fails, and within its ttl when the process was killed. A job that can never be admitted fails with RateLimited.
  */
-export function limited<T, R, N extends string>(
+// biome-ignore lint/suspicious/noExplicitAny: the defaults of BullMQ's own types, so that untyped workers stay untyped
+export function limited<T = any, R = any, N extends string = string>(
   options: LimitedOptions<Job<T, R, N>>,
   processor: Processor<T, R, N>,
 ): Processor<T, R, N> {

@@ -64,6 +64,8 @@ export function startWorkers({ Worker }, url, prefix, only) {
       prefix,
       // A worker that hangs takes no other job, which would be lost with it.
       concurrency: name === 'hangs' ? 1 : 4,
+      // BullMQ would give a job of a killed worker to the next one, which would hang.
+      ...(name === 'hangs' && { lockDuration: 3_600_000 }),
     });
     worker.on('error', () => {});
     workers.push(worker);
