@@ -87,8 +87,9 @@ export function limited<T = any, R = any, N extends string = string>(
     // Each time that a worker takes a job counts as started, and only what ends or fails as made.
     const cameBack = job.attemptsStarted > job.attemptsMade + 1;
     const waitMs = Math.ceil(await waitOf(target, decision, of, cameBack, length));
-    await job.moveToDelayed(Date.now() + waitMs, token);
+    // Before the job goes back: if it throws, the job fails, and does not run later all the same.
     onWait?.(decision, waitMs, job);
+    await job.moveToDelayed(Date.now() + waitMs, token);
     throw new DelayedError();
   };
 

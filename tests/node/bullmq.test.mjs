@@ -140,6 +140,7 @@ for (const version of ['bullmq', 'bullmq5']) {
       const own = startWorkers(bullmq, servers.url, version, []);
       t.after(() => own.close());
       let next = start('hangs');
+      t.after(() => next.stdin.end());
       for (let kill = 0; kill < KILLS; kill++) {
         const victim = next;
         await queue.add('job', { isLong: true, kill });
@@ -154,7 +155,6 @@ for (const version of ['bullmq', 'bullmq5']) {
         victim.kill('SIGKILL');
         await until(async () => (await queue.getCompletedCount()) === kill + 1);
       }
-      next.stdin.end();
       await until(async () => (await own.limiter.peek('fragile', 'job:all')).remaining === 1);
       assert.equal(await queue.getFailedCount(), 0);
       assert.equal((await noted('hangs')).length, 2 * KILLS);

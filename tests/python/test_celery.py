@@ -18,7 +18,7 @@ import redis
 from celery import Celery, chain, chord
 
 from paths import ROOT
-from tidegate import AsyncLimiter, ConfigError, Limiter, ManualClock, PolicyError, RateLimited
+from tidegate import AsyncLimiter, ConfigError, Limiter, ManualClock, Policy, PolicyError, RateLimited
 from tidegate.celery import limited
 
 # How many workers are killed in the midst of a job: 50 for a long run.
@@ -195,6 +195,16 @@ def test_without_a_worker_a_refusal_is_an_error() -> None:
     with pytest.raises(RateLimited):
         send.apply(args=("bob",)).get()
     assert limiter.peek("one", "job:alice").remaining == 0
+
+    batch = Policy("100 tokens/minute", priorities={"batch": "50%"})
+
+    @limited(limiter, batch, key="all", cost=lambda: {"tokens": 30}, priority=lambda: "batch", prefix="")
+    def embed() -> None: ...
+
+    embed()
+    with pytest.raises(RateLimited):
+        embed()
+    assert limiter.peek(batch, "all", {"tokens": 1}).limits[0].remaining == 70
 
 
 def test_what_is_wrong_is_said_where_it_is_written() -> None:

@@ -176,9 +176,10 @@ class _Limits:
         else:
             wait = wait_of(self._limiter, decision, policy, came_back, self._length)
         countdown = wait if wait <= self._max_wait else self._max_wait * random.uniform(0.5, 1)
-        _put_back(task, countdown, {"turn": now + wait, "retries": request.retries})
+        # Before the task goes back: if it raises, the task fails, and does not run later all the same.
         if self._on_wait is not None:
             self._on_wait(decision, wait)
+        _put_back(task, countdown, {"turn": now + wait, "retries": request.retries})
         raise Ignore
 
 
