@@ -82,16 +82,21 @@ function checkFunction(fn: unknown): void {
 function checkWrapOptions<A extends readonly unknown[]>(options: WrapOptions<A>): void {
   checkOptions(options, ['key', 'cost', 'priority'], 'wrap', 'key: (user) => user.id');
   const { key, cost, priority } = options;
-  if (priority !== undefined && typeof priority !== 'function') checkPriority(priority);
   if (key === undefined) {
     throw new ConfigError('wrap needs a key: give a function of the arguments, or one text for all calls');
   }
+  checkMade(key, cost, priority);
+}
+
+/** Throws for a key, a cost or a class that is wrong, where none of them is made by a function. */
+export function checkMade(key: unknown, cost: unknown, priority: unknown): void {
+  if (priority !== undefined && typeof priority !== 'function') checkPriority(priority);
   if (typeof key === 'string') checkConstant(key, 'a key');
   else if (typeof key !== 'function') {
     throw new KeyInvalid(`key cannot be ${describe(key)}: it must be a function of the arguments, or a string`);
   }
   if (cost === undefined || typeof cost === 'function' || isUnits(cost)) return;
-  if (!(Number.isSafeInteger(cost) && cost >= 1)) throw invalidCost(cost);
+  if (!Number.isSafeInteger(cost) || (cost as number) < 1) throw invalidCost(cost);
 }
 
 /** A generator function returns before its body has run, and its caller may never run it. */
@@ -101,19 +106,19 @@ function generatorHolds(name: string): ConfigError {
   );
 }
 
-function madeKey(name: string, key: unknown): string {
+export function madeKey(name: string, key: unknown): string {
   if (typeof key === 'string') return key;
   throw new KeyInvalid(`the key function of ${name} returned ${describe(key)}: it must return a string`);
 }
 
-function madeCost(name: string, cost: unknown): Cost {
+export function madeCost(name: string, cost: unknown): Cost {
   if (typeof cost === 'number' || isUnits(cost)) return cost;
   throw new CostError(
     `the cost function of ${name} returned ${describe(cost)}: it must return a whole number from 1 to 2^53 - 1, or an object of such numbers by the names of units`,
   );
 }
 
-function madePriority(name: string, priority: unknown): string | undefined {
+export function madePriority(name: string, priority: unknown): string | undefined {
   if (priority === undefined || priority === null) return undefined;
   if (typeof priority === 'string') return priority;
   throw new ConfigError(

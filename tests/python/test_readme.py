@@ -170,6 +170,7 @@ SHELL = [
     r"cargo add tidegate( --features [a-z,]+)?",
     r"redis-cli ACL SETUSER .+",
     r"curl -i .+",
+    r"celery --app \w+ worker",
 ]
 
 

@@ -42,16 +42,9 @@ def limit(
     """The decorator of both limiters."""
     if not isinstance(policy, (str, Policy)):
         raise TypeError(f"write @limiter.limit(policy, key=…): a policy is a str or a Policy, not {shown(policy)}")
-    # Raises for a policy that is wrong: where the function is defined, not where it is first called.
-    resolved = limiter.policy(policy)
     if not isinstance(key, str) and not callable(key):
         raise TypeError(f"key is a function of the call's arguments or a text, not {shown(key)}")
-    if isinstance(key, str):
-        check_constants(key=key)
-    # By the policy, which may count units. A cost that is made of the arguments has no number yet.
-    nothing = {one.unit or COST: 0 for one in resolved.limits}
-    given = nothing if callable(cost) else 1 if cost is None else cost
-    empty_limiter().peek(resolved, "", given, priority=None if callable(priority) else priority)
+    resolved = check_options(limiter, policy, key, cost, priority)
     blocking, awaitable = to_blocking(limiter), to_async(limiter)
     holds = PolicyKind(limiter, policy, resolved)
 
@@ -74,10 +67,28 @@ def limit(
             wrapper = _function(function, Asking(blocking, policy, function, key, cost, priority), holds)
         functools.update_wrapper(wrapper, function)
         # As long as the function exists, `reload` refuses to drop its policy.
-        wrapper._tidegate_policy_use = limiter._use_policy(policy, f"@limiter.limit on {_name_of(function)}")
+        wrapper._tidegate_policy_use = limiter._use_policy(policy, f"@limiter.limit on {name_of(function)}")
         return cast(Function, wrapper)
 
     return decorate
+
+
+def check_options(
+    limiter: Limiter | AsyncLimiter,
+    policy: str | Policy,
+    key: str | Callable[..., str],
+    cost: CostOption,
+    priority: PriorityOption,
+) -> Policy:
+    """The policy itself. Raises for what is wrong: where a function is defined, not where it is first called."""
+    resolved = limiter.policy(policy)
+    if isinstance(key, str):
+        check_constants(key=key)
+    # By the policy, which may count units. A cost that is made of the arguments has no number yet.
+    nothing = {one.unit or COST: 0 for one in resolved.limits}
+    given = nothing if callable(cost) else 1 if cost is None else cost
+    empty_limiter().peek(resolved, "", given, priority=None if callable(priority) else priority)
+    return resolved
 
 
 class PolicyKind:
@@ -112,30 +123,30 @@ class Asking:
         cost: CostOption,
         priority: PriorityOption,
     ) -> None:
-        self._limiter, self._policy, self._name = limiter, policy, _name_of(function)
+        self._limiter, self._policy, self._name = limiter, policy, name_of(function)
         self._key, self._cost, self._priority = key, cost, priority
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         limiter = asked(self._limiter) if TRACED else self._limiter
-        key, cost = self._key_and_cost(args, kwargs)
+        key, cost = self.key_and_cost(args, kwargs)
         if self._priority is None:
             return limiter.check(self._policy, key, cost)
-        return limiter.check(self._policy, key, cost, priority=self._class(args, kwargs))
+        return limiter.check(self._policy, key, cost, priority=self.class_of(args, kwargs))
 
     def hold(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         limiter = asked(self._limiter) if TRACED else self._limiter
-        key, cost = self._key_and_cost(args, kwargs)
+        key, cost = self.key_and_cost(args, kwargs)
         if self._priority is None:
             return limiter.hold(self._policy, key, cost)
-        return limiter.hold(self._policy, key, cost, priority=self._class(args, kwargs))
+        return limiter.hold(self._policy, key, cost, priority=self.class_of(args, kwargs))
 
-    def _key_and_cost(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int | Mapping[str, int]]:
+    def key_and_cost(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int | Mapping[str, int]]:
         key, cost, name = self._key, self._cost, self._name
         made = key if isinstance(key, str) else key(*args, **kwargs)
         if not isinstance(made, str):
             _close(made)
             found = "nothing (None)" if made is None else shown(made)
-            raise KeyInvalid(f"the key function {_name_of(key)} of {name} returned {found}: a key is text (str)")
+            raise KeyInvalid(f"the key function {name_of(key)} of {name} returned {found}: a key is text (str)")
         if cost is None:
             return made, 1
         if not callable(cost):
@@ -150,7 +161,7 @@ class Asking:
             )
         return made, units
 
-    def _class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    def class_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         priority = self._priority
         made = priority(*args, **kwargs) if callable(priority) else priority
         if made is None or isinstance(made, str):
@@ -165,7 +176,7 @@ def _close(given: object) -> None:
         given.close()
 
 
-def _name_of(function: object) -> str:
+def name_of(function: object) -> str:
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 

@@ -17,12 +17,14 @@ import onKoa = require('tidegate/koa');
 import onNest = require('tidegate/nest');
 import throttler = require('tidegate/nestjs-throttler');
 import onOpenTelemetry = require('tidegate/opentelemetry');
+import bullmq = require('tidegate/bullmq');
 import outgoing = require('tidegate/outgoing');
 import onPrometheus = require('tidegate/prometheus');
 
 async function main(): Promise<void> {
   const limiter = new tidegate.Limiter({ policies: { api: '100/minute' } });
   onPrometheus.collectMetrics(limiter, { name: 'cjs' });
+  assert.equal(typeof bullmq.limited({ limiter, policy: 'api' }, async () => 1), 'function');
   assert.equal(outgoing.observations({ 'retry-after': '7' })[0]?.retryAfterMs, 7_000);
   onOpenTelemetry.meterLimiter(onOpenTelemetry.traced(limiter));
 

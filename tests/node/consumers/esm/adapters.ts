@@ -8,12 +8,14 @@ import type { AddressInfo } from 'node:net';
 import { Controller, Get, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ThrottlerModule } from '@nestjs/throttler';
+import { type Job, type Processor, Queue, Worker } from 'bullmq';
 import express, { type Request } from 'express';
 import { rateLimit as expressRateLimit } from 'express-rate-limit';
 import Fastify from 'fastify';
 import { Hono } from 'hono';
 import Koa from 'koa';
 import { type Decision, Limiter } from 'tidegate';
+import { type LimitedOptions, limited } from 'tidegate/bullmq';
 import { clientIp, header, type RateLimitOptions, rateLimit } from 'tidegate/express';
 import { TidegateStore } from 'tidegate/express-rate-limit';
 import fastifyLimit, {
@@ -167,6 +169,32 @@ async function rateLimitOf(url: string): Promise<string | null> {
   const answer: Response = http.withFields(new Response('hello'), decision);
   assert.equal(answer.headers.get('x-ratelimit-limit'), '100');
   assert.match(http.problem(decision), /quota-exceeded/);
+}
+
+{
+  interface Mail {
+    user: string;
+  }
+  const options: LimitedOptions<Job<Mail, number>> = { limiter, policy: 'api', key: (job) => job.data.user };
+  const send: Processor<Mail, number> = limited(options, async (job, token) => job.data.user.length + Number(token));
+  const connection = { host: '127.0.0.1', port: 1 };
+  assert.equal(typeof send, 'function');
+  // Not called: there is no server here.
+  const start = (): unknown[] => [
+    new Queue<Mail, number>('mail', { connection }),
+    new Worker<Mail, number>(
+      'mail',
+      limited({ limiter, policy: '20/s', key: (job) => job.data.user }, async () => 1),
+    ),
+    new Worker(
+      'mail',
+      limited({ limiter, policy: '20/s', key: (job) => job.data.user }, async (job) => job.data),
+      { connection },
+    ),
+  ];
+  assert.equal(typeof start, 'function');
+  // @ts-expect-error the policy is missing
+  assert.throws(() => limited({ limiter }, async () => 1));
 }
 
 await limiter.close();

@@ -1,0 +1,140 @@
+// Limits for the jobs of BullMQ.
+//
+//     import { limited } from 'tidegate/bullmq';
+//
+//     const send = limited({ limiter, policy: '20/s', key: (job) => job.data.user }, async (job) => { … });
+//     new Worker('mail', send, { connection });
+
+import { DelayedError, type Job, type Processor } from 'bullmq';
+import type { Cost } from './cost.js';
+import type { Decision } from './decision.js';
+import { ConfigError, describe } from './errors.js';
+import { checkOptions } from './given-options.js';
+import type { Hold } from './hold.js';
+import { JobLength, waitOf } from './job-waits.js';
+import { checkCostIn, Limiter, policyRefIn, usePolicyIn } from './limiter.js';
+import type { Policy, PolicyLike, PolicyRef } from './policy.js';
+import { RateLimited } from './rate-limited.js';
+import { asked, unwrapped } from './tracing.js';
+import { checkMade, madeCost, madeKey, madePriority } from './wrap.js';
+
+/** The options of `limited`. */
+export interface LimitedOptions<J> {
+  /** The limiter that is asked. */
+  limiter: Limiter;
+  /** A name, a notation, a Policy, or a function of the job that returns one of these, or undefined for no limit. */
+  policy: PolicyLike | ((job: J) => PolicyLike | undefined);
+  /** The key, or a function of the job. By default the name of the queue. Processors with the same policy and key share one limit. */
+  key?: string | ((job: J) => string) | undefined;
+  /** Units each job consumes, or a function of the job. Default 1. */
+  cost?: Cost | ((job: J) => Cost) | undefined;
+  /** The class of the jobs, one of the policy's `priorities`, or a function of the job. */
+  priority?: string | ((job: J) => string | undefined) | undefined;
+  /** What stands before each key. Default: `job:`. */
+  prefix?: string | undefined;
+  /** Called when a job goes back: with the Decision, the wait and the job. */
+  onWait?: ((decision: Decision, waitMs: number, job: J) => void) | undefined;
+}
+
+const OPTIONS = ['limiter', 'policy', 'key', 'cost', 'priority', 'prefix', 'onWait'];
+const WHERE = 'tidegate/bullmq';
+
+/**
+ * The processor, limited: the limit is asked before it runs. A job that is refused goes back as a delayed job, which counts no
+ * attempt and keeps no worker waiting. A `concurrency` limit is held while the processor runs: it is given back when that ends or
+ * fails, and within its ttl when the process was killed. A job that can never be admitted fails with RateLimited.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the defaults of BullMQ's own types, so that untyped workers stay untyped
+export function limited<T = any, R = any, N extends string = string>(
+  options: LimitedOptions<Job<T, R, N>>,
+  processor: Processor<T, R, N>,
+): Processor<T, R, N> {
+  checkOptions(options, OPTIONS, WHERE);
+  const { limiter, policy, key, cost = 1, priority, prefix = 'job:', onWait } = options;
+  if (!(limiter instanceof Limiter)) throw new ConfigError(`${WHERE}: the option limiter is no Limiter of tidegate`);
+  if (typeof processor !== 'function') {
+    throw new ConfigError(`${WHERE}: a processor cannot be ${describe(processor)}: give a function of a job`);
+  }
+  if (typeof prefix !== 'string') {
+    throw new ConfigError(`${WHERE}: the option prefix is ${describe(prefix)}: it must be a text`);
+  }
+  if (onWait !== undefined && typeof onWait !== 'function') {
+    throw new ConfigError(`${WHERE}: the option onWait is ${describe(onWait)}: it must be a function`);
+  }
+  checkMade(key ?? '', cost, priority);
+  const target = unwrapped(limiter);
+  const known = new WeakMap<PolicyRef, Policy>();
+  const length = new JobLength();
+
+  const policyOf = (ref: PolicyRef): Policy => {
+    let found = known.get(ref);
+    if (found === undefined) {
+      found = target.policy(ref.given);
+      checkAlgorithms(found, ref.name);
+      known.set(ref, found);
+    }
+    return found;
+  };
+
+  /** Moves a refused job to the delayed ones. The error that it throws tells the worker that. */
+  const putBack = async (
+    job: Job<T, R, N>,
+    token: string | undefined,
+    decision: Decision,
+    of: Policy,
+  ): Promise<never> => {
+    if (decision.retryAfterMs === null && !decision.unavailable) throw new RateLimited(decision);
+    // Each time that a worker takes a job counts as started, and only what ends or fails as made.
+    const cameBack = job.attemptsStarted > job.attemptsMade + 1;
+    const waitMs = Math.ceil(await waitOf(target, decision, of, cameBack, length));
+    // Before the job goes back: if it throws, the job fails, and does not run later all the same.
+    onWait?.(decision, waitMs, job);
+    await job.moveToDelayed(Date.now() + waitMs, token);
+    throw new DelayedError();
+  };
+
+  const run: Processor<T, R, N> = async (job, token, ...rest) => {
+    const given = typeof policy === 'function' ? policy(job) : policy;
+    if (given === undefined) return processor(job, token, ...rest);
+    const ref = policyRefIn(target, given);
+    const resolved = policyOf(ref);
+    const name = processor.name || 'the processor';
+    const made = typeof key === 'function' ? madeKey(name, key(job)) : (key ?? job.queueName);
+    const units = typeof cost === 'function' ? madeCost(name, cost(job)) : cost;
+    const of = typeof priority === 'function' ? madePriority(name, priority(job)) : priority;
+    const call = of === undefined ? { cost: units } : { cost: units, priority: of };
+    if (!ref.holds) {
+      const decision = await asked(target).check(given, prefix + made, call);
+      return decision.allowed ? processor(job, token, ...rest) : putBack(job, token, decision, resolved);
+    }
+    let hold: Hold;
+    try {
+      hold = await asked(target).hold(given, prefix + made, call);
+    } catch (error) {
+      if (error instanceof RateLimited) return putBack(job, token, error.decision, resolved);
+      throw error;
+    }
+    const began = performance.now();
+    try {
+      return await processor(job, token, ...rest);
+    } finally {
+      length.add(performance.now() - began);
+      await hold.release();
+    }
+  };
+  if (typeof policy !== 'function') {
+    const ref = policyRefIn(target, policy);
+    policyOf(ref);
+    if (typeof cost !== 'function') checkCostIn(target, ref, cost);
+    usePolicyIn(target, policy, `limited of ${processor.name || 'a processor'}`, run);
+  }
+  return run;
+}
+
+function checkAlgorithms(policy: Policy, name: string): void {
+  if (policy.limits.every(({ algorithm }) => algorithm !== 'leaky-bucket')) return;
+  throw new ConfigError(
+    `the policy "${name}" is a leaky-bucket, which queues calls itself: jobs wait in their own queue. For the same pace write ` +
+      'gcra with a burst of 1, as in "gcra 10/s burst 1"',
+  );
+}

@@ -1,0 +1,99 @@
+// When a job that was refused asks again.
+
+import type { Decision, LimitState } from './decision.js';
+import { kept } from './kept.js';
+import type { Limiter } from './limiter.js';
+import { Limit, Policy } from './policy.js';
+
+/** A line has room for as many jobs as a limit admits in that time; in 50 of its periods where they are longer. */
+const LINE_MS = 7 * 86_400_000;
+const MOST = 1e12;
+/** How long to wait for a store that is missing. */
+const STORE_MISSING_MS = 1_000;
+/** The most lines whose policies are kept. */
+const MAX_LINES = 256;
+
+/** How long jobs typically run in this process. What holds of other processes last is not known. */
+export class JobLength {
+  #meanMs: number | undefined;
+
+  add(ms: number): void {
+    this.#meanMs = this.#meanMs === undefined ? ms : 0.8 * this.#meanMs + 0.2 * ms;
+  }
+
+  /** A power of two in seconds, so that processes agree on the policy of a line. Before any job has ended: 250 ms. */
+  get periodMs(): number {
+    const mean = this.#meanMs === undefined ? 250 : Math.min(Math.max(this.#meanMs, 10), 86_400_000);
+    return 1_000 * 2 ** Math.floor(Math.log2(mean / 1_000));
+  }
+}
+
+/**
+ * The milliseconds until a refused job asks again.
+ *
+ * That of one job is the exact wait of its Decision. Of many that wait for a key each has its own moment: they stand in a line, a
+ * leaky-bucket in the store with the rate of the limit that refused. Jobs that are refused once more at their moment have a line of
+ * their own, so that they are not behind all others.
+ */
+export async function waitOf(
+  limiter: Limiter,
+  decision: Decision,
+  policy: Policy,
+  cameBack: boolean,
+  length: JobLength,
+): Promise<number> {
+  if (decision.unavailable) return Math.max(decision.retryAfterMs ?? 0, STORE_MISSING_MS * (1 + Math.random()));
+  const place = refusing(decision.limits);
+  const state = decision.limits[place] as LimitState;
+  const limit = decision.overridden ? undefined : policy.limits[place];
+  const count = limit?.count ?? state.limit;
+  const held = state.algorithm === 'concurrency';
+  let periodMs = held ? length.periodMs : state.periodMs;
+  // Units leave a granule later than the period.
+  if (state.algorithm === 'sliding-window') periodMs += periodMs / (limit?.precision ?? 20);
+  const key = `line:${decision.policy}:${cameBack ? 1 : 0}:${decision.key}`;
+  const line = await limiter.check(lineOf(count, periodMs), key, { cost: state.cost });
+  const delayMs = line.allowed ? line.delayMs : line.resetAfterMs;
+  if (held) return Math.max(delayMs + (state.cost * periodMs) / count, blockedMs(decision));
+  // What is used now comes back from retryAfterMs to resetAfterMs. A batch is admitted as it does, then the next one.
+  const batchMs = (state.limit * periodMs) / count;
+  const within = delayMs % batchMs;
+  const retryMs = state.retryAfterMs ?? 0;
+  const spreadMs = Math.max(0, state.resetAfterMs - retryMs);
+  return Math.max(retryMs, blockedMs(decision)) + delayMs - within + (spreadMs * within) / batchMs;
+}
+
+/** The place of the limit that refuses for longest. How long those who hold units keep them is not known. */
+function refusing(states: readonly LimitState[]): number {
+  const order = (state: LimitState): number[] => [
+    Number(state.exceeded),
+    Number(state.algorithm !== 'concurrency'),
+    state.retryAfterMs ?? 0,
+  ];
+  let best = 0;
+  for (const [place, state] of states.entries()) {
+    const [mine, other] = [order(state), order(states[best] as LimitState)];
+    const differs = mine.findIndex((value, index) => value !== other[index]);
+    if (differs >= 0 && (mine[differs] as number) > (other[differs] as number)) best = place;
+  }
+  return best;
+}
+
+/** The rest of a block of the key, which no limit names. */
+function blockedMs(decision: Decision): number {
+  const waitMs = decision.retryAfterMs ?? 0;
+  return decision.limits.every((state) => waitMs > (state.retryAfterMs ?? 0)) ? waitMs : 0;
+}
+
+const lines = new Map<string, Policy>();
+
+function lineOf(count: number, periodMs: number): Policy {
+  const id = `${count}/${periodMs}`;
+  if (lines.size >= MAX_LINES && !lines.has(id)) lines.clear();
+  const room = Math.min(count * Math.max(50, Math.ceil(LINE_MS / periodMs)), MOST);
+  return kept(
+    lines,
+    id,
+    () => new Policy([new Limit('leaky-bucket', count, { period: periodMs, burst: Math.max(room, count) })]),
+  );
+}
