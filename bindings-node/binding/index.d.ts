@@ -149,7 +149,7 @@ export declare class Policy {
   /** Its limits. */
   limits(): Array<Limit>
   /** Its options by name, those that have a value. A length of time has the name's unit, `Ms`. */
-  options(): Record<string, ReadValue>
+  options(): Record<string, boolean | number | string | Array<number> | Record<string, string>>
 }
 
 /** While it exists, a reload refuses to drop a policy. */
@@ -535,7 +535,7 @@ export interface OverriddenKey {
 }
 
 /** Makes a policy. */
-export declare function policy(limits: Array<string | Limit>, name: string | undefined | null, options: Record<string, GivenValue>): Policy | ErrorValue
+export declare function policy(limits: Array<string | Limit>, name: string | undefined | null, options: Readonly<Record<string, unknown>>): Policy | ErrorValue
 
 /** The body of a refusal. Without a wait, waiting does not help. */
 export declare function problem(unavailable: boolean, wait: number | undefined | null, policies: Array<string>, abnormal: boolean): string

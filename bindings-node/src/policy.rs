@@ -111,7 +111,8 @@ fn build(
 pub fn policy(
     limits: Vec<Either<String, ClassInstance<'_, Limit>>>,
     name: Option<String>,
-    options: HashMap<String, GivenValue>,
+    // Names of types of Rust mean nothing in the declarations.
+    #[napi(ts_arg_type = "Readonly<Record<string, unknown>>")] options: HashMap<String, GivenValue>,
 ) -> Either<Policy, ErrorValue> {
     crossing(build(&limits, name, options).map(|policy| Policy { policy }))
 }
@@ -137,7 +138,10 @@ impl Policy {
     }
 
     /// Its options by name, those that have a value. A length of time has the name's unit, `Ms`.
-    #[napi(catch_unwind)]
+    #[napi(
+        catch_unwind,
+        ts_return_type = "Record<string, boolean | number | string | Array<number> | Record<string, string>>"
+    )]
     pub fn options(&self) -> HashMap<String, ReadValue> {
         let named = POLICY_OPTIONS.iter().filter_map(|option| Some((option, option.get(self.policy.options())?)));
         named

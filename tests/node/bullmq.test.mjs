@@ -11,8 +11,8 @@ import { limited } from 'tidegate/bullmq';
 import { Servers } from '../servers/servers.mjs';
 import { startWorkers } from './programs/bullmq_workers.mjs';
 
-/** How many workers are killed in the midst of a job: 50 for a long run. */
-const KILLS = Number(process.env.TIDEGATE_KILLS ?? 3);
+/** How many workers are killed in the midst of a job, where that is asked for: it waits for locks of BullMQ to expire. */
+const KILLS = Number(process.env.TIDEGATE_KILLS ?? 0);
 const PROGRAM = fileURLToPath(new URL('programs/bullmq_workers.mjs', import.meta.url));
 
 let servers;
@@ -135,7 +135,7 @@ for (const version of ['bullmq', 'bullmq5']) {
       await until(async () => (await workers.limiter.peek('single', 'job:single')).remaining === 1);
     });
 
-    test('a worker that is killed gives its units back', async (t) => {
+    test('a worker that is killed gives its units back', { skip: KILLS === 0 }, async (t) => {
       const queue = queueOf('hangs');
       const own = startWorkers(bullmq, servers.url, version, []);
       t.after(() => own.close());
