@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, RejectConnection, Request, TextMessage
 
 from web import wait_until
+from web_servers import end
 
 UVICORN = ["uvicorn", "--factory", "--log-level", "info", "--no-access-log"]
 SERVERS = {
@@ -105,12 +105,7 @@ class Server:
                 assert received, "the server closed the connection without a word"
 
     def close(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(20)
+        end(self._process)
 
 
 @pytest.fixture(params=SERVERS.values(), ids=SERVERS.keys())

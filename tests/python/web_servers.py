@@ -56,9 +56,14 @@ class Served:
                 used.close()
 
     def close(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(20)
+        end(self._process)
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """Ends a process that leads a session, and what it started, where it does not end when asked to."""
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(20)

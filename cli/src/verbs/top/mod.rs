@@ -1,5 +1,6 @@
 //! `tidegate top`: the policies and keys that are being limited, live. Servers are asked for a bounded number of their keys, in
-//! small steps, and a file is read without its locks; their keys are digests, so names come from the processes of this machine that publish them.
+//! small steps, and a file is read without its locks; their keys are digests, so names come from the processes of this machine that
+//! publish them.
 
 mod page;
 mod published;

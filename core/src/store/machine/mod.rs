@@ -393,12 +393,15 @@ impl Machine {
         Ok(found)
     }
 
-    /// Visits the records of a shard, without its lock.
+    /// Visits the records of a shard, without its lock where others do not write often.
     fn each_record(&self, number: usize, mut visit: impl FnMut(&Record)) -> Result<()> {
         let shard = self.shard(number);
         for bucket in 0..shard.buckets {
-            let records =
-                shard.records(bucket).map_err(|Damaged| self.error(Hindrance::Damaged, std::iter::once(number)))?;
+            let records = match shard.records(bucket) {
+                Ok(None) => self.lock(number, Some(self.deadline())).and_then(|_guard| Ok(shard.records(bucket)?)),
+                records => records.map_err(Hindrance::from),
+            };
+            let records = records.map_err(|hindrance| self.error(hindrance, std::iter::once(number)))?;
             records.into_iter().flatten().for_each(|record| visit(&record));
         }
         Ok(())

@@ -141,32 +141,31 @@ impl<'a> FileShard<'a> {
     /// Reads what is stored of a key, without the lock. `None` where others write too often.
     #[inline]
     pub(super) fn look(&self, bucket: usize, name: RecordName, record: &mut Record) -> Result<Option<Look>, Damaged> {
-        let at = self.bucket_at(bucket);
-        for _ in 0..MAX_LOOKS {
-            let before = self.words.read_published(at);
-            let found = self.find(before, name).and_then(|place| match place {
-                Some(place) => self.read(place.block, record).map(|()| true),
-                None => Ok(false),
-            });
-            // What was read is of one state of the bucket where that did not change meanwhile: blocks are used again only behind a
-            // change of it.
-            fence(Ordering::Acquire);
-            if self.words.load(at) == before {
-                return found.map(|found| Some(Look { bucket: before, found }));
-            }
-            std::hint::spin_loop();
-        }
-        Ok(None)
+        self.read_unchanged(bucket, |bucket| {
+            let place = self.find(bucket, name)?;
+            let found = place.map_or(Ok(false), |place| self.read(place.block, record).map(|()| true))?;
+            Ok(Look { bucket, found })
+        })
     }
-}
 
-impl FileShard<'_> {
     /// The records of a bucket, without the lock. `None` where others write too often.
     pub(super) fn records(&self, bucket: usize) -> Result<Option<Vec<Record>>, Damaged> {
+        self.read_unchanged(bucket, |bucket| self.chain(bucket))
+    }
+
+    /// What is read of one state of a bucket.
+    #[inline(always)]
+    fn read_unchanged<T>(
+        &self,
+        bucket: usize,
+        mut read: impl FnMut(u64) -> Result<T, Damaged>,
+    ) -> Result<Option<T>, Damaged> {
         let at = self.bucket_at(bucket);
         for _ in 0..MAX_LOOKS {
             let before = self.words.read_published(at);
-            let found = self.chain(before);
+            let found = read(before);
+            // What was read is of one state of the bucket where that did not change meanwhile: blocks are used again only behind a
+            // change of it.
             fence(Ordering::Acquire);
             if self.words.load(at) == before {
                 return found.map(Some);
