@@ -279,6 +279,11 @@ class DispatchedAnswer implements Answer, Handler {
     this.#flush();
   }
 
+  /** Such a body is not read for `settle`: the interceptor `decompress` in front of `paced` undoes it. */
+  get #isEncoded(): boolean {
+    return !/^(identity)?$/i.test(this.header('content-encoding') ?? '');
+  }
+
   #go(): void {
     if (this.#turn === undefined) this.#changed();
     else this.#flush();
@@ -292,7 +297,7 @@ class DispatchedAnswer implements Answer, Handler {
     this.#isFlushing = true;
     while (!controller.paused && !controller.aborted && this.#chunks.length > 0) {
       const chunk = this.#chunks.shift() as Buffer;
-      this.#turn?.feed(chunk);
+      if (!this.#isEncoded) this.#turn?.feed(chunk);
       this.#guarded(() => handler.onResponseData?.(controller, chunk));
     }
     this.#isFlushing = false;
