@@ -18,9 +18,10 @@ import {
   type PacedOptions,
   type Pacing,
 } from './paced-options.js';
-import type { PolicyLike } from './policy.js';
+import type { PolicyLike, PolicyRef } from './policy.js';
+import { refuseQueues } from './queueing-policies.js';
 import { RateLimited } from './rate-limited.js';
-import { type ResponseHeaders, readObservations } from './response-reading.js';
+import { type Observation, type ResponseHeaders, readObservations } from './response-reading.js';
 import { emitWarning } from './store-changes.js';
 import { asked, unwrapped } from './tracing.js';
 import { madeCost, madeKey, madePriority } from './wrap.js';
@@ -86,6 +87,8 @@ export class OutgoingCalls {
   readonly #limiter: Limiter;
   /** Whether a function among the options sees requests. */
   readonly #describes: boolean;
+  /** The policies that were found fit. */
+  readonly #checked = new WeakSet<PolicyRef>();
 
   /** `more` are the options that the client alone has. */
   constructor(options: PacedOptions, where: string, more?: readonly string[]) {
@@ -94,8 +97,12 @@ export class OutgoingCalls {
     this.#limiter = unwrapped(options.limiter);
     const { policy, key, cost, priority, settle } = this.#options;
     this.#describes = [policy, key, cost, priority, settle].some((option) => typeof option === 'function');
+    if (policy === undefined && !this.#options.learn) {
+      throw new ConfigError(`${where}: without a policy and with learn: false nothing is limited: give one of them`);
+    }
     if (policy === undefined || typeof policy === 'function') return;
     const ref = policyRefIn(this.#limiter, policy);
+    this.#check(ref);
     if (typeof cost !== 'function') checkCostIn(this.#limiter, ref, cost);
     if (typeof priority === 'string') checkClass(priority, [ref], where);
   }
@@ -166,7 +173,14 @@ export class OutgoingCalls {
   }
 
   #paced(policy: PolicyLike | undefined): PolicyLike | undefined {
+    if (policy !== undefined) this.#check(policyRefIn(this.#limiter, policy));
     return policy;
+  }
+
+  #check(ref: PolicyRef): void {
+    if (this.#checked.has(ref)) return;
+    refuseQueues(this.#limiter.policy(ref.given), ref.name, 'a request waits here for its turn');
+    this.#checked.add(ref);
   }
 
   #origin<A extends Answer>({ origin }: Exchange<A>): string {
@@ -198,7 +212,7 @@ export class OutgoingCalls {
     if (learn && said.length > 0 && decision !== undefined) {
       // TODO observe
     }
-    return WAITING.has(answer.status) ? said[0]?.retryAfterMs : undefined;
+    return WAITING.has(answer.status) ? waitOf(said) : undefined;
   }
 }
 
@@ -281,6 +295,16 @@ export class Turn {
 function isReader(settle: unknown): settle is SettleReader {
   const { feed, end } = (settle ?? {}) as Partial<SettleReader>;
   return typeof feed === 'function' && typeof end === 'function';
+}
+
+/** How long a response tells to wait: what it says, or until something is left again. */
+function waitOf(said: readonly Observation[]): number | undefined {
+  const waits = said.flatMap(({ remaining, resetAfterMs, retryAfterMs }) => [
+    retryAfterMs,
+    remaining === 0 ? resetAfterMs : undefined,
+  ]);
+  const known = waits.filter((wait) => wait !== undefined);
+  return known.length === 0 ? undefined : Math.max(...known);
 }
 
 function mayRepeat<A extends Answer>(exchange: Exchange<A>): boolean {

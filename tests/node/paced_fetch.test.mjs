@@ -245,6 +245,8 @@ describe('pacedFetch', () => {
       [{ limiter, policy: 'api', onWait: 5 }, /onWait cannot be 5: it must be a function/],
       [{ limiter, policy: 'api', prefix: 5 }, /prefix cannot be 5: it must be a string/],
       [{ limiter, policy: 'api', respond: 1 }, /respond cannot be 1: it must be a boolean/],
+      [{ limiter, learn: false }, /without a policy and with learn: false nothing is limited/],
+      [{ limiter, policy: 'leaky-bucket 5/s' }, /is a leaky-bucket, which queues calls itself: a request waits here/],
       [{ limiter, policy: 'api', fetch: 5 }, /the option fetch is 5: it must be a function/],
     ];
     for (const [options, message] of wrong) {
@@ -261,6 +263,7 @@ describe('pacedFetch', () => {
     await assert.rejects(call({ cost: () => 'a' }), /the cost function of tidegate\/fetch returned "a"/);
     await assert.rejects(call({ priority: () => 5 }), /the priority function of tidegate\/fetch returned 5/);
     await assert.rejects(call({ policy: () => 5 }), /a policy cannot be 5/);
+    await assert.rejects(call({ policy: () => 'leaky-bucket 5/s' }), /is a leaky-bucket/);
     await assert.rejects(call({ settle: async () => 5 }), /settle returned a Promise: it must return a whole number/);
     const failing = () => {
       throw new Error('mine');
