@@ -320,14 +320,20 @@ export function isRepeatable(body: unknown): boolean {
   return SENT_AGAIN.includes(Object.prototype.toString.call(body).slice(8, -1));
 }
 
-/** Codes of connections that were never made: of undici, and of Bun. */
-const UNCONNECTED = new Set<unknown>(['UND_ERR_CONNECT_TIMEOUT', 'ConnectionRefused', 'FailedToOpenSocket']);
-/** System calls that come before anything is sent. */
-const BEFORE_SENDING = new Set<unknown>(['connect', 'getaddrinfo', 'queryA', 'queryAaaa']);
+/** Codes of connections that were never made: those of the system, of undici and of Bun. */
+const UNCONNECTED = new Set<unknown>([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'UND_ERR_CONNECT_TIMEOUT',
+  'ConnectionRefused',
+  'FailedToOpenSocket',
+]);
 
 interface ClientError {
   readonly code?: unknown;
   readonly syscall?: unknown;
+  readonly message?: unknown;
   readonly cause?: unknown;
   readonly errors?: unknown;
 }
@@ -337,8 +343,9 @@ function isUnsent(error: unknown): boolean {
   if (typeof error !== 'object' || error === null) return false;
   // Of a client that is paced itself.
   if (error instanceof RateLimited || error instanceof CostError) return true;
-  const { code, syscall, cause, errors } = error as ClientError;
-  if (UNCONNECTED.has(code) || BEFORE_SENDING.has(syscall)) return true;
+  const { code, syscall, message, cause, errors } = error as ClientError;
+  // Deno has no codes.
+  if (UNCONNECTED.has(code) || syscall === 'connect' || /client error \(Connect\)/.test(String(message))) return true;
   // One for each address of a name.
   if (Array.isArray(errors) && errors.length > 0) return errors.every(isUnsent);
   return isUnsent(cause);

@@ -117,6 +117,8 @@ for (const kind of clients) {
       const { call } = make({ limiter, policy: '5/minute' });
       await assert.rejects(call(gone.origin));
       assert.equal(await left(limiter, '5/minute', keyOf(gone)), 5);
+      await assert.rejects(call('http://nowhere.invalid/'));
+      assert.equal(await left(limiter, '5/minute', 'out:http://nowhere.invalid'), 5);
       const breaking = await site((request) => request.socket.destroy());
       await assert.rejects(call(breaking.origin));
       assert.equal(await left(limiter, '5/minute', keyOf(breaking)), 4);

@@ -42,7 +42,7 @@ before(async () => {
   for (const name of ['express', 'hono']) {
     symlinkSync(join(root, 'node_modules', name), join(cache, 'project/node_modules', name), 'dir');
   }
-  for (const program of ['everywhere.mjs', 'web.mjs']) {
+  for (const program of ['everywhere.mjs', 'web.mjs', 'calls.mjs']) {
     copyFileSync(join(root, 'tests/node/programs', program), join(cache, 'project', program));
   }
 });
@@ -62,7 +62,9 @@ async function installed({ name, spec, program }) {
 
 for (const runtime of runtimes) {
   // Hono also runs on Bun and Deno. The web adapters on Node have tests of their own.
-  const programs = ['bun', 'deno'].includes(runtime.name) ? ['everywhere.mjs', 'web.mjs'] : ['everywhere.mjs'];
+  const programs = ['bun', 'deno'].includes(runtime.name)
+    ? ['everywhere.mjs', 'web.mjs', 'calls.mjs']
+    : ['everywhere.mjs'];
   for (const program of programs) {
     it(`${runtime.name}: ${program}`, async (test) => {
       if (!glibc) return test.skip('its packages are for glibc');
