@@ -113,7 +113,7 @@ class Hop implements Exchange<FetchAnswer> {
   }
 
   get method(): string {
-    return (this.init?.method ?? this.#request?.method ?? 'GET').toUpperCase();
+    return String(this.init?.method ?? this.#request?.method ?? 'GET').toUpperCase();
   }
 
   get signal(): AbortSignal | undefined {
@@ -190,7 +190,7 @@ class Hop implements Exchange<FetchAnswer> {
 }
 
 function isRequest(input: FetchInput): input is Request {
-  return typeof input === 'object' && 'url' in input;
+  return typeof input === 'object' && input !== null && 'url' in input;
 }
 
 /** The options as a plain object: a Request may be given in their place. */

@@ -44,7 +44,10 @@ for (const kind of clients) {
       clock.advance(MINUTE);
       assert.equal(await (await second).text(), 'hello');
       assert.deepEqual([asked.length, waits.length], [2, 1]);
-      assert.equal(limiter.stats().policies['fixed-window 1/minute']?.allowed ?? 2, 2);
+      assert.deepEqual(
+        Object.values(limiter.stats().policies).map(({ allowed }) => allowed),
+        [2],
+      );
     });
 
     test('a wait beyond the timeout is RateLimited, before anything is sent', async () => {
