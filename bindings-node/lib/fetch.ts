@@ -169,7 +169,6 @@ class Hop implements Exchange<FetchAnswer> {
     if (!URL.canParse(address, this.url.href))
       throw failed(`the location of a redirect is no URL: ${describe(address)}`);
     const url = new URL(address, this.url);
-    if (url.hash === '') url.hash = this.url.hash;
     if (url.protocol !== 'http:' && url.protocol !== 'https:') throw failed(`a redirect leads to ${url.protocol}`);
     if (redirects >= MAX_REDIRECTS) throw failed(`there are more than ${MAX_REDIRECTS} redirects`);
     const init: RequestInit = { ...carried(this.#request), ...copied(this.init), headers: this.headers() };

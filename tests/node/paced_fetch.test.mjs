@@ -192,12 +192,21 @@ describe('pacedFetch', () => {
     setFlagsFromString('--expose-gc');
     const collect = runInNewContext('gc');
     const { limiter } = limiterAt();
-    const fetch = pacedFetch({ limiter, policy: 'concurrency 1' });
-    await (async () => void (await fetch(`${here.origin}/end`)))();
+    let ends = 0;
+    const settle = () => ({ feed() {}, end: () => void ends++ });
+    const fetch = pacedFetch({ limiter, policy: 'concurrency 2', settle });
+    await (async () => {
+      await (await fetch(`${here.origin}/end`)).text();
+      await fetch(`${here.origin}/end`);
+    })();
+    assert.equal(ends, 1);
     await until(async () => {
       collect();
-      return (await limiter.peek('concurrency 1', `out:${here.origin}`)).remaining === 1;
+      return (await limiter.peek('concurrency 2', `out:${here.origin}`)).remaining === 2;
     });
+    // What has ended is not ended again.
+    for (let round = 0; round < 5; round++) await new Promise((resolve) => setTimeout(resolve, 1, collect()));
+    assert.equal(ends, 2);
   });
 
   it('keeps a body that is slow from the caller, and reads nothing ahead', async () => {
