@@ -260,8 +260,8 @@ class FetchAnswer implements Answer {
 }
 
 /** The response for the caller. The turn ends with its body. */
-function handedOn(response: Response, turn: Turn, redirected: boolean): Response {
-  const said = redirected ? { redirected } : {};
+function handedOn(response: Response, turn: Turn, isRedirected: boolean): Response {
+  const redirected = isRedirected || response.redirected;
   if (turn.isOpen && response.body !== null) {
     const { url, type } = response;
     const body = withEnd(
@@ -269,10 +269,10 @@ function handedOn(response: Response, turn: Turn, redirected: boolean): Response
       () => turn.end(),
       (chunk) => turn.feed(chunk),
     );
-    return saying(new Response(body, response), { url, type, redirected: response.redirected, ...said });
+    return saying(new Response(body, response), { url, type, redirected });
   }
   turn.end();
-  return redirected ? saying(response, said) : response;
+  return isRedirected ? saying(response, { redirected }) : response;
 }
 
 /** A response, and each copy of it, says this. */

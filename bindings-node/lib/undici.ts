@@ -183,11 +183,14 @@ class DispatchedAnswer implements Answer, Handler {
 
   onRequestStart(target: Dispatcher.DispatchController, context: unknown): void {
     const { controller, handler } = this.request;
+    if (controller.aborted) {
+      target.abort(controller.reason as Error);
+      return;
+    }
     this.request.hasBegun = true;
     this.#target = target;
     controller.target = target;
-    if (controller.aborted) target.abort(controller.reason as Error);
-    else handler.onRequestStart?.(controller, context);
+    handler.onRequestStart?.(controller, context);
   }
 
   onRequestUpgrade(_: Dispatcher.DispatchController, status: number, headers: Fields, socket: Duplex): void {

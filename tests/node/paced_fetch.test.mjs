@@ -126,6 +126,11 @@ describe('pacedFetch answers as fetch does', () => {
         new Request(`${here.origin}/307`, { method: 'POST', body: 'text', headers: secrets }),
         { method: 'PUT', body: 'other', headers: undefined },
       ],
+      'request with a method': () => [new Request(`${here.origin}/307`, { method: 'DELETE', headers: secrets })],
+      'request and options that say nothing': () => [
+        new Request(`${here.origin}/307`, { method: 'DELETE', headers: secrets }),
+        { method: undefined, headers: undefined, body: undefined, signal: undefined },
+      ],
       'request that follows nothing': () => [new Request(`${here.origin}/302`, { redirect: 'manual' })],
       'request as options': () => [
         `${here.origin}/302`,
@@ -223,6 +228,7 @@ describe('pacedFetch', () => {
     const fetch = pacedFetch({ ...settled, fetch: async () => new Response(body) });
     const reader = (await fetch('https://example.com/')).body.getReader();
     await reader.read();
+    await new Promise((resolve) => setTimeout(resolve, 20));
     assert.ok(pulled <= 2, `${pulled} chunks were read`);
     await reader.cancel();
   });

@@ -125,6 +125,27 @@ for (const version of versions) {
       assert.equal(length, 2_000_000);
     });
 
+    it('a request that is given up while it connects is not sent, and gives its units back', async () => {
+      const { limiter } = limiterAt();
+      const connects = [];
+      const connector = undici.buildConnector({});
+      const connecting = new undici.Agent({ connect: (...given) => connects.push(() => connector(...given)) });
+      agents.push(connecting);
+      const policy = 'concurrency 1; 5/minute';
+      const dispatcher = connecting.compose(paced({ limiter, policy }));
+      const controller = new AbortController();
+      const sent = site.asked.length;
+      const reason = new Error('the user left');
+      const request = undici.request(site.origin, { dispatcher, signal: controller.signal });
+      await until(() => connects.length === 1);
+      assert.deepEqual(await remaining(limiter, policy), [0, 4]);
+      controller.abort(reason);
+      connects[0]();
+      await assert.rejects(request, reason);
+      assert.deepEqual(await remaining(limiter, policy), [1, 5]);
+      assert.equal(site.asked.length, sent);
+    });
+
     it('interceptors behind it make paced calls; what they throw ends their request', async () => {
       const { limiter } = limiterAt();
       const policy = '100/minute';
