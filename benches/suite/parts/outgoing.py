@@ -6,7 +6,7 @@ from ..case import REQUESTS, Case, Lengths, Part, floor, ours, peer
 
 ABOUT = (
     "A client on one core calls a server of Node on the other, which answers at once with a few bytes. The limit is in "
-    "the memory of the client, and is never reached, so that nothing waits. Every client is started anew for each round."
+    "the memory of the client and never reached, so that nothing waits. Every client is started anew for each round."
 )
 
 
