@@ -20,6 +20,7 @@ export declare namespace native {
   type LimitProperties = binding.LimitProperties;
   type LimiterBuilder = binding.LimiterBuilder;
   type NativeLimiter = binding.NativeLimiter;
+  type Observation = binding.Observation;
   type Policy = binding.Policy;
   type PolicyUse = binding.PolicyUse;
   type StoreChange = binding.StoreChange;

@@ -8,6 +8,7 @@ import { delay } from './delay.js';
 import { ClosedError, ConfigError, CostError, describe, StoreError } from './errors.js';
 import type { Hold } from './hold.js';
 import { MEDIA_TYPE, problem, retryAfter, status } from './http/refusal.js';
+import { kept } from './kept.js';
 import { checkCostIn, type Limiter, policyRefIn, usePolicyIn } from './limiter.js';
 import { neverFits } from './never-fits.js';
 import type { SettleReader } from './outgoing.js';
@@ -18,7 +19,7 @@ import {
   type PacedOptions,
   type Pacing,
 } from './paced-options.js';
-import type { PolicyLike, PolicyRef } from './policy.js';
+import { Policy, type PolicyLike, type PolicyRef } from './policy.js';
 import { refuseQueues } from './queueing-policies.js';
 import { RateLimited } from './rate-limited.js';
 import { type Observation, type ResponseHeaders, readObservations } from './response-reading.js';
@@ -80,6 +81,9 @@ const MAX_BODY = 65_536;
 /** The fields of a refusal. SDKs of LLMs send nothing again where the last one says so. */
 const REFUSED = { 'cache-control': 'no-store', 'content-type': MEDIA_TYPE, 'x-should-retry': 'false' };
 
+/** Calls that nothing limits but what responses say. */
+const LEARNED = Policy.learned();
+
 /** The calls of one client. */
 export class OutgoingCalls {
   readonly #where: string;
@@ -87,8 +91,8 @@ export class OutgoingCalls {
   readonly #limiter: Limiter;
   /** Whether a function among the options sees requests. */
   readonly #describes: boolean;
-  /** The policies that were found fit. */
-  readonly #checked = new WeakSet<PolicyRef>();
+  /** What is asked in the place of a policy. */
+  readonly #pacedPolicies = new WeakMap<PolicyRef, Policy>();
 
   /** `more` are the options that the client alone has. */
   constructor(options: PacedOptions, where: string, more?: readonly string[]) {
@@ -102,7 +106,7 @@ export class OutgoingCalls {
     }
     if (policy === undefined || typeof policy === 'function') return;
     const ref = policyRefIn(this.#limiter, policy);
-    this.#check(ref);
+    this.#paced(policy);
     if (typeof cost !== 'function') checkCostIn(this.#limiter, ref, cost);
     if (typeof priority === 'string') checkClass(priority, [ref], where);
   }
@@ -148,8 +152,9 @@ export class OutgoingCalls {
     waits: Waits,
   ): Promise<Turn | MadeResponse> {
     const { policy: policyOption, key: keyOption, cost: costOption, priority: priorityOption, onWait } = this.#options;
-    const policy = this.#paced(typeof policyOption === 'function' ? policyOption(request) : policyOption);
-    if (policy === undefined) return new Turn(this.#limiter, this.#where);
+    const given = typeof policyOption === 'function' ? policyOption(request) : policyOption;
+    if (given === undefined && !this.#options.learn) return new Turn(this.#limiter, this.#where);
+    const policy = this.#paced(given);
     const key = `${this.#options.prefix}${typeof keyOption === 'function' ? madeKey(this.#where, keyOption(request)) : (keyOption ?? this.#origin(exchange))}`;
     const cost = typeof costOption === 'function' ? madeCost(this.#where, costOption(request)) : costOption;
     const priority =
@@ -169,18 +174,20 @@ export class OutgoingCalls {
       if (!(error instanceof RateLimited)) throw error;
       decision = error.decision;
     }
-    return decision.allowed ? new Turn(this.#limiter, this.#where, decision, hold) : this.#refuse(decision);
+    return decision.allowed
+      ? new Turn(this.#limiter, this.#where, { policy, key, decision, hold })
+      : this.#refuse(decision);
   }
 
-  #paced(policy: PolicyLike | undefined): PolicyLike | undefined {
-    if (policy !== undefined) this.#check(policyRefIn(this.#limiter, policy));
-    return policy;
-  }
-
-  #check(ref: PolicyRef): void {
-    if (this.#checked.has(ref)) return;
-    refuseQueues(this.#limiter.policy(ref.given), ref.name, 'a request waits here for its turn');
-    this.#checked.add(ref);
+  /** A policy as calls that go out keep it. */
+  #paced(policy: PolicyLike | undefined): Policy {
+    if (policy === undefined) return LEARNED;
+    const ref = policyRefIn(this.#limiter, policy);
+    return kept(this.#pacedPolicies, ref, () => {
+      const resolved = this.#limiter.policy(ref.given);
+      refuseQueues(resolved, ref.name, 'a request waits here for its turn');
+      return resolved.paced(this.#options.marginMs);
+    });
   }
 
   #origin<A extends Answer>({ origin }: Exchange<A>): string {
@@ -208,10 +215,7 @@ export class OutgoingCalls {
     const isRead = REFUSALS.has(answer.status) && /\bjson\b/i.test(answer.header('content-type') ?? '');
     const body = isRead ? await answer.read(MAX_BODY) : undefined;
     const said = readObservations(answer.headers, Date.now(), answer.status, body, maxLearnedWaitMs);
-    const { decision } = turn;
-    if (learn && said.length > 0 && decision !== undefined) {
-      // TODO observe
-    }
+    if (learn && said.length > 0) await turn.observe(said);
     return WAITING.has(answer.status) ? waitOf(said) : undefined;
   }
 }
@@ -230,6 +234,14 @@ class Waits {
   }
 }
 
+/** A call of the limiter that admitted a request. */
+interface PacedCall {
+  readonly policy: Policy;
+  readonly key: string;
+  readonly decision: Decision;
+  readonly hold: Hold | undefined;
+}
+
 /** The turn of a request: what was charged for it, and what is held until the body of its answer has ended. */
 export class Turn {
   #settle: Cost | SettleReader | undefined;
@@ -238,13 +250,12 @@ export class Turn {
   constructor(
     private readonly limiter: Limiter,
     private readonly where: string,
-    readonly decision?: Decision,
-    private readonly hold?: Hold,
+    private readonly call?: PacedCall,
   ) {}
 
   /** Whether anything is to be done when the body has ended. */
   get isOpen(): boolean {
-    return !this.#hasEnded && (this.hold !== undefined || this.#settle !== undefined);
+    return !this.#hasEnded && (this.call?.hold !== undefined || this.#settle !== undefined);
   }
 
   /** What the call has cost, or what reads it from the body. */
@@ -256,6 +267,18 @@ export class Turn {
       );
     }
     this.#settle = settle;
+  }
+
+  /** What the answer says of limits holds for every process. */
+  async observe(said: readonly Observation[]): Promise<void> {
+    if (this.call === undefined) return;
+    const { policy, key, decision } = this.call;
+    try {
+      await asked(this.limiter).observe(policy, key, said, { decision });
+    } catch (error) {
+      // The answer is there all the same. The limiter says what its store does.
+      if (!isOfStore(error)) throw error;
+    }
   }
 
   /** A chunk of the body that the caller gets. */
@@ -278,7 +301,7 @@ export class Turn {
   }
 
   async #done(actual: (decision: Decision) => Cost | undefined): Promise<void> {
-    const { decision, hold } = this;
+    const { decision, hold } = this.call ?? {};
     const released = hold?.release();
     try {
       const cost = decision && actual(decision);
@@ -286,10 +309,14 @@ export class Turn {
         await asked(this.limiter).settle(decision, cost);
       await released;
     } catch (error) {
-      if (error instanceof StoreError || error instanceof ClosedError) return;
+      if (isOfStore(error)) return;
       emitWarning(`${this.where}: a call was not settled: ${error instanceof Error ? error.message : describe(error)}`);
     }
   }
+}
+
+function isOfStore(error: unknown): boolean {
+  return error instanceof StoreError || error instanceof ClosedError;
 }
 
 function isReader(settle: unknown): settle is SettleReader {

@@ -110,6 +110,17 @@ export function limiterAt(options = {}) {
   return { clock, limiter: new Limiter({ clock, ...options }) };
 }
 
+/** What is left of a limit for calls that go out. */
+export async function leftOf(limiter, policy, key, cost = 1) {
+  const { limits } = await limiter.peek(limiter.policy(policy).paced(), key, { cost });
+  return limits.map(({ remaining }) => remaining);
+}
+
+/** How many calls that go out wait for a key. */
+export function waitingOf(limiter, policy, key) {
+  return limiter.waiting(limiter.policy(policy).paced(), key);
+}
+
 /** Waits until something holds, a few milliseconds at a time. */
 export async function until(holds) {
   for (let round = 0; round < 10_000; round++) {

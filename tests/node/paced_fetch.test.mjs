@@ -8,7 +8,7 @@ import { gzipSync } from 'node:zlib';
 import { Limiter } from 'tidegate';
 import { pacedFetch } from 'tidegate/fetch';
 import { paced } from 'tidegate/undici';
-import { limiterAt, Site, until } from './outgoing_clients.mjs';
+import { leftOf, limiterAt, Site, until } from './outgoing_clients.mjs';
 
 let here;
 let there;
@@ -190,7 +190,7 @@ describe('pacedFetch', () => {
     assert.deepEqual([seen.length, seen[0][0]], [1, 'https://example.com/']);
     await assert.rejects(outer('https://EXAMPLE.com:443/other'), { code: 'rate_limited' });
     // The inner one sent nothing, so the outer one has its unit back.
-    assert.equal((await limiter.peek('fixed-window 5/minute', 'out:https://example.com')).remaining, 4);
+    assert.deepEqual(await leftOf(limiter, 'fixed-window 5/minute', 'out:https://example.com'), [4]);
   });
 
   it('gives back what a body held that was forgotten', async () => {
@@ -207,7 +207,7 @@ describe('pacedFetch', () => {
     assert.equal(ends, 1);
     await until(async () => {
       collect();
-      return (await limiter.peek('concurrency 2', `out:${here.origin}`)).remaining === 2;
+      return (await leftOf(limiter, 'concurrency 2', `out:${here.origin}`))[0] === 2;
     });
     // What has ended is not ended again.
     for (let round = 0; round < 5; round++) await new Promise((resolve) => setTimeout(resolve, 1, collect()));
@@ -284,7 +284,7 @@ describe('pacedFetch', () => {
       throw new Error('mine');
     };
     for (const name of ['policy', 'key', 'cost', 'priority', 'settle', 'onWait']) {
-      if (name === 'onWait') await limiter.charge('5/minute', `out:${here.origin}`, 9);
+      if (name === 'onWait') await limiter.charge(limiter.policy('5/minute').paced(), `out:${here.origin}`, 9);
       await assert.rejects(call({ [name]: failing }), /mine/, name);
     }
   });

@@ -23,7 +23,8 @@ server.listen(0, '127.0.0.1');
 await once(server, 'listening');
 const origin = `http://127.0.0.1:${server.address().port}`;
 const limiter = new Limiter({ clock: new ManualClock() });
-const left = async (policy, key = origin) => (await limiter.peek(policy, `out:${key}`)).limits[0].remaining;
+const left = async (policy, key = origin) =>
+  (await limiter.peek(limiter.policy(policy).paced(), `out:${key}`)).limits[0].remaining;
 const until = async (holds) => {
   while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 2));
 };

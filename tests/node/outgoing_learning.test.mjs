@@ -1,0 +1,134 @@
+// What clients learn from the responses of real servers.
+
+import assert from 'node:assert/strict';
+import { afterEach, suite, test } from 'node:test';
+import { RateLimited } from 'tidegate';
+import { clients, limiterAt, Site, until, unwrapped } from './outgoing_clients.mjs';
+
+for (const kind of clients) {
+  suite(kind.name, () => {
+    const open = [];
+    const site = async (answer) => {
+      const started = await Site.start(answer);
+      open.push(started);
+      return started;
+    };
+    const make = (options) => {
+      const client = kind.make({ timeoutMs: 0, ...options });
+      open.push(client);
+      return client;
+    };
+    afterEach(async () => {
+      for (const one of open.splice(0).reverse()) await one.close();
+    });
+    const read = async (call) => (await call).text();
+    /** How long a call would have to wait. */
+    const waitOf = async (call) => {
+      const error = await call.then(
+        () => assert.fail('it was sent'),
+        (reason) => unwrapped(reason),
+      );
+      assert.ok(error instanceof RateLimited, String(error));
+      return error.decision.retryAfterMs;
+    };
+    const near = (waitMs, expected) =>
+      assert.ok(waitMs > expected - 2_000 && waitMs <= expected + 2_000, `${waitMs} ms are not about ${expected} ms`);
+
+    for (const policy of [undefined, '1000/minute', 'concurrency 9; 1000/minute']) {
+      test(`a limit that has nothing left is waited for, with the policy ${policy}`, async () => {
+        const { origin, asked } = await site((_, response) => {
+          response.setHeader('X-RateLimit-Limit', '5').setHeader('X-RateLimit-Remaining', '0');
+          response.setHeader('X-RateLimit-Reset', '30').end('hello');
+        });
+        const { limiter, clock } = limiterAt();
+        const { call } = make({ limiter, policy });
+        assert.equal(await read(call(origin)), 'hello');
+        near(await waitOf(call(origin)), 30_000);
+        assert.equal(asked.length, 1);
+        clock.advance(33_000);
+        assert.equal(await read(call(origin)), 'hello');
+      });
+
+      test(`a refusal stops every call of its key, with the policy ${policy}`, async () => {
+        const other = await site();
+        const { origin, asked } = await site((_, response) =>
+          response.writeHead(429, { 'Retry-After': '20' }).end('no'),
+        );
+        const { limiter } = limiterAt();
+        const { call } = make({ limiter, policy });
+        const refused = await call(origin);
+        assert.deepEqual([refused.status, await refused.text()], [429, 'no']);
+        near(await waitOf(call(origin)), 20_000);
+        assert.equal(asked.length, 1);
+        // Of another client with the same limiter, too; but not of another server.
+        near(await waitOf(make({ limiter, policy }).call(origin)), 20_000);
+        assert.equal(await read(call(other.origin)), 'hello');
+      });
+    }
+
+    test('what a body says is read, and stays readable', async () => {
+      const said = '{"ok":false,"error_code":429,"parameters":{"retry_after":17}}';
+      const { origin } = await site((_, response) => {
+        response.writeHead(429, { 'Content-Type': 'application/json' }).end(said);
+      });
+      const { limiter } = limiterAt();
+      const { call } = make({ limiter });
+      assert.equal(await read(call(origin)), said);
+      near(await waitOf(call(origin)), 17_000);
+    });
+
+    test('no wait is longer than it may be', async () => {
+      const { origin } = await site((_, response) => response.writeHead(503, { 'Retry-After': '7200' }).end());
+      const { limiter } = limiterAt();
+      await read(make({ limiter, maxLearnedWaitMs: 10_000 }).call(origin));
+      near(await waitOf(make({ limiter }).call(origin)), 10_000);
+    });
+
+    test('nothing is learned where it is not wanted', async () => {
+      const { origin, asked } = await site((_, response) => response.writeHead(429, { 'Retry-After': '20' }).end());
+      const { limiter } = limiterAt();
+      const { call } = make({ limiter, policy: '9/minute', learn: false, retries: 1 });
+      await read(call(origin, { method: 'POST' }));
+      await read(call(origin, { method: 'POST' }));
+      assert.equal(asked.length, 2);
+    });
+
+    test('a response speaks for its own origin: a redirect is of the server that sent it', async () => {
+      const target = await site((_, response) => response.writeHead(429, { 'Retry-After': '20' }).end());
+      const { origin, asked } = await site((_, response) => response.writeHead(302, { Location: target.origin }).end());
+      const { limiter } = limiterAt();
+      const { call } = make({ limiter });
+      assert.equal((await call(origin)).status, 429);
+      near(await waitOf(call(target.origin)), 20_000);
+      // The first hop is sent again; the second one has to wait.
+      near(await waitOf(call(origin)), 20_000);
+      assert.deepEqual([asked.length, target.asked.length], [2, 1]);
+    });
+
+    test('a refusal is sent again when its wait is over', async () => {
+      const { origin, asked } = await site((_, response, { asked }) => {
+        if (asked.length === 1) response.writeHead(429, { 'Retry-After-Ms': '30' }).end('no');
+        else response.end('at last');
+      });
+      const { limiter, clock } = limiterAt();
+      const { call } = make({ limiter, policy: '1000/minute', retries: 1, timeoutMs: 60_000 });
+      const answer = call(origin);
+      // The limiter's clock stands still until the client asks again.
+      await until(() => {
+        clock.advance(5);
+        return asked.length === 2;
+      });
+      assert.equal(await read(answer), 'at last');
+    });
+
+    test('a store that fails when the response is there is no error of the request', async () => {
+      const { limiter } = limiterAt();
+      const { origin } = await site(async (_, response) => {
+        await limiter.close();
+        response.writeHead(429, { 'Retry-After': '20', 'Content-Type': 'application/json' }).end('{"no":1}');
+      });
+      const response = await make({ limiter, policy: '9/minute', settle: () => 3 }).call(origin);
+      assert.deepEqual([response.status, await response.text()], [429, '{"no":1}']);
+    });
+  });
+}
