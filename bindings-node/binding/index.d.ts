@@ -67,6 +67,8 @@ export declare class NativeLimiter {
   checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>, units: Array<Record<string, number> | undefined | null>, priorities: Array<string | undefined | null>): number
   /** Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes. */
   beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
+  /** Learns what the response to a call said, whose Decision had these numbers. */
+  observe(ticket: number, policy: number, key: string, observations: Array<Observation>, decision?: Array<number> | undefined | null): number
   /** Settles a check whose Decision had these numbers, and whose limits name these units, for numbers by their units. */
   settleUnits(ticket: number, policy: number, key: string, decision: Array<number>, named: Array<string>, policyChanged: boolean, actual: number, units?: Record<string, number> | undefined | null): number
   /** Gives a key other limits than its policy, as text; without a text those of its policy again. */
@@ -146,6 +148,8 @@ export declare class Policy {
   name(): string
   /** The canonical notation of its limits. */
   notation(): string
+  /** This policy as calls that go out keep it. */
+  paced(marginMs: number): Policy | ErrorValue
   /** Its limits. */
   limits(): Array<Limit>
   /** Its options by name, those that have a value. A length of time has the name's unit, `Ms`. */
@@ -323,8 +327,11 @@ export declare const enum DecisionField {
   MoreAfter = 11,
   /** What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark). */
   Charge = 12,
-  /** Which generation a denial is of. It may be repeated while that is the current one: see [`DENIAL_GENERATIONS`]. */
-  DenialGeneration = 13,
+  /**
+   * Of a denial the generation that it is of: it may be repeated while that is the current one, see [`DENIAL_GENERATIONS`]. Of an
+   * admitted call the number of calls of its key that were counted with it, and 1 more; 0 where nothing is learned of the key.
+   */
+  Generation = 13,
   /** How long before the answer's time its units were charged: see [`turn_length`](tidegate::host::turn_length). */
   Turn = 14,
   /** The limits begin here: [`LimitField::Length`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`]. */
@@ -347,6 +354,8 @@ export declare const enum DecisionFlag {
   Abnormal = 8192,
   /** Its key has other numbers than its policy. */
   Overridden = 16384,
+  /** It says what the other side of an outgoing call said. */
+  Learned = 32768,
 }
 
 /** An option of a policy, a limiter, a call or a web layer. */
@@ -403,6 +412,9 @@ export declare const enum Header {
 
 /** Why that word is not a choice of fields; nothing if it is one. */
 export declare function headerChoice(word: string): ErrorValue | null
+
+/** The policy of calls that nothing limits but what responses say. */
+export declare function learnedPolicy(): Policy | ErrorValue
 
 /** Makes a limit. */
 export declare function limit(spec: LimitSpec): Limit | ErrorValue
@@ -518,7 +530,7 @@ export interface Observation {
   /** The time until the request may be made again. */
   retryAfterMs?: number
   /** Whom that wait concerns. */
-  scope: string
+  scope?: string
 }
 
 /** What an OpenAPI document says of the response of a refused request, as JSON, where the fields are this choice. */

@@ -860,6 +860,7 @@ module.exports.FIRST_TASK_TICKET = nativeBinding.FIRST_TASK_TICKET
 module.exports.hashed = nativeBinding.hashed
 module.exports.Header = nativeBinding.Header
 module.exports.headerChoice = nativeBinding.headerChoice
+module.exports.learnedPolicy = nativeBinding.learnedPolicy
 module.exports.limit = nativeBinding.limit
 module.exports.LimitField = nativeBinding.LimitField
 module.exports.LimitFlag = nativeBinding.LimitFlag
