@@ -3,6 +3,7 @@
 //     const response = await fetch('https://api.example.com/');
 //     for (const { limit, remaining, resetAfterMs } of observations(response.headers, { status: response.status })) …
 
+import type { Cost } from './cost.js';
 import { ConfigError, describe } from './errors.js';
 import { checkOptions, checkType, isRecord } from './given-options.js';
 import { native, unwrap } from './native.js';
@@ -25,6 +26,19 @@ export interface Observation {
   readonly retryAfterMs?: number;
   /** Whom `retryAfterMs` concerns: the key of the request, or every request to the service. */
   readonly scope: 'key' | 'all';
+}
+
+/**
+ * What `settle` of a transport may return: an object that reads the body of a response while the caller gets it. It should be
+ * quick and keep little, since it runs where the caller reads.
+ */
+export interface SettleReader {
+  /** Reads the next chunk of the body, with its Content-Encoding undone. */
+  feed(chunk: Uint8Array): void;
+  /**
+   * What the call has cost; `undefined` leaves it as it was charged. It is called once: when the body has ended, or was given up.
+   */
+  end(): Cost | undefined;
 }
 
 /** The fields of a response: those of `fetch`, of `node:http`, of undici, or pairs. */

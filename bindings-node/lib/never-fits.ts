@@ -1,0 +1,19 @@
+// The error of a call that no wait helps.
+
+import type { Decision } from './decision.js';
+import { CostError, shortened } from './errors.js';
+
+/**
+ * What is wrong with a call that its policy never admits, because it costs more than a limit ever has. `undefined` for any other
+ * Decision, also for one of a limit that admits nothing at all.
+ */
+export function neverFits(decision: Decision): CostError | undefined {
+  if (decision.allowed || decision.unavailable) return undefined;
+  const state = decision.limits.find((one) => one.exceeded && one.retryAfterMs === null && one.limit > 0);
+  if (state === undefined) return undefined;
+  const part = state.cost <= state.limit ? ', of which the class of the call leaves a part free' : '';
+  return new CostError(
+    `${shortened(decision.policy)} never admits a call of ${state.cost} ${state.unit ?? 'units'}: its limit has at most ${state.limit} at once${part}. ` +
+      'Make the call smaller (of a call of an LLM the input, or the most tokens that it may answer with), or raise the limit',
+  );
+}

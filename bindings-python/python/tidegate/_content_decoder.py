@@ -1,0 +1,120 @@
+"""Undoes the Content-Encoding of a body that passes by."""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+# What one chunk may become, so that a small one that says a lot takes no memory.
+_MOST = 1 << 20
+
+
+class ContentDecoder(Protocol):
+    """What undoes the Content-Encoding of a body."""
+
+    def decode(self, chunk: bytes, /) -> bytes:
+        """What the next chunk of the body says; nothing where the body is damaged."""
+
+
+class _Plain:
+    def decode(self, chunk: bytes, /) -> bytes:
+        return chunk
+
+
+class _Guarded:
+    """A decoder of a library, after whose first error nothing more is read."""
+
+    def __init__(self, decode: Callable[[bytes], bytes]) -> None:
+        self._decode: Callable[[bytes], bytes] | None = decode
+
+    def decode(self, chunk: bytes, /) -> bytes:
+        if self._decode is None:
+            return b""
+        try:
+            return self._decode(chunk)
+        except Exception:
+            # Each library has errors of its own. The caller reads the same bytes and gets the error of its client.
+            self._decode = None
+            return b""
+
+
+class _Zlib:
+    def __init__(self, bits: int) -> None:
+        self._bits = bits
+        self._inner = zlib.decompressobj(bits)
+
+    def __call__(self, chunk: bytes) -> bytes:
+        said = b""
+        while chunk and len(said) < _MOST:
+            said += self._inner.decompress(chunk, _MOST)
+            chunk = self._inner.unconsumed_tail
+            if self._inner.eof:
+                chunk = self._inner.unused_data
+                self._inner = zlib.decompressobj(self._bits)
+        if chunk:
+            raise ValueError("a chunk says too much")
+        return said
+
+
+def _deflate() -> Callable[[bytes], bytes]:
+    inner: list[_Zlib] = []
+
+    def decode(chunk: bytes) -> bytes:
+        if not inner and chunk:
+            # RFC 9110 means zlib; some servers send what is inside of it.
+            inner.append(_Zlib(zlib.MAX_WBITS if chunk[0] & 0x0F == 8 else -zlib.MAX_WBITS))
+        return inner[0](chunk) if inner else b""
+
+    return decode
+
+
+def _brotli() -> Callable[[bytes], bytes] | None:
+    for name in ("brotli", "brotlicffi"):
+        try:
+            inner = importlib.import_module(name).Decompressor()
+        except ImportError:
+            continue
+        decode: Callable[[bytes], bytes] = inner.process if hasattr(inner, "process") else inner.decompress
+        return decode
+    return None
+
+
+def _zstd() -> Callable[[bytes], bytes] | None:
+    for name, maker in (
+        ("compression.zstd", "ZstdDecompressor"),
+        ("backports.zstd", "ZstdDecompressor"),
+    ):
+        try:
+            decode: Callable[[bytes], bytes] = getattr(importlib.import_module(name), maker)().decompress
+        except ImportError:
+            continue
+        return decode
+    try:
+        found: Callable[[bytes], bytes] = importlib.import_module("zstandard").ZstdDecompressor().decompressobj().decompress
+    except ImportError:
+        return None
+    return found
+
+
+_CODINGS: dict[str, Callable[[], Callable[[bytes], bytes] | None]] = {
+    "gzip": lambda: _Zlib(zlib.MAX_WBITS | 16),
+    "x-gzip": lambda: _Zlib(zlib.MAX_WBITS | 16),
+    "deflate": _deflate,
+    "br": _brotli,
+    "zstd": _zstd,
+}
+
+
+def decoder(headers: Mapping[str, str]) -> ContentDecoder | None:
+    """What undoes the Content-Encoding of a response with these headers, whose names count in any case.
+
+    None where it cannot be undone: a coding without a module for it, or several of them.
+    """
+    coding = headers.get("content-encoding", "").strip().lower()
+    if coding in ("", "identity"):
+        return _Plain()
+    make = _CODINGS.get(coding)
+    decode = None if make is None else make()
+    return None if decode is None else _Guarded(decode)

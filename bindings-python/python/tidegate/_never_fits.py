@@ -1,0 +1,28 @@
+"""The error of a call that no wait helps."""
+
+from __future__ import annotations
+
+from ._shown import shortened
+from ._tidegate import Decision
+from .errors import CostError
+
+
+def never_fits(decision: Decision) -> CostError | None:
+    """What is wrong with a call that its policy never admits, because it costs more than a limit ever has.
+
+    None for any other Decision, also for one of a limit that admits nothing at all.
+    """
+    if decision.allowed or decision.unavailable:
+        return None
+    for state in decision.limits:
+        if not state.exceeded or state.retry_after is not None or state.limit == 0:
+            continue
+        unit = state.unit or "units"
+        most = f"its limit has at most {state.limit} at once"
+        if state.cost <= state.limit:
+            most += ", of which the class of the call leaves a part free"
+        return CostError(
+            f"{shortened(decision.policy)} never admits a call of {state.cost} {unit}: {most}. "
+            "Make the call smaller (of a call of an LLM the input, or the most tokens that it may answer with), or raise the limit"
+        )
+    return None
