@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Any, Deque, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 
 class Verdict(NamedTuple):
@@ -117,7 +117,7 @@ class SlidingWindow(Book):
 
     def __init__(self, limit: int, window: float, unit: str) -> None:
         super().__init__(limit, window, unit)
-        self._log: Deque[Tuple[float, int]] = deque()
+        self._log: deque[tuple[float, int]] = deque()
         self._used = 0
 
     def take(self, now: float, cost: int) -> None:
@@ -164,7 +164,7 @@ class Concurrency(Book):
         return 0.0
 
 
-def book_of(described: Dict[str, Any], now: float) -> Book:
+def book_of(described: dict[str, Any], now: float) -> Book:
     """The book of `{"book": "fixed-window", "limit": 10, "window": 1, "unit": "requests"}`."""
     kind, limit, unit = described["book"], int(described["limit"]), str(described.get("unit", "requests"))
     window = float(described.get("window", 1))
@@ -179,9 +179,9 @@ def book_of(described: Dict[str, Any], now: float) -> Book:
     raise ValueError("there is no book " + repr(kind))
 
 
-def admit(books: List[Book], costs: List[int], now: float) -> List[Verdict]:
+def admit(books: list[Book], costs: list[int], now: float) -> list[Verdict]:
     """Asks every book; all of them charge, or none does."""
-    if all([book.may(now, cost).admitted for book, cost in zip(books, costs)]):
+    if all(book.may(now, cost).admitted for book, cost in zip(books, costs)):
         for book, cost in zip(books, costs):
             book.take(now, cost)
         return [book.may(now, 0) for book in books]

@@ -17,25 +17,25 @@ Dialect = Callable[[List[Verdict], bool, float], Answer]
 REFUSED = {"error": "too many requests"}
 
 
-def _wait(verdicts: List[Verdict]) -> float:
+def _wait(verdicts: list[Verdict]) -> float:
     return max(one.retry_after for one in verdicts)
 
 
-def _retry_after(verdicts: List[Verdict], admitted: bool) -> Dict[str, str]:
+def _retry_after(verdicts: list[Verdict], admitted: bool) -> dict[str, str]:
     return {} if admitted else {"Retry-After": str(max(1, math.ceil(_wait(verdicts))))}
 
 
-def _tightest(verdicts: List[Verdict]) -> Verdict:
+def _tightest(verdicts: list[Verdict]) -> Verdict:
     return min(verdicts, key=lambda one: one.remaining / one.limit)
 
 
-def ietf(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
+def ietf(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
     policies = ", ".join(f'"{one.unit}";q={one.limit};w={math.ceil(one.window)}' for one in verdicts)
     left = ", ".join(f'"{one.unit}";r={one.remaining};t={math.ceil(one.reset_after)}' for one in verdicts)
     return 429, {"RateLimit-Policy": policies, "RateLimit": left, **_retry_after(verdicts, admitted)}, REFUSED
 
 
-def _x_rate_limit(verdict: Verdict, reset: float) -> Dict[str, str]:
+def _x_rate_limit(verdict: Verdict, reset: float) -> dict[str, str]:
     return {
         "X-RateLimit-Limit": str(verdict.limit),
         "X-RateLimit-Remaining": str(verdict.remaining),
@@ -43,28 +43,28 @@ def _x_rate_limit(verdict: Verdict, reset: float) -> Dict[str, str]:
     }
 
 
-def unix(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
+def unix(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
     one = _tightest(verdicts)
     return 429, _x_rate_limit(one, now + one.reset_after), REFUSED
 
 
-def seconds(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
+def seconds(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
     one = _tightest(verdicts)
     return 429, _x_rate_limit(one, one.reset_after), REFUSED
 
 
-def retry_after(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
+def retry_after(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
     return 429, _retry_after(verdicts, admitted), REFUSED
 
 
-def github(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
+def github(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
     one = _tightest(verdicts)
     fields = _x_rate_limit(one, now + one.reset_after)
     fields.update({"X-RateLimit-Used": str(one.limit - one.remaining), "X-RateLimit-Resource": "core"})
     return 403, fields, {"message": "API rate limit exceeded for 127.0.0.1."}
 
 
-def openai(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
+def openai(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
     fields = _retry_after(verdicts, admitted)
     for one in verdicts:
         fields[f"x-ratelimit-limit-{one.unit}"] = str(one.limit)
@@ -81,7 +81,7 @@ def _length(length: float) -> str:
     return (f"{int(minutes)}m" if minutes else "") + f"{math.ceil(rest * 1000) / 1000:g}s"
 
 
-def anthropic(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
+def anthropic(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
     fields = _retry_after(verdicts, admitted)
     for one in verdicts:
         reset = datetime.fromtimestamp(math.ceil(now + one.reset_after), timezone.utc)
@@ -91,7 +91,7 @@ def anthropic(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
     return 429, fields, {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow."}}
 
 
-def discord(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
+def discord(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
     one = _tightest(verdicts)
     fields = _x_rate_limit(one, now + one.reset_after)
     fields.update(
@@ -108,7 +108,7 @@ def discord(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
     return 429, fields, {"message": "You are being rate limited.", "retry_after": wait, "global": False}
 
 
-def shopify(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
+def shopify(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
     one = _tightest(verdicts)
     fields = {"X-Shopify-Shop-Api-Call-Limit": f"{one.limit - one.remaining}/{one.limit}"}
     if not admitted:
@@ -116,13 +116,13 @@ def shopify(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
     return 429, fields, {"errors": "Exceeded the rate limit."}
 
 
-def retry_info(verdicts: List[Verdict], admitted: bool, now: float) -> Answer:
+def retry_info(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
     delay = math.ceil(_wait(verdicts) * 1000) / 1000
     detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{delay:.3f}s"}
     return 429, {}, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [detail]}}
 
 
-DIALECTS: Dict[str, Dialect] = {
+DIALECTS: dict[str, Dialect] = {
     "ietf": ietf,
     "unix": unix,
     "seconds": seconds,

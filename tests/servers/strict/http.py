@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 REASONS = {200: "OK", 201: "Created", 302: "Found", 403: "Forbidden", 429: "Too Many Requests", 503: "Unavailable"}
@@ -13,7 +13,7 @@ REASONS = {200: "OK", 201: "Created", 302: "Found", 403: "Forbidden", 429: "Too 
 class Request(NamedTuple):
     method: str
     target: str
-    headers: List[Tuple[str, str]]
+    headers: list[tuple[str, str]]
     body: bytes
 
     @property
@@ -21,18 +21,18 @@ class Request(NamedTuple):
         return urlsplit(self.target).path
 
     @property
-    def query(self) -> List[Tuple[str, str]]:
+    def query(self) -> list[tuple[str, str]]:
         return parse_qsl(urlsplit(self.target).query, keep_blank_values=True)
 
     def asked(self, name: str, default: str = "") -> str:
         """A parameter of the query."""
         return dict(self.query).get(name, default)
 
-    def field(self, name: str) -> Optional[str]:
-        return dict((known.lower(), value) for known, value in self.headers).get(name.lower())
+    def field(self, name: str) -> str | None:
+        return {known.lower(): value for known, value in self.headers}.get(name.lower())
 
 
-async def read_request(reader: asyncio.StreamReader) -> Optional[Request]:
+async def read_request(reader: asyncio.StreamReader) -> Request | None:
     """The next request of a connection; None at its end."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -53,13 +53,13 @@ async def read_request(reader: asyncio.StreamReader) -> Optional[Request]:
     return request._replace(body=await reader.readexactly(int(request.field("content-length") or 0)))
 
 
-def head_of(status: int, fields: Dict[str, str]) -> bytes:
+def head_of(status: int, fields: dict[str, str]) -> bytes:
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Other')}", *(f"{name}: {fields[name]}" for name in fields)]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 async def write_response(
-    writer: asyncio.StreamWriter, request: Request, status: int, fields: Dict[str, str], body: Any
+    writer: asyncio.StreamWriter, request: Request, status: int, fields: dict[str, str], body: Any
 ) -> None:
     """Writes a response. A body that is no bytes is written as JSON."""
     if not isinstance(body, bytes):
@@ -70,7 +70,7 @@ async def write_response(
     await writer.drain()
 
 
-async def write_stream(writer: asyncio.StreamWriter, status: int, fields: Dict[str, str], chunks: Any) -> None:
+async def write_stream(writer: asyncio.StreamWriter, status: int, fields: dict[str, str], chunks: Any) -> None:
     """Writes a response whose body comes in chunks, from an async iterator."""
     writer.write(head_of(status, {**fields, "Transfer-Encoding": "chunked"}))
     async for chunk in chunks:

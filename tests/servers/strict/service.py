@@ -8,7 +8,8 @@ import json
 import time
 from collections import Counter
 from email.utils import formatdate
-from typing import Any, AsyncIterator, Counter as Counted, Dict, List, Set
+from typing import Any, AsyncIterator
+from typing import Counter as Counted
 
 from .books import Book, admit, book_of
 from .dialects import DIALECTS, Answer
@@ -30,17 +31,17 @@ class Service:
     Of the others `/redirect`, `/stream`, `/drop` and `/say` answer as their query says; the rest is an echo.
     """
 
-    def __init__(self, described: Dict[str, Any]) -> None:
+    def __init__(self, described: dict[str, Any]) -> None:
         now = time.time()
         # As services do, whose windows begin at whole seconds of their clock.
-        self._books: List[Book] = [book_of(one, float(int(now))) for one in described.get("limits", [])]
+        self._books: list[Book] = [book_of(one, float(int(now))) for one in described.get("limits", [])]
         self._dialect = DIALECTS[described.get("dialect", "ietf")]
         self._admitted: Counted[int] = Counter()
         self._refused: Counted[int] = Counter()
         self._began, self._running, self._most = now, 0, 0
-        self._requests: List[Dict[str, Any]] = []
+        self._requests: list[dict[str, Any]] = []
         self._said: Counted[str] = Counter()
-        self._connections: Set[asyncio.StreamWriter] = set()
+        self._connections: set[asyncio.StreamWriter] = set()
 
     async def listen(self) -> str:
         """The URL at which it listens."""
@@ -102,7 +103,7 @@ class Service:
             "running": self._running,
         }
 
-    async def _page(self, request: Request, writer: asyncio.StreamWriter, fields: Dict[str, str]) -> bool:
+    async def _page(self, request: Request, writer: asyncio.StreamWriter, fields: dict[str, str]) -> bool:
         await asyncio.sleep(float(request.asked("wait", "0")))
         if request.path == "/drop":
             return False
@@ -124,7 +125,7 @@ class Service:
         await write_response(writer, request, 200, fields, echo)
         return True
 
-    async def _say(self, request: Request, writer: asyncio.StreamWriter, fields: Dict[str, str]) -> bool:
+    async def _say(self, request: Request, writer: asyncio.StreamWriter, fields: dict[str, str]) -> bool:
         """What the query says: `status` for the first `times` requests with this target, `field`s, `body`, `gzip`."""
         self._said[request.target] += 1
         status = int(request.asked("status", "200"))
