@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -81,7 +81,7 @@ def test_a_refusal_becomes_a_response(kind: Any, service: StrictService) -> None
         refused = client.get(service.url)
         assert refused.status == 429
         assert refused.headers["x-should-retry"] == "false"
-        assert 3000 < int(refused.headers["retry-after"]) <= 3601
+        assert 3000 < int(refused.headers["retry-after"]) <= 3800
         assert refused.headers["content-type"] == "application/problem+json"
         assert json.loads(refused.body)["violated-policies"] == ["1/hour"]
         assert len(service.requests()) == 1
@@ -440,7 +440,7 @@ def test_without_a_policy_and_without_learning_nothing_is_limited(kind: Any) -> 
     [
         ({"timeout": -1}, ConfigError, "timeout is -1"),
         ({"margin": "1s"}, ConfigError, "margin is '1s'"),
-        ({"max_learned_wait": None}, ConfigError, "max_learned_wait is None"),
+        ({"max_learned_wait": "1h"}, ConfigError, "max_learned_wait is '1h'"),
         ({"retries": 1.5}, ConfigError, "retries is 1.5"),
         ({"retries": True}, ConfigError, "retries is True"),
         ({"learn": 1}, TypeError, "learn is True or False, not 1"),
@@ -462,7 +462,7 @@ def test_options_are_checked_where_they_are_written(options: Any, error: Any, me
 
     with Limiter() as limiter:
         for make in (PacedTransport, AsyncPacedTransport, PacedTransport2, PacedAdapter, paced):
-            with pytest.raises(error, match=message):
+            with pytest.raises(error, match=re.escape(message)):
                 make(limiter, SLOW, **options)  # type: ignore[operator]
 
 

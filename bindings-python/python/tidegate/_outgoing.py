@@ -405,7 +405,7 @@ class PassingBody:
 
 def _paced(policy: str | Policy | None, margin: float) -> Any:
     made = getattr(_tidegate, "PacedPolicy", None)
-    return policy if made is None else made(policy, margin)
+    return (policy or "gcra 1000000000/s") if made is None else made(policy, margin)
 
 
 def _refusal(decision: Decision, error: CostError | None) -> tuple[int, dict[str, str], bytes]:

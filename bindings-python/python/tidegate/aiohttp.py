@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http.client import responses
 from typing import TYPE_CHECKING, Any
 
@@ -257,12 +257,13 @@ class _Body(StreamReader):
     async def readuntil(self, separator: bytes = b"\n", *, max_size: int | None = None) -> bytes:
         if not separator:
             raise ValueError("Separator should be at least one-byte string")
-        most, found = max_size or self.get_read_buffer_limits()[1], b""
+        found = b""
         while (at := found.find(separator)) < 0:
             chunk = await self._more()
             if not chunk:
                 return found
             found += chunk
+            most = max_size or self._inner.get_read_buffer_limits()[1]
             if len(found) > most and separator not in found[: most + 1]:
                 raise LineTooLong(found[:100] + b"...", most)
         end = at + len(separator)
@@ -291,8 +292,17 @@ class _Body(StreamReader):
     def at_eof(self) -> bool:
         return not self._kept and self._inner.at_eof()
 
+    def is_eof(self) -> bool:
+        return self._inner.is_eof()
+
     async def wait_eof(self) -> None:
         await self._inner.wait_eof()
+
+    def on_eof(self, callback: Callable[[], None]) -> None:
+        self._inner.on_eof(callback)
+
+    def exception(self) -> BaseException | None:
+        return self._inner.exception()
 
     def set_exception(self, *error: Any) -> None:
         self._inner.set_exception(*error)

@@ -134,17 +134,17 @@ class _Exchange:
 
     async def read(self, response: Response) -> bytes | None:
         raw, kept, complete = response.raw, b"", False
-        rest: Any = raw
+        rest = raw.stream(8_192, decode_content=False)
         try:
-            for chunk in raw.stream(8_192, decode_content=False):
+            for chunk in rest:
                 kept += chunk
                 if len(kept) > MOST_BODY:
                     break
             else:
                 complete = True
         except HTTPError as error:
-            rest = _Broken(error)
-        body: Any = io.BytesIO(kept) if complete else _Rest(kept, rest)
+            rest = _raised(error)
+        body: Any = _File(kept, rest, raw.close)
         response.raw = HTTPResponse(
             body,
             raw.headers,
@@ -172,8 +172,8 @@ class _Exchange:
         response.close()
 
     async def made(self, status: int, fields: dict[str, str], body: bytes) -> Response:
-        reason = responses[status]
-        raw = HTTPResponse(io.BytesIO(body), HTTPHeaderDict(fields), status, reason=reason, preload_content=False)
+        file: Any = _File(body)
+        raw = HTTPResponse(file, HTTPHeaderDict(fields), status, reason=responses[status], preload_content=False)
         return self._adapter.build_response(self._original, raw)
 
 
@@ -205,34 +205,29 @@ class _PassingResponse(Response):
                 run_now(self._passing.end())
 
 
-class _Rest:
-    """A body of which some was read before, as a file."""
+class _File:
+    """A body of which some was read before. At its end it is closed, which urllib3 waits for."""
 
-    def __init__(self, kept: bytes, rest: Any) -> None:
-        self._kept, self._rest = io.BytesIO(kept), rest
-
-    @property
-    def closed(self) -> bool:
-        return bool(self._rest.closed)
+    def __init__(self, kept: bytes, rest: Iterator[bytes] = iter(()), close: Callable[[], object] = bool) -> None:
+        self._kept, self._rest, self._close = io.BytesIO(kept), rest, close
+        self.closed = False
 
     def read(self, most: int | None = None) -> bytes:
-        data: bytes = self._kept.read(most)
-        return data or bytes(self._rest.read(most, decode_content=False))
-
-    def close(self) -> None:
-        self._rest.close()
-
-
-class _Broken:
-    """The rest of a body that could not be read."""
-
-    closed = False
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def read(self, _most: int | None, decode_content: bool) -> bytes:
-        raise self._error
+        data = self._kept.read(most)
+        if most is None:
+            data += b"".join(self._rest)
+        elif not data:
+            self._kept = io.BytesIO(next(self._rest, b""))
+            data = self._kept.read(most)
+        if not data and most != 0:
+            self.close()
+        return data
 
     def close(self) -> None:
         self.closed = True
+        self._close()
+
+
+def _raised(error: Exception) -> Iterator[bytes]:
+    yield from ()
+    raise error

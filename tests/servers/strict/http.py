@@ -70,9 +70,13 @@ async def write_response(
     await writer.drain()
 
 
-async def write_stream(writer: asyncio.StreamWriter, status: int, fields: dict[str, str], chunks: Any) -> None:
+async def write_stream(
+    writer: asyncio.StreamWriter, request: Request, status: int, fields: dict[str, str], chunks: Any
+) -> None:
     """Writes a response whose body comes in chunks, from an async iterator."""
     writer.write(head_of(status, {**fields, "Transfer-Encoding": "chunked"}))
+    if request.method == "HEAD":
+        return
     async for chunk in chunks:
         writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         await writer.drain()

@@ -41,7 +41,6 @@ class Service:
         self._began, self._running, self._most = now, 0, 0
         self._requests: list[dict[str, Any]] = []
         self._said: Counted[str] = Counter()
-        self._connections: set[asyncio.StreamWriter] = set()
 
     async def listen(self) -> str:
         """The URL at which it listens."""
@@ -54,7 +53,7 @@ class Service:
                 request = await read_request(reader)
                 if request is None or not await self._answer(request, writer):
                     break
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
@@ -112,7 +111,7 @@ class Service:
             await write_response(writer, request, int(request.asked("status", "302")), fields, b"")
             return True
         if request.path == "/stream":
-            await write_stream(writer, 200, {**fields, "Content-Type": "text/plain"}, _chunks(request))
+            await write_stream(writer, request, 200, {**fields, "Content-Type": "text/plain"}, _chunks(request))
             return True
         if request.path == "/say":
             return await self._say(request, writer, fields)
@@ -137,7 +136,7 @@ class Service:
         if request.asked("gzip"):
             body, fields["Content-Encoding"] = gzip.compress(body), "gzip"
         if request.asked("chunked"):
-            await write_stream(writer, status, fields, _parts(body))
+            await write_stream(writer, request, status, fields, _parts(body))
         else:
             await write_response(writer, request, status, fields, body)
         return True
