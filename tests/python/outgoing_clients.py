@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -41,8 +42,8 @@ class Client:
     name: ClassVar[str]
     is_async: ClassVar[bool]
     # What a server that is not there raises, and one that closes the connection.
-    connect_error: ClassVar[Any]
-    read_error: ClassVar[Any]
+    connect_error: Any
+    read_error: Any
 
     def __enter__(self) -> Any:
         return self
@@ -153,11 +154,12 @@ class AsyncHttpx(LoopClient):
     package = "httpx"
 
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
-        super().__init__()
         package = importlib.import_module(self.package)
         module = importlib.import_module(f"tidegate.{self.package}")
+        transport = module.AsyncPacedTransport(limiter, policy, **options)
+        super().__init__()
         self.connect_error, self.read_error = package.ConnectError, package.RemoteProtocolError
-        self.client = package.AsyncClient(transport=module.AsyncPacedTransport(limiter, policy, **options), timeout=30)
+        self.client = package.AsyncClient(transport=transport, timeout=30)
 
     async def acall(self, method: str, url: str, **options: Any) -> Answer:
         follow, content = options.pop("follow", False), options.pop("content", None)
@@ -215,10 +217,11 @@ class Aiohttp(LoopClient):
     read_error = aiohttp.ServerDisconnectedError
 
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
+        middleware = paced(limiter, policy, **options)
         super().__init__()
 
         async def session() -> aiohttp.ClientSession:
-            return aiohttp.ClientSession(middlewares=[paced(limiter, policy, **options)])
+            return aiohttp.ClientSession(middlewares=[middleware])
 
         self.session = self.run(session())
 
@@ -250,3 +253,14 @@ class Aiohttp(LoopClient):
 
 
 CLIENTS: list[Any] = [Httpx, AsyncHttpx, Httpx2, AsyncHttpx2, Requests, Aiohttp]
+
+
+def until(client: Client, holds: Any) -> None:
+    """Waits, on the loop of a client that has one, since what ends there may end a little later."""
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        if isinstance(client, LoopClient):
+            client.run(asyncio.sleep(0.001))
+        else:
+            time.sleep(0.001)

@@ -298,7 +298,9 @@ class Pacing:
             raise TypeError(f"the policy of a request is a str, a Policy or None, not {shown(given)}")
         policy, kind = self._prepared(given)
         made, cost = self._asking.key_and_cost((request,), {})
-        key, priority = self._prefix + made, self._asking.class_of((request,), {})
+        key = self._prefix + made
+        # What responses say knows no classes.
+        priority = None if given is None else self._asking.class_of((request,), {})
         limiter: Any = asked(self._limiter) if TRACED else self._limiter
         if self._on_wait is not None:
             seen = await self._done(limiter.peek(policy, key, cost, priority=priority))
@@ -427,7 +429,7 @@ def _check_cost(actual: Any) -> None:
         checked_units(actual, "settle returned")
     elif isinstance(actual, bool) or not hasattr(actual, "__index__"):
         raise CostError(
-            f"settle returned {shown(actual)}: it must be a whole number, a dict of such numbers, a SettleReader, or None"
+            f"settle returned {shown(actual)}: it must be a whole number, a dict of numbers, a SettleReader, or None"
         )
 
 

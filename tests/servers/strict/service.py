@@ -131,7 +131,7 @@ class Service:
         if self._said[request.target] > int(request.asked("times", "1000000")):
             await write_response(writer, request, 200, fields, {"after": self._said[request.target]})
             return True
-        fields.update(value.split(":", 1) for name, value in request.query if name == "field")
+        fields.update(tuple(value.split(":", 1)) for name, value in request.query if name == "field")  # type: ignore[misc]
         body = request.asked("body").encode() * int(request.asked("repeat", "1"))
         if request.asked("gzip"):
             body, fields["Content-Encoding"] = gzip.compress(body), "gzip"
