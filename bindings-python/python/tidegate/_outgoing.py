@@ -270,7 +270,8 @@ class Pacing:
             try:
                 response = await exchange.send()
             except BaseException as error:
-                if exchange.never_arrived(error):
+                # A client behind this one may be paced itself.
+                if isinstance(error, (RateLimited, CostError)) or exchange.never_arrived(error):
                     await self._give_back(turn)
                 self._release(turn)
                 raise
@@ -320,7 +321,7 @@ class Pacing:
             return None
         code, headers = exchange.head(response)
         body = b""
-        if code in TELLING and "json" in headers.get("content-type", ""):
+        if code in TELLING and "json" in headers.get("content-type", "").lower():
             decode = self._decoder(exchange, headers)
             body = b"" if decode is None else decode.decode(await exchange.read(response) or b"")
         found = Observation.from_headers(
@@ -420,8 +421,8 @@ def _refusal(decision: Decision, error: CostError | None) -> tuple[int, dict[str
             separators=(",", ":"),
         )
     body = text.encode()
-    fields = {"Content-Type": "application/problem+json", "Content-Length": str(len(body)), "x-should-retry": "false"}
-    return code, {**fields, **dict(_RETRY_AFTER.text(decision))}, body
+    fields = {"Cache-Control": "no-store", "Content-Type": "application/problem+json", "Content-Length": str(len(body))}
+    return code, {**fields, "x-should-retry": "false", **dict(_RETRY_AFTER.text(decision))}, body
 
 
 def _check_cost(actual: Any) -> None:

@@ -24,7 +24,8 @@ class Service:
 
     It listens on a port of its own. Paths that begin with `/-/` are not limited:
 
-    - GET `/-/counts`: `admitted`, `refused`, both for each second, and the most requests at the same time
+    - GET `/-/counts`: `admitted` and `refused` requests; `seconds`, with the number of each second and what came in it:
+      admitted, refused, and the units of the last book; the `most` at the same time; the seconds that they took, `busy`
     - GET `/-/requests`: each request with its time, status and body
     - PUT `/-/limits`: a list of numbers, one for each book, which are its limits from now on
 
@@ -38,7 +39,8 @@ class Service:
         self._dialect = DIALECTS[described.get("dialect", "ietf")]
         self._admitted: Counted[int] = Counter()
         self._refused: Counted[int] = Counter()
-        self._began, self._running, self._most = now, 0, 0
+        self._units: Counted[int] = Counter()
+        self._began, self._running, self._most, self._busy = float(int(now)), 0, 0, 0.0
         self._requests: list[dict[str, Any]] = []
         self._said: Counted[str] = Counter()
 
@@ -69,6 +71,7 @@ class Service:
         admitted = all(one.admitted for one in verdicts)
         counted = self._admitted if admitted else self._refused
         counted[int(now - self._began)] += 1
+        self._units[int(now - self._began)] += costs[-1] if admitted and costs else 0
         said: Answer = self._dialect(verdicts, admitted, now) if verdicts else (200, {}, None)
         status, fields, body = said
         fields = {"Date": formatdate(now, usegmt=True), **fields}
@@ -84,6 +87,7 @@ class Service:
             return await self._page(request, writer, fields)
         finally:
             self._running -= 1
+            self._busy += time.time() - now
             for book, cost in zip(self._books, costs):
                 book.end(cost)
 
@@ -97,7 +101,8 @@ class Service:
         return {
             "admitted": sum(self._admitted.values()),
             "refused": sum(self._refused.values()),
-            "seconds": [[second, self._admitted[second], self._refused[second]] for second in seconds],
+            "seconds": [[one, self._admitted[one], self._refused[one], self._units[one]] for one in seconds],
+            "busy": self._busy,
             "most": self._most,
             "running": self._running,
         }
