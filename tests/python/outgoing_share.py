@@ -1,4 +1,4 @@
-"""Several processes that call a service with strict books: how many 429 they got, and how much they used of its limit."""
+"""Several processes that call a service with strict books: how often it refused, and how much they used of its limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Case:
 
     def __str__(self) -> str:
         known = "limit given" if self.policy else "limit not given"
-        return f"{self.book} {self.limit}/{self.window:g}s{f' burst {self.burst}' if self.burst else ''}, {self.dialect}, {known}"
+        burst = f" burst {self.burst}" if self.burst else ""
+        return f"{self.book} {self.limit}/{self.window:g}s{burst}, {self.dialect}, {known}"
 
     @property
     def limits(self) -> list[dict[str, Any]]:

@@ -51,8 +51,9 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
 
 def test_there_are_modules_for_every_framework() -> None:
     frameworks = {"flask", "fastapi", "asgi", "wsgi", "django", "django.rest_framework", "limits"}
+    clients = {"httpx", "httpx2", "requests", "aiohttp"}
     others = {"prometheus", "opentelemetry", "http", "errors", "outgoing", "celery", "pytest_plugin"}
-    assert {*frameworks, *others} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
+    assert {*frameworks, *clients, *others} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
 
 
 @pytest.mark.parametrize("module", MODULES)
