@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -252,7 +252,10 @@ class Aiohttp(LoopClient):
         self.loop.close()
 
 
-CLIENTS: list[Any] = [Httpx, AsyncHttpx, Httpx2, AsyncHttpx2, Requests, Aiohttp]
+CLIENTS: list[Any] = [Httpx, AsyncHttpx, Requests, Aiohttp]
+# It needs Python 3.11.
+if importlib.util.find_spec("httpx2"):
+    CLIENTS += [Httpx2, AsyncHttpx2]
 
 
 def until(client: Client, holds: Any) -> None:

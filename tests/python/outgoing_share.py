@@ -1,4 +1,4 @@
-"""Several processes that call a service with strict books: how often it refused, and how much they used of its limit."""
+"""Several processes that call a service with strict books: how often it refused, and what they used."""
 
 from __future__ import annotations
 

@@ -208,8 +208,8 @@ class _PassingResponse(Response):
 class _File:
     """A body of which some was read before. At its end it is closed, which urllib3 waits for."""
 
-    def __init__(self, kept: bytes, rest: Iterator[bytes] = iter(()), close: Callable[[], object] = bool) -> None:
-        self._kept, self._rest, self._close = io.BytesIO(kept), rest, close
+    def __init__(self, kept: bytes, rest: Iterable[bytes] = (), close: Callable[[], object] = bool) -> None:
+        self._kept, self._rest, self._close = io.BytesIO(kept), iter(rest), close
         self.closed = False
 
     def read(self, most: int | None = None) -> bytes:
