@@ -1,9 +1,11 @@
-"""Calls that go out, from a process of its own: `outgoing_load.py JSON`, as `outgoing_share.py` describes them."""
+"""Calls that go out, from a process of its own. It says that it is ready, reads what `outgoing_share.py` describes as JSON,
+and writes its answers by their status."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import sys
 import threading
@@ -59,13 +61,11 @@ def main(told: dict[str, Any]) -> None:
             for thread in threads:
                 thread.join(max(0.0, until + 0.5 - time.time()))
         print(json.dumps(answers), flush=True)
-        # Threads that wait for a turn do not keep the process.
-        sys.stdout.flush()
         if not isinstance(client, LoopClient):
-            import os
-
+            # Threads that wait for a turn do not keep the process.
             os._exit(0)
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    print("ready", flush=True)
+    main(json.loads(sys.stdin.readline()))

@@ -82,10 +82,16 @@ def run(
     callers: int = 16,
 ) -> Report:
     """Calls the service for so many windows, from one process for each client; `fetch` is one of Node."""
+    node = ["node", str(NODE)]
+    python = [sys.executable, str(HERE / "outgoing_load.py")]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+    processes = [subprocess.Popen(node if client == "fetch" else python, **pipes) for client in clients]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
     # At the beginning of a second, so that no window of the service is cut.
     time.sleep(1 - time.time() % 1)
     service = strict.service_of(*case.limits, dialect=case.dialect)
-    until = time.time() + case.window * windows
     told = {
         "store": store,
         "prefix": prefix,
@@ -93,18 +99,12 @@ def run(
         "policy": case.policy,
         "tokens": case.tokens,
         "callers": callers,
-        "until": until,
+        "until": time.time() + case.window * windows,
     }
-    programs = [
-        ["node", str(NODE)] if client == "fetch" else [sys.executable, str(HERE / "outgoing_load.py")]
-        for client in clients
-    ]
-    processes = [
-        subprocess.Popen(
-            [*program, json.dumps({**told, "client": client})], stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        for program, client in zip(programs, clients, strict=True)
-    ]
+    for process, client in zip(processes, clients, strict=True):
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({**told, "client": client}) + "\n")
+        process.stdin.flush()
     answers = [json.loads(process.communicate(timeout=case.window * windows + 60)[0]) for process in processes]
     counts = service.counts()
     first, last = int(case.window), int(case.window * (windows - 1))

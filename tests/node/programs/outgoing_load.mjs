@@ -1,11 +1,16 @@
-// Calls that go out, from a process of its own: `outgoing_load.mjs JSON`, as tests/python/outgoing_share.py describes them.
+// Calls that go out, from a process of its own. It says that it is ready, reads what tests/python/outgoing_share.py describes as
+// JSON, and writes its answers by their status.
 
+import { once } from 'node:events';
 import process from 'node:process';
+import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Limiter } from 'tidegate';
 import { pacedFetch } from 'tidegate/fetch';
 
-const told = JSON.parse(process.argv[2]);
+console.log('ready');
+const [line] = await once(createInterface(process.stdin), 'line');
+const told = JSON.parse(line);
 const limiter = new Limiter({ store: told.store, prefix: told.prefix });
 const cost = told.tokens ? ({ body }) => ({ tokens: JSON.parse(body).tokens }) : undefined;
 const fetch = pacedFetch({ limiter, policy: told.policy ?? undefined, timeoutMs: Number.POSITIVE_INFINITY, cost });
