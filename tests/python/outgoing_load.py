@@ -1,4 +1,4 @@
-"""Calls that go out, from a process of its own. It says that it is ready, reads what `outgoing_share.py` describes as JSON,
+"""Calls that go out, from a process of its own: it says that it is ready, reads JSON of `outgoing_share.py`,
 and writes its answers by their status."""
 
 from __future__ import annotations

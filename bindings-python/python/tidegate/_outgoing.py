@@ -161,17 +161,12 @@ async def _sleep_now(seconds: float) -> None:
     time.sleep(seconds)
 
 
-# What was begun for a caller that is gone: the event loop alone would forget it.
-_UNFINISHED: set[asyncio.Task[Any]] = set()
+# What was begun for callers that may be gone: an event loop alone would forget it.
+_UNFINISHED: set[asyncio.Task[None]] = set()
 
 
-async def _finished(value: Any) -> Any:
-    """Awaits it to its end, also when the caller is cancelled meanwhile."""
-    return await asyncio.shield(begin(_awaited(value)))
-
-
-def begin(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Runs a coroutine to its end, whoever waits for it."""
+def _begin(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Runs a coroutine to its end, also when the caller is cancelled meanwhile."""
     task = asyncio.get_running_loop().create_task(coroutine)
     _UNFINISHED.add(task)
     task.add_done_callback(_UNFINISHED.discard)
@@ -206,7 +201,9 @@ class Pacing:
         if not isinstance(unwrapped(limiter), (Limiter, AsyncLimiter)):
             raise TypeError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
         self._limiter: Any = (to_blocking if blocking else to_async)(unwrapped(limiter))
-        self._done, self._finished = (_now, _now) if blocking else (_awaited, _finished)
+        self._done: Callable[[Any], Coroutine[Any, Any, Any]] = _now if blocking else _awaited
+        # A task, where there is an event loop.
+        self._begin: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None] = run_now if blocking else _begin
         self._sleep: Callable[[float], Coroutine[Any, Any, None]] = _sleep_now if blocking else asyncio.sleep
         self._policy = policy
         self._prepared = functools.lru_cache(256)(self._prepare)
@@ -366,15 +363,17 @@ class Pacing:
 
     async def _give_back(self, turn: _Turn) -> None:
         units = {state.unit or COST: 0 for state in turn.decision.limits if state.algorithm != "concurrency"}
-        await self._settle_with(turn, 0 if units.keys() <= {COST} else units)
+        task = self._begin(self._settle_with(turn, 0 if units.keys() <= {COST} else units))
+        if task is not None:
+            await asyncio.shield(task)
 
     async def _settle_with(self, turn: _Turn, actual: Cost) -> None:
         # Without the store it stays as it was charged. The limiter has said what its store does.
         with contextlib.suppress(StoreError, ClosedError):
             if turn.hold is not None:
-                await self._finished(turn.hold.settle(actual))
+                await self._done(turn.hold.settle(actual))
             else:
-                await self._finished(self._limiter.settle(turn.decision, actual))
+                await self._done(self._limiter.settle(turn.decision, actual))
 
 
 class PassingBody:
@@ -384,6 +383,7 @@ class PassingBody:
         self._pacing, self._turn, self._decode = pacing, turn, decode
         self._actual: Any = actual
         self._ended = False
+        self._settling: asyncio.Task[None] | None = None
 
     @property
     def holds_only(self) -> bool:
@@ -395,7 +395,7 @@ class PassingBody:
         if self._decode is not None and not self._ended and (plain := self._decode.decode(chunk)):
             self._actual.feed(plain)
 
-    async def end(self) -> None:
+    def ended(self) -> None:
         """The body has ended, or is given up. Only the first call counts."""
         if self._ended:
             return
@@ -403,7 +403,13 @@ class PassingBody:
         self._pacing._release(self._turn)
         actual = self._actual.end() if isinstance(self._actual, SettleReader) else self._actual
         if actual is not None:
-            await self._pacing._settle_with(self._turn, actual)
+            self._settling = self._pacing._begin(self._pacing._settle_with(self._turn, actual))
+
+    async def end(self) -> None:
+        """The same, and returns when the call is settled."""
+        self.ended()
+        if self._settling is not None:
+            await asyncio.shield(self._settling)
 
 
 def _paced(policy: str | Policy | None, margin: float) -> Any:

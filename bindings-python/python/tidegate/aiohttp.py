@@ -41,7 +41,6 @@ from ._outgoing import (
     Pacing,
     PassingBody,
     PolicyOption,
-    begin,
 )
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ def _over(body: _Body | None, passing: PassingBody) -> None:
     """A connection is given back: its response has come to its end, or was closed before."""
     if body is not None:
         body.take_rest()
-    begin(passing.end())
+    passing.ended()
 
 
 class _Body(StreamReader):

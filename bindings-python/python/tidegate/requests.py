@@ -193,16 +193,16 @@ class _PassingResponse(Response):
                 passing.feed(chunk if isinstance(chunk, bytes) else chunk.encode(self.encoding or "utf-8", "replace"))
                 yield chunk
         except Exception:
-            run_now(passing.end())
+            passing.ended()
             raise
-        run_now(passing.end())
+        passing.ended()
 
     def close(self) -> None:
         try:
             super().close()
         finally:
             if self._passing is not None:
-                run_now(self._passing.end())
+                self._passing.ended()
 
 
 class _File:
