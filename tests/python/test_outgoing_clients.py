@@ -380,6 +380,9 @@ def test_retries_are_bounded(outgoing: Any, service: StrictService) -> None:
         assert sent(said(service, 500, 1, fields=["Retry-After:0"])) == (500, 1)
         # It does not fit into the timeout.
         assert sent(said(service, 429, 1, fields=["Retry-After:6"])) == (429, 1)
+        # The wait for its turn has taken a part of it.
+        limiter.block("token-bucket 100/hour", f"out:{service.url}", 0.2)
+        assert sent(said(service, 429, 1, fields=["Retry-After:5"])) == (429, 1)
         # A body that can be sent again, and one that cannot.
         once = said(service, 429, 1, fields=["Retry-After:0"])
         assert sent(f"{once}&body=1", content=b"bytes") == (200, 2)

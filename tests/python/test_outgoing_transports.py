@@ -154,7 +154,7 @@ def test_a_request_that_is_cancelled_gives_its_turn_back(kind: Any, service: Str
 
 @pytest.mark.parametrize("kind", [AsyncHttpx, Aiohttp], ids=lambda kind: str(kind.name))
 def test_a_stream_that_is_cancelled_ends_its_hold_and_is_settled(kind: Any, service: StrictService) -> None:
-    policy = "concurrency 4; token-bucket 10000/hour"
+    policy = "concurrency 4; 10000/hour"
     url = f"{service.url}/stream?chunks=1000&gap=0.05"
 
     class Counting:

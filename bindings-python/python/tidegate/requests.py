@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from requests import PreparedRequest, Response
 from requests.adapters import DEFAULT_POOLBLOCK, DEFAULT_POOLSIZE, DEFAULT_RETRIES, HTTPAdapter
 from requests.exceptions import ConnectionError, ConnectTimeout
-from urllib3 import HTTPHeaderDict, HTTPResponse, Retry
+from urllib3 import HTTPResponse, Retry
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 
 from ._content_decoder import decoder
@@ -173,7 +173,7 @@ class _Exchange:
 
     async def made(self, status: int, fields: dict[str, str], body: bytes) -> Response:
         file: Any = _File(body)
-        raw = HTTPResponse(file, HTTPHeaderDict(fields), status, reason=responses[status], preload_content=False)
+        raw = HTTPResponse(file, fields, status, reason=responses[status], preload_content=False)
         return self._adapter.build_response(self._original, raw)
 
 
