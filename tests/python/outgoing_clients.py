@@ -41,9 +41,10 @@ class Client:
 
     name: ClassVar[str]
     is_async: ClassVar[bool]
-    # What a server that is not there raises, and one that closes the connection.
+    # What a server that is not there raises, one that closes the connection, and one that does so within a body.
     connect_error: Any
     read_error: Any
+    broken_error: Any
 
     def __enter__(self) -> Any:
         return self
@@ -128,7 +129,8 @@ class Httpx(BlockingClient):
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
         package = importlib.import_module(self.package)
         transport = importlib.import_module(f"tidegate.{self.package}").PacedTransport(limiter, policy, **options)
-        self.connect_error, self.read_error = package.ConnectError, package.RemoteProtocolError
+        self.connect_error = package.ConnectError
+        self.read_error = self.broken_error = package.RemoteProtocolError
         self.client = package.Client(transport=transport, timeout=30)
 
     def call(self, method: str, url: str, **options: Any) -> Answer:
@@ -158,7 +160,8 @@ class AsyncHttpx(LoopClient):
         module = importlib.import_module(f"tidegate.{self.package}")
         transport = module.AsyncPacedTransport(limiter, policy, **options)
         super().__init__()
-        self.connect_error, self.read_error = package.ConnectError, package.RemoteProtocolError
+        self.connect_error = package.ConnectError
+        self.read_error = self.broken_error = package.RemoteProtocolError
         self.client = package.AsyncClient(transport=transport, timeout=30)
 
     async def acall(self, method: str, url: str, **options: Any) -> Answer:
@@ -192,6 +195,7 @@ async def _as_async(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 class Requests(BlockingClient):
     name = "requests"
     connect_error = read_error = requests.ConnectionError
+    broken_error = requests.exceptions.ChunkedEncodingError
 
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
         self.session = requests.Session()
@@ -215,6 +219,7 @@ class Aiohttp(LoopClient):
     name = "aiohttp"
     connect_error = aiohttp.ClientConnectorError
     read_error = aiohttp.ServerDisconnectedError
+    broken_error = aiohttp.ClientPayloadError
 
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
         middleware = paced(limiter, policy, **options)

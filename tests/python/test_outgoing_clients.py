@@ -326,28 +326,46 @@ def said(service: StrictService, status: int, times: int = 1000, **more: Any) ->
 BODY = {"error": {"message": "slow", "details": ["x" * 100]}}
 
 
-@pytest.mark.parametrize("status", [403, 429, 503])
 @pytest.mark.parametrize("encoding", ["", "gzip", "chunked"])
 @pytest.mark.parametrize("repeat", [1, 1000])
-def test_a_body_that_was_read_stays_readable(
-    outgoing: Any, service: StrictService, status: int, encoding: str, repeat: int
-) -> None:
+def test_a_body_that_was_read_stays_readable(outgoing: Any, service: StrictService, encoding: str, repeat: int) -> None:
     body = json.dumps(BODY)
-    options = {encoding: 1} if encoding else {}
-    url = said(service, status, body=body, repeat=repeat, fields=["Content-Type:application/json"], **options)
-    policy = "10/hour"
+    coded = {encoding: 1} if encoding else {}
+    options: dict[str, Any] = {"max_learned_wait": 0}
     with Limiter() as limiter:
         for more in ({}, {"settle": lambda response: Reader(1)}):
-            with outgoing(limiter, policy, **more) as client:
-                answer = client.get(url)
-                assert (answer.status, answer.body) == (status, body.encode() * repeat)
-                stream = client.stream(url)
-                read = b""
-                while chunk := stream.next():
-                    read += chunk
-                stream.close()
-                assert read == body.encode() * repeat
-                client.call("HEAD", url)
+            with outgoing(limiter, "100/hour", **options, **more) as client:
+                for status in (403, 429, 503):
+                    url = said(
+                        service, status, body=body, repeat=repeat, fields=["Content-Type:application/json"], **coded
+                    )
+                    answer = client.get(url)
+                    assert (answer.status, answer.body) == (status, body.encode() * repeat)
+                    stream = client.stream(url)
+                    read = b""
+                    while chunk := stream.next():
+                        read += chunk
+                    stream.close()
+                    assert read == body.encode() * repeat
+                    assert client.call("HEAD", url).status == status
+
+
+@pytest.mark.parametrize("repeat", [1, 1000])
+def test_a_body_that_breaks_off_is_an_error_where_the_caller_reads(
+    outgoing: Any, service: StrictService, repeat: int
+) -> None:
+    url = said(service, 429, body=json.dumps(BODY), repeat=repeat, fields=["Content-Type:application/json"], cut=1)
+    policy = "concurrency 1; 10/hour"
+    with Limiter() as limiter, outgoing(limiter, policy, max_learned_wait=0) as client:
+        stream = client.stream(url)
+        assert stream.status == 429
+        read = b""
+        with pytest.raises(client.broken_error):
+            while chunk := stream.next():
+                read += chunk
+        assert (json.dumps(BODY).encode() * repeat).startswith(read)
+        stream.close()
+        until(client, lambda: used(limiter, policy, service.url) == 0)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST", "PATCH"])

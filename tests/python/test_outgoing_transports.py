@@ -252,6 +252,17 @@ def test_a_session_with_an_adapter_is_not_pickled_and_a_response_is(service: Str
             pickle.dumps(session)
 
 
+def test_retries_of_urllib3_give_nothing_back() -> None:
+    url = "http://127.0.0.1:1"
+    with Limiter() as limiter, requests.Session() as session:
+        session.trust_env = False
+        for max_retries, left in ((0, 10), (1, 9)):
+            session.mount("http://", PacedAdapter(limiter, SLOW, max_retries=max_retries))
+            with pytest.raises(requests.ConnectionError):
+                session.get(url)
+            assert limiter.peek(SLOW, f"out:{url}").remaining == left
+
+
 def test_cookies_and_histories_stay(service: StrictService) -> None:
     with Limiter() as limiter, requests.Session() as session:
         session.trust_env = False

@@ -13,7 +13,7 @@ from typing import Counter as Counted
 
 from .books import Book, admit, book_of
 from .dialects import DIALECTS, Answer
-from .http import Request, read_request, write_response, write_stream
+from .http import Request, head_of, read_request, write_response, write_stream
 
 # The most requests that are remembered one by one.
 _REMEMBERED = 20_000
@@ -130,7 +130,8 @@ class Service:
         return True
 
     async def _say(self, request: Request, writer: asyncio.StreamWriter, fields: dict[str, str]) -> bool:
-        """What the query says: `status` for the first `times` requests with this target, `field`s, `body`, `gzip`."""
+        """What the query says: `status` for the first `times` requests with this target, `field`s, `body`,
+        which may be `gzip`, `chunked` or `cut` in the middle."""
         self._said[request.target] += 1
         status = int(request.asked("status", "200"))
         if self._said[request.target] > int(request.asked("times", "1000000")):
@@ -140,6 +141,9 @@ class Service:
         body = request.asked("body").encode() * int(request.asked("repeat", "1"))
         if request.asked("gzip"):
             body, fields["Content-Encoding"] = gzip.compress(body), "gzip"
+        if request.asked("cut"):
+            writer.write(head_of(status, {**fields, "Content-Length": str(len(body))}) + body[: len(body) // 2])
+            return False
         if request.asked("chunked"):
             await write_stream(writer, request, status, fields, _parts(body))
         else:
