@@ -98,6 +98,25 @@ def test_a_transport_may_wrap_another_one(name: str) -> None:
     assert seen == ["https://api.test/a", *["https://api.test/b"] * 2]
 
 
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("http://API.test:80/a?b=@c", "http://api.test"),
+        ("https://user:secret@api.test:443", "https://api.test"),
+        ("https://api.test:80/", "https://api.test:80"),
+        ("http://api.test?a=/b@c", "http://api.test"),
+        ("http://[::1]:80/a", "http://[::1]"),
+        ("http://[::1]:8080/a", "http://[::1]:8080"),
+        ("https://bücher.test/", "https://xn--bcher-kva.test"),
+    ],
+)
+def test_an_origin_is_written_in_one_way(url: str, origin: str) -> None:
+    inner = httpx.MockTransport(lambda request: httpx.Response(200))
+    with Limiter() as limiter, httpx.Client(transport=PacedTransport(limiter, SLOW, transport=inner)) as client:
+        client.get(url)
+        assert limiter.peek(SLOW, f"out:{origin}").remaining == 9
+
+
 def test_options_of_the_transport_reach_it(service: StrictService) -> None:
     with Limiter() as limiter:
         with pytest.raises(TypeError, match="got a transport, and http2 as well"):

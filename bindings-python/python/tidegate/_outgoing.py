@@ -12,11 +12,11 @@ import functools
 import itertools
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
-from urllib.parse import urlsplit
 
 from . import _tidegate
 from ._content_decoder import ContentDecoder, decoder
@@ -173,12 +173,16 @@ def _begin(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return task
 
 
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+_AUTHORITY = re.compile(r"(?:[^/?#]*@)?([^/?#]*)")
+
+
 def origin_of(request: Any) -> str:
     """The origin of a request: scheme, host and a port that is not the default one."""
-    url = urlsplit(str(request.url))
-    host = url.hostname or ""
-    port = "" if url.port in (None, {"http": 80, "https": 443}.get(url.scheme)) else f":{url.port}"
-    return f"{url.scheme}://{f'[{host}]' if ':' in host else host}{port}"
+    scheme, _, rest = str(request.url).partition("://")
+    scheme, found = scheme.lower(), _AUTHORITY.match(rest)
+    host = found[1].lower() if found else ""
+    return f"{scheme}://{host.removesuffix(_DEFAULT_PORTS.get(scheme, ':'))}"
 
 
 class _Turn:
