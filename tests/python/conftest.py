@@ -18,6 +18,8 @@ _numbers = itertools.count()
 
 # These take longest. They begin, so that none of them runs last and by itself: xdist hands the files out in this order.
 LONGEST = (
+    "test_outgoing_clients.py",
+    "test_outgoing_learning.py",
     "test_celery.py",
     "test_web_servers.py",
     "test_web_contract_policies.py",
