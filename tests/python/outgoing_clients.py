@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ from tidegate.aiohttp import paced
 from tidegate.requests import PacedAdapter
 
 T = TypeVar("T")
+# A transport of its own would make one each time, which takes longer than most tests.
+TLS = ssl.create_default_context()
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,9 @@ class Httpx(BlockingClient):
 
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
         package = importlib.import_module(self.package)
-        transport = importlib.import_module(f"tidegate.{self.package}").PacedTransport(limiter, policy, **options)
+        transport = importlib.import_module(f"tidegate.{self.package}").PacedTransport(
+            limiter, policy, verify=TLS, **options
+        )
         self.connect_error = package.ConnectError
         self.read_error = self.broken_error = package.RemoteProtocolError
         self.client = package.Client(transport=transport, timeout=30)
@@ -158,7 +163,7 @@ class AsyncHttpx(LoopClient):
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
         package = importlib.import_module(self.package)
         module = importlib.import_module(f"tidegate.{self.package}")
-        transport = module.AsyncPacedTransport(limiter, policy, **options)
+        transport = module.AsyncPacedTransport(limiter, policy, verify=TLS, **options)
         super().__init__()
         self.connect_error = package.ConnectError
         self.read_error = self.broken_error = package.RemoteProtocolError
