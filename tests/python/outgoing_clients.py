@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import aiohttp
 import requests
 
+from tidegate import Limiter, Policy
 from tidegate.aiohttp import paced
 from tidegate.requests import PacedAdapter
 
@@ -277,3 +278,14 @@ def until(client: Client, holds: Any) -> None:
             client.run(asyncio.sleep(0.001))
         else:
             time.sleep(0.001)
+
+
+def paced_policy(limiter: Limiter, policy: str | Policy) -> Policy:
+    """A policy as clients keep it."""
+    return limiter.policy(policy).paced()
+
+
+def used(limiter: Limiter, policy: str | Policy, key: str, cost: Any = 1) -> list[int]:
+    """What clients have used of each limit of a policy."""
+    states = limiter.peek(paced_policy(limiter, policy), f"out:{key}", cost).limits
+    return [state.limit - state.remaining for state in states]

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from http2_server import Http2Server
-from outgoing_clients import Aiohttp, AsyncHttpx, LoopClient, until
+from outgoing_clients import Aiohttp, AsyncHttpx, LoopClient, paced_policy, until, used
 from spans import Spans
 from strict_services import StrictService
 from tidegate import ConfigError, Limiter, PolicyError, RateLimited
@@ -84,7 +84,7 @@ def test_a_transport_may_wrap_another_one(name: str) -> None:
     options: dict[str, Any] = {"settle": lambda response: 4, "transport": package.MockTransport(answer)}
     with Limiter() as limiter, package.Client(transport=module.PacedTransport(limiter, SLOW, **options)) as client:
         assert client.get("https://api.test/a").json() == {"used": 4}
-        assert limiter.peek(SLOW, "out:https://api.test").remaining == 6
+        assert used(limiter, SLOW, "https://api.test") == [4]
 
         async def another() -> None:
             transport = module.AsyncPacedTransport(limiter, "concurrency 1; 10/hour", **options)
@@ -93,8 +93,7 @@ def test_a_transport_may_wrap_another_one(name: str) -> None:
                     assert (await client.get("https://api.test/b")).json() == {"used": 4}
 
         asyncio.run(another())
-        states = limiter.peek("concurrency 1; 10/hour", "out:https://api.test").limits
-        assert [one.remaining for one in states] == [1, 2]
+        assert used(limiter, "concurrency 1; 10/hour", "https://api.test") == [0, 8]
     assert seen == ["https://api.test/a", *["https://api.test/b"] * 2]
 
 
@@ -114,7 +113,7 @@ def test_an_origin_is_written_in_one_way(url: str, origin: str) -> None:
     inner = httpx.MockTransport(lambda request: httpx.Response(200))
     with Limiter() as limiter, httpx.Client(transport=PacedTransport(limiter, SLOW, transport=inner)) as client:
         client.get(url)
-        assert limiter.peek(SLOW, f"out:{origin}").remaining == 9
+        assert used(limiter, SLOW, origin) == [1]
 
 
 def test_options_of_the_transport_reach_it(service: StrictService) -> None:
@@ -125,7 +124,7 @@ def test_options_of_the_transport_reach_it(service: StrictService) -> None:
         with httpx.Client(transport=transport) as client:
             # The proxy gets the whole URL. The key is that of the service behind it.
             assert client.get("http://api.test/a").json()["target"] == "http://api.test/a"
-        assert limiter.peek(SLOW, "out:http://api.test").remaining == 9
+        assert used(limiter, SLOW, "http://api.test") == [1]
 
 
 @pytest.mark.parametrize("respond", [False, True])
@@ -135,7 +134,7 @@ def test_http_2(respond: bool) -> None:
         with httpx.Client(transport=PacedTransport(limiter, SLOW, **options)) as client:
             answers = [client.get(server.url) for _ in range(3)]
             assert [(one.http_version, one.text) for one in answers] == [("HTTP/2", "over HTTP/2")] * 3
-        assert limiter.peek(SLOW, f"out:{server.url}").remaining == 4
+        assert used(limiter, SLOW, server.url) == [6]
 
         async def several() -> list[str]:
             async with httpx.AsyncClient(transport=AsyncPacedTransport(limiter, "100/s", **options)) as client:
@@ -153,7 +152,7 @@ def test_a_request_that_is_cancelled_gives_its_turn_back(kind: Any, service: Str
 
     async def cancelled(client: LoopClient) -> None:
         tasks = [asyncio.ensure_future(client.acall("GET", service.url)) for _ in range(5)]
-        while blocking.waiting(policy, f"out:{service.url}") < 5:
+        while blocking.waiting(known, f"out:{service.url}") < 5:
             await asyncio.sleep(0.001)
         for task in tasks:
             task.cancel()
@@ -162,12 +161,13 @@ def test_a_request_that_is_cancelled_gives_its_turn_back(kind: Any, service: Str
         ] * 5
 
     with Limiter() as blocking, kind(blocking, policy, timeout=None, learn=False) as client:
-        blocking.check(policy, f"out:{service.url}")
+        known = paced_policy(blocking, policy)
+        blocking.check(known, f"out:{service.url}")
         client.run(cancelled(client))
-        until(client, lambda: blocking.waiting(policy, f"out:{service.url}") == 0)
+        until(client, lambda: blocking.waiting(known, f"out:{service.url}") == 0)
         assert service.requests() == []
         # Nothing stands before the next one.
-        blocking.clear(policy, f"out:{service.url}")
+        blocking.clear(known, f"out:{service.url}")
         assert client.get(service.url).status == 200
 
 
@@ -197,16 +197,14 @@ def test_a_stream_that_is_cancelled_ends_its_hold_and_is_settled(kind: Any, serv
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for _ in range(1000):
-            state = blocking.peek(policy, f"out:{service.url}").limits
-            if (state[0].remaining, state[1].remaining) == (4, 10_000 - 400):
+            if used(blocking, policy, service.url) == [0, 400]:
                 break
             await asyncio.sleep(0.01)
 
     with Limiter() as blocking:
         with kind(blocking, policy, settle=lambda response: Counting(), learn=False) as client:
             client.run(cancelled(client))
-        state = blocking.peek(policy, f"out:{service.url}").limits
-        assert (state[0].remaining, state[1].remaining) == (4, 10_000 - 400)
+        assert used(blocking, policy, service.url) == [0, 400]
         assert len(ends) == 4
 
 
@@ -275,11 +273,11 @@ def test_retries_of_urllib3_give_nothing_back() -> None:
     url = "http://127.0.0.1:1"
     with Limiter() as limiter, requests.Session() as session:
         session.trust_env = False
-        for max_retries, left in ((0, 10), (1, 9)):
+        for max_retries, units in ((0, 0), (1, 1)):
             session.mount("http://", PacedAdapter(limiter, SLOW, max_retries=max_retries))
             with pytest.raises(requests.ConnectionError):
                 session.get(url)
-            assert limiter.peek(SLOW, f"out:{url}").remaining == left
+            assert used(limiter, SLOW, url) == [units]
 
 
 def test_cookies_and_histories_stay(service: StrictService) -> None:

@@ -18,10 +18,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
 
-from . import _tidegate
 from ._content_decoder import ContentDecoder, decoder
 from ._cost import COST, checked_units
-from ._decorator import Asking, CostOption, PolicyKind, PriorityOption, check_options, name_of
+from ._decorator import Asking, CostOption, PriorityOption, check_options, name_of
 from ._never_fits import never_fits
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Headers, Limiter, Observation, Policy, problem, status
@@ -190,7 +189,7 @@ class _Turn:
 
     __slots__ = ("decision", "hold", "key", "policy")
 
-    def __init__(self, policy: Any, key: str, decision: Decision, hold: Any) -> None:
+    def __init__(self, policy: Policy, key: str, decision: Decision, hold: Any) -> None:
         self.policy, self.key, self.decision, self.hold = policy, key, decision, hold
 
 
@@ -236,22 +235,23 @@ class Pacing:
             raise ConfigError("policy is None and learn is False: this limits nothing. Give one of them")
         if isinstance(policy, (str, Policy)):
             check_options(self._limiter, policy, key if isinstance(key, str) else "", cost, priority)
-            self._prepared(policy)
+            self._prepared(policy, self._limiter._generation)
             # As long as the client exists, `reload` refuses to drop its policy.
             self._use = self._limiter._use_policy(policy, name_of(owner))
         return Asking(self._limiter, "", owner, origin_of if key is None else key, cost, priority)
 
-    def _prepare(self, policy: str | Policy | None) -> tuple[Any, PolicyKind | None]:
-        """What the limiter is asked with, and whether that has units to hold."""
+    def _prepare(self, policy: str | Policy | None, _generation: int) -> tuple[Policy, bool]:
+        """The policy as calls that go out keep it, and whether it has units to hold. A reload may change both."""
         if policy is None:
-            return _paced(None, self._margin), None
+            return Policy.learned(), False
         resolved = self._limiter.policy(policy)
-        if any(one.algorithm == "leaky-bucket" for one in resolved.limits):
+        algorithms = [one.algorithm for one in resolved.limits]
+        if "leaky-bucket" in algorithms:
             raise ConfigError(
                 f'the policy "{resolved.name}" is a leaky-bucket, which queues calls itself, and a request waits here '
                 'for its turn. For the same pace write gcra with a burst of 1, as in "gcra 10/s burst 1"'
             )
-        return _paced(policy, self._margin), PolicyKind(self._limiter, policy, resolved)
+        return resolved.paced(self._margin), "concurrency" in algorithms
 
     async def send(self, exchange: Exchange[R]) -> R:
         """Sends a request when its turn has come, and again where that is wanted; returns its response."""
@@ -298,7 +298,7 @@ class Pacing:
         given = self._policy(request) if callable(self._policy) else self._policy
         if not (given is None or isinstance(given, (str, Policy))):
             raise TypeError(f"the policy of a request is a str, a Policy or None, not {shown(given)}")
-        policy, kind = self._prepared(given)
+        policy, holds = self._prepared(given, self._limiter._generation)
         made, cost = self._asking.key_and_cost((request,), {})
         key = self._prefix + made
         # What responses say knows no classes.
@@ -308,7 +308,7 @@ class Pacing:
             seen = await self._done(limiter.peek(policy, key, cost, priority=priority))
             if not seen and seen.retry_after is not None:
                 self._on_wait(seen, seen.retry_after)
-        if kind is not None and kind.now():
+        if holds:
             hold = await self._done(limiter.hold(policy, key, cost, timeout=left, priority=priority))
             return _Turn(policy, key, hold.decision, hold)
         decision = await self._done(limiter.acquire(policy, key, cost, timeout=left, priority=priority))
@@ -328,7 +328,7 @@ class Pacing:
         found = Observation.from_headers(
             exchange.fields(response), status=code, body=body, max_learned_wait=self._max_wait
         )
-        if found and self._learn and hasattr(self._limiter, "observe"):
+        if found and self._learn:
             # The response is there all the same. The limiter has said what its store does.
             with contextlib.suppress(StoreError, ClosedError):
                 await self._done(self._limiter.observe(turn.policy, turn.key, found, decision=turn.decision))
@@ -414,11 +414,6 @@ class PassingBody:
         self.ended()
         if self._settling is not None:
             await asyncio.shield(self._settling)
-
-
-def _paced(policy: str | Policy | None, margin: float) -> Any:
-    made = getattr(_tidegate, "PacedPolicy", None)
-    return (policy or "gcra 1000000000/s") if made is None else made(policy, margin)
 
 
 def _refusal(decision: Decision, error: CostError | None) -> tuple[int, dict[str, str], bytes]:
