@@ -86,6 +86,14 @@ def test_learning_can_be_turned_off_and_has_a_bound(outgoing: Any, service: Stri
         assert time.monotonic() - began < 30
 
 
+def test_units_and_classes_are_those_of_a_policy(outgoing: Any, service: StrictService) -> None:
+    with Limiter() as limiter, outgoing(limiter, None, cost={"tokens": 5}, priority="batch", timeout=0.1) as client:
+        fields = ["x-ratelimit-limit-tokens: 10", "x-ratelimit-remaining-tokens: 0", "x-ratelimit-reset-tokens: 1m0s"]
+        assert client.get(said(service, *fields)).status == 200
+        with pytest.raises(RateLimited):
+            client.get(service.url)
+
+
 def test_a_retry_waits_its_turn(outgoing: Any, service: StrictService) -> None:
     with Limiter() as limiter, outgoing(limiter, None, retries=1) as client:
         assert client.get(said(service, "Retry-After: 1", status=429)).status == 200

@@ -301,8 +301,10 @@ class Pacing:
         policy, holds = self._prepared(given, self._limiter._generation)
         made, cost = self._asking.key_and_cost((request,), {})
         key = self._prefix + made
-        # What responses say knows no classes.
-        priority = None if given is None else self._asking.class_of((request,), {})
+        priority = self._asking.class_of((request,), {})
+        if given is None:
+            # What responses say knows no classes, and a call takes one of each unit that they name.
+            priority, cost = None, 1 if isinstance(cost, Mapping) else cost
         limiter: Any = asked(self._limiter) if TRACED else self._limiter
         if self._on_wait is not None:
             seen = await self._done(limiter.peek(policy, key, cost, priority=priority))
