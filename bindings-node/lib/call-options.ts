@@ -2,6 +2,7 @@
 
 import { type CancelSignal, checkSignal } from './cancel-signal.js';
 import type { Cost } from './cost.js';
+import { Decision } from './decision.js';
 import { ConfigError, describe } from './errors.js';
 import { checkOptions, checkType, declaredNames, declaredOptions, knownNames } from './given-options.js';
 import type { Hold } from './hold.js';
@@ -66,6 +67,14 @@ export interface AcquireOptions {
   // options end
 }
 
+/** The options of `observe`. */
+export interface ObserveOptions {
+  // options: observe
+  /** The Decision of the call that was answered: what was charged since then is counted beside what the response says. */
+  decision?: Decision | undefined;
+  // options end
+}
+
 /** The options of `hold`. */
 export interface HoldOptions {
   // options: hold
@@ -110,6 +119,11 @@ export interface NamedCheckEntry<Name extends string = string> {
 }
 
 const COST_EXAMPLE = 'cost: 5';
+const EXAMPLES: Readonly<Record<string, string>> = {
+  acquire: 'timeoutMs: 5000',
+  hold: 'timeoutMs: 5000',
+  observe: 'decision',
+};
 
 /** The cost in options that have nothing else. Undefined when they have, or when they may be no options at all. */
 export function onlyCost(options: CheckOptions): Cost | undefined {
@@ -128,7 +142,7 @@ export function checkedOptions<Options extends object>(call: string, options: Op
     options,
     declaredNames(call),
     call,
-    call === 'acquire' || call === 'hold' ? 'timeoutMs: 5000' : COST_EXAMPLE,
+    EXAMPLES[call] ?? COST_EXAMPLE,
   );
   for (const { name, kind } of declaredOptions(call)) {
     const value: unknown = options[name as keyof Options];
@@ -141,6 +155,9 @@ export function checkedOptions<Options extends object>(call: string, options: Op
     }
     if (kind === 'Priority') checkPriority(value);
     if (kind === 'Signal') checkSignal(value as CancelSignal);
+    if (kind === 'Decision' && !(value instanceof Decision)) {
+      throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a Decision`);
+    }
   }
   return options;
 }

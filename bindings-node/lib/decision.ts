@@ -183,6 +183,11 @@ export class Decision {
     return (this.#numbers[DecisionField.Header] & DecisionFlag.Overridden) !== 0;
   }
 
+  /** Whether it says what the other side of an outgoing call said: that is what refuses, or what is left. */
+  get learned(): boolean {
+    return (this.#numbers[DecisionField.Header] & DecisionFlag.Learned) !== 0;
+  }
+
   /** The state of each limit, in the order of the policy. */
   get limits(): readonly LimitState[] {
     return limitsOf(this.#numbers, this.cost, this.#policyRef.units);
@@ -229,6 +234,7 @@ const FIELDS = [
   'unavailable',
   'abnormal',
   'overridden',
+  'learned',
 ] as const;
 
 /** The fields of a Decision, as a plain object. */

@@ -70,7 +70,7 @@ export class DenyCache {
       return undefined;
     }
     const { numbers, receivedAt, until, place } = denial;
-    const isCurrent = this.#generations[place] === numbers[DecisionField.DenialGeneration];
+    const isCurrent = this.#generations[place] === numbers[DecisionField.Generation];
     const now = this.now();
     // A clock that was set back shows a time about which the store said nothing.
     if (!isCurrent || now >= until || now < receivedAt) {
@@ -90,7 +90,7 @@ export class DenyCache {
     const until = sentAt + numbers[DecisionField.DeniedFor] * SHARE_OF_TIME;
     const repeated = numbers.slice() as MutableNumbers;
     repeated[DecisionField.Header] |= FROM_DENY_CACHE;
-    const place = numbers[DecisionField.DenialGeneration] % this.#generations.length;
+    const place = numbers[DecisionField.Generation] % this.#generations.length;
     this.#denials.set(copied(key), { policyRef, receivedAt: this.now(), until, place, numbers: repeated });
   }
 

@@ -12,12 +12,13 @@ import {
   type HeldWork,
   type HoldOptions,
   holdArguments,
+  type ObserveOptions,
   type OverrideOptions,
   onlyCost,
   type PeekOptions,
 } from './call-options.js';
 import { type Cost, checkedCost, isUnits, numberOf, unitsOf } from './cost.js';
-import { Decision, policyRefOf } from './decision.js';
+import { Decision, numbersOf, policyRefOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
 import { ConfigError, checkConstant, describe, invalidCost, invalidKey } from './errors.js';
 import { isRecord } from './given-options.js';
@@ -26,6 +27,7 @@ import { builderOf, type LimiterOptions } from './limiter-options.js';
 import { throwIfFailed, unwrap } from './native.js';
 import { type OverriddenKey, overriddenKeyFrom } from './overridden-key.js';
 import { type OverrideLike, overrideText, type Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
+import { type Observation, observationsOf } from './outgoing.js';
 import { PolicyRefs } from './policy-refs.js';
 import { checkPercent } from './rollout.js';
 import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.js';
@@ -216,6 +218,28 @@ export class Limiter<Name extends string = string> {
       return this.#transport.settle(policyRef, entry, policyRef !== known, cost);
     };
     await settleEach(claimed(decision, actualCost, this.#policyRefs.identity), settle);
+  }
+
+  /**
+   * Learns what the response to a call says of the limits of the other side: it holds for every process that uses the key, and nothing
+   * that a response says admits a call earlier. `decision` is the one of the call: what was charged since then is counted beside what
+   * the response says is used.
+   */
+  async observe(
+    policy: PolicyLike<Name>,
+    key: string,
+    observations: Observation | readonly Observation[],
+    options: ObserveOptions = {},
+  ): Promise<Decision> {
+    const { decision: answered } = checkedOptions('observe', options);
+    const target = this.#target(policy, key);
+    const { tasks, nativeLimiter } = this.#transport;
+    const said = observationsOf(observations);
+    const numbers = answered === undefined ? undefined : [...numbersOf(answered)];
+    const { decision } = await tasks.begin([target], (ticket) =>
+      nativeLimiter.observe(ticket, target.policyRef.id, target.key, said, numbers),
+    );
+    return decision as Decision;
   }
 
   /** Checks several policies and keys: all are charged, or none is. */

@@ -81,6 +81,33 @@ function flat(headers: ResponseHeaders): string[] {
   return fields;
 }
 
+const FIELD_TYPES = {
+  name: 'string',
+  limit: 'number',
+  windowMs: 'number',
+  unit: 'string',
+  remaining: 'number',
+  resetAfterMs: 'number',
+  retryAfterMs: 'number',
+  scope: 'string',
+} as const;
+
+/** What `observe` was given, without what is undefined. */
+export function observationsOf(given: Observation | readonly Observation[]): native.Observation[] {
+  const several: readonly Observation[] = Array.isArray(given) ? given : [given];
+  return several.map((said) => {
+    if (!isRecord(said)) throw new ConfigError(`observe cannot learn of ${describe(said)}: give what observations() returns`);
+    const fields: Record<string, unknown> = {};
+    for (const [name, type] of Object.entries(FIELD_TYPES)) {
+      const value = said[name as keyof Observation];
+      if (value === undefined || value === null) continue;
+      checkType(name, value, [type]);
+      fields[name] = value;
+    }
+    return fields as native.Observation;
+  });
+}
+
 function wrong(headers: unknown): ConfigError {
   return new ConfigError(
     `observations cannot read ${describe(headers)}: give the headers of a response, or pairs of names and values`,

@@ -312,6 +312,20 @@ export class Policy {
 
   // options end
 
+  /**
+   * This policy as calls that go out keep it: the other side counts what arrives, and begins its windows when it likes, so that a margin
+   * stays for how much the way there differs. Its calls count what responses say of them: see `observe`.
+   */
+  paced(marginMs = 50): Policy {
+    checkType('marginMs', marginMs, ['number']);
+    return policyFrom(unwrap(this.#policy.paced(marginMs)));
+  }
+
+  /** The policy of calls that nothing limits but what responses say. */
+  static learned(): Policy {
+    return policyFrom(unwrap(native.learnedPolicy()));
+  }
+
   /** Warns of what probably does not do what its author meant. */
   lint(): readonly LintWarning[] {
     return unwrap(native.lintPolicies([undefined], [this.#policy]));

@@ -5,7 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use napi_derive::napi;
 use tidegate::host::{
-    ChargedLimit, ChargedUnits, charge_mark, charged_of_limit, denial_generation, has_amounts, turn_length,
+    Answered, ChargedLimit, ChargedUnits, calls_of, charge_mark, charged_of_limit, denial_generation, has_amounts,
+    turn_length,
 };
 use tidegate::http::more_after;
 use tidegate::{Algorithm, Decision, LimitState, Source};
@@ -76,6 +77,29 @@ pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool, units_named: 
     }
 }
 
+/// What is known of the call that was answered by the Decision with these numbers, from its header on.
+pub(crate) fn answered(numbers: &[f64]) -> Answered {
+    let number = |field: DecisionField| numbers.get(field as usize).copied().unwrap_or_default();
+    let is_allowed = number(DecisionField::Header) as u64 & DecisionFlag::Allowed as u64 != 0;
+    let calls = (number(DecisionField::Generation) as u64).checked_sub(1).filter(|_| is_allowed);
+    let used = |limit: f64, remaining: f64, over: f64| (limit - remaining).max(0.0) as u64 + over as u64;
+    let limits = numbers.get(DecisionField::Limits as usize..).unwrap_or_default();
+    let known = if number(DecisionField::Header) as u64 & DecisionFlag::Simple as u64 == 0 {
+        let of_limit = |limit: &[f64]| {
+            let of = |field: LimitField| limit[field as usize];
+            used(of(LimitField::Limit), of(LimitField::Remaining), of(LimitField::Over))
+        };
+        limits.chunks_exact(LimitField::Length as usize).map(of_limit).collect()
+    } else {
+        [used(number(DecisionField::Limit), number(DecisionField::Remaining), 0.0)].into_iter().collect()
+    };
+    Answered {
+        calls,
+        units: charged_units(numbers, false, &[]).limits.iter().map(|limit| limit.units).collect(),
+        known,
+    }
+}
+
 fn micros(length: Duration) -> f64 {
     length.as_micros() as f64
 }
@@ -129,6 +153,7 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
         (DecisionFlag::Unavailable, decision.unavailable()),
         (DecisionFlag::Abnormal, decision.abnormal()),
         (DecisionFlag::Overridden, decision.overridden()),
+        (DecisionFlag::Learned, decision.learned()),
         (DecisionFlag::Exceeded, simple.as_ref().is_some_and(|limit| limit.exceeded)),
     ] {
         header |= if set { flag as u64 } else { 0 };
@@ -151,7 +176,9 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     record[HEADER + DecisionField::NextAfter as usize] = wait(next);
     record[HEADER + DecisionField::Charge as usize] = charge_mark(decision);
     record[HEADER + DecisionField::Turn as usize] = micros(turn_length(decision));
-    record[HEADER + DecisionField::DenialGeneration as usize] = denial_generation(decision).into();
+    let counted = || calls_of(decision).map_or(0.0, |calls| calls as f64 + 1.0);
+    record[HEADER + DecisionField::Generation as usize] =
+        if decision.allowed() { counted() } else { denial_generation(decision).into() };
     record[HEADER + DecisionField::MoreAfter as usize] = more_after(decision).map_or(NEVER, |seconds| seconds as f64);
     out.extend_from_slice(&record);
     match &simple {

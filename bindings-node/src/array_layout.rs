@@ -119,6 +119,8 @@ pub enum DecisionFlag {
     Abnormal = 8192,
     /// Its key has other numbers than its policy.
     Overridden = 16384,
+    /// It says what the other side of an outgoing call said.
+    Learned = 32768,
 }
 
 /// Where the numbers of a Decision stand, counted from its header. Times are in microseconds.
@@ -151,8 +153,9 @@ pub enum DecisionField {
     MoreAfter,
     /// What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark).
     Charge,
-    /// Which generation a denial is of. It may be repeated while that is the current one: see [`DENIAL_GENERATIONS`].
-    DenialGeneration,
+    /// Of a denial the generation that it is of: it may be repeated while that is the current one, see [`DENIAL_GENERATIONS`]. Of an
+    /// admitted call the number of calls of its key that were counted with it, and 1 more; 0 where nothing is learned of the key.
+    Generation,
     /// How long before the answer's time its units were charged: see [`turn_length`](tidegate::host::turn_length).
     Turn,
     /// The limits begin here: [`LimitField::Length`] numbers for each, or with `Simple` one number, its [`LimitField::Kind`].

@@ -2,8 +2,8 @@
 
 use napi::bindgen_prelude::{Either, Uint8Array};
 use napi_derive::napi;
-use tidegate::Result;
-use tidegate::http::{MAX_LEARNED_WAIT, ResponseReader};
+use tidegate::http::{MAX_LEARNED_WAIT, ObservationScope, ResponseReader};
+use tidegate::{Error, ErrorKind, Result, Unit};
 
 use crate::error_value::{ErrorValue, crossing};
 use crate::number::milliseconds;
@@ -26,7 +26,7 @@ pub struct Observation {
     /// The time until the request may be made again.
     pub retry_after_ms: Option<f64>,
     /// Whom that wait concerns.
-    pub scope: String,
+    pub scope: Option<String>,
 }
 
 impl From<tidegate::http::Observation> for Observation {
@@ -40,9 +40,44 @@ impl From<tidegate::http::Observation> for Observation {
             remaining: said.remaining.map(|count| count as f64),
             reset_after_ms: said.reset_after.map(ms),
             retry_after_ms: said.retry_after.map(ms),
-            scope: said.scope.name().to_owned(),
+            scope: Some(said.scope.name().to_owned()),
         }
     }
+}
+
+/// What JavaScript gives as one.
+impl TryFrom<Observation> for tidegate::http::Observation {
+    type Error = Error;
+
+    fn try_from(given: Observation) -> Result<Self> {
+        let count = |name: &str, count: Option<f64>| match count {
+            None => Ok(None),
+            Some(count) if count >= 0.0 && count.fract() == 0.0 => Ok(Some(count.min(MAX_NUMBER) as u64)),
+            Some(_) => Err(wrong(name, "a whole number from 0 on")),
+        };
+        let length = |name: &str, ms: Option<f64>| ms.map(|ms| milliseconds(name, ms)).transpose();
+        let mut said = Self::default();
+        said.name = given.name;
+        said.limit = count("limit", given.limit)?;
+        said.window = length("windowMs", given.window_ms)?;
+        said.unit = given.unit.as_deref().map(Unit::new).transpose()?;
+        said.remaining = count("remaining", given.remaining)?;
+        said.reset_after = length("resetAfterMs", given.reset_after_ms)?;
+        said.retry_after = length("retryAfterMs", given.retry_after_ms)?;
+        said.scope = match given.scope.as_deref() {
+            None | Some("key") => ObservationScope::Key,
+            Some("all") => ObservationScope::All,
+            Some(_) => return Err(wrong("scope", "'key' or 'all'")),
+        };
+        Ok(said)
+    }
+}
+
+/// The largest number that JavaScript holds exactly.
+const MAX_NUMBER: f64 = 9_007_199_254_740_991.0;
+
+fn wrong(name: &str, expected: &str) -> Error {
+    Error::new(ErrorKind::ConfigInvalid, format!("{name} of an observation must be {expected}"))
 }
 
 /// What a response says.

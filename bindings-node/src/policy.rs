@@ -11,7 +11,7 @@ use tidegate::{
 
 use crate::error_value::{ErrorValue, crossing, node_name};
 use crate::limit::{Limit, period};
-use crate::number::{shown, small};
+use crate::number::{milliseconds, shown, small};
 
 /// A valid policy.
 #[napi]
@@ -117,6 +117,12 @@ pub fn policy(
     crossing(build(&limits, name, options).map(|policy| Policy { policy }))
 }
 
+/// The policy of calls that nothing limits but what responses say.
+#[napi(catch_unwind)]
+pub fn learned_policy() -> Either<Policy, ErrorValue> {
+    crossing(tidegate::Policy::learned().map(|policy| Policy { policy }))
+}
+
 #[napi]
 impl Policy {
     /// Its name, or its canonical notation when it has no name.
@@ -129,6 +135,13 @@ impl Policy {
     #[napi(catch_unwind)]
     pub fn notation(&self) -> String {
         self.policy.limits().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    /// This policy as calls that go out keep it.
+    #[napi(catch_unwind)]
+    pub fn paced(&self, margin_ms: f64) -> Either<Policy, ErrorValue> {
+        let paced = milliseconds("marginMs", margin_ms).and_then(|margin| self.policy.paced(margin));
+        crossing(paced.map(|policy| Policy { policy }))
     }
 
     /// Its limits.

@@ -158,6 +158,12 @@ impl Decision {
         self.inner.overridden()
     }
 
+    /// Whether it says what the other side of an outgoing call said: that is what refuses, or what is left.
+    #[getter]
+    fn learned(&self) -> bool {
+        self.inner.learned()
+    }
+
     /// Its fields as a dict of plain values, ready for JSON.
     #[pyo3(signature = () -> "dict[str, Any]")]
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -171,6 +177,7 @@ impl Decision {
         dict.set_item("unavailable", self.unavailable())?;
         dict.set_item("abnormal", self.abnormal())?;
         dict.set_item("overridden", self.overridden())?;
+        dict.set_item("learned", self.learned())?;
         if !self.inner.decisions().is_empty() {
             let each = self.inner.decisions().iter().map(|one| Self { inner: one.clone() }.as_dict(py));
             dict.set_item("decisions", each.collect::<PyResult<Vec<_>>>()?)?;
@@ -238,6 +245,9 @@ impl Decision {
         }
         if self.unavailable() {
             text += ", unavailable=True";
+        }
+        if self.learned() {
+            text += ", learned=True";
         }
         if self.source() != "store" {
             text += &format!(", source='{}'", self.source());

@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use tidegate::http::{MAX_LEARNED_WAIT, ResponseReader};
+use tidegate::http::{MAX_LEARNED_WAIT, ObservationScope, ResponseReader};
 use tidegate::policy::Unit;
 
 use crate::convert::{in_seconds, named_seconds, number, optional_seconds, shown};
+use crate::error::{config, raise};
 
 /// What a response says of one limit, or how long it tells to wait. None is what it does not say.
 ///
@@ -22,6 +23,35 @@ pub(crate) struct Observation {
 
 #[pymethods]
 impl Observation {
+    #[new]
+    #[pyo3(signature = (
+        *, name: "str | None" = None, limit: "int | None" = None, window: "float | timedelta | None" = None, unit: "str | None" = None,
+        remaining: "int | None" = None, reset_after: "float | timedelta | None" = None, retry_after: "float | timedelta | None" = None,
+        scope: "Literal['key', 'all']" = "key"
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "each is a keyword of the constructor")]
+    fn new(
+        name: Option<String>,
+        limit: Option<u64>,
+        #[pyo3(from_py_with = optional_seconds)] window: Option<Duration>,
+        unit: Option<&str>,
+        remaining: Option<u64>,
+        #[pyo3(from_py_with = optional_seconds)] reset_after: Option<Duration>,
+        #[pyo3(from_py_with = optional_seconds)] retry_after: Option<Duration>,
+        scope: &str,
+    ) -> PyResult<Self> {
+        let scopes = [ObservationScope::Key, ObservationScope::All];
+        let mut inner = tidegate::http::Observation::default();
+        inner.scope = scopes
+            .into_iter()
+            .find(|known| known.name() == scope)
+            .ok_or_else(|| config(format!("scope is 'key' or 'all', not {scope:?}")))?;
+        inner.unit = unit.map(Unit::new).transpose().map_err(raise)?;
+        (inner.name, inner.limit, inner.remaining) = (name, limit, remaining);
+        (inner.window, inner.reset_after, inner.retry_after) = (window, reset_after, retry_after);
+        Ok(Self { inner })
+    }
+
     /// What the response with these headers says: an Observation for each limit. One with `retry_after` comes first.
     ///
     /// `headers` is a mapping, or pairs of names and values. `date` is when the response came, in seconds since 1970 or as a
@@ -112,6 +142,21 @@ impl Observation {
             }
         }
         Ok(format!("Observation({})", fields.join(", ")))
+    }
+}
+
+/// The argument of `observe`: an Observation or several.
+pub(crate) fn observations(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::http::Observation>> {
+    let wrong = |given: &Bound<'_, PyAny>| {
+        PyTypeError::new_err(format!("argument 'observation': an Observation or several, not {}", shown(given)))
+    };
+    let one = |given: &Bound<'_, PyAny>| Some(given.cast::<Observation>().ok()?.get().inner.clone());
+    match one(given) {
+        Some(single) => Ok(vec![single]),
+        None => {
+            let several = given.try_iter().map_err(|_| wrong(given))?;
+            several.map(|item| item.and_then(|item| one(&item).ok_or_else(|| wrong(&item)))).collect()
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `Policy`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyTypeError;
@@ -10,7 +11,7 @@ use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
 use tidegate::policy::{Format, PolicyFile};
 use tidegate::{BlockFor, ErrorKind, KeyOverride, Lease, OnStoreError, Options, Overrides, Period, Priorities};
 
-use crate::convert::{argument, owned_text, period, shown, text, unexpected, whole};
+use crate::convert::{argument, owned_text, period, seconds as margin, shown, text, unexpected, whole};
 use crate::error::{PolicyError, policy, raise, raise_about};
 use crate::limit::Limit;
 use crate::warning::{Warning, listed};
@@ -274,6 +275,20 @@ impl Policy {
             policy = policy.named(name).map_err(raise)?;
         }
         Ok(Self { inner: policy })
+    }
+
+    /// This policy as calls that go out keep it: the other side counts what arrives, and begins its windows when it likes, so that a
+    /// margin of so many seconds stays for how much the way there differs. Its calls count what responses say of them: see `observe`.
+    #[pyo3(signature = (margin: "float | timedelta" = Duration::from_millis(50)) -> "Policy", text_signature = "($self, margin=0.05)")]
+    fn paced(&self, #[pyo3(from_py_with = margin)] margin: Duration) -> PyResult<Self> {
+        self.inner.paced(margin).map(|inner| Self { inner }).map_err(raise)
+    }
+
+    /// The policy of calls that nothing limits but what responses say.
+    #[staticmethod]
+    #[pyo3(signature = () -> "Policy")]
+    fn learned() -> PyResult<Self> {
+        tidegate::Policy::learned().map(|inner| Self { inner }).map_err(raise)
     }
 
     /// The name, or the notation when none was given.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use compact_str::CompactString;
 
-use crate::algorithm::View;
+use crate::algorithm::{LearnedAnswer, View};
 use crate::plan::Plan;
 use crate::plan::plan_cache::PlanHandle;
 use crate::policy::{Algorithm, Limit, Period, Policy, Unit};
@@ -163,6 +163,25 @@ impl Decision {
         self.plan.policy.options().shadow
     }
 
+    /// Whether it says what the other side of an outgoing call said: that is what refuses, or what is left.
+    #[must_use]
+    pub fn learned(&self) -> bool {
+        let Some(learned) = self.learned_answer() else { return false };
+        self.blocked() && learned.wait_until >= self.answer.blocked_until
+            || learned.limits.iter().any(|(index, _)| usize::from(*index) == self.binding_index())
+    }
+
+    fn learned_answer(&self) -> Option<&LearnedAnswer> {
+        self.answer.rare.as_ref()?.learned.as_ref()
+    }
+
+    /// The most units that a limit ever admits at once: of what was learned, where that is less.
+    fn capacity(&self, index: usize) -> u64 {
+        let own = self.plan.rules[index].capacity();
+        let learned = || self.learned_answer()?.limits.iter().find(|(of, _)| usize::from(*of) == index);
+        learned().map_or(own, |(_, limit)| own.min(*limit))
+    }
+
     /// The index of the limit that `limit` and `remaining` are about.
     #[must_use]
     pub fn binding_index(&self) -> usize {
@@ -198,7 +217,7 @@ impl Decision {
 
     /// The binding limit: the one that refused and takes longest, else the one with least left in proportion.
     fn binding(&self) -> (usize, &View) {
-        let share = |(index, view): &(usize, &View)| (view.remaining(), self.plan.rules[*index].capacity());
+        let share = |(index, view): &(usize, &View)| (view.remaining(), self.capacity(*index));
         let order = |a: &(usize, &View), b: &(usize, &View)| match (self.exceeds(*a), self.exceeds(*b)) {
             (true, true) => b.1.admits_at.unwrap_or(u64::MAX).cmp(&a.1.admits_at.unwrap_or(u64::MAX)),
             (false, false) => by_share(share(a), share(b)),
@@ -240,7 +259,7 @@ impl Decision {
     /// The most units that the binding limit ever admits at once.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.plan.rules[self.binding().0].capacity()
+        self.capacity(self.binding().0)
     }
 
     /// The units that the binding limit would admit now; 0 while the key is blocked.
@@ -316,7 +335,7 @@ impl Decision {
             let limit = &self.plan.policy.limits()[index];
             LimitState {
                 algorithm: limit.algorithm(),
-                limit: self.plan.rules[index].capacity(),
+                limit: self.capacity(index),
                 unit: limit.unit().cloned(),
                 cost: self.answer.amounts().get(index).map_or(self.cost, |amount| amount.units),
                 period: limit.period(),
@@ -438,6 +457,9 @@ impl fmt::Debug for Decision {
         }
         if self.shadow() {
             shown.field("shadow", &true);
+        }
+        if self.learned() {
+            shown.field("learned", &true);
         }
         if self.unavailable() {
             shown.field("unavailable", &true);

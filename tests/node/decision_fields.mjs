@@ -10,6 +10,7 @@ export function fieldsOf(decision) {
     shadow: decision.shadow,
     abnormal: decision.abnormal,
     overridden: decision.overridden,
+    learned: decision.learned,
     policy: decision.policy,
     key: decision.key,
     cost: decision.cost,

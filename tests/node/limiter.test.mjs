@@ -34,6 +34,7 @@ it('a Decision has the fields of its check', async () => {
     delayMs: 0,
     abnormal: false,
     overridden: false,
+    learned: false,
     limits: [
       {
         algorithm: 'fixed-window',

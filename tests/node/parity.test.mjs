@@ -13,7 +13,7 @@ const CALLS =
     ' ',
   );
 const FIELDS =
-  'allowed policy key cost granted limit remaining retryAfterMs nextAfterMs resetAfterMs resetAt delayMs limits source shadow unavailable abnormal overridden'.split(
+  'allowed policy key cost granted limit remaining retryAfterMs nextAfterMs resetAfterMs resetAt delayMs limits source shadow unavailable abnormal overridden learned'.split(
     ' ',
   );
 const LIMIT = 'algorithm periodMs unit cost limit remaining over retryAfterMs nextAfterMs resetAfterMs exceeded'.split(

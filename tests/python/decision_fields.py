@@ -19,6 +19,7 @@ def fields_of(decision: Decision) -> dict[str, Any]:
         "shadow": decision.shadow,
         "abnormal": decision.abnormal,
         "overridden": decision.overridden,
+        "learned": decision.learned,
         "policy": decision.policy,
         "key": decision.key,
         "cost": decision.cost,

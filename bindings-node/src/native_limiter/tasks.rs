@@ -10,10 +10,11 @@ use tidegate::host::{Outcome, Started, post_begun, post_task};
 use tidegate::{AsyncLimiter, CheckOptions, Hold, HoldAnswer, KeyOverride, Result};
 
 use super::NativeLimiter;
-use crate::answer_record::charged_units;
+use crate::answer_record::{answered, charged_units};
 use crate::array_layout::TaskKind;
 use crate::batch_codec::{Attachment, OwnedPolicyRef};
 use crate::number;
+use crate::observation::Observation;
 
 impl NativeLimiter {
     /// Begins a task on this thread.
@@ -97,6 +98,24 @@ impl NativeLimiter {
                 TaskKind::Clear => limiter.clear(&policy, &key).await.map(|()| Outcome::Nothing),
                 TaskKind::Journal => limiter.journal(&policy, &key).await.map(Outcome::Attempts),
             }
+        })
+    }
+
+    /// Learns what the response to a call said, whose Decision had these numbers.
+    #[napi(catch_unwind)]
+    pub fn observe(
+        &self,
+        ticket: f64,
+        policy: u32,
+        key: String,
+        observations: Vec<Observation>,
+        decision: Option<Vec<f64>>,
+    ) -> i32 {
+        let policy = self.codec.borrow().policy_ref(f64::from(policy)).cloned();
+        let said: Result<Vec<_>> = observations.into_iter().map(TryInto::try_into).collect();
+        let answered = decision.map(|numbers| answered(&numbers));
+        self.begin(ticket, move |limiter| async move {
+            limiter.observe_answered(&policy?, &key, said?, answered).await.map(Outcome::Decision)
         })
     }
 

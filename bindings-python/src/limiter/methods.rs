@@ -21,6 +21,7 @@ use crate::decision::Decision;
 use crate::error::{belongs_to_process, raise, raise_about};
 use crate::hold::Hold;
 use crate::key_override::Override;
+use crate::observation::observations;
 use crate::options::LimiterOptions;
 use crate::policy::{Policy, key_override};
 use crate::policy_argument::{PolicyArgument, entries, refuse_partial};
@@ -126,6 +127,23 @@ macro_rules! limiter_methods {
                 #[pyo3(from_py_with = cost)] cost: Cost,
             ) -> PyResult<$Nothing> {
                 self.carry_out(policy, key, Call::Refund(cost))
+            }
+
+            /// Learns what the response to a call says of the limits of the other side, an Observation or several: it holds for every process
+            /// that uses the key, and nothing that a response says admits a call earlier. `decision` is the one of the call: what was charged
+            /// since then is counted beside what the response says is used.
+            #[pyo3(signature = (
+                policy: "str | Policy", key: "str", observation: "Observation | Iterable[Observation]", *, decision: "Decision | None" = None
+            ) -> $decision)]
+            fn observe(
+                &self,
+                policy: &Bound<'_, PyAny>,
+                key: Key<'_>,
+                #[pyo3(from_py_with = observations)] observation: Vec<tidegate::http::Observation>,
+                decision: Option<&Bound<'_, Decision>>,
+            ) -> PyResult<$Decision> {
+                let answered = decision.map(|decision| &decision.get().inner);
+                self.decide(policy, key, Call::observe(observation, answered))
             }
 
             /// After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.

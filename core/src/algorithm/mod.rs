@@ -19,6 +19,7 @@ mod fixed_window;
 mod gcra;
 mod kept_window;
 mod leaky_bucket;
+mod learned;
 mod lease;
 mod limit;
 mod meaning;
@@ -39,6 +40,9 @@ pub(crate) use calendar::{AnchorDay, Calendar, WEEKDAYS, zone_names};
 pub use calendar_window::edges as calendar_edges;
 pub(crate) use charge::{LimitCharge, Traces};
 pub(crate) use concurrency::{HoldId, StoredHold};
+#[cfg(feature = "redis")]
+pub(crate) use learned::LEARNED_NUMBERS;
+pub(crate) use learned::{AskedOf, LearnedAnswer, LearnedLimits, Learning, Said, SaidLimit};
 pub(crate) use lease::{LEASED_PART, LeaseTerms};
 pub use limit::{AlgorithmKind, DEFAULT_PRECISION, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION};
 use meaning::Meaning;

@@ -12,8 +12,8 @@ mod tasks;
 pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
 pub use crate::http::options::{LAYER_OPTIONS, LIMIT_OPTIONS};
 pub use crate::limiter::{
-    CALL_OPTIONS, Call, ChargedLimit, ChargedUnits, CompletionQueue, DENIAL_GENERATIONS, LIMITER_OPTIONS,
-    LimiterOption, Outcome, SettingValue, charge_mark, check_percent, turn_length,
+    Answered, CALL_OPTIONS, Call, ChargedLimit, ChargedUnits, CompletionQueue, DENIAL_GENERATIONS, LIMITER_OPTIONS,
+    LimiterOption, Outcome, SettingValue, calls_of, charge_mark, check_percent, turn_length,
 };
 pub use crate::policy::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};

@@ -15,6 +15,7 @@ use super::acquire::WaitQueues;
 use super::caller::{DecisionWait, NoCompletion, User};
 use super::completion_queue::{CompletionQueue, Outcome};
 use super::cost::{Cost, valid_cost};
+use super::observe::{Answered, ObservedCall};
 use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation, unheld_operation};
 use super::overrides::{KeyNumbers, REPETITIONS, needless, translated};
 use super::policy_ref::AsPolicy;
@@ -23,6 +24,7 @@ use super::{AsyncLimiter, Limiter, LimiterCore, LimiterId};
 use crate::counting::DecisionCounts;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
+use crate::http::Observation;
 use crate::plan::Plan;
 use crate::resilience::{ask, submit, try_immediate};
 use crate::store::Store;
@@ -50,6 +52,8 @@ pub enum Call {
     Charge(Cost),
     /// Gives units back.
     Refund(Cost),
+    /// Learns what a response said.
+    Observe(Box<ObservedCall>),
     /// Denies the key for that long.
     Block(Duration),
     /// Ends a block.
@@ -69,6 +73,12 @@ impl Call {
             }
             options => Self::check_with(options),
         }
+    }
+
+    /// What the response to a call said; `answered` is the Decision of the call.
+    #[must_use]
+    pub fn observe(observations: Vec<Observation>, answered: Option<&Decision>) -> Self {
+        Self::Observe(Box::new(ObservedCall::new(observations, answered.map(Answered::of))))
     }
 
     /// A peek with options.
@@ -101,6 +111,7 @@ impl Call {
             Self::Peek(options) => peek_operation(options, plan)?,
             Self::Charge(cost) => of_cost(cost, plan, |cost, details| Operation::Charge { cost, details })?,
             Self::Refund(cost) => of_cost(cost, plan, |cost, details| Operation::Refund { cost, details })?,
+            Self::Observe(observed) => observed.operation(plan),
             Self::Block(length) => block_operation(*length)?,
             Self::Unblock => Operation::Block { micros: 0 },
             Self::Clear => Operation::Clear,
@@ -130,6 +141,24 @@ impl Answers {
         }
         answer.keep_amounts(operation);
         Ok(Decision::new(self.limiter, plan, key, operation.named_cost(), answer))
+    }
+}
+
+impl AsyncLimiter {
+    /// As [`AsyncLimiter::observe`], of a Decision that the host did not keep.
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::observe`].
+    #[doc(hidden)]
+    pub async fn observe_answered(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        observations: Vec<Observation>,
+        answered: Option<Answered>,
+    ) -> Result<Decision> {
+        let observed = Call::Observe(Box::new(ObservedCall::new(observations, answered)));
+        self.core.call_of(&policy, key, &observed, User::Task).await
     }
 }
 

@@ -19,6 +19,7 @@ use super::{AsyncLimiter, Limiter};
 use crate::counting::{Counters, Stats};
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::http::Observation;
 use crate::policy::{KeyOverride, Policy};
 use crate::store::call_context::Waits;
 use crate::store::request::Attempt;
@@ -189,6 +190,31 @@ calls! {
     /// The units go back once it was polled, also when the future is dropped before the answer.
     fn refund(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
         limiter.call(policy, key, &Call::Refund(cost.into()))
+    }
+
+    /// Learns what the response to a call says of the limits of the other side: it holds for every process that uses the key. Nothing that
+    /// a response says admits a call earlier. `answered` is the Decision of the call: what was charged since then is counted beside
+    /// what the response says is used.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::http::ResponseReader;
+    ///
+    /// let limiter = tidegate::Limiter::builder().build()?;
+    /// let read = ResponseReader::new(Duration::from_secs(1_700_000_000)).read([("RateLimit", r#""api";r=1;t=30"#)], b"");
+    /// limiter.observe("100/minute", "https://api.example.com", read.observations, None)?;
+    /// assert!(limiter.check("100/minute", "https://api.example.com")?.allowed());
+    /// let denied = limiter.check("100/minute", "https://api.example.com")?;
+    /// assert!(denied.learned() && denied.retry_after() > Some(Duration::from_secs(29)));
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    dropped:
+    /// It is learned once it was polled, also when the future is dropped before the answer.
+    fn observe(limiter, policy: impl AsPolicy, key: &str, observations: Vec<Observation>, answered: Option<&Decision>) -> Result<Decision> {
+        limiter.call(policy, key, &Call::observe(observations, answered))
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.

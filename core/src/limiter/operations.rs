@@ -44,6 +44,10 @@ const SIGNAL: OptionDeclaration = declared_options! {
     signal: Signal;
 }[0];
 
+const DECISION: OptionDeclaration = declared_options! {
+    /// The Decision of the call that was answered: what was charged since then is counted beside what the response says.
+    decision: Decision;
+}[0];
 const TTL: OptionDeclaration = declared_options! {
     /// For how long the key has the numbers.
     ttl: Wait = Words("until they are removed");
@@ -57,6 +61,7 @@ pub const CALL_OPTIONS: &[(&str, &[OptionDeclaration])] = &[
     ("refund", &[COST]),
     ("acquire", &[COST, TIMEOUT, META, PRIORITY, SIGNAL]),
     ("hold", &[COST, HOLD_TIMEOUT, PRIORITY, META, SIGNAL]),
+    ("observe", &[DECISION]),
     ("override", &[TTL]),
 ];
 

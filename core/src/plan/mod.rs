@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{LeaseTerms, Rule, View};
+use crate::algorithm::{Learning, LeaseTerms, Rule, View};
 use crate::counting::cells::PolicyCounts;
 use crate::error::Result;
 use crate::policy::{DerivedValue, KeyOverride, Limit, MAX_LIMITS, Policy, SHORTEST_LEASE};
@@ -88,6 +88,8 @@ pub(crate) struct Plan {
     pub(crate) level_life: u64,
     /// How long a key is kept after all its states have ended; only for buckets with `initial`.
     pub(crate) grace: u64,
+    /// How calls that go out learn; `None` of a policy that limits what comes in.
+    pub(crate) learning: Option<Learning>,
     /// The most that a process takes in advance, of a policy that leases and whose units can be spent later.
     pub(crate) lease: Option<LeaseTerms>,
     /// Identifies the policy in stores: a digest of its name.
@@ -169,8 +171,15 @@ impl Plan {
             is_held,
             has_units,
             has_calendar,
-            answers_by_state: rules.len() == 1 && !denial_writes && options.journal == 0 && !has_calendar,
-            takes_turns: !policy.options().shadow && rules.iter().all(|rule| rule.meter().is_some()),
+            learning: policy.learning(),
+            answers_by_state: policy.learning().is_none()
+                && rules.len() == 1
+                && !denial_writes
+                && options.journal == 0
+                && !has_calendar,
+            takes_turns: policy.learning().is_none()
+                && !policy.options().shadow
+                && rules.iter().all(|rule| rule.meter().is_some()),
             is_plain: !is_held && !has_units,
             lease: lease_of(&policy),
             level_life: policy.options().level_life(),

@@ -57,6 +57,8 @@ pub enum ArgumentKind {
     Meta,
     /// An `AbortSignal`, in Node.
     Signal,
+    /// The Decision of a call.
+    Decision,
     /// A limiter.
     Limiter,
     /// One policy or several, or a function of the request.

@@ -12,6 +12,7 @@ mod lint;
 mod notation;
 pub(crate) mod options;
 mod overrides;
+mod paced;
 mod priorities;
 pub(crate) mod suggestion;
 
@@ -34,12 +35,13 @@ pub use priorities::Priorities;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use self::derived::Derived;
 pub(crate) use self::derived::{DerivedValue, FieldTexts};
 pub(crate) use self::notation::{may_be_url, quoted};
 pub(crate) use self::suggestion::did_you_mean;
-use crate::algorithm::Calendar;
+use crate::algorithm::{Calendar, Learning};
 use crate::error::{Error, Result};
 use crate::tables::allocation::allocated;
 
@@ -58,13 +60,16 @@ pub struct Policy {
     name: String,
     limits: Vec<Limit>,
     options: Options,
+    /// How calls that go out learn; `None` of a policy that limits what comes in.
+    learning: Option<Learning>,
     derived: Derived,
     texts: OnceLock<Arc<FieldTexts>>,
 }
 
 impl PartialEq for Policy {
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.limits, &self.options) == (&other.name, &other.limits, &other.options)
+        (&self.name, &self.limits, &self.options, self.learning)
+            == (&other.name, &other.limits, &other.options, other.learning)
     }
 }
 
@@ -84,7 +89,7 @@ impl Policy {
         }
         options.validate(&limits)?;
         let name = limits.iter().map(Limit::to_string).collect::<Vec<_>>().join("; ");
-        Ok(Self { name, limits, options, derived: Derived::default(), texts: OnceLock::new() })
+        Ok(Self { name, limits, options, learning: None, derived: Derived::default(), texts: OnceLock::new() })
     }
 
     /// The policy that a notation such as `20/minute; 5/3s` means.
@@ -115,7 +120,11 @@ impl Policy {
     pub(crate) fn overridden(&self, own: &KeyOverride) -> Result<Self> {
         own.check(&self.limits)?;
         let limits = if own.is_unlimited() { self.limits.clone() } else { own.limits().to_vec() };
-        Self::new(limits, self.options.of_override())?.named(self.name.clone())
+        let own = Self::new(limits, self.options.of_override())?.named(self.name.clone())?;
+        match self.learning {
+            Some(learning) => own.paced(Duration::from_micros(learning.margin)),
+            None => Ok(own),
+        }
     }
 
     /// What another module derives from the policy: made from a copy by the first call, then kept with the policy and its

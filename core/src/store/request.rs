@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 pub(crate) use self::charge::{Charge, ChargedAmount};
 pub(crate) use self::details::{Details, LinePlace, PATIENCE, RANK_SHIFT};
-use crate::algorithm::{HoldId, LeaseTerms, Rule, State, Traces, View};
+use crate::algorithm::{HoldId, LearnedAnswer, LeaseTerms, Rule, Said, State, Traces, View};
 use crate::plan::{Amount, Amounts, BlockLevel, LimitTag, Plan};
 pub(crate) use crate::plan::{MAX_OVERRIDDEN_KEY, Moved, OverrideChange, StoredOverride};
 use crate::tables::one_or_many::OneOrMany;
@@ -48,6 +48,8 @@ pub(crate) enum Operation {
     Lease(LeaseTerms),
     /// Give back units of one charge, as far as they are still counted.
     GiveBack { units: u64, charge: Arc<Charge> },
+    /// Learn what a response said of the limits of the key.
+    Observe(Arc<Said>),
     /// Deny for that many microseconds from now; 0 ends a block.
     Block { micros: u64 },
     /// Make a hold last another ttl.
@@ -193,7 +195,12 @@ impl Operation {
     pub(crate) const fn frees(&self) -> bool {
         matches!(
             self,
-            Self::Refund { .. } | Self::GiveBack { .. } | Self::Close { .. } | Self::Block { micros: 0 } | Self::Clear
+            Self::Refund { .. }
+                | Self::GiveBack { .. }
+                | Self::Close { .. }
+                | Self::Block { micros: 0 }
+                | Self::Clear
+                | Self::Observe(_)
         )
     }
 
@@ -329,6 +336,8 @@ pub(crate) struct RareAnswer {
     /// The attempts of a journal.
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) traces: Traces,
+    /// What was learned of the key.
+    pub(crate) learned: Option<LearnedAnswer>,
     /// The generation of the key that a lease is for.
     pub(crate) generation: u64,
     /// The connection over which the answer to a lease came.

@@ -16,6 +16,8 @@ pub struct DecisionValues {
     pub abnormal: bool,
     /// Whether the key has other numbers than its policy.
     pub overridden: bool,
+    /// Whether it says what the other side said.
+    pub learned: bool,
     /// Units that were consumed.
     pub granted: u64,
     /// Of the limit that binds.
@@ -79,6 +81,7 @@ impl DecisionValues {
             shadow: decision.shadow(),
             abnormal: decision.abnormal(),
             overridden: decision.overridden(),
+            learned: decision.learned(),
             granted: decision.granted(),
             limit: decision.limit(),
             remaining: decision.remaining(),
@@ -125,6 +128,7 @@ impl DecisionValues {
             shadow: value["shadow"].as_bool()?,
             abnormal: value["abnormal"].as_bool().unwrap_or(false),
             overridden: value["overridden"].as_bool().unwrap_or(false),
+            learned: value["learned"].as_bool().unwrap_or(false),
             granted: value["granted"].as_u64()?,
             limit: value["limit"].as_u64()?,
             remaining: value["remaining"].as_u64()?,
@@ -152,7 +156,7 @@ impl DecisionValues {
             })
             .collect();
         json!({
-            "allowed": self.allowed, "shadow": self.shadow, "abnormal": self.abnormal, "overridden": self.overridden, "granted": self.granted, "limit": self.limit,
+            "allowed": self.allowed, "shadow": self.shadow, "abnormal": self.abnormal, "overridden": self.overridden, "learned": self.learned, "granted": self.granted, "limit": self.limit,
             "remaining": self.remaining, "retry_after": self.retry_after, "next_after": self.next_after,
             "reset_after": self.reset_after, "delay": self.delay,
             "limits": limits, "decisions": self.decisions.iter().map(Self::json).collect::<Vec<_>>(),

@@ -100,7 +100,7 @@ fn with_calendar(random: &mut Random, limit: Limit) -> Limit {
 }
 
 /// A cost for a policy: a number, or numbers by name where the policy counts something with a name.
-fn cost_for(random: &mut Random, policy: &Policy, cost: u64) -> Cost {
+pub fn cost_for(random: &mut Random, policy: &Policy, cost: u64) -> Cost {
     let units = policy.limits().iter().filter_map(Limit::unit);
     let mut names: Vec<&str> = units.map(tidegate::Unit::name).collect();
     if names.is_empty() {

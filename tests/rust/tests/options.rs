@@ -74,6 +74,7 @@ impl Host {
             ArgumentKind::Cost => ("impl Into<Cost>", "int | Mapping[str, int]", "Cost"),
             ArgumentKind::Meta => ("Option<Vec<u8>>", "str | bytes | None", "string | Uint8Array"),
             ArgumentKind::Signal => ("", "", "CancelSignal"),
+            ArgumentKind::Decision => ("Option<&Decision>", "Decision | None", "Decision"),
             ArgumentKind::Limiter => ("", "Limiter | AsyncLimiter | None", "Limiter"),
             ArgumentKind::PolicyChoice => ("", "PolicyOption", "PolicyOption<Request>"),
             ArgumentKind::PolicyList => ("", "PolicyOption | None", "PolicyChoice<Request>"),

@@ -43,7 +43,7 @@ impl Drop for TurnHolder<'_> {
 }
 
 impl LimiterCore {
-    /// Waits for a turn in the store. `None` where the key has other numbers, by which there are no turns.
+    /// Waits for a turn in the store. `None` where the key has other numbers, or what was learned refuses it, so that there are no turns.
     pub(super) async fn acquire_turn(
         self: &Arc<Self>,
         plan: &Arc<Plan>,
@@ -61,7 +61,7 @@ impl LimiterCore {
             let within = deadline.left().map_or(MAX_SAFE_INTEGER, |left| left.as_micros() as u64);
             let decision = self.ask_for_turn(plan, key, operation.as_turn(within), user).await?;
             let Some(due) = self.turn_due(&decision) else {
-                let ends = decision.allowed() || decision.plan().takes_turns;
+                let ends = decision.allowed() || decision.plan().takes_turns && !decision.learned();
                 return Ok(ends.then_some(decision));
             };
             let (cost, began) = (decision.cost(), self.time());

@@ -11,6 +11,7 @@ pub(crate) const OVERRIDE: u8 = 5;
 pub(crate) const OLD_LINE: u8 = 6;
 pub(crate) const LINE: u8 = 7;
 pub(crate) const TURNS: u8 = 8;
+pub(crate) const LEARNED: u8 = 9;
 
 /// Bytes of a caller in the line: its number, how often it was overtaken, when it last asked, and since when it waits.
 pub(crate) const IN_LINE: usize = 22;

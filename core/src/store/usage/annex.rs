@@ -2,11 +2,11 @@
 
 use super::Usage;
 use super::waiting_line::InLine;
-use crate::algorithm::Traces;
-use crate::plan::{BlockLevel, Plan, StoredLimit};
+use crate::algorithm::{LearnedLimits, MAX_SAFE_INTEGER, Said, Traces};
+use crate::plan::{Amount, BlockLevel, Plan, StoredLimit};
 #[cfg(feature = "redis")]
-use crate::store::request::{Answer, Entry, Moved, Operation};
-use crate::store::request::{OverrideChange, RareAnswer};
+use crate::store::request::{Answer, Moved, Operation};
+use crate::store::request::{Entry, OverrideChange, RareAnswer};
 use crate::tables::allocation::allocated;
 
 /// The rare part of a usage. docs/adr/0028 has the meaning of each part.
@@ -25,6 +25,8 @@ pub(in crate::store) struct UsageAnnex {
     pub(super) line: Vec<InLine>,
     /// The numbers that stand in for those of the policy: of a store that has no table of them.
     pub(super) own: Option<OwnNumbers>,
+    /// What was learned of the key.
+    pub(super) learned: Option<Box<LearnedLimits>>,
     /// Sections of a later release, as they were read.
     pub(super) unknown: Vec<u8>,
 }
@@ -49,7 +51,10 @@ impl OwnNumbers {
 impl UsageAnnex {
     /// The bytes that it has allocated.
     pub(super) fn heap_bytes(&self) -> usize {
-        StoredLimit::heap_bytes(&self.others) + allocated(self.line.capacity() * size_of::<InLine>())
+        let learned = |learned: &LearnedLimits| allocated(size_of::<LearnedLimits>()) + allocated(learned.heap_bytes());
+        StoredLimit::heap_bytes(&self.others)
+            + allocated(self.line.capacity() * size_of::<InLine>())
+            + self.learned.as_deref().map_or(0, learned)
     }
 
     /// When the block and the limits of other versions end.
@@ -72,11 +77,63 @@ impl Usage {
         result
     }
 
+    /// What was learned of the key and still holds.
+    #[inline]
+    pub(super) fn learned(&self, now: u64) -> Option<&LearnedLimits> {
+        self.annex()?.learned.as_deref().filter(|learned| learned.ends() > now)
+    }
+
+    /// What a call takes of a limit, and what it leaves free by what was learned.
+    #[inline]
+    pub(super) fn amount(&self, entry: &Entry<'_>, index: usize, now: u64) -> Amount {
+        let amount = entry.operation.amount(index);
+        match self.learned(now) {
+            None => amount,
+            Some(learned) => {
+                let asked = (entry.plan.rules[index].capacity(), amount.units);
+                Amount { reserve: amount.reserve + learned.reserve(index, asked, now, now), ..amount }
+            }
+        }
+    }
+
+    /// The first moment at which that admits a call.
+    #[inline]
+    pub(super) fn learned_admits_at(&self, entry: &Entry<'_>, now: u64) -> u64 {
+        if self.rare.is_none() {
+            return now;
+        }
+        self.learned(now).map_or(now, |learned| learned.admits_at(now, |index| entry.operation.amount(index).units))
+    }
+
+    /// Charges a call to what was learned of the key, if anything was, or is to be.
+    pub(super) fn charge_learned(&mut self, entry: &Entry<'_>, cost: u64, now: u64, moment: u64) {
+        let learning = entry.plan.learning;
+        if self.rare.is_none() && learning.is_none() || learning.is_none() && self.learned(now).is_none() {
+            return;
+        }
+        let mut learned = self.learned(now).cloned().unwrap_or_default();
+        let units = |index: usize| entry.operation.amounts().map_or(cost, |amounts| amounts[index].units);
+        learned.charge(now, moment, units, learning);
+        self.change_annex(|annex| annex.learned = Some(Box::new(learned)));
+    }
+
+    /// Takes what a response said.
+    pub(super) fn observe(&mut self, plan: &Plan, said: &Said, now: u64) {
+        if now + said.wait > self.blocked_until().max(now) {
+            self.block_by_hand(plan, now, said.wait);
+        }
+        let mut learned = self.learned(now).cloned().unwrap_or_default();
+        let used = |index: usize| self.states.get(index).map_or(0, |state| plan.rules[index].used(state, now));
+        learned.observe(said, now, plan.learning, used);
+        self.change_annex(|annex| annex.learned = Some(Box::new(learned)));
+    }
+
     /// When the line and the numbers of its own end.
     pub(super) fn company_ends(&self) -> u64 {
         self.annex().map_or(0, |annex| {
             let own = annex.own.as_ref().map_or(0, OwnNumbers::last);
-            annex.line.iter().map(InLine::ends).fold(own, u64::max)
+            let learned = annex.learned.as_ref().map_or(0, |learned| learned.ends());
+            annex.line.iter().map(InLine::ends).fold(own.max(learned), u64::max)
         })
     }
 
@@ -132,6 +189,12 @@ impl Usage {
         if (until, level) != (self.blocked_until(), self.block_level()) {
             self.change_annex(|annex| (annex.blocked_until, annex.block_level) = (until, level));
         }
+    }
+
+    /// Begins a block that no denial has begun.
+    pub(super) fn block_by_hand(&mut self, plan: &Plan, now: u64, micros: u64) {
+        self.end_block(plan, now);
+        self.block((now + micros).min(MAX_SAFE_INTEGER), self.block_level().by_hand());
     }
 
     pub(super) fn block_level(&self) -> BlockLevel {

@@ -26,7 +26,10 @@ impl Usage {
             self.states = plan.converted(&mut stored, now);
             let others = StoredLimit::kept(stored, now);
             if self.rare.is_some() || !others.is_empty() {
-                self.change_annex(|annex| annex.others = others);
+                self.change_annex(|annex| {
+                    annex.others = others;
+                    annex.learned.iter_mut().for_each(|learned| learned.forget_places());
+                });
             }
         }
         self.format = Arc::clone(&plan.format);

@@ -106,7 +106,11 @@ impl Usage {
         let (cost, amounts) = (entry.operation.cost(), entry.operation.amounts());
         let mut limits = entry.plan.rules.iter().zip(&self.states);
         self.blocked_until() <= now
+            && self.learned_admits_at(entry, now) <= now
             && match amounts {
+                _ if self.rare.is_some() => limits
+                    .enumerate()
+                    .all(|(index, (rule, state))| self.amount(entry, index, now).is_admitted(rule, state, now)),
                 None => limits.all(|(rule, state)| rule.admits(state, now, cost)),
                 Some(amounts) => {
                     limits.zip(amounts).all(|((rule, state), amount)| amount.is_admitted(rule, state, now))
@@ -116,11 +120,15 @@ impl Usage {
 
     /// Whether the limits admit a check, and only what must stay free for others refuses it.
     pub(in crate::store) fn spares(&self, entry: &Entry<'_>, now: u64) -> bool {
-        let asked = entry.operation.amounts().map(|amounts| entry.plan.rules.iter().zip(&self.states).zip(amounts));
+        let mut asked = entry.plan.rules.iter().zip(&self.states).enumerate();
         self.blocked_until() <= now
-            && asked.is_some_and(|mut asked| {
-                asked.all(|((rule, state), amount)| Amount::of(amount.units).is_admitted(rule, state, now))
+            && entry.operation.amounts().is_some()
+            && asked.all(|(index, (rule, state))| {
+                let Amount { units, reserve } = self.amount(entry, index, now);
+                let learned = reserve - entry.operation.amount(index).reserve;
+                Amount { units, reserve: learned }.is_admitted(rule, state, now)
             })
+            && self.learned_admits_at(entry, now) <= now
     }
 
     /// The limits that refuse a check now, one bit each.
@@ -128,8 +136,10 @@ impl Usage {
     pub(in crate::store) fn refusing_limits(&self, entry: &Entry<'_>, now: u64) -> u16 {
         let asked = entry.plan.rules.iter().zip(&self.states).enumerate();
         let refusing =
-            asked.filter(|(index, (rule, state))| !entry.operation.amount(*index).is_admitted(rule, state, now));
-        refusing.fold(0, |bits, (index, _)| bits | 1 << index)
+            asked.filter(|(index, (rule, state))| !self.amount(entry, *index, now).is_admitted(rule, state, now));
+        let learned =
+            self.learned(now).map_or(0, |learned| learned.refusing(now, |index| entry.operation.amount(index).units));
+        refusing.fold(learned, |bits, (index, _)| bits | 1 << index)
     }
 
     /// Remembers until when a denial lasts.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Usage;
-use crate::algorithm::{Admitted, LEASED_PART, LeaseTerms, MAX_SAFE_INTEGER, Rule, State, Traces};
+use crate::algorithm::{Admitted, AskedOf, LEASED_PART, LeaseTerms, Rule, State, Traces};
 use crate::plan::{Amount, Plan};
-use crate::store::request::{Answer, Entry, Operation};
+use crate::store::request::{Answer, Entry, Operation, Views};
 use crate::tables::one_or_many::OneOrMany;
 
 impl Usage {
@@ -19,7 +19,11 @@ impl Usage {
             _ => return None,
         };
         let ([rule], OneOrMany::One(state), None) = (&*plan.rules, &mut self.states, &self.rare) else { return None };
-        if !Arc::ptr_eq(&self.format, &plan.format) || plan.grace > 0 || plan.policy.options().journal > 0 {
+        if !Arc::ptr_eq(&self.format, &plan.format)
+            || plan.grace > 0
+            || plan.learning.is_some()
+            || plan.policy.options().journal > 0
+        {
             return None;
         }
         if !is_peek {
@@ -146,9 +150,11 @@ impl Usage {
             return Some((entry.operation.consumes(), now));
         };
         let left = |(index, (rule, state)): (usize, (&Rule, &State))| {
-            rule.capacity().saturating_sub(rule.used(state, now)).saturating_sub(entry.operation.amount(index).reserve)
+            rule.capacity().saturating_sub(rule.used(state, now)).saturating_sub(self.amount(entry, index, now).reserve)
         };
         let granted = entry.plan.rules.iter().zip(&self.states).enumerate().map(left).fold(cost, u64::min);
+        // A unit is admitted.
+        let granted = self.learned(now).map_or(granted, |learned| learned.left(now, granted).max(1));
         self.charge(&Entry { operation: Operation::check(granted), ..*entry }, now);
         Some((granted, now))
     }
@@ -156,6 +162,10 @@ impl Usage {
     /// Charges every bucket as of the first moment at which all of them admit the call, if that is soon enough. Returns the cost and
     /// that moment.
     fn take_turn(&mut self, entry: &Entry<'_>, now: u64, within: u64) -> Option<(u64, u64)> {
+        // When others use less is not known, so there are no turns behind it.
+        if self.learned(now).is_some() && self.refusing_limits(entry, now) > 0 {
+            return None;
+        }
         let mut moment = self.blocked_until().max(now);
         for (index, (rule, state)) in entry.plan.rules.iter().zip(&self.states).enumerate() {
             let units = entry.operation.amount(index).units;
@@ -179,6 +189,7 @@ impl Usage {
                 rule.charge_at(state, now, moment, units);
             }
         }
+        self.charge_learned(entry, entry.operation.cost(), now, moment);
         if moment > now {
             self.change_annex(|annex| annex.turns_until = annex.turns_until.max(moment));
         }
@@ -187,7 +198,8 @@ impl Usage {
 
     /// Takes units in advance: a part of what every limit has left. Returns how many.
     fn lease(&mut self, plan: &Plan, now: u64, terms: LeaseTerms) -> u64 {
-        if self.blocked_until() > now {
+        // What was learned counts calls, and a lease is none.
+        if self.blocked_until() > now || self.learned(now).is_some() {
             return 0;
         }
         let leasable = |(rule, state): (&Rule, &State)| rule.leasable(state, now, terms.life) / LEASED_PART;
@@ -223,6 +235,9 @@ impl Usage {
             if units > 0 {
                 rule.charge(state, now, units, hold);
             }
+        }
+        if self.rare.is_some() || entry.plan.learning.is_some() {
+            self.charge_learned(entry, cost, now, now);
         }
     }
 
@@ -304,10 +319,8 @@ impl Usage {
                 self.block(until, self.block_level());
                 self.end_block(entry.plan, now);
             }
-            Operation::Block { micros } => {
-                self.end_block(entry.plan, now);
-                self.block((now + micros).min(MAX_SAFE_INTEGER), self.block_level().by_hand());
-            }
+            Operation::Block { micros } => self.block_by_hand(entry.plan, now, micros),
+            Operation::Observe(ref said) => self.observe(entry.plan, said, now),
             Operation::Renew { hold } => {
                 return rules.fold(false, |found, (rule, state)| rule.renew(state, now, hold) || found);
             }
@@ -384,7 +397,18 @@ impl Usage {
     pub(in crate::store) fn answer(&self, entry: &Entry<'_>, now: u64, applied: bool, charged: Option<u64>) -> Answer {
         let (cost, granted) = (entry.operation.cost(), charged.unwrap_or(0));
         let limits = entry.plan.rules.iter().zip(&self.states);
-        let views = match entry.operation.amounts() {
+        let learned = self.rare.as_ref().and_then(|_| self.learned(now));
+        let mut views: Views = match entry.operation.amounts() {
+            _ if learned.is_some() => {
+                let view = |(index, (rule, state)): (usize, (&Rule, &State))| {
+                    let amount = self.amount(entry, index, now);
+                    let view = amount.view(rule, state, now, entry.operation.charged(amount, charged));
+                    let Amount { units, reserve } = entry.operation.amount(index);
+                    let asked = AskedOf { capacity: rule.capacity(), units, reserve };
+                    learned.map_or(view, |learned| learned.view(view, index, rule.used(state, now), asked, now))
+                };
+                limits.enumerate().map(view).collect()
+            }
             None => limits.map(|(rule, state)| rule.view(state, now, cost, granted)).collect(),
             Some(amounts) => {
                 let view = |((rule, state), amount): (_, &Amount)| {
@@ -393,7 +417,12 @@ impl Usage {
                 limits.zip(amounts).map(view).collect()
             }
         };
-        let (blocked_until, rare) = (self.blocked_until(), self.rare_answer(now));
+        let (blocked_until, mut rare) = (self.blocked_until(), self.rare_answer(now));
+        if let Some(learned) = learned {
+            let capacity = |index: usize| entry.plan.rules[index].capacity();
+            let seen = learned.constrain(&mut views, now, capacity, |index| entry.operation.amount(index).units);
+            rare.get_or_insert_default().learned = Some(seen);
+        }
         Answer { applied, granted, now, blocked_until, views, rare, ..Answer::default() }
     }
 }

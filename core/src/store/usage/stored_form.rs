@@ -6,9 +6,9 @@ use super::annex::{OwnNumbers, UsageAnnex};
 use super::journal::Journal;
 use super::waiting_line::InLine;
 use super::{RareState, Usage};
-use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Rule, State, Traces, number, put};
+use crate::algorithm::{LearnedLimits, MAX_SAFE_INTEGER, MOMENT_WIDTH, Rule, State, Traces, number, put};
 use crate::plan::section::{
-    BLOCK, GENERATION, IN_LINE, LINE, OLD_LINE, OTHER_LIMIT, OVERRIDE, TRACES, TURNS, put_section, sections,
+    BLOCK, GENERATION, IN_LINE, LEARNED, LINE, OLD_LINE, OTHER_LIMIT, OVERRIDE, TRACES, TURNS, put_section, sections,
 };
 use crate::plan::{BlockLevel, LimitTag, Plan, StateFormat, StoredLimit, parts_of_any, states_of_any};
 use crate::store::request::{Answer, Attempt, Entry, Operation, StoredOverride};
@@ -208,6 +208,10 @@ impl UsageAnnex {
                     annex.own = Some(OwnNumbers { text: text.into(), ends, key: Box::default() })
                         .filter(|own| own.last() > now);
                 }
+                LEARNED => {
+                    let learned = LearnedLimits::read(content)?;
+                    annex.learned = (learned.ends() > now).then(|| Box::new(learned));
+                }
                 TURNS => annex.turns_until = Some(next()?).filter(|until| *until > now).unwrap_or(0),
                 LINE => {
                     for mut caller in content.chunks_exact(IN_LINE) {
@@ -261,6 +265,9 @@ impl UsageAnnex {
         }
         if self.turns_until > now {
             put_section(out, TURNS, |out| moments(out, &[self.turns_until]));
+        }
+        if let Some(learned) = &self.learned {
+            put_section(out, LEARNED, |out| learned.write(out));
         }
         if !self.line.is_empty() {
             put_section(out, LINE, |out| {

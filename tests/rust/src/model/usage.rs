@@ -238,6 +238,7 @@ impl Usage {
             allowed: admitted || shadow,
             shadow,
             overridden: false,
+            learned: false,
             abnormal: !(admitted || shadow) && blocked > 0 && self.level > 0 && !self.by_hand,
             granted: charged,
             limit: binding.limit,

@@ -35,6 +35,7 @@ const ROOMS: &[Room] = &[
         "limiter",
         &["limiter/"],
         &[
+            "http responses",
             "resilience",
             "counting",
             "io",

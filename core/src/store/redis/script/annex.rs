@@ -1,7 +1,7 @@
 //! What a value in the full form has beside the states of its limits. docs/adr/0028 has its format.
 
-use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number};
-use crate::plan::section::{BLOCK, GENERATION, IN_LINE, LINE, OTHER_LIMIT, TRACES, sections};
+use crate::algorithm::{LearnedAnswer, LearnedLimits, MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number};
+use crate::plan::section::{BLOCK, GENERATION, IN_LINE, LEARNED, LINE, OTHER_LIMIT, TRACES, sections};
 use crate::plan::{BlockLevel, LimitTag, parts_of_any};
 use crate::store::request::{PATIENCE, RANK_SHIFT, RareAnswer};
 
@@ -20,6 +20,10 @@ pub(super) struct Annex {
     others: Vec<LimitTag>,
     /// Of each caller in the line, when it last asked and since when it waits.
     line: Vec<(u64, u64)>,
+    /// What was learned of the key.
+    pub(super) learned: Option<LearnedLimits>,
+    /// What that says to the call.
+    pub(super) seen: Option<LearnedAnswer>,
 }
 
 impl Annex {
@@ -45,6 +49,7 @@ impl Annex {
                     };
                 }
                 GENERATION => annex.generation = next()?,
+                LEARNED => annex.learned = Some(LearnedLimits::read(content)?),
                 LINE => {
                     for mut caller in content.chunks_exact(IN_LINE).map(|caller| &caller[IN_LINE - 14..]) {
                         annex.line.push((number(&mut caller, MOMENT_WIDTH)?, number(&mut caller, MOMENT_WIDTH)?));
@@ -61,15 +66,23 @@ impl Annex {
     #[inline]
     pub(super) fn into_rare_answer(self, now: u64) -> Option<Box<RareAnswer>> {
         let is_plain = self.generation == 0 && self.traces.until == 0 && self.block_level == BlockLevel::default();
-        if is_plain && self.others.is_empty() && self.line.is_empty() { None } else { self.rare_answer(now) }
+        let is_plain = is_plain && self.others.is_empty() && self.line.is_empty();
+        if is_plain && self.seen.is_none() { None } else { self.rare_answer(now) }
     }
 
     #[cold]
     fn rare_answer(self, now: u64) -> Option<Box<RareAnswer>> {
-        let Self { traces, generation, block_level, others, line, .. } = self;
+        let Self { traces, generation, block_level, others, line, seen: learned, .. } = self;
         let line = line.into_iter().filter(|(asked, _)| asked + PATIENCE > now).map(|(_, since)| since).collect();
-        let rare =
-            RareAnswer { traces: traces.at(now), generation, block_level, others, line, ..RareAnswer::default() };
+        let rare = RareAnswer {
+            traces: traces.at(now),
+            generation,
+            block_level,
+            others,
+            line,
+            learned,
+            ..RareAnswer::default()
+        };
         (rare != RareAnswer::default()).then(|| Box::new(rare))
     }
 }

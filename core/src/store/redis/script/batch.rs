@@ -171,6 +171,7 @@ impl Batch {
             && request.plan.stored_override().is_empty()
             && (request.operation.amounts().is_none() || request.only_units().is_some())
             && !request.remembers_refusals()
+            && request.plan.learning.is_none()
             && !request.plan.stored.has_companions
     }
 

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use super::annex::LINE_NUMBERS;
 use super::batch::GROUPINGS;
 use super::instruction::OPERATIONS;
-use crate::algorithm::{Field, Stored, stored};
+use crate::algorithm::{Field, LEARNED_NUMBERS, Stored, stored};
 
 /// The rules. The more common ones come first, since a check of several limits compares the algorithm of each.
 const RULES: [&str; 7] = [
@@ -40,6 +40,7 @@ const CHECK: &str = include_str!("lua/check.lua");
 const SLOW_PATH: &str = concat!(
     include_str!("lua/instruction.lua"),
     include_str!("lua/stored_form.lua"),
+    include_str!("lua/learned.lua"),
     include_str!("lua/waiting_line.lua"),
     include_str!("lua/operation.lua"),
     include_str!("lua/slow_path.lua"),
@@ -345,7 +346,8 @@ const fn is_of_word(letter: char) -> bool {
 fn numbered(text: &str) -> String {
     let stored = stored();
     let algorithms = stored.iter().zip(1_u8..).map(|(stored, number)| (upper(stored.name), number.to_string()));
-    let line = LINE_NUMBERS.map(|(name, number)| (name.to_owned(), number.to_string()));
+    let line =
+        LINE_NUMBERS.iter().chain(&LEARNED_NUMBERS).map(|(name, number)| ((*name).to_owned(), number.to_string()));
     let numbers = OPERATIONS.iter().chain(&GROUPINGS).map(|(name, number)| ((*name).to_owned(), number.to_string()));
     let of_algorithms = |name: &str, text: fn(&Stored) -> String| {
         (name.to_owned(), format!("{{ {} }}", stored.iter().map(text).collect::<Vec<_>>().join(", ")))

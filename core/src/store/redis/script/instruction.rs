@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::request::Request;
+use crate::algorithm::SaidLimit;
 use crate::plan::Plan;
 use crate::store::request::{LinePlace, Operation};
 
@@ -35,12 +36,16 @@ operations! {
     LIST_OVERRIDES = 17,
     TURN = 18,
     LEAVE = 19,
+    OBSERVE = 20,
 }
 
 /// Bytes between the length of the slow path's part and the part that the plan holds.
 const SLOW_PATH_HEAD: u16 = 35;
 
-/// Marks, beside the number of lengths of a block, that the numbers of the key follow.
+/// Marks, beside the number of lengths of a block: that calls are counted before anything is learned, that nothing but what is learned limits
+/// them, and that the numbers of the key follow.
+const LEARNS: u8 = 32;
+const ASKS: u8 = 64;
 const HAS_OVERRIDE: u8 = 128;
 
 /// Bytes that say where a caller stands in the line.
@@ -94,6 +99,7 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
         Operation::Check { hold, .. } => (CHECK, block_for, *hold),
         Operation::Acquire { hold, .. } => (CHECK, 0, *hold),
         Operation::Leave { waiter } => (LEAVE, 0, *waiter),
+        Operation::Observe(said) => (OBSERVE, said.wait, 0),
         Operation::Turn { within, .. } => (TURN, block_for, *within),
         Operation::Take { .. } => (TAKE, block_for, 0),
         Operation::Peek { .. } => (PEEK, 0, 0),
@@ -136,7 +142,8 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
     let levels = options.block_for.as_ref().filter(|_| plan.level_life > 0);
     let overriding = plan.stored_override().as_bytes();
     let has_override = if overriding.is_empty() { 0 } else { HAS_OVERRIDE };
-    out.push(levels.map_or(0, |lengths| lengths.lengths().len() as u8) | has_override);
+    let learns = plan.learning.map_or(0, |learning| LEARNS | if learning.asks { ASKS } else { 0 });
+    out.push(levels.map_or(0, |lengths| lengths.lengths().len() as u8) | has_override | learns);
     out.extend_from_slice(&policy.slow_path);
     if has_override > 0 {
         out.extend_from_slice(&(overriding.len() as u16).to_le_bytes());
@@ -149,6 +156,11 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
             let limits = charge.limits.iter();
             limits.for_each(|empty_at| out.extend_from_slice(&empty_at.map_or(-1.0, |at| at as f64).to_le_bytes()));
             amounts.into_iter().flatten().for_each(|number| push_double(out, number));
+        }
+        Operation::Observe(said) => {
+            out.extend_from_slice(&said.calls.map_or(-1.0, |calls| calls as f64).to_le_bytes());
+            let numbers = said.limits.iter().flat_map(SaidLimit::numbers);
+            numbers.for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
         }
         Operation::Override(change) => out.extend_from_slice(change.text.as_bytes()),
         Operation::NoteOverride(change) => {
@@ -187,6 +199,7 @@ fn trailer_size(request: &Request) -> usize {
     amounts
         + match &request.operation {
             Operation::GiveBack { charge, .. } => (4 + charge.limits.len()) * size_of::<f64>(),
+            Operation::Observe(said) => size_of::<f64>() + said.limits.len() * size_of::<[f64; 10]>(),
             Operation::Override(change) => change.text.len(),
             Operation::NoteOverride(change) => size_of::<u16>() + change.key.len() + change.text.len(),
             operation => {

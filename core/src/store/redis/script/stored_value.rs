@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::annex::Annex;
-use crate::algorithm::{MAX_SAFE_INTEGER, Rule, State, View, left};
+use crate::algorithm::{AskedOf, MAX_SAFE_INTEGER, Rule, State, View, left};
 use crate::plan::{Amount, Plan};
 use crate::store::request::{Operation, States, Views};
 
@@ -42,14 +42,19 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: 
         return Some((plan.unused_views(context.now, |index| context.operation.amount(index)), Annex::default()));
     }
     let mut parts = plan.parts(value)?;
-    let annex = Annex::read(parts.annex)?;
+    let mut annex = Annex::read(parts.annex)?;
     let mut views: SmallVec<[View; 1]> = SmallVec::new();
     for (index, rule) in plan.rules.iter().enumerate() {
         let numbers = parts.numbers[index];
         let list = parts.list(&plan.stored.layouts[index].fields, numbers)?;
         let is_possible = |state: &State| rule.can_have(state);
-        let (amount, charged) = context.of_limit(index);
-        views.push(match rule {
+        let (own, charged) = context.of_limit(index);
+        let asked = AskedOf { capacity: rule.capacity(), units: own.units, reserve: own.reserve };
+        let learned = annex.learned.as_ref();
+        let reserve =
+            learned.map_or(0, |learned| learned.reserve(index, (asked.capacity, own.units), context.now, context.now));
+        let amount = Amount { reserve: own.reserve + reserve, ..own };
+        let (view, used) = match rule {
             Rule::SlidingLog(rule) => {
                 let (summary, rest) = summaries.split_at_checked(LOG_SUMMARY)?;
                 summaries = rest;
@@ -58,18 +63,24 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: 
                 let state =
                     State::SlidingLog(Box::new(rule.state_of_summary(used, amount.asked().max(1), release, ends)));
                 states.push(Some(state).filter(is_possible)?);
-                summary.view(rule.count, context.now, amount)
+                (summary.view(rule.count, context.now, amount), used)
             }
             _ => {
                 let state = rule.read(numbers, list).filter(is_possible)?;
                 let view = amount.view(rule, &state, context.now, charged);
+                let used = if learned.is_some() { rule.used(&state, context.now) } else { 0 };
                 states.push(state);
-                view
+                (view, used)
             }
-        });
+        };
+        views.push(learned.map_or(view, |learned| learned.view(view, index, used, asked, context.now)));
     }
     if !parts.is_at_end() {
         return None;
+    }
+    if let Some(learned) = &annex.learned {
+        let asked = |index| context.operation.amount(index).units;
+        annex.seen = Some(learned.constrain(&mut views, context.now, |index| plan.rules[index].capacity(), asked));
     }
     Some((views.into_iter().collect(), annex))
 }

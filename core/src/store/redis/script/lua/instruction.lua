@@ -6,8 +6,8 @@
 --                list), count, period, x, y, z; of a calendar of one's own count and four edges, see calendar_window.lua
 --   '<H'        the length of what follows, up to the metadata
 --   '<ddHddB'   block in µs (of GIVE_BACK: the moment of the charge), hold (of LEASE and GIVE_BACK: the life, of TURN: the longest wait), length of the journal,
---               its TTL, grace period, the number of lengths of a block, 0 where all blocks have one, and 128 where
---               the call brings numbers of its key
+--               its TTL, grace period, the number of lengths of a block, 0 where all blocks have one, 32 where calls are counted
+--               before anything is learned, 64 more where nothing else limits them, and 128 where the call brings numbers of its key
 --   '<Bc0Bc0'   header and format of the full form
 --   '<BBdBc0Bc0' for each limit: its fields, its counts, the largest count in the compact form, its identity, the prefix of
 --                its chunks
@@ -59,7 +59,7 @@ local function read_instruction(s, at)
     local limit = setmetatable({
       algorithm = algorithm, first = first, list = list, length = length, count = count, period = period, x = x, y = y, z = z,
       advance = rule.advance, used = rule.used, charge = rule.charge, possible = rule.possible, ends = rule.ends,
-      summary = rule.summary, fields = 0, counts = 0, reserve = 0,
+      summary = rule.summary, fields = 0, counts = 0, reserve = 0, learned = 0,
     }, rule)
     limits[i] = limit
     if list > 0 then lists[#lists + 1] = limit end
@@ -71,8 +71,9 @@ local function read_instruction(s, at)
     local limit = limits[i]
     limit.fields, limit.counts, limit.max_compact, limit.id, limit.chunks, at = unpack_('<BBdBc0Bc0', s, at)
   end
-  local has_override = instruction.levels >= 128
-  instruction.levels, instruction.override = instruction.levels % 128, ''
+  local has_override, marks = instruction.levels >= 128, floor(instruction.levels / 32) % 4
+  instruction.learns, instruction.asks = marks > 0, marks > 1
+  instruction.levels, instruction.override = instruction.levels % 32, ''
   if instruction.levels > 0 then
     local lengths = { unpack_('<' .. string.rep('d', instruction.levels + 1), s, at) }
     instruction.lengths, instruction.level_life = lengths, lengths[1]

@@ -25,6 +25,13 @@ local function returned(instruction, value, used_at, back)
   if traces.ends <= now then value.traces = nil end
 end
 
+-- Charges a call to what was learned of the key, if anything was, or is to be.
+local function charge_learned(instruction, value, cost, moment)
+  if not (value.learned or instruction.learns) then return end
+  value.learned = value.learned or { calls = 0, calls_until = 0, wait_until = 0, windows = {} }
+  learned_of().charge(value.learned, instruction, cost, moment)
+end
+
 -- Of a surcharge a concurrency limit, which has `renew`, counts only where it is alone.
 local function charge(instruction, value)
   local rates = false
@@ -38,6 +45,7 @@ local function charge(instruction, value)
       end
     end
   end
+  if instruction.operation == CHARGE then charge_learned(instruction, value, instruction.cost, now) end
   return true
 end
 
@@ -55,6 +63,13 @@ local function end_block(instruction, value)
   if value.blocked_until and level_ends(value, instruction) <= now then value.blocked_until, value.block_level = 0, 0 end
 end
 
+-- Begins a block that no denial has begun. The level stays, and is marked as that of a block by hand.
+local function block_by_hand(instruction, value)
+  local level = value.block_level or 0
+  level = level_ends(value, instruction) > now and level % 128 > 0 and level % 128 + 128 or 0
+  value.blocked_until, value.block_level = now + instruction.block, level
+end
+
 -- Each changes the value and returns whether it applied.
 local operations = {
   [CHARGE] = charge,
@@ -68,15 +83,19 @@ local operations = {
     return true
   end,
   [BLOCK] = function(instruction, value) -- for so long; 0 ends a block
-    local level = value.block_level or 0
     if instruction.block > 0 then
-      -- The level stays, and is marked as that of a block by hand.
-      level = level_ends(value, instruction) > now and level % 128 > 0 and level % 128 + 128 or 0
-      value.blocked_until, value.block_level = now + instruction.block, level
+      block_by_hand(instruction, value)
     elseif value.blocked_until then
       value.blocked_until = min(value.blocked_until, now)
       end_block(instruction, value)
     end
+    return true
+  end,
+  [OBSERVE] = function(instruction, value) -- block: for how long the key waits
+    if instruction.block > 0 and now + instruction.block > (value.blocked_until or 0) then block_by_hand(instruction, value) end
+    value.learned = value.learned or { calls = 0, calls_until = 0, wait_until = 0, windows = {} }
+    learned_of().observe(instruction, value)
+    learned_of().reserve(value.learned, instruction)
     return true
   end,
   [OVERRIDE] = function(instruction, value) -- block: for how long, 0 for ever; the text is empty for the numbers of the policy
@@ -162,16 +181,17 @@ end
 local function left(instruction, value, most)
   for _, limit in ipairs(instruction.limits) do
     limit:advance(value)
-    most = min(most, limit.count - limit.reserve - limit:used(value))
+    most = min(most, limit.count - limit.reserve - limit.learned - limit:used(value))
   end
-  return most
+  return value.learned and learned_of().left(value.learned, most) or most
 end
 
 -- Takes units in advance, at most a quarter of what every limit has left. A unit counts until the last moment at which it can
 -- be spent has left the window: docs/adr/0022. Returns what `run` does.
 local function lease(instruction, value)
   local life, most = instruction.hold, instruction.cost
-  if value.blocked_until and value.blocked_until > now then return false, nil, 0, 0 end
+  -- What was learned counts calls, and a lease is none.
+  if value.learned or value.blocked_until and value.blocked_until > now then return false, nil, 0, 0 end
   for _, limit in ipairs(instruction.limits) do
     limit:advance(value)
     if limit.raise then limit:raise(value, life) end
@@ -191,26 +211,39 @@ local function spares(instruction, value)
   if not (instruction.amounts or instruction.line) or value.blocked_until and value.blocked_until > now then return false end
   for _, limit in ipairs(instruction.limits) do
     local units = limit.units or instruction.asked
-    if units > 0 and not admits(limit, value, units) then return false end
+    if units > 0 and not admits(limit, value, units + limit.learned) then return false end
   end
-  return true
+  return not value.learned or learned_of().admits_at(value.learned, instruction, instruction.asked) <= now
+end
+
+-- The bits of the limits that refuse, with that of one more.
+local function with_bit(mask, place)
+  local bit = 2 ^ (15 + place)
+  return floor(mask / bit) % 2 == 1 and mask or mask + bit
 end
 
 -- Takes a turn: charges every bucket as of the first moment at which all of them admit the call, if that is within `hold` µs.
 -- Returns what `run` does, with that moment in place of the units; 0 where the turn is refused.
 local function turn(instruction, value, s)
   local blocked = value.blocked_until and value.blocked_until > now
-  local moment, mask, cost = blocked and value.blocked_until or now, 0, instruction.cost
+  local moment, mask, cost, refused_by_learned = blocked and value.blocked_until or now, 0, instruction.cost, false
   for i, limit in ipairs(instruction.limits) do
     local units = limit.units or cost
     if units > 0 then
       limit:advance(value)
-      local at = limit:admits_at(value, units)
-      if at > now and instruction.charges_denials then mask = mask + 2 ^ (15 + i) end
+      local at, learned = limit:admits_at(value, units), limit.learned > 0 and not admits(limit, value, units + limit.learned)
+      if (at > now or learned) and instruction.charges_denials then mask = mask + 2 ^ (15 + i) end
+      -- When others use less is not known, so there are no turns behind it.
+      if value.learned and (at > now or learned) then refused_by_learned = true end
       moment = max(moment, at)
     end
   end
-  if moment - now > instruction.hold then return false, refuse(instruction, s, blocked), mask, 0 end
+  if value.learned then
+    local at, refusing = learned_of().admits_at(value.learned, instruction, cost)
+    for place in pairs(instruction.charges_denials and refusing or {}) do mask = with_bit(mask, place) end
+    refused_by_learned = refused_by_learned or at > now
+  end
+  if refused_by_learned or moment - now > instruction.hold then return false, refuse(instruction, s, blocked), mask, 0 end
   if not blocked then end_block(instruction, value) end
   if moment > now then value.turns_until = max(value.turns_until or 0, moment) end
   for _, limit in ipairs(instruction.limits) do
@@ -220,6 +253,7 @@ local function turn(instruction, value, s)
       limit:charge(value, units)
     end
   end
+  charge_learned(instruction, value, cost, moment)
   return true, value, 0, moment
 end
 
@@ -248,10 +282,15 @@ local function run(instruction, value, s, defer_refusal)
   for i = 1, #limits do
     local limit = limits[i]
     local units = limit.units or cost
-    if (admitted or ask_all) and units > 0 and not admits(limit, value, units + limit.reserve) then
+    if (admitted or ask_all) and units > 0 and not admits(limit, value, units + limit.reserve + limit.learned) then
       admitted = false
       if ask_all then mask = mask + 2 ^ (15 + i) end
     end
+  end
+  if value.learned and (admitted or ask_all) then
+    local at, refusing = learned_of().admits_at(value.learned, instruction, cost)
+    admitted = admitted and at <= now
+    for place in pairs(ask_all and refusing or {}) do mask = with_bit(mask, place) end
   end
   if operation == PEEK then return admitted, nil, 0 end
   if not admitted then
@@ -264,5 +303,6 @@ local function run(instruction, value, s, defer_refusal)
     local units = limit.units or cost
     if units > 0 then limit:charge(value, units, hold) end
   end
+  charge_learned(instruction, value, cost, now)
   return true, value, 0, cost
 end

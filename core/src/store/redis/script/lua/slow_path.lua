@@ -44,7 +44,7 @@ local function item_of(instruction, s, value)
   value = value or read(s, instruction)
   if value.converted or value.others then s = write(value, instruction, true) end
   for _, limit in ipairs(instruction.limits) do
-    if limit.summary then s = s .. limit:summary(value, max((limit.units or instruction.asked) + limit.reserve, 1)) end
+    if limit.summary then s = s .. limit:summary(value, max((limit.units or instruction.asked) + limit.reserve + limit.learned, 1)) end
   end
   return s
 end
@@ -223,6 +223,7 @@ local function serve_together(program)
         if not key.value then return { err = 'TIDEGATE the key ' .. reason } end
       elseif key.reader ~= instruction then
         adopt(key.value, instruction)
+        reserve_learned(key.value, instruction)
       end
       key.reader = instruction
       moved_entries[#moved_entries + 1] = moved(key.value, instruction) or { err = 'OVERRIDE -' }

@@ -71,6 +71,9 @@ local function require_at_most(most, ...)
   end
 end
 
+-- See learned.lua.
+local learned_of
+
 -- The annex: its sections by their kinds, as docs/adr/0028 lists them. A kind that is not known stays as it is.
 local function read_annex(value, s)
   local position = 1
@@ -101,6 +104,9 @@ local function read_annex(value, s)
       local turns_until = unpack_('<I7', content)
       require_at_most(LATEST_DRAIN, turns_until)
       if turns_until > now then value.turns_until = turns_until end
+    elseif kind == 9 then
+      local learned = learned_of().read(content)
+      if learned_of().ends(learned) > now then value.learned = learned end
     elseif kind == 7 then
       for at = 1, length, 22 do
         local id, overtaken, seen, arrived = unpack_('<I7BI7I7', content, at)
@@ -139,6 +145,7 @@ local function annex_of(value, brief)
     for i, waiter in ipairs(value.line) do parts[i] = pack('<I7BI7I7', waiter.id, waiter.overtaken, waiter.seen, waiter.arrived) end
     s = s .. section(7, table.concat(parts))
   end
+  if value.learned then s = s .. section(9, learned_of().write(value.learned)) end
   for _, other in ipairs(value.others or {}) do
     if other.ends > now then s = s .. section(4, brief and sub(other.text, 1, select(2, read_tag(other.text, 8)) - 1) or other.text) end
   end
@@ -248,6 +255,7 @@ local function convert(s, instruction)
     end
   end
   value.others = kept(stored)
+  if value.learned then learned_of().forget_places(value.learned) end
   return value
 end
 
@@ -281,6 +289,7 @@ local function ends_of(value, instruction)
   local ends = max(meaning_ends(value, instruction), level_ends(value, instruction))
   if value.traces and value.traces.ends > ends then ends = value.traces.ends end
   for _, waiter in ipairs(value.line or {}) do ends = max(ends, waiter.seen + PATIENCE_OF_WAITERS) end
+  if value.learned then ends = max(ends, learned_of().ends(value.learned)) end
   -- Numbers of a key without an end are for ever.
   if value.override then ends = max(ends, value.override.ends > 0 and value.override.ends or math.huge) end
   return ends
@@ -336,6 +345,14 @@ local function adopt(value, instruction)
   end
 end
 
+-- What was learned of a key is left free of the limits of an instruction, which other keys may have used.
+local function reserve_learned(value, instruction)
+  if value.learned or instruction.reserves then
+    instruction.reserves = value.learned
+    learned_of().reserve(value.learned, instruction)
+  end
+end
+
 -- A decoded value in whatever form. `converted` says that its stored form is not the one of this policy. Returns nil and the
 -- reason when it is no value of Tidegate.
 local function read_unchecked(s, instruction)
@@ -353,6 +370,7 @@ local function read_unchecked(s, instruction)
     end
     value.converted = true
   end
+  reserve_learned(value, instruction)
   return value
 end
 

@@ -1,0 +1,133 @@
+//! What a response says, as an operation on the key of its call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{MAX_SAFE_INTEGER, SECOND, Said, SaidLimit};
+use crate::decision::Decision;
+use crate::http::Observation;
+use crate::plan::Plan;
+use crate::store::request::Operation;
+
+/// The longest wait that is believed; a longer one is ignored.
+const LONGEST: Duration = Duration::from_secs(31 * 86_400);
+/// The most Observations of one response that are learned.
+const MAX_SAID: usize = 8;
+
+/// What the response to a call says.
+#[derive(Debug, Clone)]
+pub struct ObservedCall {
+    observations: Vec<Observation>,
+    answered: Option<Answered>,
+}
+
+/// What is known of the call that was answered.
+#[derive(Debug, Clone, Default)]
+pub struct Answered {
+    /// How many calls of the key were charged then; `None` where that is not known.
+    pub calls: Option<u64>,
+    /// What it has consumed of each limit.
+    pub units: SmallVec<[u64; 2]>,
+    /// What was known to be used of each limit, itself included.
+    pub known: SmallVec<[u64; 2]>,
+}
+
+impl Answered {
+    pub(super) fn of(decision: &Decision) -> Self {
+        let units = (0..decision.answer().views.len()).map(|index| decision.charged(index)).collect();
+        let known = decision.limits().map(|limit| limit.limit.saturating_sub(limit.remaining) + limit.over).collect();
+        Self { calls: calls_of(decision), units, known }
+    }
+}
+
+/// How many calls of the key were charged when a Decision was made, where something is learned of it.
+#[must_use]
+pub fn calls_of(decision: &Decision) -> Option<u64> {
+    Some(decision.answer().rare.as_ref()?.learned.as_ref()?.calls)
+}
+
+impl ObservedCall {
+    /// What was charged since the call that was answered is not known to the other side.
+    #[must_use]
+    pub fn new(observations: Vec<Observation>, answered: Option<Answered>) -> Self {
+        Self { observations, answered }
+    }
+
+    pub(super) fn operation(&self, plan: &Plan) -> Operation {
+        let waits = self.observations.iter().filter_map(|said| said.retry_after).filter(|wait| *wait <= LONGEST);
+        let wait = waits.max().map_or(0, micros);
+        let limits = self.observations.iter().filter_map(|said| self.said_of(said, plan)).take(MAX_SAID).collect();
+        let calls = self.answered.as_ref().and_then(|answered| answered.calls);
+        Operation::Observe(Arc::new(Said { wait, calls, limits }))
+    }
+
+    fn said_of(&self, said: &Observation, plan: &Plan) -> Option<SaidLimit> {
+        let asks = plan.learning.is_some_and(|learning| learning.asks);
+        let place = place_of(said, plan);
+        let index = place.map_or(0, |index| index + 1) as u8;
+        let own = place.filter(|_| !asks);
+        let length = said.window.filter(|window| *window <= LONGEST).map_or(0, micros);
+        let period = || own.map_or(SECOND, |index| plan.policy.limits()[index].period().micros());
+        let reset = match said.reset_after {
+            Some(reset) if reset.is_zero() || reset > LONGEST => return None,
+            Some(reset) => micros(reset).max(1),
+            None if length > 0 => length,
+            None => period().min(micros(LONGEST)),
+        };
+        let capacity = own.map(|index| plan.rules[index].capacity());
+        let limit = said.limit.or_else(|| capacity.or(said.remaining).filter(|_| said.remaining.is_some()))?;
+        // Of a larger limit than the policy's own, what is left is what counts.
+        let limit = limit.min(capacity.unwrap_or(MAX_SAFE_INTEGER)).min(MAX_SAFE_INTEGER);
+        Some(SaidLimit {
+            id: identity_of(said),
+            place: index,
+            is_stated: said.limit.is_some(),
+            limit,
+            used: said.remaining.map_or(0, |remaining| limit.saturating_sub(remaining)),
+            reset,
+            length,
+            capacity: capacity.unwrap_or(0),
+            known: self.answered.as_ref().and_then(|answered| Some(*answered.known.get(own?)?)),
+            units: self.answered.as_ref().and_then(|answered| Some(*answered.units.get(place?)?)).unwrap_or(1),
+        })
+    }
+}
+
+/// Which limit of the policy an Observation is about: of those that count its unit the one of its count and length, else of its length,
+/// else of its count, else the first.
+fn place_of(said: &Observation, plan: &Plan) -> Option<usize> {
+    let unit = said.unit.as_ref().map_or("requests", |unit| unit.name());
+    let limits = plan.policy.limits().iter().zip(&plan.rules).enumerate();
+    let counts = limits
+        .filter(|(_, (limit, rule))| !rule.holds() && limit.unit().map_or("requests", |unit| unit.name()) == unit);
+    let likeness = |(_, (limit, _)): &(usize, (&crate::policy::Limit, &crate::algorithm::Rule))| {
+        // Of a paced policy it is longer by the margin.
+        let apart = |window: Duration| micros(window).abs_diff(limit.period().micros());
+        let same_length = said.window.is_some_and(|window| apart(window) <= limit.period().micros() / 50);
+        (same_length, said.limit == Some(limit.count()))
+    };
+    let mut best: Option<(usize, (bool, bool))> = None;
+    for limit in counts {
+        let likeness = likeness(&limit);
+        if best.is_none_or(|(_, known)| likeness > known) {
+            best = Some((limit.0, likeness));
+        }
+    }
+    best.map(|(index, _)| index)
+}
+
+/// Tells the limits of a response from each other.
+fn identity_of(said: &Observation) -> u64 {
+    let window = said.window.map_or(0, micros);
+    let unit = said.unit.as_ref().map_or("", |unit| unit.name());
+    let text = format!("{window}\n{unit}\n{}", said.name.as_deref().unwrap_or_default());
+    let digest = blake3::hash(text.as_bytes());
+    let (head, _) = digest.as_bytes().split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+    u64::from_le_bytes(*head) & MAX_SAFE_INTEGER
+}
+
+fn micros(length: Duration) -> u64 {
+    u64::try_from(length.as_micros()).unwrap_or(u64::MAX).min(MAX_SAFE_INTEGER)
+}

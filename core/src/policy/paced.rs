@@ -1,0 +1,109 @@
+//! A policy as calls that go out keep it: docs/adr/0041.
+
+use std::time::Duration;
+
+use super::{Options, Policy};
+use crate::algorithm::{Algorithm, Learning, Limit, MAX_COUNT, Period, SECOND};
+use crate::error::{Error, Result};
+
+/// The granules of a window, so that a unit comes back soon after its period.
+const GRANULES: u32 = 200;
+/// The part of a period that the margin takes at most.
+const MARGIN_PART: u64 = 50;
+
+/// The largest margin.
+const MAX_MARGIN: Duration = Duration::from_secs(60);
+
+impl Policy {
+    /// This policy as calls that go out keep it: the other side counts what arrives, and begins its windows when it likes, so that a
+    /// margin stays for how much the way there differs. Its calls take no turns in advance, and count what responses say of them.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::{Limiter, Policy};
+    ///
+    /// let policy = Policy::parse("gcra 10/s burst 100")?.paced(Duration::from_millis(50))?;
+    /// assert_eq!(policy.limits()[0].burst(), Some(99));
+    /// let limiter = Limiter::builder().build()?;
+    /// assert!(limiter.check(&policy, "https://api.example.com")?.allowed());
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `policy_invalid` for a margin of more than a minute.
+    pub fn paced(&self, margin: Duration) -> Result<Self> {
+        if margin > MAX_MARGIN {
+            return Err(Error::policy(format!("a margin of {margin:?} is too long: it must be at most a minute")));
+        }
+        if self.learning.is_some() {
+            return Ok(self.clone());
+        }
+        let micros = margin.as_micros() as u64;
+        let policy = |makes_smaller| {
+            let limits: Result<Vec<Limit>> =
+                self.limits.iter().map(|limit| paced(limit, micros, makes_smaller)).collect();
+            Self::new(limits?, self.options.of_override())
+        };
+        // Of a smaller bucket its classes may leave nothing.
+        let own = policy(true).or_else(|_| policy(false))?.named(self.name.clone())?;
+        Ok(Self { learning: Some(Learning { margin: micros, asks: false }), ..own })
+    }
+
+    /// The policy of calls that nothing limits but what responses say.
+    ///
+    /// # Errors
+    /// None that a caller could cause.
+    pub fn learned() -> Result<Self> {
+        let limit = Limit::new(Algorithm::Gcra, MAX_COUNT, Period::from_micros(SECOND)?)?;
+        let policy = Self::new(vec![limit], Options::default())?.named("learned")?;
+        Ok(Self { learning: Some(Learning { margin: 0, asks: true }), ..policy })
+    }
+
+    /// How its calls learn; `None` of a policy that limits what comes in.
+    pub(crate) const fn learning(&self) -> Option<Learning> {
+        self.learning
+    }
+}
+
+/// A limit that never admits more within the margin than the other side does, wherever its windows begin.
+fn paced(limit: &Limit, margin: u64, makes_smaller: bool) -> Result<Limit> {
+    let (period, count) = (limit.period().micros(), limit.count());
+    let longer = |algorithm| {
+        let longest = period / MARGIN_PART;
+        Limit::new(algorithm, count, Period::from_micros(period + margin.min(longest))?)
+    };
+    let paced = match limit.algorithm() {
+        Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingCounter => {
+            longer(Algorithm::SlidingWindow)?.with_precision(GRANULES.max(limit.precision()))?
+        }
+        Algorithm::SlidingLog => longer(Algorithm::SlidingLog)?,
+        Algorithm::TokenBucket | Algorithm::Gcra => {
+            let drains = (u128::from(count) * u128::from(margin)).div_ceil(u128::from(period)) as u64;
+            let burst = limit.capacity();
+            if makes_smaller && burst >= 2 * drains.max(1) {
+                let smaller = Limit::new(limit.algorithm(), count, limit.period())?.with_burst(burst - drains)?;
+                match limit.initial() {
+                    Some(initial) => smaller.with_initial(initial.min(burst - drains))?,
+                    None => smaller,
+                }
+            } else {
+                slower(limit, margin)?
+            }
+        }
+        Algorithm::LeakyBucket => slower(limit, margin)?,
+        Algorithm::CalendarWindow | Algorithm::Concurrency => return Ok(limit.clone()),
+    };
+    match limit.unit() {
+        Some(unit) => paced.with_unit(unit.name()),
+        None => Ok(paced),
+    }
+}
+
+/// A bucket whose units are further apart by the margin, as far as that is a small part of it.
+fn slower(limit: &Limit, margin: u64) -> Result<Limit> {
+    let (period, count) = (limit.period().micros(), limit.count());
+    let longer = margin.saturating_mul(count).min(period / MARGIN_PART);
+    let slower =
+        Limit::new(limit.algorithm(), count, Period::from_micros(period + longer)?)?.with_burst(limit.capacity())?;
+    limit.initial().map_or(Ok(slower.clone()), |initial| slower.with_initial(initial))
+}

@@ -1,0 +1,268 @@
+-- What the other side of a key has said of its limits: docs/adr/0041. algorithm/learned.rs has the same rules.
+-- Few keys have it, so its functions are made by the first entry that needs them.
+local learned_rules
+learned_of = function()
+  if learned_rules then return learned_rules end
+  local function read(content)
+    local calls, calls_until, wait_until = unpack_('<I7I7I7', content)
+    require_at_most(MAX, calls)
+    require_at_most(LATEST_DRAIN, calls_until, wait_until)
+    local learned, at = { calls = calls, calls_until = calls_until, wait_until = wait_until, windows = {} }, 22
+    while at <= #content do
+      local window, marks, steps = { steps = {} }, nil, nil
+      window.id, marks, window.limit, window.length, window.asks_until, window.ends, steps, at = unpack_('<I7BI7I7I7I7B', content, at)
+      window.place, window.stated = marks % 16, floor(marks / 16) % 2 == 1
+      window.assumed, window.beside = floor(marks / 32) % 2 == 1, floor(marks / 64) % 2 == 1
+      require_at_most(LATEST_DRAIN, window.length, window.asks_until, window.ends)
+      if #learned.windows >= MOST_LEARNED_WINDOWS or steps > MOST_LEARNED_STEPS or window.length < 1 then error('learned') end
+      for i = 1, steps do
+        local used, closes
+        used, closes, at = unpack_('<I7I7', content, at)
+        require_at_most(LATEST_DRAIN, closes)
+        window.steps[i] = { used = used, closes = closes }
+      end
+      learned.windows[#learned.windows + 1] = window
+    end
+    return learned
+  end
+
+  local function write(learned)
+    local parts = { pack('<I7I7I7', learned.calls, learned.calls_until, learned.wait_until) }
+    for _, window in ipairs(learned.windows) do
+      local marks = window.place + (window.stated and 16 or 0) + (window.assumed and 32 or 0) + (window.beside and 64 or 0)
+      parts[#parts + 1] =
+        pack('<I7BI7I7I7I7B', window.id, marks, window.limit, window.length, window.asks_until, window.ends, #window.steps)
+      for _, step in ipairs(window.steps) do parts[#parts + 1] = pack('<I7I7', step.used, step.closes) end
+    end
+    return table.concat(parts)
+  end
+
+  -- From this moment on nothing is known.
+  local function ends(learned)
+    local ends = max(learned.calls_until, learned.wait_until)
+    for _, window in ipairs(learned.windows) do ends = max(ends, window.ends) end
+    return ends
+  end
+
+  local function drop_passed(window, moment)
+    local live = {}
+    for _, step in ipairs(window.steps) do
+      if step.closes > moment then live[#live + 1] = step end
+    end
+    window.steps = live
+  end
+
+  local function is_over(window)
+    local last = window.steps[#window.steps]
+    return window.ends <= now or not window.stated and not (last and last.closes > now)
+  end
+
+  -- The windows that are not over; `alone`: of these the ones that no limit of the policy is beside.
+  local function live_windows(learned, alone)
+    local live = {}
+    for _, window in ipairs(learned.windows) do
+      if not is_over(window) and not (alone and window.beside) then live[#live + 1] = window end
+    end
+    return live
+  end
+
+  -- The units of a call that a window counts; nil of units that the policy does not count.
+  local function units_of(window, instruction, cost)
+    local limit = instruction.limits[window.place]
+    return limit and (limit.units or cost)
+  end
+
+  local function used_of(window)
+    local used = 0
+    for _, step in ipairs(window.steps) do
+      if step.closes > now then used = max(used, step.used) end
+    end
+    return used
+  end
+
+  -- The first moment at which all windows admit a call, and the limits that refuse it now, one bit each. More units than a limit has are
+  -- admitted when nothing is used.
+  local function admits_at(learned, instruction, cost)
+    local moment, refusing = now, {}
+    for _, window in ipairs(live_windows(learned, 'alone')) do
+      local units, at = units_of(window, instruction, cost) or 1, now
+      if units > 0 then
+        for _, step in ipairs(window.steps) do
+          if step.closes > now and step.used + units > window.limit then at = max(at, step.closes) end
+        end
+        if window.asks_until > now then at = max(at, min(window.asks_until, now + LOOK_AGAIN_AT_LEARNED)) end
+      end
+      moment = max(moment, at)
+      if at > now then refusing[max(window.place, 1)] = true end
+    end
+    return moment, refusing
+  end
+
+  -- The units that all windows have left, at most so many.
+  local function left(learned, most)
+    for _, window in ipairs(live_windows(learned, 'alone')) do
+      if window.place > 0 then most = min(most, max(window.limit - used_of(window), 0)) end
+    end
+    return most
+  end
+
+  -- Charges a call as of a moment. Calls that nothing but this limits let one of them begin a window of which nothing was said.
+  local function charge(learned, instruction, cost, moment)
+    learned.calls = learned.calls + 1
+    if instruction.learns then learned.calls_until = now + CALLS_IN_FLIGHT end
+    learned.windows = live_windows(learned)
+    for _, window in ipairs(live_windows(learned, 'alone')) do
+      local last = window.steps[#window.steps]
+      drop_passed(window, moment)
+      if #window.steps == 0 then
+        local gone = last and last.closes < moment and moment - last.closes or 0
+        window.steps[1] = { used = 0, closes = moment - gone % window.length + window.length }
+        window.assumed = true
+        if instruction.asks then window.asks_until = moment + ANSWER_OF_LEARNED end
+      end
+      local units = units_of(window, instruction, cost) or 0
+      for _, step in ipairs(window.steps) do step.used = min(step.used + units, MAX) end
+    end
+  end
+
+  -- Another version of the policy counts: until it is said anew, nothing is known of its limits.
+  local function forget_places(learned)
+    local kept = {}
+    for _, window in ipairs(learned.windows) do
+      window.place = 0
+      if not window.beside then kept[#kept + 1] = window end
+    end
+    learned.windows = kept
+  end
+
+  -- What a call leaves free of each limit of the policy: what others use, and what the other side's limit has less. Where a call takes more
+  -- than that limit has, it is admitted when nothing is used.
+  local function reserve(learned, instruction)
+    for _, limit in ipairs(instruction.limits) do limit.learned = 0 end
+    for _, window in ipairs(learned and live_windows(learned) or {}) do
+      local limit = window.beside and instruction.limits[window.place]
+      if limit then
+        local units = limit.units or instruction.asked
+        local less = min(max(limit.count - window.limit, 0), max(limit.count - units, 0))
+        limit.learned = max(limit.learned, less + used_of(window))
+      end
+    end
+  end
+
+  -- Adds a step, or raises the one of that end to `most`.
+  local function raise(window, used, closes, most)
+    local at, same = #window.steps + 1, nil
+    for i, step in ipairs(window.steps) do
+      local apart = step.closes - closes
+      if apart < SAME_LEARNED_STEP and -apart < SAME_LEARNED_STEP then
+        same = same or step
+      elseif apart > 0 then
+        at = min(at, i)
+      end
+    end
+    if same then
+      same.used = max(same.used, most)
+    else
+      table.insert(window.steps, at, { used = min(used, MAX), closes = closes })
+    end
+    -- A step that a later one covers says nothing.
+    local kept, highest = {}, -1
+    for i = #window.steps, 1, -1 do
+      local step = window.steps[i]
+      if step.used > highest then
+        table.insert(kept, 1, step)
+        highest = step.used
+      end
+    end
+    if #kept > MOST_LEARNED_STEPS then
+      kept[2].used = kept[1].used
+      table.remove(kept, 1)
+    end
+    window.steps = kept
+  end
+
+  -- What a response said of a limit of the policy: what our own calls do not explain is used by others.
+  -- A limit that is raised leaves no more than before until the last end that was said.
+  local function observe_beside(window, said, calls, closes, last_end, limit, value)
+    local before = window.stated and min(window.limit, said.capacity) or said.capacity
+    local raised = said.stated and max(min(said.limit, said.capacity) - before, 0) or 0
+    if said.stated or not window.stated then window.limit, window.stated = said.limit, said.stated end
+    window.length = max(said.length, 1)
+    local others, own = used_of(window), 0
+    if limit then
+      -- A look at a bucket does not start it.
+      local copy = {}
+      for slot, field in pairs(value) do copy[slot] = field end
+      limit:advance(copy)
+      own = limit:used(copy)
+    end
+    local known = said.known >= 0 and said.known + (calls or 0) * said.units or 0
+    local news, last = max(said.used - max(known, own + others), 0), max(last_end, closes)
+    if raised > 0 then
+      local used = raised
+      for _, step in ipairs(window.steps) do
+        if step.closes > last then used = max(used, step.used + raised) end
+        step.used = min(step.used + raised, MAX)
+      end
+      raise(window, used, last, used)
+    end
+    if news > 0 then
+      local used = min(others + news + raised, MAX)
+      raise(window, used, closes, used)
+    end
+  end
+
+  -- Takes what a response said of one limit. `calls` were charged since the call that was answered; nil where that is not known.
+  local function observe_window(window, said, calls, instruction, value)
+    local closes = now + said.reset
+    local last_end = window.ends - LEARNED_IS_REMEMBERED
+    window.place, window.asks_until, window.ends = said.place, 0, max(window.ends, closes + LEARNED_IS_REMEMBERED)
+    drop_passed(window, now)
+    local beside = said.capacity > 0
+    if beside ~= window.beside then window.beside, window.assumed, window.steps = beside, false, {} end
+    if beside then return observe_beside(window, said, calls, closes, last_end, instruction.limits[said.place], value) end
+    if said.stated or not window.stated then
+      -- A limit that is raised leaves no more than before: what is said never adds.
+      local raised = max(said.limit - window.limit, 0)
+      for _, step in ipairs(window.steps) do step.used = min(step.used + raised, MAX) end
+      window.limit, window.stated = said.limit, said.stated
+    end
+    local used = said.used + (calls or 0) * said.units
+    if window.assumed then
+      window.assumed, window.length = false, 0
+      if instruction.asks then
+        if not calls then used = max(used, used_of(window)) end
+        window.steps = {}
+      end
+    end
+    window.length = said.length > 0 and said.length or max(window.length, said.reset)
+    raise(window, used, closes, said.used)
+  end
+
+  -- Takes what a response said: the trailer has '<d', the calls that were known (-1: they are not), and '<dddddddddd' for each limit.
+  local function observe(instruction, value)
+    local learned = value.learned
+    local known, at = unpack_('<d', instruction.text, instruction.meta)
+    local calls = known >= 0 and max(learned.calls - known, 0) or nil
+    if instruction.block > 0 then learned.wait_until = max(learned.wait_until, now + instruction.block) end
+    learned.windows = live_windows(learned)
+    while at <= #instruction.text do
+      local said, stated, window = {}, nil, nil
+      said.id, said.place, stated, said.limit, said.used, said.reset, said.length, said.units, said.capacity, said.known, at =
+        unpack_('<dddddddddd', instruction.text, at)
+      said.stated = stated > 0
+      for _, other in ipairs(learned.windows) do
+        if other.id == said.id then window = other end
+      end
+      if not window then
+        window = { id = said.id, place = 0, stated = false, assumed = false, beside = false, limit = 0, length = 0, asks_until = 0, ends = 0, steps = {} }
+        if #learned.windows >= MOST_LEARNED_WINDOWS then table.remove(learned.windows, 1) end
+        learned.windows[#learned.windows + 1] = window
+      end
+      observe_window(window, said, calls, instruction, value)
+    end
+  end
+
+  learned_rules = { read = read, write = write, ends = ends, admits_at = admits_at, left = left, charge = charge, reserve = reserve, forget_places = forget_places, observe = observe }
+  return learned_rules
+end
