@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from outgoing_share import HEADING, NODE, Case, Report, run
+from outgoing_share import HEADING, Case, Report, run
+from paths import ROOT
 from strict.dialects import DIALECTS
 from strict_services import StrictServer
 from tidegate import Limiter
@@ -21,15 +21,9 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(Limiter, "observe"), reason="this limiter learns nothing"),
 ]
 
-CLIENTS = [
-    "httpx-async",
-    "aiohttp",
-    *(
-        ["fetch", "fetch"]
-        if NODE.with_name("../../../bindings-node/lib/fetch.ts").exists()
-        else ["requests", "httpx2-async"]
-    ),
-]
+# Two processes of Node, where its client is.
+OTHERS = ["fetch", "fetch"] if (ROOT / "bindings-node/lib/fetch.ts").exists() else ["requests", "httpx2-async"]
+CLIENTS = ["httpx-async", "aiohttp", *OTHERS]
 # How many windows each service is called for.
 WINDOWS = int(os.environ.get("TIDEGATE_PROOF_WINDOWS", "5"))
 
@@ -58,7 +52,7 @@ def table() -> Iterator[None]:
     yield
     lines = [HEADING, *(report.line() for report in _reports)]
     print("", *lines, sep="\n")
-    Path(".cache/outgoing-proof.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    (ROOT / ".cache/outgoing-proof.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 def reported(case: Case, strict: StrictServer, store: str, prefix: str, windows: int = WINDOWS) -> Report:
