@@ -34,7 +34,10 @@ def main(told: dict[str, Any]) -> None:
     def count(answer: Any) -> None:
         answers[str(answer.status)] += 1
 
-    with Limiter(told["store"], prefix=told["prefix"]) as limiter, kind(limiter, told["policy"], **options) as client:
+    with (
+        Limiter(told["store"], prefix=told["prefix"], timeout=5) as limiter,
+        kind(limiter, told["policy"], **options) as client,
+    ):
 
         def call() -> None:
             while time.time() < until:

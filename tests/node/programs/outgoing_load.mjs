@@ -11,7 +11,7 @@ import { pacedFetch } from 'tidegate/fetch';
 console.log('ready');
 const [line] = await once(createInterface(process.stdin), 'line');
 const told = JSON.parse(line);
-const limiter = new Limiter({ store: told.store, prefix: told.prefix });
+const limiter = new Limiter({ store: told.store, prefix: told.prefix, timeoutMs: 5_000 });
 const cost = told.tokens ? ({ body }) => ({ tokens: JSON.parse(body).tokens }) : undefined;
 const fetch = pacedFetch({ limiter, policy: told.policy ?? undefined, timeoutMs: Number.POSITIVE_INFINITY, cost });
 const answers = {};
