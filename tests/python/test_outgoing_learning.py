@@ -13,8 +13,6 @@ from client import Servers
 from strict_services import StrictServer, StrictService
 from tidegate import Limiter, RateLimited
 
-pytestmark = pytest.mark.skipif(not hasattr(Limiter, "observe"), reason="this limiter learns nothing")
-
 # A policy that never refuses here.
 WIDE = "10000/minute"
 

@@ -56,7 +56,7 @@ def test_options_are_checked_where_they_are_written(options: Any, error: Any, me
     with Limiter() as limiter:
         for make in (PacedTransport, AsyncPacedTransport, PacedAdapter, paced):
             with pytest.raises(error, match=re.escape(message)):
-                make(limiter, SLOW, **options)  # type: ignore[operator]
+                make(limiter, SLOW, **options)
 
 
 def test_policies_are_checked_where_they_are_written(outgoing: Any) -> None:

@@ -14,12 +14,8 @@ from outgoing_share import HEADING, Case, Report, run
 from paths import ROOT
 from strict.dialects import DIALECTS
 from strict_services import StrictServer
-from tidegate import Limiter
 
-pytestmark = [
-    pytest.mark.skipif(os.environ.get("TIDEGATE_PROOF") != "1", reason="TIDEGATE_PROOF=1 runs it"),
-    pytest.mark.skipif(not hasattr(Limiter, "observe"), reason="this limiter learns nothing"),
-]
+pytestmark = pytest.mark.skipif(os.environ.get("TIDEGATE_PROOF") != "1", reason="TIDEGATE_PROOF=1 runs it")
 
 # Two processes of Node, where its client is.
 OTHERS = ["fetch", "fetch"] if (ROOT / "bindings-node/lib/fetch.ts").exists() else ["requests", "httpx2-async"]
