@@ -24,7 +24,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from datetime import datetime, timedelta
 from os import PathLike
 from types import GenericAlias
-from typing import Any, Final, Generic, NoReturn, final
+from typing import Any, Final, Generic, Literal, NoReturn, final
 
 from typing_extensions import Unpack
 

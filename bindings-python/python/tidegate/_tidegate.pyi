@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from datetime import datetime, timedelta
 from os import PathLike
 from types import GenericAlias
-from typing import Any, Final, Generic, NoReturn, final
+from typing import Any, Final, Generic, Literal, NoReturn, final
 
 from typing_extensions import Unpack
 
@@ -266,6 +266,20 @@ class AsyncLimiter(Generic[Name]):
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             async def send_mail(user, text): ...
         """
+    def observe(
+        self,
+        /,
+        policy: Name | Policy,
+        key: str,
+        observation: Observation | Iterable[Observation],
+        *,
+        decision: Decision | None = None,
+    ) -> Coroutine[Any, Any, Decision]:
+        """
+        Learns what the response to a call says of the limits of the other side, an Observation or several: it holds for every process
+        that uses the key, and nothing that a response says admits a call earlier. `decision` is the one of the call: what was charged
+        since then is counted beside what the response says is used.
+        """
     def override(
         self,
         /,
@@ -484,6 +498,11 @@ class Decision:
     def key(self, /) -> str:
         """
         The key.
+        """
+    @property
+    def learned(self, /) -> bool:
+        """
+        Whether it says what the other side of an outgoing call said: that is what refuses, or what is left.
         """
     @property
     def limit(self, /) -> int:
@@ -936,6 +955,20 @@ class Limiter(Generic[Name]):
             @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
             def send_mail(user, text): ...
         """
+    def observe(
+        self,
+        /,
+        policy: Name | Policy,
+        key: str,
+        observation: Observation | Iterable[Observation],
+        *,
+        decision: Decision | None = None,
+    ) -> Decision:
+        """
+        Learns what the response to a call says of the limits of the other side, an Observation or several: it holds for every process
+        that uses the key, and nothing that a response says admits a call earlier. `decision` is the one of the call: what was charged
+        since then is counted beside what the response says is used.
+        """
     def override(
         self,
         /,
@@ -1051,6 +1084,19 @@ class Observation:
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls,
+        /,
+        *,
+        name: str | None = None,
+        limit: int | None = None,
+        window: float | timedelta | None = None,
+        unit: str | None = None,
+        remaining: int | None = None,
+        reset_after: float | timedelta | None = None,
+        retry_after: float | timedelta | None = None,
+        scope: Literal["key", "all"] = "key",
+    ) -> Observation: ...
     def __repr__(self, /) -> str:
         """
         What the response says; what it does not say is left out.
@@ -1194,6 +1240,11 @@ class Policy:
         """
         Remember that many of the newest attempts with their metadata; 0 is none.
         """
+    @staticmethod
+    def learned() -> Policy:
+        """
+        The policy of calls that nothing limits but what responses say.
+        """
     @property
     def lease(self, /) -> int | str | None:
         """
@@ -1227,6 +1278,11 @@ class Policy:
     def overrides(self, /) -> dict[str, str] | None:
         """
         Other limits for single keys, by the key: a notation, or `none` for no limit.
+        """
+    def paced(self, /, margin: float | timedelta = ...) -> Policy:
+        """
+        This policy as calls that go out keep it: the other side counts what arrives, and begins its windows when it likes, so that a
+        margin of so many seconds stays for how much the way there differs. Its calls count what responses say of them: see `observe`.
         """
     @property
     def priorities(self, /) -> dict[str, str] | None:
