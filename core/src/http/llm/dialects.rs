@@ -115,18 +115,25 @@ const LLM_DIALECTS: &[LlmDialect] = &[
 
 /// Where the fields and the path say no more, `messages` are a chat.
 const CHAT: usize = 0;
+/// How paths end of calls that look like those of the table and use no tokens.
+const OTHER_CALLS: &[&str] = &["/count_tokens"];
+/// Fields of which one is in every request for a model that has messages.
+const MODEL_SIGNS: &[&str] = &["model", "anthropic_version", "max_tokens", "max_completion_tokens"];
 
-/// The line for a request. A path that is none of the table's is another call, such as one that counts tokens; without a path the
-/// fields say what it is.
+/// The line for a request. A path of the table says what it is. Behind a gateway, where the path is another, messages are
+/// recognized by their fields; other fields are too common for that, and say what a request is only where there is no path.
 pub(super) fn find(path: Option<&str>, fields: &Map<String, Value>) -> Option<&'static LlmDialect> {
-    if let Some(path) = path {
-        let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-        return LLM_DIALECTS.iter().find(|dialect| path.ends_with(dialect.path));
+    let path = path.map(|path| path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/'));
+    let ends = |end: &str| path.is_some_and(|path| path.ends_with(end));
+    if let Some(dialect) = LLM_DIALECTS.iter().find(|dialect| ends(dialect.path)) {
+        return Some(dialect);
     }
     let has = |field: &str| fields.get(field).is_some_and(|value| !value.is_null());
+    if OTHER_CALLS.iter().any(|end| ends(end)) || path.is_some() && !(has("messages") && MODEL_SIGNS.iter().any(|sign| has(sign))) {
+        return None;
+    }
     let fits = |dialect: &&LlmDialect| has(dialect.signs.1) && dialect.signs.0.iter().any(|sign| has(sign));
-    let chat = || has("messages").then_some(&LLM_DIALECTS[CHAT]);
-    LLM_DIALECTS.iter().find(fits).or_else(chat)
+    LLM_DIALECTS.iter().find(fits).or_else(|| has("messages").then_some(&LLM_DIALECTS[CHAT]))
 }
 
 /// What a part of a message costs that is no text.
