@@ -70,7 +70,9 @@ impl TokenEstimator {
                 let number = counted.extract::<u64>().or_else(|_| counted.len().map(|length| length as u64));
                 let number = number.map_err(|_| {
                     let given = shown(&counted);
-                    config(format!("tokenizer returned {given}: it must return the number of tokens of a text, or the tokens"))
+                    config(format!(
+                        "tokenizer returned {given}: it must return the number of tokens of a text, or the tokens"
+                    ))
                 })?;
                 tokens = tokens.saturating_add(number);
             }

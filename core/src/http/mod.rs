@@ -22,8 +22,8 @@ pub use headers::{
 };
 pub use identity::{anonymous, hashed, named, placed_key};
 pub use llm::{
-    DEFAULT_OUTPUT, LlmApi, LlmRequest, MAX_LLM_BODY, OutputRule, TokenCount, TokenEstimate, TokenEstimator, TokenRules, TokenUsage,
-    UsageReader,
+    DEFAULT_OUTPUT, LlmApi, LlmRequest, MAX_LLM_BODY, OutputRule, TokenCount, TokenEstimate, TokenEstimator,
+    TokenRules, TokenUsage, UsageReader,
 };
 pub use openapi::openapi_response;
 pub use problem::{MEDIA_TYPE, Refusal, problem};

@@ -129,7 +129,9 @@ pub(super) fn find(path: Option<&str>, fields: &Map<String, Value>) -> Option<&'
         return Some(dialect);
     }
     let has = |field: &str| fields.get(field).is_some_and(|value| !value.is_null());
-    if OTHER_CALLS.iter().any(|end| ends(end)) || path.is_some() && !(has("messages") && MODEL_SIGNS.iter().any(|sign| has(sign))) {
+    if OTHER_CALLS.iter().any(|end| ends(end))
+        || path.is_some() && !(has("messages") && MODEL_SIGNS.iter().any(|sign| has(sign)))
+    {
         return None;
     }
     let fits = |dialect: &&LlmDialect| has(dialect.signs.1) && dialect.signs.0.iter().any(|sign| has(sign));

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::dialects::{self, IMAGE_TOKENS, KEPT, LOW_DETAIL_TOKENS, LlmApi, LlmDialect, UNREAD};
 use super::MOST;
+use super::dialects::{self, IMAGE_TOKENS, KEPT, LOW_DETAIL_TOKENS, LlmApi, LlmDialect, UNREAD};
 
 /// The longest body of a request that is read, in bytes: no service here takes a longer one.
 pub const MAX_LLM_BODY: usize = 32 * 1_024 * 1_024;

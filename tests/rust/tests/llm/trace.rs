@@ -45,22 +45,143 @@ const JAPANESE: &str = "\u{6e2f}\u{306f}\u{9759}\u{304b}\u{3067}\u{3001}\u{8239}
 
 const TASKS: &[Task] = &[
     // A chat with people.
-    Task { path: "/v1/chat/completions", model: "large", share: 30, system_bytes: 1_800, text: (900.0, 1.1), token: (4.4, 0.10), script: ENGLISH, bound: Some(4_096), answer: (260.0, 0.9), follows: 0.0 },
-    Task { path: "/v1/chat/completions", model: "large", share: 8, system_bytes: 1_800, text: (700.0, 1.0), token: (4.1, 0.12), script: GERMAN, bound: Some(4_096), answer: (300.0, 0.8), follows: 0.0 },
-    Task { path: "/v1/chat/completions", model: "large", share: 5, system_bytes: 1_800, text: (500.0, 0.9), token: (3.1, 0.10), script: JAPANESE, bound: Some(4_096), answer: (280.0, 0.8), follows: 0.0 },
+    Task {
+        path: "/v1/chat/completions",
+        model: "large",
+        share: 30,
+        system_bytes: 1_800,
+        text: (900.0, 1.1),
+        token: (4.4, 0.10),
+        script: ENGLISH,
+        bound: Some(4_096),
+        answer: (260.0, 0.9),
+        follows: 0.0,
+    },
+    Task {
+        path: "/v1/chat/completions",
+        model: "large",
+        share: 8,
+        system_bytes: 1_800,
+        text: (700.0, 1.0),
+        token: (4.1, 0.12),
+        script: GERMAN,
+        bound: Some(4_096),
+        answer: (300.0, 0.8),
+        follows: 0.0,
+    },
+    Task {
+        path: "/v1/chat/completions",
+        model: "large",
+        share: 5,
+        system_bytes: 1_800,
+        text: (500.0, 0.9),
+        token: (3.1, 0.10),
+        script: JAPANESE,
+        bound: Some(4_096),
+        answer: (280.0, 0.8),
+        follows: 0.0,
+    },
     // A label for each document.
-    Task { path: "/v1/chat/completions", model: "small", share: 25, system_bytes: 600, text: (2_400.0, 0.7), token: (4.3, 0.10), script: ENGLISH, bound: Some(16), answer: (4.0, 0.5), follows: 0.0 },
+    Task {
+        path: "/v1/chat/completions",
+        model: "small",
+        share: 25,
+        system_bytes: 600,
+        text: (2_400.0, 0.7),
+        token: (4.3, 0.10),
+        script: ENGLISH,
+        bound: Some(16),
+        answer: (4.0, 0.5),
+        follows: 0.0,
+    },
     // Fields out of documents, without a bound.
-    Task { path: "/v1/chat/completions", model: "small", share: 10, system_bytes: 900, text: (3_000.0, 0.8), token: (3.2, 0.12), script: JSON, bound: None, answer: (40.0, 0.4), follows: 0.12 },
+    Task {
+        path: "/v1/chat/completions",
+        model: "small",
+        share: 10,
+        system_bytes: 900,
+        text: (3_000.0, 0.8),
+        token: (3.2, 0.12),
+        script: JSON,
+        bound: None,
+        answer: (40.0, 0.4),
+        follows: 0.12,
+    },
     // An agent that writes code and thinks before.
-    Task { path: "/v1/responses", model: "thinking", share: 12, system_bytes: 6_000, text: (12_000.0, 1.0), token: (3.6, 0.12), script: CODE, bound: Some(32_000), answer: (1_800.0, 1.1), follows: 0.0 },
-    Task { path: "/v1/embeddings", model: "vectors", share: 10, system_bytes: 0, text: (1_200.0, 0.6), token: (4.4, 0.10), script: ENGLISH, bound: None, answer: (0.0, 0.0), follows: 0.0 },
+    Task {
+        path: "/v1/responses",
+        model: "thinking",
+        share: 12,
+        system_bytes: 6_000,
+        text: (12_000.0, 1.0),
+        token: (3.6, 0.12),
+        script: CODE,
+        bound: Some(32_000),
+        answer: (1_800.0, 1.1),
+        follows: 0.0,
+    },
+    Task {
+        path: "/v1/embeddings",
+        model: "vectors",
+        share: 10,
+        system_bytes: 0,
+        text: (1_200.0, 0.6),
+        token: (4.4, 0.10),
+        script: ENGLISH,
+        bound: None,
+        answer: (0.0, 0.0),
+        follows: 0.0,
+    },
     // The same of another vendor.
-    Task { path: "/v1/messages", model: "writer", share: 35, system_bytes: 2_400, text: (1_500.0, 1.1), token: (4.0, 0.10), script: ENGLISH, bound: Some(8_192), answer: (320.0, 0.9), follows: 0.0 },
-    Task { path: "/v1/messages", model: "writer", share: 10, system_bytes: 2_400, text: (900.0, 1.0), token: (2.6, 0.10), script: JAPANESE, bound: Some(8_192), answer: (350.0, 0.8), follows: 0.0 },
+    Task {
+        path: "/v1/messages",
+        model: "writer",
+        share: 35,
+        system_bytes: 2_400,
+        text: (1_500.0, 1.1),
+        token: (4.0, 0.10),
+        script: ENGLISH,
+        bound: Some(8_192),
+        answer: (320.0, 0.9),
+        follows: 0.0,
+    },
+    Task {
+        path: "/v1/messages",
+        model: "writer",
+        share: 10,
+        system_bytes: 2_400,
+        text: (900.0, 1.0),
+        token: (2.6, 0.10),
+        script: JAPANESE,
+        bound: Some(8_192),
+        answer: (350.0, 0.8),
+        follows: 0.0,
+    },
     // Summaries, which are a part of what is read.
-    Task { path: "/v1/messages", model: "writer", share: 15, system_bytes: 500, text: (20_000.0, 0.6), token: (4.1, 0.08), script: ENGLISH, bound: Some(1_024), answer: (60.0, 0.3), follows: 0.06 },
-    Task { path: "/v1/messages", model: "coder", share: 40, system_bytes: 9_000, text: (16_000.0, 1.0), token: (3.2, 0.12), script: CODE, bound: Some(32_000), answer: (900.0, 1.2), follows: 0.0 },
+    Task {
+        path: "/v1/messages",
+        model: "writer",
+        share: 15,
+        system_bytes: 500,
+        text: (20_000.0, 0.6),
+        token: (4.1, 0.08),
+        script: ENGLISH,
+        bound: Some(1_024),
+        answer: (60.0, 0.3),
+        follows: 0.06,
+    },
+    Task {
+        path: "/v1/messages",
+        model: "coder",
+        share: 40,
+        system_bytes: 9_000,
+        text: (16_000.0, 1.0),
+        token: (3.2, 0.12),
+        script: CODE,
+        bound: Some(32_000),
+        answer: (900.0, 1.2),
+        follows: 0.0,
+    },
 ];
 
 /// The seed's calls to these paths.
@@ -70,7 +191,15 @@ pub(crate) fn trace(seed: u64, count: usize, paths: &[&str]) -> Vec<TracedCall> 
     let shares = tasks.iter().map(|task| task.share).sum();
     let chosen = |random: &mut Random| {
         let mut at = random.below(shares);
-        *tasks.iter().find(|task| at.checked_sub(task.share).is_none_or(|rest| { at = rest; false })).expect("a task")
+        *tasks
+            .iter()
+            .find(|task| {
+                at.checked_sub(task.share).is_none_or(|rest| {
+                    at = rest;
+                    false
+                })
+            })
+            .expect("a task")
     };
     (0..count)
         .map(|index| {
@@ -99,9 +228,15 @@ impl TracedCall {
         let Self { model, system, text, bound, .. } = self;
         let body = match self.path {
             "/v1/embeddings" => json!({"model": model, "input": text}),
-            "/v1/responses" => json!({"model": model, "instructions": system, "input": text, "max_output_tokens": bound}),
-            "/v1/messages" => json!({"model": model, "system": system, "messages": [{"role": "user", "content": text}], "max_tokens": bound}),
-            _ => json!({"model": model, "messages": [{"role": "system", "content": system}, {"role": "user", "content": text}], "max_tokens": bound}),
+            "/v1/responses" => {
+                json!({"model": model, "instructions": system, "input": text, "max_output_tokens": bound})
+            }
+            "/v1/messages" => {
+                json!({"model": model, "system": system, "messages": [{"role": "user", "content": text}], "max_tokens": bound})
+            }
+            _ => {
+                json!({"model": model, "messages": [{"role": "system", "content": system}, {"role": "user", "content": text}], "max_tokens": bound})
+            }
         };
         body.to_string()
     }
