@@ -1,0 +1,276 @@
+"""What the transports for httpx and httpx2 share: the packages have the same interface under two names."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ._outgoing import MOST_BODY, OPTIONS, PacedOptions, Pacing, PassingBody, PolicyOption, run_now
+from .web.options import check_names
+
+if TYPE_CHECKING:
+    import ssl
+
+    from typing_extensions import Self, Unpack
+
+    from ._tidegate import AsyncLimiter, Limiter
+
+
+class TransportOptions(PacedOptions, total=False):
+    """The options of a transport: those of calls that go out, and those of an HTTPTransport."""
+
+    # What sends the requests. Default: an HTTPTransport (AsyncHTTPTransport) with the options below, which are its own.
+    transport: Any
+    verify: ssl.SSLContext | str | bool
+    cert: Any
+    trust_env: bool
+    http1: bool
+    http2: bool
+    limits: Any
+    proxy: Any
+    uds: str | None
+    local_address: str | None
+    socket_options: Iterable[Any] | None
+
+
+_KNOWN = tuple(TransportOptions.__annotations__)
+
+
+class _Paced:
+    """What both transports do."""
+
+    # httpx or httpx2, and the name of the transport that sends.
+    _httpx: ClassVar[Any]
+    _sender: ClassVar[str]
+    _blocking: ClassVar[bool]
+
+    def __init__(
+        self, limiter: Limiter | AsyncLimiter, policy: PolicyOption, **options: Unpack[TransportOptions]
+    ) -> None:
+        name = type(self).__name__
+        check_names(options, _KNOWN, name)
+        given: dict[str, Any] = dict(options)
+        paced = {one: given.pop(one) for one in OPTIONS if one in given}
+        transport = given.pop("transport", None)
+        if transport is not None and given:
+            raise TypeError(f"{name} got a transport, and {', '.join(given)} as well: give these to the transport")
+        self._pacing = Pacing(type(self), limiter, policy, paced, blocking=self._blocking)
+        self._transport = getattr(self._httpx, self._sender)(**given) if transport is None else transport
+
+
+class BlockingTransport(_Paced):
+    """A transport for clients that block."""
+
+    _sender = "HTTPTransport"
+    _blocking = True
+
+    def handle_request(self, request: Any) -> Any:
+        """Sends a request when its turn has come."""
+        return run_now(self._pacing.send(_BlockingExchange(self._httpx, self._transport, request)))
+
+    def close(self) -> None:
+        """Closes what sends the requests."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        self._transport.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        self._transport.__exit__(kind, error, trace)
+
+
+class AsyncTransport(_Paced):
+    """A transport for clients of event loops."""
+
+    _sender = "AsyncHTTPTransport"
+    _blocking = False
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Sends a request when its turn has come."""
+        return await self._pacing.send(_AsyncExchange(self._httpx, self._transport, request))
+
+    async def aclose(self) -> None:
+        """Closes what sends the requests."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        await self._transport.__aexit__(kind, error, trace)
+
+
+class _Exchange:
+    """What a request of either transport is."""
+
+    encoded = True
+
+    def __init__(self, httpx: Any, transport: Any, request: Any) -> None:
+        self._httpx, self._transport, self.request = httpx, transport, request
+
+    def never_arrived(self, error: BaseException) -> bool:
+        known = self._httpx
+        connecting = (known.ConnectError, known.ConnectTimeout, known.ProxyError)
+        return isinstance(error, (*connecting, known.PoolTimeout, known.UnsupportedProtocol))
+
+    def can_repeat(self) -> bool:
+        return isinstance(self.request.stream, self._httpx.ByteStream)
+
+    def head(self, response: Any) -> tuple[int, Mapping[str, str]]:
+        return response.status_code, response.headers
+
+    def fields(self, response: Any) -> Iterable[tuple[bytes, bytes]]:
+        fields: Iterable[tuple[bytes, bytes]] = response.headers.raw
+        return fields
+
+    def settled(self, response: Any) -> Any:
+        response.request = self.request
+        return response
+
+    async def made(self, status: int, fields: dict[str, str], body: bytes) -> Any:
+        return self._httpx.Response(status, headers=fields, content=body, request=self.request)
+
+    async def _passed(self, response: Any, passing: PassingBody) -> bool:
+        """Whether the body is in memory: such a response is closed, and tells no end."""
+        if response.is_closed:
+            for chunk in response.stream if isinstance(response.stream, self._httpx.ByteStream) else ():
+                passing.feed(chunk)
+            await passing.end()
+        return bool(response.is_closed)
+
+
+class _BlockingExchange(_Exchange):
+    async def send(self) -> Any:
+        return self._transport.handle_request(self.request)
+
+    async def read(self, response: Any) -> bytes | None:
+        stream, kept, complete = response.stream, list[bytes](), False
+        rest = iter(stream)
+        try:
+            for chunk in rest:
+                kept.append(chunk)
+                if sum(map(len, kept)) > MOST_BODY:
+                    break
+            else:
+                complete = True
+        except self._httpx.HTTPError as error:
+            rest = _raised(error)
+        response.stream = _streams(self._httpx)[0](stream, itertools.chain(kept, rest))
+        return b"".join(kept) if complete else None
+
+    async def watch(self, response: Any, passing: PassingBody) -> Any:
+        if not await self._passed(response, passing):
+            response.stream = _streams(self._httpx)[0](response.stream, response.stream, passing)
+        return response
+
+    async def close(self, response: Any) -> None:
+        response.close()
+
+
+class _AsyncExchange(_Exchange):
+    async def send(self) -> Any:
+        return await self._transport.handle_async_request(self.request)
+
+    async def read(self, response: Any) -> bytes | None:
+        stream, kept, complete = response.stream, list[bytes](), False
+        rest = aiter(stream)
+        try:
+            async for chunk in rest:
+                kept.append(chunk)
+                if sum(map(len, kept)) > MOST_BODY:
+                    break
+            else:
+                complete = True
+        except self._httpx.HTTPError as error:
+            rest = _async(_raised(error))
+        response.stream = _streams(self._httpx)[1](stream, _chained(kept, rest))
+        return b"".join(kept) if complete else None
+
+    async def watch(self, response: Any, passing: PassingBody) -> Any:
+        if not await self._passed(response, passing):
+            response.stream = _streams(self._httpx)[1](response.stream, response.stream, passing)
+        return response
+
+    async def close(self, response: Any) -> None:
+        await response.aclose()
+
+
+class _Stream:
+    """A body of which some was read before, or that something waits for."""
+
+    def __init__(self, stream: Any, chunks: Iterable[bytes], passing: PassingBody | None = None) -> None:
+        self._stream, self._chunks, self._passing = stream, chunks, passing
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            if self._passing is not None:
+                self._passing.feed(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        try:
+            self._stream.close()
+        finally:
+            if self._passing is not None:
+                run_now(self._passing.end())
+
+
+class _AsyncStream:
+    """The same for clients of event loops."""
+
+    def __init__(self, stream: Any, chunks: AsyncIterable[bytes], passing: PassingBody | None = None) -> None:
+        self._stream, self._chunks, self._passing = stream, chunks, passing
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._chunks:
+            if self._passing is not None:
+                self._passing.feed(chunk)
+            yield chunk
+
+    async def aclose(self) -> None:
+        try:
+            await self._stream.aclose()
+        finally:
+            if self._passing is not None:
+                await self._passing.end()
+
+
+@functools.cache
+def _streams(httpx: Any) -> tuple[Any, Any]:
+    """Both as streams of the package, which tests what a body is."""
+    return (
+        type("PacedStream", (_Stream, httpx.SyncByteStream), {}),
+        type("AsyncPacedStream", (_AsyncStream, httpx.AsyncByteStream), {}),
+    )
+
+
+def _raised(error: Exception) -> Iterator[bytes]:
+    yield from ()
+    raise error
+
+
+async def _async(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+async def _chained(kept: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in kept:
+        yield chunk
+    async for chunk in rest:
+        yield chunk

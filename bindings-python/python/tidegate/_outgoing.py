@@ -1,0 +1,459 @@
+"""A call that goes out: it waits for its turn, is sent, observed and settled.
+
+The flow is written once, as a coroutine. A blocking client runs it to its end at once, because there every await is
+answered where it is made: `run_now`. What differs between clients is an `Exchange`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import json
+import random
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
+from urllib.parse import urlsplit
+
+from . import _tidegate
+from ._content_decoder import ContentDecoder, decoder
+from ._cost import COST, checked_units
+from ._decorator import Asking, CostOption, PolicyKind, PriorityOption, check_options, name_of
+from ._never_fits import never_fits
+from ._shown import shown
+from ._tidegate import AsyncLimiter, Decision, Headers, Limiter, Observation, Policy, problem, status
+from ._tracing import TRACED, asked, to_async, to_blocking, unwrapped
+from .errors import ClosedError, ConfigError, CostError, RateLimited, StoreError
+from .outgoing import SettleReader
+from .web.options import check_names
+
+R = TypeVar("R")
+T = TypeVar("T")
+# A policy, or what makes it from a request; None is no limit but what responses say.
+PolicyOption: TypeAlias = "str | Policy | Callable[[Any], str | Policy | None] | None"
+Cost: TypeAlias = "int | Mapping[str, int]"
+
+# The most of a body that is read for what it says of limits.
+MOST_BODY = 65_536
+# The responses whose bodies may say something, and those that are sent again.
+TELLING = (403, 429, 503)
+_AGAIN = (429, 503)
+_IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE")
+_RETRY_AFTER = Headers("off")
+
+
+class PacedOptions(TypedDict, total=False):
+    """The options of calls that go out, the same for each client. Functions get the request."""
+
+    # The key: a text, or a function of the request. Default: its origin, such as `https://api.example.com`.
+    key: str | Callable[[Any], str] | None
+    # The units that a request takes: a number, numbers by the names of units, or a function of the request. Default: 1.
+    cost: int | Mapping[str, int] | Callable[[Any], int | Mapping[str, int]] | None
+    # A function of the response, called before its body is read. It returns what the request has really cost, a
+    # `SettleReader` that reads the body while the caller does, or None for what was charged.
+    settle: Callable[[Any], int | Mapping[str, int] | SettleReader | None] | None
+    # The longest time that a request waits, for its turns and between its attempts. None: as long as it takes. Default:
+    # 30 seconds.
+    timeout: float | timedelta | None
+    # How often a 429 or 503 that says a wait is sent again. Default: 0.
+    retries: int
+    # Whether the limits that responses name are kept. Default: True.
+    learn: bool
+    # How much the way to the service may differ from one request to the next: by so much the windows of the policy are
+    # longer. Default: 0.05 seconds.
+    margin: float | timedelta
+    # A class of the policy's `priorities`, or a function of the request that returns one, or None.
+    priority: str | Callable[[Any], str | None] | None
+    # Called with the Decision and the seconds before a request waits.
+    on_wait: Callable[[Decision, float], object] | None
+    # What stands before the key. Default: `out:`.
+    prefix: str
+    # The longest wait that is believed of a response. Default: 3600 seconds.
+    max_learned_wait: float | timedelta
+    # Whether a refusal is a response with 429 and `x-should-retry: false`, instead of the error RateLimited. Default:
+    # False.
+    respond: bool
+
+
+OPTIONS = tuple(PacedOptions.__annotations__)
+
+
+class OutgoingRequest:
+    """A request of a client whose own requests hide their body: what the functions of options get."""
+
+    def __init__(self, method: str, url: str, headers: Mapping[str, str], content: bytes | None, original: Any) -> None:
+        self.method, self.url, self.headers = method, url, headers
+        # None for a stream, which cannot be read without consuming it.
+        self.content = content
+        # The request of the client.
+        self.original = original
+
+
+class OutgoingResponse:
+    """The head of a response: what `settle` gets."""
+
+    def __init__(self, status_code: int, headers: Mapping[str, str], request: OutgoingRequest) -> None:
+        self.status_code, self.headers, self.request = status_code, headers, request
+
+
+class Exchange(Protocol[R]):
+    """A request of a client, and what is done with a response of it."""
+
+    # What functions get, with `method`, `url`, `headers` and `content`.
+    request: Any
+    # Whether bodies are as the service has encoded them, where they are read and fed.
+    encoded: bool
+
+    async def send(self) -> R:
+        """Sends the request. It may be called again."""
+
+    def never_arrived(self, error: BaseException) -> bool:
+        """Whether it is certain that a request whose `send` raised this has not arrived."""
+
+    def can_repeat(self) -> bool:
+        """Whether the body of the request can be sent again."""
+
+    def head(self, response: R) -> tuple[int, Mapping[str, str]]:
+        """Status and header fields, by names that count in any case."""
+
+    def fields(self, response: R) -> Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]:
+        """The header fields, line by line."""
+
+    async def read(self, response: R) -> bytes | None:
+        """The body where it has at most MOST_BODY, encoded or not. The caller can read it all the same."""
+
+    def settled(self, response: R) -> Any:
+        """What `settle` gets: `status_code`, `headers`, and `request`, which is that of the exchange."""
+
+    async def watch(self, response: R, passing: PassingBody) -> R:
+        """Feeds what the caller reads of the body, and ends it with the body, or when the body is given up."""
+
+    async def close(self, response: R) -> None:
+        """Gives the body up."""
+
+    async def made(self, status: int, fields: dict[str, str], body: bytes) -> R:
+        """A response that no service has sent."""
+
+
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine of a blocking client, whose awaits are answered where they are made."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    coroutine.close()
+    raise RuntimeError("a coroutine of a blocking client waited for an event loop")
+
+
+async def _now(value: Any) -> Any:
+    return value
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+async def _sleep_now(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+# What was begun for a caller that is gone: the event loop alone would forget it.
+_UNFINISHED: set[asyncio.Task[Any]] = set()
+
+
+async def _finished(value: Any) -> Any:
+    """Awaits it to its end, also when the caller is cancelled meanwhile."""
+    return await asyncio.shield(begin(_awaited(value)))
+
+
+def begin(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Runs a coroutine to its end, whoever waits for it."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    _UNFINISHED.add(task)
+    task.add_done_callback(_UNFINISHED.discard)
+    return task
+
+
+def origin_of(request: Any) -> str:
+    """The origin of a request: scheme, host and a port that is not the default one."""
+    url = urlsplit(str(request.url))
+    host = url.hostname or ""
+    port = "" if url.port in (None, {"http": 80, "https": 443}.get(url.scheme)) else f":{url.port}"
+    return f"{url.scheme}://{f'[{host}]' if ':' in host else host}{port}"
+
+
+class _Turn:
+    """The turn of one attempt: its Decision, what it holds, and where it was asked."""
+
+    __slots__ = ("decision", "hold", "key", "policy")
+
+    def __init__(self, policy: Any, key: str, decision: Decision, hold: Any) -> None:
+        self.policy, self.key, self.decision, self.hold = policy, key, decision, hold
+
+
+class Pacing:
+    """What the calls of one client ask of a limiter."""
+
+    def __init__(
+        self, owner: object, limiter: Limiter | AsyncLimiter, policy: PolicyOption, options: Any, *, blocking: bool
+    ) -> None:
+        check_names(options, OPTIONS, name_of(owner))
+        given: PacedOptions = options
+        if not isinstance(unwrapped(limiter), (Limiter, AsyncLimiter)):
+            raise TypeError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
+        self._limiter: Any = (to_blocking if blocking else to_async)(unwrapped(limiter))
+        self._done, self._finished = (_now, _now) if blocking else (_awaited, _finished)
+        self._sleep: Callable[[float], Coroutine[Any, Any, None]] = _sleep_now if blocking else asyncio.sleep
+        self._policy = policy
+        self._prepared = functools.lru_cache(256)(self._prepare)
+        self._settle = _function(given.get("settle"), "settle is a function of a response")
+        self._on_wait = _function(given.get("on_wait"), "on_wait is a function of a Decision and seconds")
+        timeout = given.get("timeout", 30.0)
+        self._timeout = None if timeout is None else _seconds(timeout, "timeout", "a number of seconds, or None")
+        self._margin = _seconds(given.get("margin", 0.05), "margin", "a number of seconds")
+        self._max_wait = _seconds(given.get("max_learned_wait", 3600.0), "max_learned_wait", "a number of seconds")
+        self._retries = given.get("retries", 0)
+        if isinstance(self._retries, bool) or not isinstance(self._retries, int) or self._retries < 0:
+            raise ConfigError(f"retries is {shown(self._retries)}: it must be a whole number, 0 or more")
+        self._learn, self._respond = _flag(given, "learn", True), _flag(given, "respond", False)
+        self._prefix = given.get("prefix", "out:")
+        if not isinstance(self._prefix, str):
+            raise TypeError(f"prefix is a str, not {shown(self._prefix)}")
+        self._asking = self._asked(owner, given.get("key"), given.get("cost"), given.get("priority"))
+
+    def _asked(self, owner: object, key: Any, cost: CostOption, priority: PriorityOption) -> Asking:
+        if not (key is None or isinstance(key, str) or callable(key)):
+            raise TypeError(f"key is a function of the request or a text, not {shown(key)}")
+        policy = self._policy
+        if not (policy is None or isinstance(policy, (str, Policy)) or callable(policy)):
+            raise TypeError(f"policy is a str, a Policy, a function of the request or None, not {shown(policy)}")
+        if policy is None and not self._learn:
+            raise ConfigError("policy is None and learn is False: this limits nothing. Give one of them")
+        if isinstance(policy, (str, Policy)):
+            check_options(self._limiter, policy, key if isinstance(key, str) else "", cost, priority)
+            self._prepared(policy)
+            # As long as the client exists, `reload` refuses to drop its policy.
+            self._use = self._limiter._use_policy(policy, name_of(owner))
+        return Asking(self._limiter, "", owner, origin_of if key is None else key, cost, priority)
+
+    def _prepare(self, policy: str | Policy | None) -> tuple[Any, PolicyKind | None]:
+        """What the limiter is asked with, and whether that has units to hold."""
+        if policy is None:
+            return _paced(None, self._margin), None
+        resolved = self._limiter.policy(policy)
+        if any(one.algorithm == "leaky-bucket" for one in resolved.limits):
+            raise ConfigError(
+                f'the policy "{resolved.name}" is a leaky-bucket, which queues calls itself, and a request waits here '
+                'for its turn. For the same pace write gcra with a burst of 1, as in "gcra 10/s burst 1"'
+            )
+        return _paced(policy, self._margin), PolicyKind(self._limiter, policy, resolved)
+
+    async def send(self, exchange: Exchange[R]) -> R:
+        """Sends a request when its turn has come, and again where that is wanted; returns its response."""
+        left = self._timeout
+        for attempt in itertools.count():
+            began = time.monotonic()
+            try:
+                turn = await self._turn(exchange.request, left)
+            except RateLimited as refused:
+                error = never_fits(refused.decision)
+                if self._respond:
+                    return await exchange.made(*_refusal(refused.decision, error))
+                if error is not None:
+                    raise error from None
+                raise
+            left = _less(left, time.monotonic() - began)
+            try:
+                response = await exchange.send()
+            except BaseException as error:
+                if exchange.never_arrived(error):
+                    await self._give_back(turn)
+                self._release(turn)
+                raise
+            try:
+                wait = await self._observe(exchange, response, turn)
+                repeats = attempt < self._retries and self._repeats(exchange, response, wait, left)
+                response = await self._pass(exchange, response, turn)
+                if repeats:
+                    await exchange.close(response)
+                    pause = _at_most((wait or 0.0) * random.uniform(1, 1.1), left)
+                    await self._sleep(pause)
+                    left = _less(left, pause)
+                else:
+                    return response
+            except BaseException:
+                self._release(turn)
+                await exchange.close(response)
+                raise
+        raise AssertionError("there is always one more attempt")
+
+    async def _turn(self, request: Any, left: float | None) -> _Turn:
+        """Waits for the turn of a request. Raises RateLimited where it does not come in time."""
+        given = self._policy(request) if callable(self._policy) else self._policy
+        if not (given is None or isinstance(given, (str, Policy))):
+            raise TypeError(f"the policy of a request is a str, a Policy or None, not {shown(given)}")
+        policy, kind = self._prepared(given)
+        made, cost = self._asking.key_and_cost((request,), {})
+        key, priority = self._prefix + made, self._asking.class_of((request,), {})
+        limiter: Any = asked(self._limiter) if TRACED else self._limiter
+        if self._on_wait is not None:
+            seen = await self._done(limiter.peek(policy, key, cost, priority=priority))
+            if not seen and seen.retry_after is not None:
+                self._on_wait(seen, seen.retry_after)
+        if kind is not None and kind.now():
+            hold = await self._done(limiter.hold(policy, key, cost, timeout=left, priority=priority))
+            return _Turn(policy, key, hold.decision, hold)
+        decision = await self._done(limiter.acquire(policy, key, cost, timeout=left, priority=priority))
+        if not decision:
+            raise RateLimited(decision)
+        return _Turn(policy, key, decision, None)
+
+    async def _observe(self, exchange: Exchange[R], response: R, turn: _Turn) -> float | None:
+        """Tells the limiter what a response says. Returns the wait that it says, None for none."""
+        if not (self._learn or self._retries):
+            return None
+        code, headers = exchange.head(response)
+        body = b""
+        if code in TELLING and "json" in headers.get("content-type", ""):
+            decode = self._decoder(exchange, headers)
+            body = b"" if decode is None else decode.decode(await exchange.read(response) or b"")
+        found = Observation.from_headers(
+            exchange.fields(response), status=code, body=body, max_learned_wait=self._max_wait
+        )
+        if found and self._learn and hasattr(self._limiter, "observe"):
+            # The response is there all the same. The limiter has said what its store does.
+            with contextlib.suppress(StoreError, ClosedError):
+                await self._done(self._limiter.observe(turn.policy, turn.key, found, decision=turn.decision))
+        waits = [one.retry_after for one in found if one.retry_after is not None]
+        waits += [one.reset_after for one in found if one.remaining == 0 and one.reset_after is not None]
+        return max(waits, default=None)
+
+    def _repeats(self, exchange: Exchange[R], response: R, wait: float | None, left: float | None) -> bool:
+        request = exchange.request
+        return (
+            wait is not None
+            and (left is None or wait <= left)
+            and exchange.head(response)[0] in _AGAIN
+            and (request.method in _IDEMPOTENT or "idempotency-key" in request.headers)
+            and exchange.can_repeat()
+        )
+
+    async def _pass(self, exchange: Exchange[R], response: R, turn: _Turn) -> R:
+        """The response, whose body ends the call."""
+        actual = None if self._settle is None else self._settle(exchange.settled(response))
+        if actual is None and turn.hold is None:
+            return response
+        if actual is not None and not isinstance(actual, SettleReader):
+            _check_cost(actual)
+        decode = self._decoder(exchange, exchange.head(response)[1]) if isinstance(actual, SettleReader) else None
+        return await exchange.watch(response, PassingBody(self, turn, actual, decode))
+
+    def _decoder(self, exchange: Exchange[R], headers: Mapping[str, str]) -> ContentDecoder | None:
+        """What makes of the chunks of a body what they say."""
+        return decoder(headers if exchange.encoded else {})
+
+    def _release(self, turn: _Turn) -> None:
+        if turn.hold is not None:
+            # It gives the units back also when it is not awaited.
+            turn.hold.release()
+
+    async def _give_back(self, turn: _Turn) -> None:
+        units = {state.unit or COST: 0 for state in turn.decision.limits if state.algorithm != "concurrency"}
+        await self._settle_with(turn, 0 if units.keys() <= {COST} else units)
+
+    async def _settle_with(self, turn: _Turn, actual: Cost) -> None:
+        # Without the store it stays as it was charged. The limiter has said what its store does.
+        with contextlib.suppress(StoreError, ClosedError):
+            if turn.hold is not None:
+                await self._finished(turn.hold.settle(actual))
+            else:
+                await self._finished(self._limiter.settle(turn.decision, actual))
+
+
+class PassingBody:
+    """The body of a response on its way to the caller. At its end the call is settled, and what it holds given back."""
+
+    def __init__(self, pacing: Pacing, turn: _Turn, actual: Any, decode: ContentDecoder | None) -> None:
+        self._pacing, self._turn, self._decode = pacing, turn, decode
+        self._actual: Any = actual
+        self._ended = False
+
+    @property
+    def holds_only(self) -> bool:
+        """Whether nothing is settled."""
+        return self._actual is None
+
+    def feed(self, chunk: bytes) -> None:
+        """A chunk, as the caller gets it."""
+        if self._decode is not None and not self._ended and (plain := self._decode.decode(chunk)):
+            self._actual.feed(plain)
+
+    async def end(self) -> None:
+        """The body has ended, or is given up. Only the first call counts."""
+        if self._ended:
+            return
+        self._ended = True
+        self._pacing._release(self._turn)
+        actual = self._actual.end() if isinstance(self._actual, SettleReader) else self._actual
+        if actual is not None:
+            await self._pacing._settle_with(self._turn, actual)
+
+
+def _paced(policy: str | Policy | None, margin: float) -> Any:
+    made = getattr(_tidegate, "PacedPolicy", None)
+    return (policy or "gcra 1000000000/s") if made is None else made(policy, margin)
+
+
+def _refusal(decision: Decision, error: CostError | None) -> tuple[int, dict[str, str], bytes]:
+    """Status, header fields and body of a response that a refusal becomes. SDKs are told that a retry helps nothing."""
+    code, text = status(decision), problem(decision)
+    if error is not None:
+        code = 413
+        text = json.dumps(
+            {"type": "about:blank", "title": "Content Too Large", "status": code, "detail": error.message},
+            separators=(",", ":"),
+        )
+    body = text.encode()
+    fields = {"Content-Type": "application/problem+json", "Content-Length": str(len(body)), "x-should-retry": "false"}
+    return code, {**fields, **dict(_RETRY_AFTER.text(decision))}, body
+
+
+def _check_cost(actual: Any) -> None:
+    if isinstance(actual, Mapping):
+        checked_units(actual, "settle returned")
+    elif isinstance(actual, bool) or not hasattr(actual, "__index__"):
+        raise CostError(
+            f"settle returned {shown(actual)}: it must be a whole number, a dict of such numbers, a SettleReader, or None"
+        )
+
+
+def _at_most(seconds: float, left: float | None) -> float:
+    return seconds if left is None else min(seconds, left)
+
+
+def _less(left: float | None, spent: float) -> float | None:
+    return None if left is None else max(0.0, left - spent)
+
+
+def _function(given: Any, what: str) -> Any:
+    if given is not None and not callable(given):
+        raise TypeError(f"{what}, not {shown(given)}")
+    return given
+
+
+def _flag(given: PacedOptions, name: Any, default: bool) -> bool:
+    value = given.get(name, default)
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not {shown(value)}")
+    return value
+
+
+def _seconds(given: object, name: str, what: str) -> float:
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{name} is {shown(seconds)}: it must be {what}, 0 or more")
+    return float(seconds)

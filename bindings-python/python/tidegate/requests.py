@@ -1,0 +1,233 @@
+"""Paced sessions of requests: `pip install tidegate[requests]`.
+
+    from tidegate.requests import PacedAdapter
+
+    session = requests.Session()
+    session.mount("https://", PacedAdapter(limiter, policy="5000/hour; 80/minute"))
+
+A request waits for its turn, is sent, and what the response says of limits counts for all processes that share the
+store of the limiter. docs/guides/outgoing.md explains it.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http.client import responses
+from typing import TYPE_CHECKING, Any
+
+from requests import PreparedRequest, Response
+from requests.adapters import DEFAULT_POOLBLOCK, DEFAULT_POOLSIZE, DEFAULT_RETRIES, HTTPAdapter
+from requests.exceptions import ConnectionError, ConnectTimeout
+from urllib3 import HTTPHeaderDict, HTTPResponse, Retry
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
+
+from ._content_decoder import decoder
+from ._outgoing import (
+    MOST_BODY,
+    OutgoingRequest,
+    OutgoingResponse,
+    PacedOptions,
+    Pacing,
+    PassingBody,
+    PolicyOption,
+    run_now,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._tidegate import AsyncLimiter, Limiter
+
+__all__ = ["PacedAdapter"]
+
+
+class PacedAdapter(HTTPAdapter):
+    """An adapter for `requests.Session.mount`.
+
+    - `policy`: a name, a notation, a Policy, a function of the request that returns one of these or None; None is no
+      limit but what responses say.
+    - `key`: a text, or a function of the request; by default its origin. `prefix` ("out:") stands before it.
+    - `cost`: units, numbers by their names, or a function of the request; 1 by default.
+    - `settle`: a function of the response, called before its body is read: what the request has really cost, a
+      `tidegate.outgoing.SettleReader` that reads the body while the caller does, or None. A body that is read from
+      `response.raw` is not seen.
+    - `timeout`: the longest time that a request waits for its turns, 30 seconds by default; None is as long as it
+      takes. Beyond it RateLimited is raised before anything is sent. It is not that of `session.get(…, timeout=…)`.
+    - `retries`: how often a 429 or 503 that says a wait is sent again: of a method that is idempotent or a request
+      with an Idempotency-Key, and no stream.
+    - `learn`, `max_learned_wait`: whether the limits that responses name are kept, and the longest wait that is
+      believed.
+    - `margin`: how much the way to the service may differ from one request to the next, 0.05 seconds by default.
+    - `priority`: a class of the policy's `priorities`, or a function of the request.
+    - `on_wait`: called with the Decision and the seconds before a request waits.
+    - `respond`: True makes a response of a refusal, with 429 and `x-should-retry: false`.
+    - `pool_connections`, `pool_maxsize`, `max_retries`, `pool_block`: those of an HTTPAdapter. Its retries are not
+      calls of their own: leave `max_retries` at 0.
+
+    Functions get a request with `method`, `url`, `headers` and `content`; `original` is that of requests. Each redirect
+    is a call of its own, for its own origin.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter | AsyncLimiter,
+        policy: PolicyOption,
+        *,
+        pool_connections: int = DEFAULT_POOLSIZE,
+        pool_maxsize: int = DEFAULT_POOLSIZE,
+        max_retries: int | Retry = DEFAULT_RETRIES,
+        pool_block: bool = DEFAULT_POOLBLOCK,
+        **options: Unpack[PacedOptions],
+    ) -> None:
+        self._pacing = Pacing(type(self), limiter, policy, options, blocking=True)
+        super().__init__(pool_connections, pool_maxsize, max_retries, pool_block)
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        """Sends a request when its turn has come."""
+        send = functools.partial(super().send, request, *args, **kwargs)
+        # Only then an error that ends a request is that of its one attempt.
+        once = not self.max_retries.total
+        return run_now(self._pacing.send(_Exchange(self, request, send, once)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("a PacedAdapter cannot be pickled: it has a limiter. Mount one in each process")
+
+
+class _Exchange:
+    """A request of a session."""
+
+    encoded = False
+
+    def __init__(
+        self, adapter: PacedAdapter, request: PreparedRequest, send: Callable[[], Response], once: bool
+    ) -> None:
+        self._adapter, self._original, self._send, self._once = adapter, request, send, once
+        body = request.body
+        content = b"" if body is None else body.encode() if isinstance(body, str) else body
+        self.request = OutgoingRequest(
+            request.method or "",
+            request.url or "",
+            request.headers,
+            content if isinstance(content, bytes) else None,
+            request,
+        )
+
+    async def send(self) -> Response:
+        return self._send()
+
+    def never_arrived(self, error: BaseException) -> bool:
+        if not self._once or not isinstance(error, ConnectionError):
+            return False
+        reason = error.args[0].reason if error.args and isinstance(error.args[0], MaxRetryError) else None
+        return isinstance(error, ConnectTimeout) or isinstance(reason, (NewConnectionError, ConnectTimeoutError))
+
+    def can_repeat(self) -> bool:
+        return self.request.content is not None
+
+    def head(self, response: Response) -> tuple[int, Mapping[str, str]]:
+        return response.status_code, response.headers
+
+    def fields(self, response: Response) -> Iterable[tuple[str, str]]:
+        return response.headers.items()
+
+    async def read(self, response: Response) -> bytes | None:
+        raw, kept, complete = response.raw, b"", False
+        rest = raw.stream(8_192, decode_content=False)
+        try:
+            for chunk in rest:
+                kept += chunk
+                if len(kept) > MOST_BODY:
+                    break
+            else:
+                complete = True
+        except HTTPError as error:
+            rest = _raised(error)
+        body: Any = _File(kept, rest, raw.close)
+        response.raw = HTTPResponse(
+            body,
+            raw.headers,
+            raw.status,
+            raw.version,
+            reason=raw.reason,
+            preload_content=False,
+            decode_content=False,
+            # The session reads cookies there.
+            original_response=raw._original_response,
+            request_method=self.request.method,
+        )
+        decode = decoder(response.headers)
+        return decode.decode(kept) if complete and decode is not None else None
+
+    def settled(self, response: Response) -> Any:
+        return OutgoingResponse(response.status_code, response.headers, self.request)
+
+    async def watch(self, response: Response, passing: PassingBody) -> Response:
+        watched = _PassingResponse()
+        watched.__dict__.update(response.__dict__, _passing=passing)
+        return watched
+
+    async def close(self, response: Response) -> None:
+        response.close()
+
+    async def made(self, status: int, fields: dict[str, str], body: bytes) -> Response:
+        file: Any = _File(body)
+        raw = HTTPResponse(file, HTTPHeaderDict(fields), status, reason=responses[status], preload_content=False)
+        return self._adapter.build_response(self._original, raw)
+
+
+class _PassingResponse(Response):
+    """A response for whose end something waits."""
+
+    # A copy that was pickled has none, and its whole body.
+    _passing: PassingBody | None = None
+
+    def iter_content(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        chunks = super().iter_content(*args, **kwargs)
+        return chunks if self._passing is None else self._passed(chunks, self._passing)
+
+    def _passed(self, chunks: Iterator[Any], passing: PassingBody) -> Iterator[Any]:
+        try:
+            for chunk in chunks:
+                passing.feed(chunk if isinstance(chunk, bytes) else chunk.encode(self.encoding or "utf-8", "replace"))
+                yield chunk
+        except Exception:
+            run_now(passing.end())
+            raise
+        run_now(passing.end())
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            if self._passing is not None:
+                run_now(self._passing.end())
+
+
+class _File:
+    """A body of which some was read before. At its end it is closed, which urllib3 waits for."""
+
+    def __init__(self, kept: bytes, rest: Iterator[bytes] = iter(()), close: Callable[[], object] = bool) -> None:
+        self._kept, self._rest, self._close = io.BytesIO(kept), rest, close
+        self.closed = False
+
+    def read(self, most: int | None = None) -> bytes:
+        data = self._kept.read(most)
+        if most is None:
+            data += b"".join(self._rest)
+        elif not data:
+            self._kept = io.BytesIO(next(self._rest, b""))
+            data = self._kept.read(most)
+        if not data and most != 0:
+            self.close()
+        return data
+
+    def close(self) -> None:
+        self.closed = True
+        self._close()
+
+
+def _raised(error: Exception) -> Iterator[bytes]:
+    yield from ()
+    raise error

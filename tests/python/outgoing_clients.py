@@ -1,0 +1,252 @@
+"""Real HTTP clients behind one face, for the contract of calls that go out."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import aiohttp
+import requests
+
+from tidegate.aiohttp import paced
+from tidegate.requests import PacedAdapter
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response that was read to its end. Names of fields are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+
+
+class Stream:
+    """A response whose body is read chunk by chunk."""
+
+    def __init__(self, status: int, chunks: Callable[[], bytes], close: Callable[[], object]) -> None:
+        self.status, self.next, self.close = status, chunks, close
+
+
+class Client:
+    """A client whose calls are paced. What runs on an event loop has one of its own."""
+
+    name: ClassVar[str]
+    is_async: ClassVar[bool]
+    # What a server that is not there raises, and one that closes the connection.
+    connect_error: ClassVar[Any]
+    read_error: ClassVar[Any]
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content: Any = None,
+        follow: bool = False,
+    ) -> Answer:
+        raise NotImplementedError
+
+    def get(self, url: str, **options: Any) -> Answer:
+        return self.call("GET", url, **options)
+
+    def stream(self, url: str) -> Stream:
+        raise NotImplementedError
+
+    def gather(self, urls: Iterable[str]) -> list[Any]:
+        """Gets all of them at the same time: answers, or errors."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class BlockingClient(Client):
+    is_async = False
+
+    def gather(self, urls: Iterable[str]) -> list[Any]:
+        def one(url: str) -> Any:
+            try:
+                return self.get(url)
+            except Exception as error:
+                return error
+
+        urls = list(urls)
+        with ThreadPoolExecutor(len(urls)) as pool:
+            return list(pool.map(one, urls))
+
+
+class LoopClient(Client):
+    is_async = True
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+
+    def run(self, work: Awaitable[T]) -> T:
+        async def awaited() -> T:
+            return await work
+
+        return self.loop.run_until_complete(awaited())
+
+    async def acall(self, method: str, url: str, **options: Any) -> Answer:
+        raise NotImplementedError
+
+    def call(self, method: str, url: str, **options: Any) -> Answer:
+        return self.run(self.acall(method, url, **options))
+
+    def gather(self, urls: Iterable[str]) -> list[Any]:
+        async def all_of_them() -> list[Any]:
+            return await asyncio.gather(*(self.acall("GET", url) for url in urls), return_exceptions=True)
+
+        return self.run(all_of_them())
+
+
+def _answer(response: Any) -> Answer:
+    fields = {name.lower(): value for name, value in response.headers.items()}
+    return Answer(response.status_code, fields, response.content, str(response.url))
+
+
+class Httpx(BlockingClient):
+    name = "httpx"
+    package = "httpx"
+
+    def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
+        package = importlib.import_module(self.package)
+        transport = importlib.import_module(f"tidegate.{self.package}").PacedTransport(limiter, policy, **options)
+        self.connect_error, self.read_error = package.ConnectError, package.RemoteProtocolError
+        self.client = package.Client(transport=transport, timeout=30)
+
+    def call(self, method: str, url: str, **options: Any) -> Answer:
+        follow = options.pop("follow", False)
+        return _answer(self.client.request(method, url, follow_redirects=follow, **options))
+
+    def stream(self, url: str) -> Stream:
+        response = self.client.send(self.client.build_request("GET", url), stream=True)
+        chunks = response.iter_bytes()
+        return Stream(response.status_code, lambda: next(chunks, b""), response.close)
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class Httpx2(Httpx):
+    name = "httpx2"
+    package = "httpx2"
+
+
+class AsyncHttpx(LoopClient):
+    name = "httpx-async"
+    package = "httpx"
+
+    def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
+        super().__init__()
+        package = importlib.import_module(self.package)
+        module = importlib.import_module(f"tidegate.{self.package}")
+        self.connect_error, self.read_error = package.ConnectError, package.RemoteProtocolError
+        self.client = package.AsyncClient(transport=module.AsyncPacedTransport(limiter, policy, **options), timeout=30)
+
+    async def acall(self, method: str, url: str, **options: Any) -> Answer:
+        follow, content = options.pop("follow", False), options.pop("content", None)
+        if isinstance(content, Iterator):
+            content = _as_async(content)
+        response = await self.client.request(method, url, follow_redirects=follow, content=content, **options)
+        return _answer(response)
+
+    def stream(self, url: str) -> Stream:
+        response = self.run(self.client.send(self.client.build_request("GET", url), stream=True))
+        chunks = response.aiter_bytes()
+        return Stream(response.status_code, lambda: self.run(anext(chunks, b"")), lambda: self.run(response.aclose()))
+
+    def close(self) -> None:
+        self.run(self.client.aclose())
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+
+class AsyncHttpx2(AsyncHttpx):
+    name = "httpx2-async"
+    package = "httpx2"
+
+
+async def _as_async(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+class Requests(BlockingClient):
+    name = "requests"
+    connect_error = read_error = requests.ConnectionError
+
+    def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self.session.mount("http://", PacedAdapter(limiter, policy, pool_maxsize=64, **options))
+
+    def call(self, method: str, url: str, **options: Any) -> Answer:
+        follow, content = options.pop("follow", False), options.pop("content", None)
+        return _answer(self.session.request(method, url, allow_redirects=follow, data=content, **options))
+
+    def stream(self, url: str) -> Stream:
+        response = self.session.get(url, stream=True, allow_redirects=False)
+        chunks = response.iter_content(None)
+        return Stream(response.status_code, lambda: next(chunks, b""), response.close)
+
+    def close(self) -> None:
+        self.session.close()
+
+
+class Aiohttp(LoopClient):
+    name = "aiohttp"
+    connect_error = aiohttp.ClientConnectorError
+    read_error = aiohttp.ServerDisconnectedError
+
+    def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
+        super().__init__()
+
+        async def session() -> aiohttp.ClientSession:
+            return aiohttp.ClientSession(middlewares=[paced(limiter, policy, **options)])
+
+        self.session = self.run(session())
+
+    async def acall(self, method: str, url: str, **options: Any) -> Answer:
+        follow, content = options.pop("follow", False), options.pop("content", None)
+        if isinstance(content, Iterator):
+            content = _as_async(content)
+        async with self.session.request(method, url, allow_redirects=follow, data=content, **options) as response:
+            fields = {name.lower(): value for name, value in response.headers.items()}
+            return Answer(response.status, fields, await response.read(), str(response.url))
+
+    def stream(self, url: str) -> Stream:
+        async def begun() -> aiohttp.ClientResponse:
+            return await self.session.get(url, allow_redirects=False)
+
+        response = self.run(begun())
+
+        async def closed() -> None:
+            response.close()
+            # What its end begins.
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        return Stream(response.status, lambda: self.run(response.content.readany()), lambda: self.run(closed()))
+
+    def close(self) -> None:
+        self.run(self.session.close())
+        self.loop.close()
+
+
+CLIENTS: list[Any] = [Httpx, AsyncHttpx, Httpx2, AsyncHttpx2, Requests, Aiohttp]
