@@ -41,8 +41,10 @@ class Programs:
         self.commands = {
             "python": [python, str(benches / "python" / "contender.py")],
             "http": [python, str(benches / "python" / "http_round.py")],
+            "httpx": [python, str(benches / "python" / "calls.py")],
             "floor": [python, str(benches / "python" / "redis_floor.py")],
             "node": ["node", "--expose-gc", str(benches / "node" / "contender.mjs")],
+            "fetch": ["node", str(benches / "node" / "calls.mjs")],
             "rust": [self.rust],
         }
         self.running: list[subprocess.Popen[str]] = []
@@ -50,7 +52,7 @@ class Programs:
     def run(self, case: Case, contender: Contender, urls: dict[str, str]) -> dict[str, Any]:
         client, server = cores()
         given = {"warm": str(self.lengths.warm), "seconds": str(self.lengths.seconds)}
-        if contender.program == "http":
+        if contender.program in ("http", "fetch", "httpx"):
             given |= {"core": str(server), "load": self.rust}
         given |= contender.arguments
         # A contender may name the servers that it uses; by default they are the first of its case.

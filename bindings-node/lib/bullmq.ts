@@ -14,6 +14,7 @@ import type { Hold } from './hold.js';
 import { JobLength, waitOf } from './job-waits.js';
 import { checkCostIn, Limiter, policyRefIn, usePolicyIn } from './limiter.js';
 import type { Policy, PolicyLike, PolicyRef } from './policy.js';
+import { refuseQueues } from './queueing-policies.js';
 import { RateLimited } from './rate-limited.js';
 import { asked, unwrapped } from './tracing.js';
 import { checkMade, madeCost, madeKey, madePriority } from './wrap.js';
@@ -70,7 +71,7 @@ export function limited<T = any, R = any, N extends string = string>(
     let found = known.get(ref);
     if (found === undefined) {
       found = target.policy(ref.given);
-      checkAlgorithms(found, ref.name);
+      refuseQueues(found, ref.name, 'jobs wait in their own queue');
       known.set(ref, found);
     }
     return found;
@@ -129,12 +130,4 @@ export function limited<T = any, R = any, N extends string = string>(
     usePolicyIn(target, policy, `limited of ${processor.name || 'a processor'}`, run);
   }
   return run;
-}
-
-function checkAlgorithms(policy: Policy, name: string): void {
-  if (policy.limits.every(({ algorithm }) => algorithm !== 'leaky-bucket')) return;
-  throw new ConfigError(
-    `the policy "${name}" is a leaky-bucket, which queues calls itself: jobs wait in their own queue. For the same pace write ` +
-      'gcra with a burst of 1, as in "gcra 10/s burst 1"',
-  );
 }

@@ -1,14 +1,21 @@
 import timers from 'node:timers/promises';
 
+import type { CancelSignal } from './cancel-signal.js';
+
 /** As it was when this was loaded: tests put fakes in its place, which wait for nothing but their own clock. */
 const { setTimeout } = timers;
 
 /** The longest time that a timer of Node can wait. */
 const LONGEST = 2 ** 31 - 1;
 
-/** Waits that many milliseconds, and not a part of one less. */
-export async function delay(ms: number): Promise<void> {
-  let left = Math.ceil(ms);
-  for (; left > LONGEST; left -= LONGEST) await setTimeout(LONGEST);
-  if (left > 0) await setTimeout(left);
+/** Waits that many milliseconds, and not a part of one less. A signal ends it with its reason. */
+export async function delay(ms: number, signal?: CancelSignal): Promise<void> {
+  const options = signal === undefined ? undefined : { signal: signal as AbortSignal };
+  try {
+    let left = Math.ceil(ms);
+    for (; left > LONGEST; left -= LONGEST) await setTimeout(LONGEST, undefined, options);
+    if (left > 0) await setTimeout(left, undefined, options);
+  } catch (error) {
+    throw signal?.aborted ? signal.reason : error;
+  }
 }

@@ -7,6 +7,7 @@ import type { Decision } from './decision.js';
 import { KeyInvalid } from './errors.js';
 import { type Adapter, type Ending, isOverUnix } from './http/adapter.js';
 import { admit, latestAdmission } from './http/admission.js';
+import { withEnd } from './http/body-end.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { patternText, Unrouted } from './http/notation-place.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
@@ -150,26 +151,4 @@ function endWithBody(context: Context, end: () => void): void {
   // The body of an answer to HEAD is not read.
   if (response.body === null || context.req.method === 'HEAD') end();
   else context.res = new Response(withEnd(response.body, end), response);
-}
-
-/** The bytes of a body; `end` is called after the last one, or when the stream is cancelled. A TransformStream takes twice as long. */
-function withEnd(body: ReadableStream<Uint8Array>, end: () => void): ReadableStream<Uint8Array> {
-  const reader = body.getReader();
-  return new ReadableStream({
-    async pull(controller) {
-      try {
-        const { done, value } = await reader.read();
-        if (!done) return controller.enqueue(value);
-        end();
-        controller.close();
-      } catch (error) {
-        end();
-        controller.error(error);
-      }
-    },
-    cancel(reason) {
-      end();
-      return reader.cancel(reason);
-    },
-  });
 }

@@ -5,28 +5,10 @@
 
 import type { Cost } from './cost.js';
 import { ConfigError, describe } from './errors.js';
-import { checkOptions, checkType, isRecord } from './given-options.js';
-import { native, unwrap } from './native.js';
+import { checkOptions, checkType } from './given-options.js';
+import { type Observation, type ResponseHeaders, readObservations } from './response-reading.js';
 
-/** What a response says of one limit, or how long it tells to wait. What it does not say is missing. */
-export interface Observation {
-  /** The name that the response gives the limit: of a policy, a bucket or a resource. */
-  readonly name?: string;
-  /** The count of the limit. */
-  readonly limit?: number;
-  /** The length of time for which the count holds. */
-  readonly windowMs?: number;
-  /** What the limit counts, such as `tokens`. */
-  readonly unit?: string;
-  /** The units that are left; never more than `limit`. */
-  readonly remaining?: number;
-  /** The time until the limit is reset, or until more units are left where the response says that. 0 when it has passed. */
-  readonly resetAfterMs?: number;
-  /** The time until the request may be made again. */
-  readonly retryAfterMs?: number;
-  /** Whom `retryAfterMs` concerns: the key of the request, or every request to the service. */
-  readonly scope: 'key' | 'all';
-}
+export type { Observation, ResponseHeaders } from './response-reading.js';
 
 /**
  * What `settle` of a transport may return: an object that reads the body of a response while the caller gets it. It should be
@@ -40,11 +22,6 @@ export interface SettleReader {
    */
   end(): Cost | undefined;
 }
-
-/** The fields of a response: those of `fetch`, of `node:http`, of undici, or pairs. */
-export type ResponseHeaders =
-  | Iterable<readonly [string, string]>
-  | Readonly<Record<string, string | number | readonly string[] | undefined>>;
 
 /** What is known of a response besides its fields. */
 export interface ObservationOptions {
@@ -60,33 +37,6 @@ export interface ObservationOptions {
 
 const OPTIONS = { dateMs: ['number'], status: ['number'], body: ['string', 'object'], maxLearnedWaitMs: ['number'] };
 
-/** Names and values of fields, which take turns. */
-function flat(headers: ResponseHeaders): string[] {
-  const fields: string[] = [];
-  const add = (name: unknown, value: unknown): void => {
-    for (const one of Array.isArray(value) ? value : [value]) {
-      if (one !== undefined && one !== null) fields.push(String(name), String(one));
-    }
-  };
-  if (typeof headers === 'object' && headers !== null && Symbol.iterator in headers) {
-    for (const pair of headers) {
-      if (!Array.isArray(pair)) throw wrong(headers);
-      add(pair[0], pair[1]);
-    }
-  } else if (isRecord(headers)) {
-    for (const [name, value] of Object.entries(headers)) add(name, value);
-  } else {
-    throw wrong(headers);
-  }
-  return fields;
-}
-
-function wrong(headers: unknown): ConfigError {
-  return new ConfigError(
-    `observations cannot read ${describe(headers)}: give the headers of a response, or pairs of names and values`,
-  );
-}
-
 /**
  * What a response says of the limits of its service: an Observation for each limit. One with `retryAfterMs` comes first. What is
  * absurd is ignored.
@@ -101,7 +51,11 @@ export function observations(headers: ResponseHeaders, options: ObservationOptio
     throw new ConfigError(`body cannot be ${describe(options.body)}: it must be a string or a Uint8Array`);
   }
   const { dateMs = Date.now(), status, body, maxLearnedWaitMs } = options;
-  const bytes = typeof body === 'string' ? Buffer.from(body) : body;
-  const read = unwrap(native.readResponse(flat(headers), dateMs, status, bytes, maxLearnedWaitMs));
-  return read.observations as Observation[];
+  return readObservations(
+    headers,
+    dateMs,
+    status,
+    typeof body === 'string' ? Buffer.from(body) : body,
+    maxLearnedWaitMs,
+  );
 }

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { Limiter, Policy } from 'tidegate';
 import { rateLimit } from 'tidegate/express';
+import { pacedFetch } from 'tidegate/fetch';
 
 /** A policy file that is removed at the end of the test. */
 function policyFile(t, text) {
@@ -68,19 +69,20 @@ test('a changed store refuses the whole file', async (t) => {
 });
 
 test('a policy that a wrapped function or a middleware uses stays', async (t) => {
-  const { path, write } = policyFile(t, 'policies: {login: 20/minute, rest: 5/minute}');
+  const { path, write } = policyFile(t, 'policies: {login: 20/minute, rest: 5/minute, partner: 9/minute}');
   const limiter = await Limiter.fromFile(path);
   t.after(() => limiter.close());
+  const fetch = pacedFetch({ limiter, policy: 'partner' });
   const signIn = limiter.wrap('login', async function signIn() {}, { key: 'k' });
   const middleware = rateLimit({ limiter, policy: 'rest' });
   write('policies: {other: 5/minute}');
   await assert.rejects(
     limiter.reload(),
-    refusal('config_invalid', path, '"login"', 'signIn', '"rest"', 'tidegate/express'),
+    refusal('config_invalid', path, '"login"', 'signIn', '"rest"', 'tidegate/express', '"partner"', 'tidegate/fetch'),
   );
   await signIn();
-  assert.equal(typeof middleware, 'function');
-  assert.deepEqual(counts(limiter, 'login', 'rest'), [20, 5]);
+  assert.deepEqual([typeof middleware, typeof fetch], ['function', 'function']);
+  assert.deepEqual(counts(limiter, 'login', 'rest', 'partner'), [20, 5, 9]);
 });
 
 test('a function cannot be wrapped with a policy that does not exist', (t) => {

@@ -42,7 +42,7 @@ before(async () => {
   for (const name of ['express', 'hono']) {
     symlinkSync(join(root, 'node_modules', name), join(cache, 'project/node_modules', name), 'dir');
   }
-  for (const program of ['everywhere.mjs', 'web.mjs']) {
+  for (const program of ['everywhere.mjs', 'web.mjs', 'calls.mjs']) {
     copyFileSync(join(root, 'tests/node/programs', program), join(cache, 'project', program));
   }
 });
@@ -60,18 +60,25 @@ async function installed({ name, spec, program }) {
   return path;
 }
 
+/** The same for a test, which is skipped where it cannot be installed. */
+async function pathFor(test, runtime) {
+  if (!glibc) return test.skip('its packages are for glibc');
+  try {
+    return await installed(runtime);
+  } catch (error) {
+    return test.skip(`${runtime.spec} cannot be installed: ${error.message.split('\n')[0]}`);
+  }
+}
+
 for (const runtime of runtimes) {
   // Hono also runs on Bun and Deno. The web adapters on Node have tests of their own.
-  const programs = ['bun', 'deno'].includes(runtime.name) ? ['everywhere.mjs', 'web.mjs'] : ['everywhere.mjs'];
+  const programs = ['bun', 'deno'].includes(runtime.name)
+    ? ['everywhere.mjs', 'web.mjs', 'calls.mjs']
+    : ['everywhere.mjs'];
   for (const program of programs) {
     it(`${runtime.name}: ${program}`, async (test) => {
-      if (!glibc) return test.skip('its packages are for glibc');
-      let path;
-      try {
-        path = await installed(runtime);
-      } catch (error) {
-        return test.skip(`${runtime.spec} cannot be installed: ${error.message.split('\n')[0]}`);
-      }
+      const path = await pathFor(test, runtime);
+      if (path === undefined) return;
       const cwd = join(cache, 'project');
       const { stdout } = await call(path, [...runtime.args, program, servers.url], { cwd, timeout: 120_000 });
       assert.equal(stdout.trim(), 'done');
@@ -84,3 +91,21 @@ it('the Node that runs the tests: everywhere.mjs', async () => {
   const { stdout } = await call(process.execPath, ['everywhere.mjs', servers.url], { cwd, timeout: 120_000 });
   assert.equal(stdout.trim(), 'done');
 });
+
+// undici 8 needs a newer Node than the oldest that the package supports.
+for (const runtime of runtimes.filter(({ name }) => name.startsWith('node'))) {
+  it(`${runtime.name}: the clients of calls that go out, undici 8 among them`, async (test) => {
+    const path = await pathFor(test, runtime);
+    if (path === undefined) return;
+    const files = ['outgoing_clients', 'paced_undici'].map((name) => join(root, `tests/node/${name}.test.mjs`));
+    // Not as a part of this test.
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const { stdout } = await call(path, ['--test', '--test-reporter=tap', ...files], {
+      cwd: root,
+      env,
+      timeout: 120_000,
+    });
+    assert.match(stdout, /# Subtest: undici 8\n/);
+    assert.match(stdout, /^# fail 0$/m);
+  });
+}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Lengths, Part
-from . import denied, http, key_bytes, key_counts, leases, machine, memory, node, python, server
+from . import denied, http, key_bytes, key_counts, leases, machine, memory, node, outgoing, python, server
 
 PARTS: dict[str, Callable[[Lengths], Part]] = {
     "python": python.part,
     "node": node.part,
     "http": http.part,
+    "outgoing": outgoing.part,
     "memory": memory.part,
     "machine": machine.part,
     "denied": denied.part,

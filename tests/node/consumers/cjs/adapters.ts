@@ -11,6 +11,7 @@ import onExpress = require('tidegate/express');
 import store = require('tidegate/express-rate-limit');
 import onFastify = require('tidegate/fastify');
 import fastifyStore = require('tidegate/fastify-rate-limit');
+import onFetch = require('tidegate/fetch');
 import onHono = require('tidegate/hono');
 import http = require('tidegate/http');
 import onKoa = require('tidegate/koa');
@@ -20,11 +21,14 @@ import onOpenTelemetry = require('tidegate/opentelemetry');
 import bullmq = require('tidegate/bullmq');
 import outgoing = require('tidegate/outgoing');
 import onPrometheus = require('tidegate/prometheus');
+import onUndici = require('tidegate/undici');
 
 async function main(): Promise<void> {
   const limiter = new tidegate.Limiter({ policies: { api: '100/minute' } });
   onPrometheus.collectMetrics(limiter, { name: 'cjs' });
   assert.equal(typeof bullmq.limited({ limiter, policy: 'api' }, async () => 1), 'function');
+  assert.equal(typeof onFetch.pacedFetch({ limiter, policy: 'api' }), 'function');
+  assert.equal(typeof onUndici.paced({ limiter, policy: 'api' }), 'function');
   assert.equal(outgoing.observations({ 'retry-after': '7' })[0]?.retryAfterMs, 7_000);
   onOpenTelemetry.meterLimiter(onOpenTelemetry.traced(limiter));
 

@@ -4,6 +4,7 @@ import 'reflect-metadata';
 
 import * as assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Controller, Get, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
@@ -24,6 +25,7 @@ import fastifyLimit, {
   rateLimit as named,
 } from 'tidegate/fastify';
 import { TidegateStore as FastifyStore } from 'tidegate/fastify-rate-limit';
+import { type OutgoingRequest, type PacedFetchOptions, pacedFetch } from 'tidegate/fetch';
 import * as hono from 'tidegate/hono';
 import * as http from 'tidegate/http';
 import * as koa from 'tidegate/koa';
@@ -37,8 +39,10 @@ import {
 } from 'tidegate/nest';
 import { TidegateStorage } from 'tidegate/nestjs-throttler';
 import { meterLimiter, traced } from 'tidegate/opentelemetry';
-import { type Observation, observations } from 'tidegate/outgoing';
+import { type Observation, observations, type SettleReader } from 'tidegate/outgoing';
 import { collectMetrics } from 'tidegate/prometheus';
+import { paced } from 'tidegate/undici';
+import { Agent, request as call } from 'undici';
 
 const limiter = new Limiter({ policies: { api: '100/minute' } });
 collectMetrics(limiter, { name: 'esm' });
@@ -195,6 +199,37 @@ async function rateLimitOf(url: string): Promise<string | null> {
   assert.equal(typeof start, 'function');
   // @ts-expect-error the policy is missing
   assert.throws(() => limited({ limiter }, async () => 1));
+}
+
+{
+  const server = createServer((_request, response) => response.setHeader('x-cost', '3').end('hello')).listen(
+    0,
+    '127.0.0.1',
+  );
+  await once(server, 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const reader: SettleReader = { feed: (chunk) => void chunk.byteLength, end: () => 2 };
+  const options: PacedFetchOptions = {
+    limiter,
+    policy: ({ url }) => (url.startsWith('https:') ? undefined : 'api'),
+    key: (asked: OutgoingRequest) => asked.headers.get('x-tenant') ?? 'none',
+    cost: ({ body, method }) => (method === 'POST' && typeof body === 'string' ? { cost: body.length } : 1),
+    settle: (response, asked) => (asked.method === 'GET' ? Number(response.headers.get('x-cost')) : reader),
+    onWait: (decision: Decision, waitMs: number) => console.log(decision.policy, waitMs),
+    timeoutMs: Number.POSITIVE_INFINITY,
+    fetch,
+  };
+  const pacedCall: typeof fetch = pacedFetch(options);
+  assert.equal(await (await pacedCall(new URL(url), { method: 'POST', body: 'text' })).text(), 'hello');
+  const agent = new Agent();
+  const dispatcher = agent.compose(paced({ limiter, policy: 'api', settle: () => undefined, respond: true }));
+  assert.equal(await (await call(url, { dispatcher })).body.text(), 'hello');
+  await agent.close();
+  server.close();
+  // @ts-expect-error undici has a fetch of its own
+  assert.throws(() => paced({ limiter, policy: 'api', fetch }));
+  // @ts-expect-error a settle function returns no text
+  assert.equal(typeof pacedFetch({ limiter, policy: 'api', settle: () => 'many' }), 'function');
 }
 
 await limiter.close();

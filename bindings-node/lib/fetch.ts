@@ -1,0 +1,287 @@
+// A `fetch` whose calls wait for their turn.
+//
+//     import { pacedFetch } from 'tidegate/fetch';
+//
+//     const fetch = pacedFetch({ limiter, policy: '5000/hour; 80/minute' });
+//     const response = await fetch('https://api.example.com/');
+
+import { ConfigError, describe } from './errors.js';
+import { withEnd } from './http/body-end.js';
+import {
+  type Answer,
+  type Exchange,
+  isRepeatable,
+  type MadeResponse,
+  OutgoingCalls,
+  type Turn,
+} from './outgoing-calls.js';
+import type { OutgoingRequest, PacedOptions } from './paced-options.js';
+
+export type { OutgoingRequest, OutgoingResponse, PacedOptions } from './paced-options.js';
+
+/** The platform's `fetch`, where the program that is compiled knows one. */
+export type WebFetch = typeof globalThis extends { fetch: infer F } ? F : never;
+
+/** The options of `pacedFetch`. */
+export interface PacedFetchOptions extends PacedOptions {
+  /** What makes the calls. Default: the `fetch` of the platform. */
+  fetch?: WebFetch | undefined;
+}
+
+type FetchInput = string | URL | Request;
+
+const WHERE = 'tidegate/fetch';
+const REDIRECTS = new Set([301, 302, 303, 307, 308]);
+/** As many as the Fetch standard allows. */
+const MAX_REDIRECTS = 20;
+/** What describes a body, and goes with it. */
+const OF_BODY = ['content-encoding', 'content-language', 'content-location', 'content-type', 'content-length'];
+/** What is for one origin alone. */
+const OF_ORIGIN = ['authorization', 'proxy-authorization', 'cookie', 'host'];
+/** What a Request says of how it is sent, besides its body. */
+const OF_REQUEST = [
+  'method',
+  'headers',
+  'mode',
+  'credentials',
+  'cache',
+  'integrity',
+  'keepalive',
+  'referrer',
+  'referrerPolicy',
+  'signal',
+] as const;
+
+/**
+ * A function with the signature of `fetch`. Each call waits for its turn, and throws RateLimited, or answers 429 with `respond`,
+ * where that is too far away.
+ */
+export function pacedFetch(options: PacedFetchOptions): WebFetch {
+  const calls = new OutgoingCalls(options, WHERE, ['fetch']);
+  const { fetch = globalThis.fetch } = options;
+  if (typeof fetch !== 'function') {
+    throw new ConfigError(`${WHERE}: the option fetch is ${describe(fetch)}: it must be a function`);
+  }
+  const paced = async (input: FetchInput, init?: RequestInit): Promise<Response> => {
+    let hop = Hop.first(fetch, input, init);
+    // What leaves no process, and what is no request, is for fetch alone.
+    if (hop === undefined) return fetch(input, init);
+    for (let redirects = 0; ; redirects++) {
+      const { answer, turn } = await calls.send(hop);
+      try {
+        const next: Hop | undefined = hop.next(answer.response, redirects);
+        if (next === undefined) return handedOn(answer.response, turn, redirects > 0);
+        hop = next;
+      } catch (error) {
+        answer.close();
+        turn.end();
+        throw error;
+      }
+      answer.close();
+      turn.end();
+    }
+  };
+  calls.usedBy(paced);
+  return paced as WebFetch;
+}
+
+/**
+ * A request to one address. Redirects are followed here, by the rules of the Fetch standard: each is a call to an origin of its own,
+ * which waits, is charged and observed.
+ */
+class Hop implements Exchange<FetchAnswer> {
+  private constructor(
+    private readonly fetch: WebFetch,
+    private readonly url: URL,
+    private readonly input: FetchInput,
+    private readonly init: RequestInit | undefined,
+  ) {}
+
+  static first(fetch: WebFetch, input: FetchInput, init: RequestInit | undefined): Hop | undefined {
+    const text = isRequest(input) ? input.url : String(input);
+    if (!URL.canParse(text)) return undefined;
+    const url = new URL(text);
+    return url.protocol === 'http:' || url.protocol === 'https:' ? new Hop(fetch, url, input, init) : undefined;
+  }
+
+  get #request(): Request | undefined {
+    return isRequest(this.input) ? this.input : undefined;
+  }
+
+  get origin(): string {
+    return this.url.origin;
+  }
+
+  get method(): string {
+    return String(this.init?.method ?? this.#request?.method ?? 'GET').toUpperCase();
+  }
+
+  get signal(): AbortSignal | undefined {
+    const given = this.init?.signal;
+    return (given === undefined ? this.#request?.signal : given) ?? undefined;
+  }
+
+  /** The body, which the options replace. That of a Request is a stream. */
+  get #body(): unknown {
+    return this.init?.body ?? this.#request?.body ?? undefined;
+  }
+
+  get isRepeatable(): boolean {
+    return isRepeatable(this.#body);
+  }
+
+  get #follows(): boolean {
+    return (this.init?.redirect ?? this.#request?.redirect ?? 'follow') === 'follow';
+  }
+
+  headers(): Headers {
+    return new Headers(this.init?.headers ?? this.#request?.headers);
+  }
+
+  async describe(): Promise<OutgoingRequest> {
+    return { method: this.method, url: this.url.href, headers: this.headers(), body: await this.#bytes() };
+  }
+
+  async #bytes(): Promise<string | Uint8Array | undefined> {
+    const body = this.#body;
+    if (typeof body === 'string') return body;
+    if (body instanceof ArrayBuffer) return new Uint8Array(body);
+    if (ArrayBuffer.isView(body)) return new Uint8Array(body.buffer, body.byteOffset, body.byteLength);
+    const request = this.#request;
+    if (body === undefined || request === undefined || body !== request.body || request.bodyUsed) return undefined;
+    return new Uint8Array(await request.clone().arrayBuffer());
+  }
+
+  async send(): Promise<FetchAnswer> {
+    const init = this.#follows ? { ...copied(this.init), redirect: 'manual' as const } : this.init;
+    return new FetchAnswer(await this.fetch(this.input, init));
+  }
+
+  made({ status, headers, body }: MadeResponse): FetchAnswer {
+    return new FetchAnswer(saying(new Response(body, { status, headers }), { url: this.url.href }));
+  }
+
+  /** The request that a redirect asks for; undefined where the response is no redirect, or is not followed. */
+  next({ status, headers }: Response, redirects: number): Hop | undefined {
+    const location = REDIRECTS.has(status) && this.#follows ? headers.get('location') : null;
+    if (location === null) return undefined;
+    const address = Buffer.from(location, 'latin1').toString();
+    if (!URL.canParse(address, this.url.href))
+      throw failed(`the location of a redirect is no URL: ${describe(address)}`);
+    const url = new URL(address, this.url);
+    if (url.hash === '') url.hash = this.url.hash;
+    if (url.protocol !== 'http:' && url.protocol !== 'https:') throw failed(`a redirect leads to ${url.protocol}`);
+    if (redirects >= MAX_REDIRECTS) throw failed(`there are more than ${MAX_REDIRECTS} redirects`);
+    const init: RequestInit = { ...carried(this.#request), ...copied(this.init), headers: this.headers() };
+    const fields = init.headers as Headers;
+    const isPost = this.method === 'POST' && (status === 301 || status === 302);
+    if (isPost || (status === 303 && this.method !== 'GET' && this.method !== 'HEAD')) {
+      init.method = 'GET';
+      delete init.body;
+      for (const name of OF_BODY) fields.delete(name);
+    } else if (!this.isRepeatable) {
+      throw failed(
+        'the body of a redirected request is a stream, which cannot be sent again: give it as text, bytes or a form in the options of fetch',
+      );
+    }
+    if (url.origin !== this.url.origin) for (const name of OF_ORIGIN) fields.delete(name);
+    return new Hop(this.fetch, url, url, init);
+  }
+}
+
+function isRequest(input: FetchInput): input is Request {
+  return typeof input === 'object' && input !== null && 'url' in input;
+}
+
+/** The options as a plain object: a Request may be given in their place. */
+function copied(init: RequestInit | undefined): RequestInit {
+  const copy: Record<string, unknown> = {};
+  for (const name in init) {
+    const value = init[name as keyof RequestInit];
+    if (value !== undefined) copy[name] = value;
+  }
+  return copy;
+}
+
+function carried(request: Request | undefined): RequestInit {
+  if (request === undefined) return {};
+  return Object.fromEntries(OF_REQUEST.map((name) => [name, request[name]])) as RequestInit;
+}
+
+/** The error of a request that failed, as fetch throws it. */
+function failed(message: string): TypeError {
+  return new TypeError('fetch failed', { cause: new Error(message) });
+}
+
+class FetchAnswer implements Answer {
+  constructor(readonly response: Response) {}
+
+  get status(): number {
+    return this.response.status;
+  }
+
+  get headers(): Headers {
+    return this.response.headers;
+  }
+
+  header(name: string): string | null {
+    return this.response.headers.get(name);
+  }
+
+  head(): Response {
+    return this.response;
+  }
+
+  /** Of a copy: what was read of it is in memory until the caller reads it too, and no more than that. */
+  async read(most: number): Promise<Uint8Array | undefined> {
+    if (Number(this.header('content-length')) > most) return undefined;
+    const reader = this.response.clone().body?.getReader();
+    const chunks: Uint8Array[] = [];
+    let length = 0;
+    try {
+      while (reader !== undefined) {
+        const { done, value } = await reader.read();
+        if (done) return Buffer.concat(chunks);
+        chunks.push(value);
+        length += value.length;
+        if (length <= most) continue;
+        // It is done when the body of the response is, too.
+        reader.cancel().catch(() => {});
+        break;
+      }
+    } catch {
+      // The caller meets the error where it reads.
+    }
+    return undefined;
+  }
+
+  close(): void {
+    this.response.body?.cancel().catch(() => {});
+  }
+}
+
+/** The response for the caller. The turn ends with its body. */
+function handedOn(response: Response, turn: Turn, redirected: boolean): Response {
+  const said = redirected ? { redirected } : {};
+  if (turn.isOpen && response.body !== null) {
+    const { url, type } = response;
+    const body = withEnd(
+      response.body,
+      () => turn.end(),
+      (chunk) => turn.feed(chunk),
+    );
+    return saying(new Response(body, response), { url, type, redirected: response.redirected, ...said });
+  }
+  turn.end();
+  return redirected ? saying(response, said) : response;
+}
+
+/** A response, and each copy of it, says this. */
+function saying(response: Response, said: Partial<Response>): Response {
+  const { clone } = response;
+  const properties = { ...said, clone: () => saying(clone.call(response), said) };
+  for (const [name, value] of Object.entries(properties)) {
+    Object.defineProperty(response, name, { value, configurable: true });
+  }
+  return response;
+}

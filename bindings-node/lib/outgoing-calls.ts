@@ -1,0 +1,352 @@
+// What becomes of a request, whatever client makes it: it waits for its turn, is sent, observed and settled, and perhaps sent again.
+
+import { checkClass } from './call-options.js';
+import type { CancelSignal } from './cancel-signal.js';
+import { type Cost, isUnits, nothingOf } from './cost.js';
+import { type Decision, policyRefOf } from './decision.js';
+import { delay } from './delay.js';
+import { ClosedError, ConfigError, CostError, describe, StoreError } from './errors.js';
+import type { Hold } from './hold.js';
+import { MEDIA_TYPE, problem, retryAfter, status } from './http/refusal.js';
+import { checkCostIn, type Limiter, policyRefIn, usePolicyIn } from './limiter.js';
+import { neverFits } from './never-fits.js';
+import type { SettleReader } from './outgoing.js';
+import {
+  checkedPacing,
+  type OutgoingRequest,
+  type OutgoingResponse,
+  type PacedOptions,
+  type Pacing,
+} from './paced-options.js';
+import type { PolicyLike, PolicyRef } from './policy.js';
+import { refuseQueues } from './queueing-policies.js';
+import { RateLimited } from './rate-limited.js';
+import { type Observation, type ResponseHeaders, readObservations } from './response-reading.js';
+import { emitWarning } from './store-changes.js';
+import { asked, unwrapped } from './tracing.js';
+import { madeCost, madeKey, madePriority } from './wrap.js';
+
+/** A request on its way through a client. */
+export interface Exchange<A extends Answer> {
+  /** `scheme://host[:port]`; undefined where the client does not say it. */
+  readonly origin: string | undefined;
+  /** In upper case. */
+  readonly method: string;
+  /** Cancels it. */
+  readonly signal: CancelSignal | undefined;
+  /** Whether its body can be sent again. */
+  readonly isRepeatable: boolean;
+  /** Whether anything of it may have been sent; undefined where only the error can say that. */
+  readonly hasBegun?: boolean;
+  headers(): { has(name: string): boolean };
+  describe(): OutgoingRequest | Promise<OutgoingRequest>;
+  /** Sends it as it is. */
+  send(): Promise<A>;
+  /** An answer that no server gave. */
+  made(response: MadeResponse): A;
+}
+
+/** The answer of a server. Nothing of its body was handed on. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: ResponseHeaders;
+  header(name: string): string | null | undefined;
+  /** The head, as `settle` sees it. */
+  head(): OutgoingResponse;
+  /** The body, unless it is longer than that or breaks off. It can be read all the same afterwards. */
+  read(most: number): Promise<Uint8Array | undefined>;
+  /** Gives up the body. */
+  close(): void;
+}
+
+/** A response in the place of a request that may not be sent. */
+export interface MadeResponse {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** An answer, and what is left to be done when its body has ended. */
+export interface Answered<A extends Answer> {
+  readonly answer: A;
+  readonly turn: Turn;
+}
+
+const REFUSALS = new Set([403, 429, 503]);
+const WAITING = new Set([429, 503]);
+const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE']);
+/** The most bytes of a refusal's body that are read. */
+const MAX_BODY = 65_536;
+/** The fields of a refusal. SDKs of LLMs send nothing again where the last one says so. */
+const REFUSED = { 'cache-control': 'no-store', 'content-type': MEDIA_TYPE, 'x-should-retry': 'false' };
+
+/** The calls of one client. */
+export class OutgoingCalls {
+  readonly #where: string;
+  readonly #options: Pacing;
+  readonly #limiter: Limiter;
+  /** Whether a function among the options sees requests. */
+  readonly #describes: boolean;
+  /** The policies that were found fit. */
+  readonly #checked = new WeakSet<PolicyRef>();
+
+  /** `more` are the options that the client alone has. */
+  constructor(options: PacedOptions, where: string, more?: readonly string[]) {
+    this.#where = where;
+    this.#options = checkedPacing(options, where, more);
+    this.#limiter = unwrapped(options.limiter);
+    const { policy, key, cost, priority, settle } = this.#options;
+    this.#describes = [policy, key, cost, priority, settle].some((option) => typeof option === 'function');
+    if (policy === undefined && !this.#options.learn) {
+      throw new ConfigError(`${where}: without a policy and with learn: false nothing is limited: give one of them`);
+    }
+    if (policy === undefined || typeof policy === 'function') return;
+    const ref = policyRefIn(this.#limiter, policy);
+    this.#check(ref);
+    if (typeof cost !== 'function') checkCostIn(this.#limiter, ref, cost);
+    if (typeof priority === 'string') checkClass(priority, [ref], where);
+  }
+
+  /** Registers what a user holds: while it lives, `reload` does not drop the policy. */
+  usedBy(user: object): void {
+    const { policy } = this.#options;
+    if (policy !== undefined && typeof policy !== 'function') usePolicyIn(this.#limiter, policy, this.#where, user);
+  }
+
+  /** Sends a request in its turn. What is left to be done is the client's: the turn ends with the body of the answer. */
+  async send<A extends Answer>(exchange: Exchange<A>): Promise<Answered<A>> {
+    const waits = new Waits(this.#options.timeoutMs);
+    for (let retries = 0; ; retries++) {
+      const request = this.#describes ? await exchange.describe() : undefined;
+      const turn = await this.#turn(exchange, request as OutgoingRequest, waits);
+      if (!(turn instanceof Turn)) return { answer: exchange.made(turn), turn: new Turn(this.#limiter, this.#where) };
+      let answer: A | undefined;
+      try {
+        answer = await exchange.send();
+        turn.settleWith(this.#options.settle?.(answer.head(), request as OutgoingRequest));
+        const waitMs = await this.#observe(turn, answer);
+        const isAgain = retries < this.#options.retries && waitMs !== undefined && mayRepeat(exchange);
+        if (!isAgain || waitMs > waits.leftMs) return { answer, turn };
+        answer.close();
+        turn.end();
+        // Callers that were refused at the same moment come back at different ones.
+        const pauseMs = Math.min(waitMs * (1 + Math.random() / 10), waits.leftMs);
+        await waits.during(delay(pauseMs, exchange.signal));
+      } catch (error) {
+        answer?.close();
+        if (answer === undefined && (exchange.hasBegun === false || isUnsent(error))) await turn.giveBack();
+        else turn.end();
+        throw error;
+      }
+    }
+  }
+
+  /** Waits for the turn of a request. */
+  async #turn<A extends Answer>(
+    exchange: Exchange<A>,
+    request: OutgoingRequest,
+    waits: Waits,
+  ): Promise<Turn | MadeResponse> {
+    const { policy: policyOption, key: keyOption, cost: costOption, priority: priorityOption, onWait } = this.#options;
+    const policy = this.#paced(typeof policyOption === 'function' ? policyOption(request) : policyOption);
+    if (policy === undefined) return new Turn(this.#limiter, this.#where);
+    const key = `${this.#options.prefix}${typeof keyOption === 'function' ? madeKey(this.#where, keyOption(request)) : (keyOption ?? this.#origin(exchange))}`;
+    const cost = typeof costOption === 'function' ? madeCost(this.#where, costOption(request)) : costOption;
+    const priority =
+      typeof priorityOption === 'function' ? madePriority(this.#where, priorityOption(request)) : priorityOption;
+    const limiter = asked(this.#limiter);
+    if (onWait !== undefined) {
+      const seen = await limiter.peek(policy, key, { cost, priority });
+      if (!seen.allowed && seen.retryAfterMs !== null) onWait(seen, seen.retryAfterMs);
+    }
+    const call = { cost, priority, timeoutMs: waits.leftMs, signal: exchange.signal };
+    let hold: Hold | undefined;
+    let decision: Decision;
+    try {
+      if (policyRefIn(this.#limiter, policy).holds) hold = await waits.during(limiter.hold(policy, key, call));
+      decision = hold?.decision ?? (await waits.during(limiter.acquire(policy, key, call)));
+    } catch (error) {
+      if (!(error instanceof RateLimited)) throw error;
+      decision = error.decision;
+    }
+    return decision.allowed ? new Turn(this.#limiter, this.#where, decision, hold) : this.#refuse(decision);
+  }
+
+  #paced(policy: PolicyLike | undefined): PolicyLike | undefined {
+    if (policy !== undefined) this.#check(policyRefIn(this.#limiter, policy));
+    return policy;
+  }
+
+  #check(ref: PolicyRef): void {
+    if (this.#checked.has(ref)) return;
+    refuseQueues(this.#limiter.policy(ref.given), ref.name, 'a request waits here for its turn');
+    this.#checked.add(ref);
+  }
+
+  #origin<A extends Answer>({ origin }: Exchange<A>): string {
+    if (origin !== undefined) return origin;
+    throw new ConfigError(`${this.#where}: the request names no origin: give one with it, or the option key`);
+  }
+
+  /** An error, or the response that is given in its place. */
+  #refuse(decision: Decision): MadeResponse {
+    const misfit = neverFits(decision);
+    if (!this.#options.respond) throw misfit ?? new RateLimited(decision);
+    if (misfit !== undefined) {
+      const detail = { type: 'about:blank', title: 'Content Too Large', status: 413, detail: misfit.message };
+      return { status: 413, headers: REFUSED, body: JSON.stringify(detail) };
+    }
+    const wait = retryAfter(decision);
+    const headers = wait === null ? REFUSED : { ...REFUSED, 'retry-after': String(wait) };
+    return { status: status(decision), headers, body: problem(decision) };
+  }
+
+  /** Learns what a response says. The wait of a 429 or 503 that names one. */
+  async #observe<A extends Answer>(turn: Turn, answer: A): Promise<number | undefined> {
+    const { learn, retries, maxLearnedWaitMs } = this.#options;
+    if (!learn && retries === 0) return undefined;
+    const isRead = REFUSALS.has(answer.status) && /\bjson\b/i.test(answer.header('content-type') ?? '');
+    const body = isRead ? await answer.read(MAX_BODY) : undefined;
+    const said = readObservations(answer.headers, Date.now(), answer.status, body, maxLearnedWaitMs);
+    const { decision } = turn;
+    if (learn && said.length > 0 && decision !== undefined) {
+      // TODO observe
+    }
+    return WAITING.has(answer.status) ? waitOf(said) : undefined;
+  }
+}
+
+/** How long a request may still wait. */
+class Waits {
+  constructor(public leftMs: number) {}
+
+  async during<T>(wait: Promise<T>): Promise<T> {
+    const began = performance.now();
+    try {
+      return await wait;
+    } finally {
+      this.leftMs = Math.max(0, this.leftMs - (performance.now() - began));
+    }
+  }
+}
+
+/** The turn of a request: what was charged for it, and what is held until the body of its answer has ended. */
+export class Turn {
+  #settle: Cost | SettleReader | undefined;
+  #hasEnded = false;
+
+  constructor(
+    private readonly limiter: Limiter,
+    private readonly where: string,
+    readonly decision?: Decision,
+    private readonly hold?: Hold,
+  ) {}
+
+  /** Whether anything is to be done when the body has ended. */
+  get isOpen(): boolean {
+    return !this.#hasEnded && (this.hold !== undefined || this.#settle !== undefined);
+  }
+
+  /** What the call has cost, or what reads it from the body. */
+  settleWith(settle: Cost | SettleReader | null | undefined): void {
+    if (settle === undefined || settle === null) return;
+    if (typeof settle !== 'number' && !isReader(settle) && !isUnits(settle)) {
+      throw new CostError(
+        `${this.where}: settle returned ${describe(settle)}: it must return a whole number, an object of such numbers by the names of units, an object with feed and end, or undefined`,
+      );
+    }
+    this.#settle = settle;
+  }
+
+  /** A chunk of the body that the caller gets. */
+  feed(chunk: Uint8Array): void {
+    if (isReader(this.#settle)) this.#settle.feed(chunk);
+  }
+
+  /** The body has ended, or was given up. */
+  end(): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    // Nothing waits for this, and a store that fails is no error of the request.
+    void this.#done(() => (isReader(this.#settle) ? this.#settle.end() : this.#settle));
+  }
+
+  /** Nothing was sent: all that was charged goes back. */
+  async giveBack(): Promise<void> {
+    this.#hasEnded = true;
+    await this.#done((decision) => nothingOf(policyRefOf(decision)));
+  }
+
+  async #done(actual: (decision: Decision) => Cost | undefined): Promise<void> {
+    const { decision, hold } = this;
+    const released = hold?.release();
+    try {
+      const cost = decision && actual(decision);
+      if (decision !== undefined && cost !== undefined && cost !== null)
+        await asked(this.limiter).settle(decision, cost);
+      await released;
+    } catch (error) {
+      if (error instanceof StoreError || error instanceof ClosedError) return;
+      emitWarning(`${this.where}: a call was not settled: ${error instanceof Error ? error.message : describe(error)}`);
+    }
+  }
+}
+
+function isReader(settle: unknown): settle is SettleReader {
+  const { feed, end } = (settle ?? {}) as Partial<SettleReader>;
+  return typeof feed === 'function' && typeof end === 'function';
+}
+
+/** How long a response tells to wait: what it says, or until something is left again. */
+function waitOf(said: readonly Observation[]): number | undefined {
+  const waits = said.flatMap(({ remaining, resetAfterMs, retryAfterMs }) => [
+    retryAfterMs,
+    remaining === 0 ? resetAfterMs : undefined,
+  ]);
+  const known = waits.filter((wait) => wait !== undefined);
+  return known.length === 0 ? undefined : Math.max(...known);
+}
+
+function mayRepeat<A extends Answer>(exchange: Exchange<A>): boolean {
+  const isIdempotent = IDEMPOTENT.has(exchange.method) || exchange.headers().has('idempotency-key');
+  return isIdempotent && exchange.isRepeatable;
+}
+
+const SENT_AGAIN = ['URLSearchParams', 'FormData', 'Blob', 'File', 'ArrayBuffer', 'SharedArrayBuffer'];
+
+/** Whether a body can be sent again: bytes, text and forms can, what is read once cannot. */
+export function isRepeatable(body: unknown): boolean {
+  if (typeof body !== 'object' || body === null || ArrayBuffer.isView(body)) return typeof body !== 'function';
+  return SENT_AGAIN.includes(Object.prototype.toString.call(body).slice(8, -1));
+}
+
+/** Codes of connections that were never made: those of the system, of undici and of Bun. */
+const UNCONNECTED = new Set<unknown>([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'UND_ERR_CONNECT_TIMEOUT',
+  'ConnectionRefused',
+  'FailedToOpenSocket',
+]);
+
+interface ClientError {
+  readonly code?: unknown;
+  readonly syscall?: unknown;
+  readonly message?: unknown;
+  readonly cause?: unknown;
+  readonly errors?: unknown;
+}
+
+/** Whether an error says that certainly nothing was sent. */
+function isUnsent(error: unknown): boolean {
+  if (typeof error !== 'object' || error === null) return false;
+  // Of a client that is paced itself.
+  if (error instanceof RateLimited || error instanceof CostError) return true;
+  const { code, syscall, message, cause, errors } = error as ClientError;
+  // Deno has no codes.
+  if (UNCONNECTED.has(code) || syscall === 'connect' || /client error \(Connect\)/.test(String(message))) return true;
+  // One for each address of a name.
+  if (Array.isArray(errors) && errors.length > 0) return errors.every(isUnsent);
+  return isUnsent(cause);
+}

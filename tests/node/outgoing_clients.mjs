@@ -1,0 +1,125 @@
+// The clients of `outgoing_clients.test.mjs`, behind one interface, and the servers that they call.
+
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import axios from 'axios';
+import { Limiter, ManualClock } from 'tidegate';
+import { pacedFetch } from 'tidegate/fetch';
+import { paced } from 'tidegate/undici';
+
+/** The response of `fetch`, and of what is made like it. */
+function ofFetch(response) {
+  return {
+    status: response.status,
+    url: response.url,
+    header: (name) => response.headers.get(name),
+    text: () => response.text(),
+    chunks: () => response.body[Symbol.asyncIterator](),
+    giveUp: () => response.body.cancel(),
+  };
+}
+
+const fetchClient = {
+  name: 'fetch',
+  make(options) {
+    const fetch = pacedFetch(options);
+    return { call: async (url, init) => ofFetch(await fetch(url, init)), close: () => {} };
+  },
+};
+
+const axiosClient = {
+  name: 'axios',
+  make(options) {
+    const client = axios.create({ adapter: 'fetch', env: { fetch: pacedFetch(options), Request: null } });
+    return {
+      call: async (url, { body: data, ...init } = {}) => {
+        const response = await client.request({ url, data, ...init, responseType: 'stream', validateStatus: null });
+        const { status, headers, data: stream } = response;
+        // A response without a body has no stream.
+        const body = new Response(stream ?? null, { headers: Object.fromEntries(Object.entries(headers)) });
+        return { ...ofFetch(body), status, url: undefined };
+      },
+      close: () => {},
+    };
+  },
+};
+
+function undiciClient(name, { Agent, interceptors, request }) {
+  return {
+    name,
+    make(options) {
+      const agent = new Agent();
+      const dispatcher = agent.compose(paced(options), interceptors.redirect({ maxRedirections: 20 }));
+      return {
+        call: async (url, { body, ...init } = {}) => {
+          const sent = body instanceof ReadableStream ? Readable.fromWeb(body) : body;
+          const answer = await request(url, { ...init, body: sent, dispatcher });
+          const { statusCode: status, headers, body: stream, context } = answer;
+          return {
+            status,
+            url: String(context?.history?.at(-1) ?? url),
+            header: (field) => headers[field] ?? null,
+            text: () => stream.text(),
+            chunks: () => stream[Symbol.asyncIterator](),
+            giveUp: () => stream.on('error', () => {}).destroy(),
+          };
+        },
+        close: () => agent.destroy(),
+      };
+    },
+  };
+}
+
+export const clients = [fetchClient, axiosClient, undiciClient('undici 7', await import('undici'))];
+// undici 8 needs a newer Node than Tidegate.
+const [major, minor] = process.versions.node.split('.').map(Number);
+if (major > 22 || (major === 22 && minor >= 19)) clients.push(undiciClient('undici 8', await import('undici8')));
+
+/** A server that answers as it is told, and writes down what it was asked. */
+export class Site {
+  /** What came, as `GET /path`. */
+  asked = [];
+  requests = [];
+
+  static async start(answer = (_, response) => response.end('hello')) {
+    const site = new Site();
+    site.server = createServer(async (request, response) => {
+      const body = request.headers['x-unread'] ? '' : await text(request).catch(() => 'broken');
+      const { method, url, headers } = request;
+      site.asked.push(`${method} ${url}`);
+      site.requests.push({ method, url, headers, body });
+      await answer(request, response, site);
+    });
+    site.server.listen(0, '127.0.0.1');
+    await once(site.server, 'listening');
+    site.origin = `http://127.0.0.1:${site.server.address().port}`;
+    return site;
+  }
+
+  close() {
+    this.server.closeAllConnections();
+    return new Promise((resolve) => this.server.close(resolve));
+  }
+}
+
+/** A limiter in memory whose time stands still. */
+export function limiterAt(options = {}) {
+  const clock = new ManualClock();
+  return { clock, limiter: new Limiter({ clock, ...options }) };
+}
+
+/** Waits until something holds, a few milliseconds at a time. */
+export async function until(holds) {
+  for (let round = 0; round < 10_000; round++) {
+    if (await holds()) return;
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  throw new Error(`it never held: ${holds}`);
+}
+
+/** An error that a client wrapped, as it was. */
+export function unwrapped(error) {
+  return error?.isAxiosError && error.cause ? unwrapped(error.cause) : error;
+}
