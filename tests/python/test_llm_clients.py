@@ -167,7 +167,11 @@ def _huge(mine: Any) -> dict[str, Any]:
     return {} if mine is openai else {"system": "a" * 400_000}
 
 
-async def test_of_twenty_streams_with_cancellations_none_is_lost(server: ModelServer) -> None:
+def test_of_twenty_streams_with_cancellations_none_is_lost(server: ModelServer) -> None:
+    asyncio.run(twenty_messages(server))
+
+
+async def twenty_messages(server: ModelServer) -> None:
     limiter = AsyncLimiter(clock=ManualClock())
     policy = f"{SPLIT}; concurrency 20"
     transport = AsyncPacedTransport(limiter, policy, **anthropic_preset())
@@ -208,7 +212,11 @@ async def test_of_twenty_streams_with_cancellations_none_is_lost(server: ModelSe
     }
 
 
-async def test_of_twenty_streams_of_openai_none_is_lost(server: ModelServer) -> None:
+def test_of_twenty_streams_of_openai_none_is_lost(server: ModelServer) -> None:
+    asyncio.run(twenty_chats(server))
+
+
+async def twenty_chats(server: ModelServer) -> None:
     limiter = AsyncLimiter(clock=ManualClock())
     transport = AsyncPacedTransport(limiter, POLICY, **openai_preset(output="used"))
     http_client = httpx2.AsyncClient(transport=transport)
