@@ -102,7 +102,11 @@ test('Anthropic settles exactly', async () => {
 });
 
 test('the ai package settles exactly', async () => {
-  const provider = createOpenAI({ apiKey: 'k', baseURL: `${url}/v1`, fetch: paced(POLICY, openaiPreset({ output: 'used' })) });
+  const provider = createOpenAI({
+    apiKey: 'k',
+    baseURL: `${url}/v1`,
+    fetch: paced(POLICY, openaiPreset({ output: 'used' })),
+  });
   const made = await generateText({ model: provider.chat('m'), prompt: asks(321, 12), maxOutputTokens: 100 });
   assert.equal(made.text, words(12));
   assert.deepEqual(await usedTokens(), [1, 333]);

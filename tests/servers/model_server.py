@@ -202,7 +202,8 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     try:
         while (request := await read_request(reader)) is not None:
             await answer(writer, request)
-    except ConnectionError:
+    except (ConnectionError, asyncio.CancelledError):
+        # The caller has gone, or the program ends.
         pass
     finally:
         writer.close()

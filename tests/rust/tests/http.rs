@@ -23,7 +23,8 @@ fn cases() -> Vec<(String, Value)> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("tests/http is there").map(|entry| entry.expect("listed").path()).collect();
     // `tests/llm` runs the calls of models.
-    let is_here = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json") && !path.ends_with("llm.json");
+    let is_here =
+        |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json") && !path.ends_with("llm.json");
     files.retain(is_here);
     files.sort();
     let read = |path: &PathBuf| {

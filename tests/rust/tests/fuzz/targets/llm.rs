@@ -77,7 +77,10 @@ pub(crate) fn run(input: &[u8]) -> String {
     let response = parts.next().unwrap_or_default();
     let usage = read([response]);
     if let Some(usage) = usage {
-        assert!(usage.input.into_iter().chain(usage.output).chain([usage.cached]).all(|tokens| tokens <= MOST), "{usage:?}");
+        assert!(
+            usage.input.into_iter().chain(usage.output).chain([usage.cached]).all(|tokens| tokens <= MOST),
+            "{usage:?}"
+        );
         assert!(usage.cached <= usage.input.unwrap_or(0), "{usage:?}");
     }
     for size in [1, 3, 16] {
@@ -113,7 +116,10 @@ pub(crate) fn run(input: &[u8]) -> String {
         }
         for _ in 0..3 {
             let cost = estimator.settle(&estimate, usage.unwrap_or_default());
-            assert!(cost.input.into_iter().chain(cost.output).chain(cost.sum()).all(|tokens| tokens <= MOST), "{cost:?}");
+            assert!(
+                cost.input.into_iter().chain(cost.output).chain(cost.sum()).all(|tokens| tokens <= MOST),
+                "{cost:?}"
+            );
             let counted = |tokens: Option<u64>| tokens.is_none_or(|tokens| tokens >= request.bytes() / 4);
             assert!(rules != TokenRules::OPENAI || counted(cost.input), "{cost:?}");
         }
