@@ -9,8 +9,8 @@ A preset is a dict of options for a transport::
     policy = "500 requests/minute; 90000 tokens/minute"
     client = OpenAI(http_client=httpx2.Client(transport=PacedTransport(limiter, policy=policy, **openai_preset())))
 
-Each call is charged what its request says that it costs, and settled to what its response says that it has cost. What is
-refused becomes a response with status 429, which the clients raise as they raise that of the service.
+Each call is charged what its request says that it costs, and settled to what its response says that it has cost. What
+is refused becomes a response with status 429, which the clients raise as they raise that of the service.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def openai_preset(
 
     - `tokenizer`: a function of a text that returns how many tokens it has, or the tokens. Without one a token is four
       bytes, until calls have shown how many.
-    - `units`: the names of units that the policy counts: "tokens", and "input-tokens" and "output-tokens" where a service
-      counts them apart. `requests` need no name.
+    - `units`: the names of units that the policy counts: "tokens", and "input-tokens" and "output-tokens" where a
+      service counts them apart. `requests` need no name.
     - `output`: "bound", as OpenAI counts: the most tokens that a request allows for its answer, when it arrives. "used"
       is for services that speak as OpenAI does and count what was used.
     - `default_output`: the tokens of an answer whose request names no bound, until calls have shown how many.
