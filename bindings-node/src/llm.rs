@@ -80,7 +80,7 @@ impl TokenEstimator {
 #[napi(catch_unwind)]
 pub fn texts_of_request(path: String, body: Uint8Array) -> Vec<String> {
     let mut texts = Vec::new();
-    LlmRequest::read_texts(Some(&path), &body, &mut |text| texts.push(text.to_owned()));
+    let _ = LlmRequest::read_texts(Some(&path), &body, &mut |text| texts.push(text.to_owned()));
     texts
 }
 
