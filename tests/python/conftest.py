@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from client import Servers
+from strict_services import StrictServer, StrictService
 
 _numbers = itertools.count()
 
@@ -74,6 +75,19 @@ def shared_store(request: pytest.FixtureRequest) -> str:
     return url_of(request.param, request)
 
 
+@pytest.fixture(scope="session")
+def strict() -> Iterator[StrictServer]:
+    """A process that runs services with strict books."""
+    with StrictServer() as running:
+        yield running
+
+
+@pytest.fixture
+def service(strict: StrictServer) -> StrictService:
+    """A service without limits."""
+    return strict.service()
+
+
 @pytest.fixture
 def serve() -> Iterator[Any]:
     """Serves views of Django by path: `Site.serve`."""
@@ -84,11 +98,15 @@ def serve() -> Iterator[Any]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of an `adapter` is one of all of them. Only such tests import the frameworks."""
+    """A test of an `adapter` or an `outgoing` client is one of all of them. Only such tests import the packages."""
     if "adapter" in metafunc.fixturenames:
         from web_adapters import ADAPTERS
 
         metafunc.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+    if "outgoing" in metafunc.fixturenames:
+        from outgoing_clients import CLIENTS
+
+        metafunc.parametrize("outgoing", CLIENTS, ids=lambda client: client.name)
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,9 +41,10 @@ class Client:
 
     name: ClassVar[str]
     is_async: ClassVar[bool]
-    # What a server that is not there raises, and one that closes the connection.
-    connect_error: ClassVar[Any]
-    read_error: ClassVar[Any]
+    # What a server that is not there raises, one that closes the connection, and one that does so within a body.
+    connect_error: Any
+    read_error: Any
+    broken_error: Any
 
     def __enter__(self) -> Any:
         return self
@@ -127,7 +129,8 @@ class Httpx(BlockingClient):
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
         package = importlib.import_module(self.package)
         transport = importlib.import_module(f"tidegate.{self.package}").PacedTransport(limiter, policy, **options)
-        self.connect_error, self.read_error = package.ConnectError, package.RemoteProtocolError
+        self.connect_error = package.ConnectError
+        self.read_error = self.broken_error = package.RemoteProtocolError
         self.client = package.Client(transport=transport, timeout=30)
 
     def call(self, method: str, url: str, **options: Any) -> Answer:
@@ -153,11 +156,13 @@ class AsyncHttpx(LoopClient):
     package = "httpx"
 
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
-        super().__init__()
         package = importlib.import_module(self.package)
         module = importlib.import_module(f"tidegate.{self.package}")
-        self.connect_error, self.read_error = package.ConnectError, package.RemoteProtocolError
-        self.client = package.AsyncClient(transport=module.AsyncPacedTransport(limiter, policy, **options), timeout=30)
+        transport = module.AsyncPacedTransport(limiter, policy, **options)
+        super().__init__()
+        self.connect_error = package.ConnectError
+        self.read_error = self.broken_error = package.RemoteProtocolError
+        self.client = package.AsyncClient(transport=transport, timeout=30)
 
     async def acall(self, method: str, url: str, **options: Any) -> Answer:
         follow, content = options.pop("follow", False), options.pop("content", None)
@@ -190,6 +195,7 @@ async def _as_async(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 class Requests(BlockingClient):
     name = "requests"
     connect_error = read_error = requests.ConnectionError
+    broken_error = requests.exceptions.ChunkedEncodingError
 
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
         self.session = requests.Session()
@@ -213,12 +219,14 @@ class Aiohttp(LoopClient):
     name = "aiohttp"
     connect_error = aiohttp.ClientConnectorError
     read_error = aiohttp.ServerDisconnectedError
+    broken_error = aiohttp.ClientPayloadError
 
     def __init__(self, limiter: Any, policy: Any, **options: Any) -> None:
+        middleware = paced(limiter, policy, **options)
         super().__init__()
 
         async def session() -> aiohttp.ClientSession:
-            return aiohttp.ClientSession(middlewares=[paced(limiter, policy, **options)])
+            return aiohttp.ClientSession(middlewares=[middleware])
 
         self.session = self.run(session())
 
@@ -249,4 +257,18 @@ class Aiohttp(LoopClient):
         self.loop.close()
 
 
-CLIENTS: list[Any] = [Httpx, AsyncHttpx, Httpx2, AsyncHttpx2, Requests, Aiohttp]
+CLIENTS: list[Any] = [Httpx, AsyncHttpx, Requests, Aiohttp]
+# It needs Python 3.11.
+if importlib.util.find_spec("httpx2"):
+    CLIENTS += [Httpx2, AsyncHttpx2]
+
+
+def until(client: Client, holds: Any) -> None:
+    """Waits, on the loop of a client that has one, since what ends there may end a little later."""
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        if isinstance(client, LoopClient):
+            client.run(asyncio.sleep(0.001))
+        else:
+            time.sleep(0.001)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 import pydoc
@@ -17,10 +17,12 @@ from web_django import django_settings
 
 # What the modules for frameworks share; applications do not import it.
 INTERNAL = {"web"}
+# This package needs Python 3.11.
+HTTPX2 = {"httpx2"} if importlib.util.find_spec("httpx2") else set[str]()
 MODULES = ["tidegate"] + [
     f"tidegate.{one.name}"
     for one in pkgutil.iter_modules(tidegate.__path__)
-    if one.name[0] != "_" and one.name not in INTERNAL
+    if one.name[0] != "_" and one.name not in INTERNAL and (one.name != "httpx2" or HTTPX2)
 ]
 MODULES.append("tidegate.django.rest_framework")
 
@@ -51,8 +53,9 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
 
 def test_there_are_modules_for_every_framework() -> None:
     frameworks = {"flask", "fastapi", "asgi", "wsgi", "django", "django.rest_framework", "limits"}
+    clients = {"httpx", "requests", "aiohttp", *HTTPX2}
     others = {"prometheus", "opentelemetry", "http", "errors", "outgoing", "llm", "celery", "pytest_plugin"}
-    assert {*frameworks, *others} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
+    assert {*frameworks, *clients, *others} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
 
 
 @pytest.mark.parametrize("module", MODULES)

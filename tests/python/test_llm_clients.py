@@ -10,15 +10,21 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import anthropic
-import httpx2
-import openai
 import pytest
 
 from paths import ROOT
 from tidegate import AsyncLimiter, Limiter, ManualClock
-from tidegate.httpx2 import AsyncPacedTransport, PacedTransport
+from tidegate._outgoing import _paced
 from tidegate.llm import anthropic_preset, openai_preset
+
+if sys.version_info < (3, 11):
+    pytest.skip("the clients want a newer Python", allow_module_level=True)
+
+import anthropic
+import httpx2
+import openai
+
+from tidegate.httpx2 import AsyncPacedTransport, PacedTransport
 
 POLICY = "500 requests/minute; 90000 tokens/minute"
 SPLIT = "500 requests/minute; 50000 input-tokens/minute; 20000 output-tokens/minute"
@@ -54,7 +60,7 @@ def server() -> Iterator[ModelServer]:
 
 def used(limiter: Any, policy: str, server: ModelServer) -> dict[str, int]:
     """What is used of each limit by calls to the service, on a clock that stands still."""
-    decision = limiter.peek(policy, f"out:{server.url}", dict.fromkeys(_units(policy), 0))
+    decision = limiter.peek(_paced(policy, 0.05), f"out:{server.url}", dict.fromkeys(_units(policy), 0))
     return {str(state.unit): state.limit - state.remaining for state in decision.limits}
 
 
@@ -201,7 +207,7 @@ async def twenty_messages(server: ModelServer) -> None:
         assert isinstance(text, asyncio.CancelledError) if index in cancelled else text == "word " * (10 + index)
     await client.close()
     names = {"requests": 0, "input-tokens": 0, "output-tokens": 0, "cost": 0}
-    decision = await limiter.peek(policy, f"out:{server.url}", names)
+    decision = await limiter.peek(_paced(policy, 0.05), f"out:{server.url}", names)
     left = {state.unit or "held": state.limit - state.remaining for state in decision.limits}
     # What was read is known of all of them; of those that were cancelled the answer stays as it was charged.
     assert left == {
@@ -239,7 +245,7 @@ async def twenty_chats(server: ModelServer) -> None:
     await asyncio.to_thread(server.ask, "/-/go")
     assert await asyncio.gather(*tasks[1::2]) == [11 + index for index in range(1, 20, 2)]
     await client.close()
-    decision = await limiter.peek(POLICY, f"out:{server.url}", {"requests": 0, "tokens": 0})
+    decision = await limiter.peek(_paced(POLICY, 0.05), f"out:{server.url}", {"requests": 0, "tokens": 0})
     # The text has 19 bytes and " wait", and 28 are around it.
     charged = -(-(19 + 5 + 28) // 4) + 100
     settled = sum(110 + 2 * index for index in range(1, 20, 2))

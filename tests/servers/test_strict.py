@@ -46,7 +46,8 @@ def allowed(kind: str, before: list[tuple[float, int]], now: float, cost: int) -
 @pytest.mark.parametrize("kind", TIMED)
 def test_a_book_admits_what_its_definition_does(kind: str) -> None:
     for seed in range(5):
-        kept, before = book(kind), []
+        kept = book(kind)
+        before: list[tuple[float, int]] = []
         for now, cost in traffic(seed):
             verdict = admit([kept], [cost], now)[0]
             assert verdict.admitted == allowed(kind, before, now, cost), (seed, now)

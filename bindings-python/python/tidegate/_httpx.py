@@ -227,7 +227,7 @@ class _Stream:
             self._stream.close()
         finally:
             if self._passing is not None:
-                run_now(self._passing.end())
+                self._passing.ended()
 
 
 class _AsyncStream:

@@ -12,11 +12,11 @@ import functools
 import itertools
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
-from urllib.parse import urlsplit
 
 from . import _tidegate
 from ._content_decoder import ContentDecoder, decoder
@@ -161,29 +161,28 @@ async def _sleep_now(seconds: float) -> None:
     time.sleep(seconds)
 
 
-# What was begun for a caller that is gone: the event loop alone would forget it.
-_UNFINISHED: set[asyncio.Task[Any]] = set()
+# What was begun for callers that may be gone: an event loop alone would forget it.
+_UNFINISHED: set[asyncio.Task[None]] = set()
 
 
-async def _finished(value: Any) -> Any:
-    """Awaits it to its end, also when the caller is cancelled meanwhile."""
-    return await asyncio.shield(begin(_awaited(value)))
-
-
-def begin(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Runs a coroutine to its end, whoever waits for it."""
+def _begin(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Runs a coroutine to its end, also when the caller is cancelled meanwhile."""
     task = asyncio.get_running_loop().create_task(coroutine)
     _UNFINISHED.add(task)
     task.add_done_callback(_UNFINISHED.discard)
     return task
 
 
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+_AUTHORITY = re.compile(r"(?:[^/?#]*@)?([^/?#]*)")
+
+
 def origin_of(request: Any) -> str:
     """The origin of a request: scheme, host and a port that is not the default one."""
-    url = urlsplit(str(request.url))
-    host = url.hostname or ""
-    port = "" if url.port in (None, {"http": 80, "https": 443}.get(url.scheme)) else f":{url.port}"
-    return f"{url.scheme}://{f'[{host}]' if ':' in host else host}{port}"
+    scheme, _, rest = str(request.url).partition("://")
+    scheme, found = scheme.lower(), _AUTHORITY.match(rest)
+    host = found[1].lower() if found else ""
+    return f"{scheme}://{host.removesuffix(_DEFAULT_PORTS.get(scheme, ':'))}"
 
 
 class _Turn:
@@ -206,7 +205,9 @@ class Pacing:
         if not isinstance(unwrapped(limiter), (Limiter, AsyncLimiter)):
             raise TypeError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
         self._limiter: Any = (to_blocking if blocking else to_async)(unwrapped(limiter))
-        self._done, self._finished = (_now, _now) if blocking else (_awaited, _finished)
+        self._done: Callable[[Any], Coroutine[Any, Any, Any]] = _now if blocking else _awaited
+        # A task, where there is an event loop.
+        self._begin: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None] = run_now if blocking else _begin
         self._sleep: Callable[[float], Coroutine[Any, Any, None]] = _sleep_now if blocking else asyncio.sleep
         self._policy = policy
         self._prepared = functools.lru_cache(256)(self._prepare)
@@ -270,7 +271,8 @@ class Pacing:
             try:
                 response = await exchange.send()
             except BaseException as error:
-                if exchange.never_arrived(error):
+                # A client behind this one may be paced itself.
+                if isinstance(error, (RateLimited, CostError)) or exchange.never_arrived(error):
                     await self._give_back(turn)
                 self._release(turn)
                 raise
@@ -298,7 +300,9 @@ class Pacing:
             raise TypeError(f"the policy of a request is a str, a Policy or None, not {shown(given)}")
         policy, kind = self._prepared(given)
         made, cost = self._asking.key_and_cost((request,), {})
-        key, priority = self._prefix + made, self._asking.class_of((request,), {})
+        key = self._prefix + made
+        # What responses say knows no classes.
+        priority = None if given is None else self._asking.class_of((request,), {})
         limiter: Any = asked(self._limiter) if TRACED else self._limiter
         if self._on_wait is not None:
             seen = await self._done(limiter.peek(policy, key, cost, priority=priority))
@@ -318,7 +322,7 @@ class Pacing:
             return None
         code, headers = exchange.head(response)
         body = b""
-        if code in TELLING and "json" in headers.get("content-type", ""):
+        if code in TELLING and "json" in headers.get("content-type", "").lower():
             decode = self._decoder(exchange, headers)
             body = b"" if decode is None else decode.decode(await exchange.read(response) or b"")
         found = Observation.from_headers(
@@ -363,15 +367,17 @@ class Pacing:
 
     async def _give_back(self, turn: _Turn) -> None:
         units = {state.unit or COST: 0 for state in turn.decision.limits if state.algorithm != "concurrency"}
-        await self._settle_with(turn, 0 if units.keys() <= {COST} else units)
+        task = self._begin(self._settle_with(turn, 0 if units.keys() <= {COST} else units))
+        if task is not None:
+            await asyncio.shield(task)
 
     async def _settle_with(self, turn: _Turn, actual: Cost) -> None:
         # Without the store it stays as it was charged. The limiter has said what its store does.
         with contextlib.suppress(StoreError, ClosedError):
             if turn.hold is not None:
-                await self._finished(turn.hold.settle(actual))
+                await self._done(turn.hold.settle(actual))
             else:
-                await self._finished(self._limiter.settle(turn.decision, actual))
+                await self._done(self._limiter.settle(turn.decision, actual))
 
 
 class PassingBody:
@@ -381,6 +387,7 @@ class PassingBody:
         self._pacing, self._turn, self._decode = pacing, turn, decode
         self._actual: Any = actual
         self._ended = False
+        self._settling: asyncio.Task[None] | None = None
 
     @property
     def holds_only(self) -> bool:
@@ -392,7 +399,7 @@ class PassingBody:
         if self._decode is not None and not self._ended and (plain := self._decode.decode(chunk)):
             self._actual.feed(plain)
 
-    async def end(self) -> None:
+    def ended(self) -> None:
         """The body has ended, or is given up. Only the first call counts."""
         if self._ended:
             return
@@ -400,7 +407,13 @@ class PassingBody:
         self._pacing._release(self._turn)
         actual = self._actual.end() if isinstance(self._actual, SettleReader) else self._actual
         if actual is not None:
-            await self._pacing._settle_with(self._turn, actual)
+            self._settling = self._pacing._begin(self._pacing._settle_with(self._turn, actual))
+
+    async def end(self) -> None:
+        """The same, and returns when the call is settled."""
+        self.ended()
+        if self._settling is not None:
+            await asyncio.shield(self._settling)
 
 
 def _paced(policy: str | Policy | None, margin: float) -> Any:
@@ -418,8 +431,8 @@ def _refusal(decision: Decision, error: CostError | None) -> tuple[int, dict[str
             separators=(",", ":"),
         )
     body = text.encode()
-    fields = {"Content-Type": "application/problem+json", "Content-Length": str(len(body)), "x-should-retry": "false"}
-    return code, {**fields, **dict(_RETRY_AFTER.text(decision))}, body
+    fields = {"Cache-Control": "no-store", "Content-Type": "application/problem+json", "Content-Length": str(len(body))}
+    return code, {**fields, "x-should-retry": "false", **dict(_RETRY_AFTER.text(decision))}, body
 
 
 def _check_cost(actual: Any) -> None:
@@ -427,7 +440,7 @@ def _check_cost(actual: Any) -> None:
         checked_units(actual, "settle returned")
     elif isinstance(actual, bool) or not hasattr(actual, "__index__"):
         raise CostError(
-            f"settle returned {shown(actual)}: it must be a whole number, a dict of such numbers, a SettleReader, or None"
+            f"settle returned {shown(actual)}: it must be a whole number, a dict of numbers, a SettleReader, or None"
         )
 
 

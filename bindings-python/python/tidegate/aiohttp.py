@@ -41,7 +41,6 @@ from ._outgoing import (
     Pacing,
     PassingBody,
     PolicyOption,
-    begin,
 )
 
 if TYPE_CHECKING:
@@ -82,7 +81,8 @@ def paced(
     async def middleware(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         body, content = request.body, None
         if isinstance(body, BytesPayload):
-            content = await body.as_bytes()
+            # Which has a character for each byte. Before 3.12.7 there is no other way to the bytes.
+            content = body.decode("latin-1").encode("latin-1")
         elif not body:
             content = b""
         outgoing = OutgoingRequest(request.method, str(request.url), request.headers, content, request)
@@ -188,7 +188,7 @@ def _over(body: _Body | None, passing: PassingBody) -> None:
     """A connection is given back: its response has come to its end, or was closed before."""
     if body is not None:
         body.take_rest()
-    begin(passing.end())
+    passing.ended()
 
 
 class _Body(StreamReader):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from requests import PreparedRequest, Response
 from requests.adapters import DEFAULT_POOLBLOCK, DEFAULT_POOLSIZE, DEFAULT_RETRIES, HTTPAdapter
 from requests.exceptions import ConnectionError, ConnectTimeout
-from urllib3 import HTTPHeaderDict, HTTPResponse, Retry
+from urllib3 import HTTPResponse, Retry
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 
 from ._content_decoder import decoder
@@ -173,7 +173,7 @@ class _Exchange:
 
     async def made(self, status: int, fields: dict[str, str], body: bytes) -> Response:
         file: Any = _File(body)
-        raw = HTTPResponse(file, HTTPHeaderDict(fields), status, reason=responses[status], preload_content=False)
+        raw = HTTPResponse(file, fields, status, reason=responses[status], preload_content=False)
         return self._adapter.build_response(self._original, raw)
 
 
@@ -193,23 +193,23 @@ class _PassingResponse(Response):
                 passing.feed(chunk if isinstance(chunk, bytes) else chunk.encode(self.encoding or "utf-8", "replace"))
                 yield chunk
         except Exception:
-            run_now(passing.end())
+            passing.ended()
             raise
-        run_now(passing.end())
+        passing.ended()
 
     def close(self) -> None:
         try:
             super().close()
         finally:
             if self._passing is not None:
-                run_now(self._passing.end())
+                self._passing.ended()
 
 
 class _File:
     """A body of which some was read before. At its end it is closed, which urllib3 waits for."""
 
-    def __init__(self, kept: bytes, rest: Iterator[bytes] = iter(()), close: Callable[[], object] = bool) -> None:
-        self._kept, self._rest, self._close = io.BytesIO(kept), rest, close
+    def __init__(self, kept: bytes, rest: Iterable[bytes] = (), close: Callable[[], object] = bool) -> None:
+        self._kept, self._rest, self._close = io.BytesIO(kept), iter(rest), close
         self.closed = False
 
     def read(self, most: int | None = None) -> bytes:

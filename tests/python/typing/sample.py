@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Literal
 
+import aiohttp
+import httpx
+import requests
 from typing_extensions import assert_type
 
 from tidegate import (
@@ -22,7 +25,10 @@ from tidegate import (
     TidegateError,
     lint,
 )
+from tidegate.aiohttp import paced
+from tidegate.httpx import AsyncPacedTransport, PacedTransport
 from tidegate.outgoing import Observation
+from tidegate.requests import PacedAdapter
 from tidegate.wsgi import App, TidegateMiddleware, header
 
 clock = ManualClock(now=1_700_000_000.0)
@@ -136,3 +142,25 @@ async def main() -> None:
             assert_type(limited.decision, Decision)
         except TidegateError as any_of_them:
             assert_type(any_of_them.code, str)
+
+
+class CountedTokens:
+    def feed(self, chunk: bytes, /) -> None: ...
+
+    def end(self) -> int | None:
+        return None
+
+
+async def calls_that_go_out() -> None:
+    with httpx.Client(transport=PacedTransport(limiter, "login", key=lambda request: request.url.host, http2=True)):
+        ...
+    transport = AsyncPacedTransport(limiter.to_async(), lambda request: None, settle=lambda response: CountedTokens())
+    async with httpx.AsyncClient(transport=transport):
+        ...
+    requests.Session().mount("https://", PacedAdapter(limiter, None, timeout=None, cost={"tokens": 5}, pool_block=True))
+    aiohttp.ClientSession(middlewares=[paced(limiter, policy, retries=2, on_wait=lambda decision, seconds: None)])
+    PacedTransport(limiter)  # type: ignore[call-arg]
+    PacedTransport(limiter, "login", retries="2")  # type: ignore[arg-type]
+    PacedTransport(limiter, "login", retry=2)  # type: ignore[call-arg]
+    httpx.Client(transport=transport)  # type: ignore[arg-type]
+    paced(limiter, 5)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from typing import Counter as Counted
 
 from .books import Book, admit, book_of
 from .dialects import DIALECTS, Answer
-from .http import Request, read_request, write_response, write_stream
+from .http import Request, head_of, read_request, write_response, write_stream
 
 # The most requests that are remembered one by one.
 _REMEMBERED = 20_000
@@ -24,7 +24,8 @@ class Service:
 
     It listens on a port of its own. Paths that begin with `/-/` are not limited:
 
-    - GET `/-/counts`: `admitted`, `refused`, both for each second, and the most requests at the same time
+    - GET `/-/counts`: `admitted` and `refused` requests; `seconds`, with the number of each second and what came in it:
+      admitted, refused, and the units of the last book; the `most` at the same time; the seconds that they took, `busy`
     - GET `/-/requests`: each request with its time, status and body
     - PUT `/-/limits`: a list of numbers, one for each book, which are its limits from now on
 
@@ -38,7 +39,8 @@ class Service:
         self._dialect = DIALECTS[described.get("dialect", "ietf")]
         self._admitted: Counted[int] = Counter()
         self._refused: Counted[int] = Counter()
-        self._began, self._running, self._most = now, 0, 0
+        self._units: Counted[int] = Counter()
+        self._began, self._running, self._most, self._busy = float(int(now)), 0, 0, 0.0
         self._requests: list[dict[str, Any]] = []
         self._said: Counted[str] = Counter()
 
@@ -69,6 +71,7 @@ class Service:
         admitted = all(one.admitted for one in verdicts)
         counted = self._admitted if admitted else self._refused
         counted[int(now - self._began)] += 1
+        self._units[int(now - self._began)] += costs[-1] if admitted and costs else 0
         said: Answer = self._dialect(verdicts, admitted, now) if verdicts else (200, {}, None)
         status, fields, body = said
         fields = {"Date": formatdate(now, usegmt=True), **fields}
@@ -84,6 +87,7 @@ class Service:
             return await self._page(request, writer, fields)
         finally:
             self._running -= 1
+            self._busy += time.time() - now
             for book, cost in zip(self._books, costs):
                 book.end(cost)
 
@@ -97,7 +101,8 @@ class Service:
         return {
             "admitted": sum(self._admitted.values()),
             "refused": sum(self._refused.values()),
-            "seconds": [[second, self._admitted[second], self._refused[second]] for second in seconds],
+            "seconds": [[one, self._admitted[one], self._refused[one], self._units[one]] for one in seconds],
+            "busy": self._busy,
             "most": self._most,
             "running": self._running,
         }
@@ -125,16 +130,20 @@ class Service:
         return True
 
     async def _say(self, request: Request, writer: asyncio.StreamWriter, fields: dict[str, str]) -> bool:
-        """What the query says: `status` for the first `times` requests with this target, `field`s, `body`, `gzip`."""
+        """What the query says: `status` for the first `times` requests with this target, `field`s, `body`,
+        which may be `gzip`, `chunked` or `cut` in the middle."""
         self._said[request.target] += 1
         status = int(request.asked("status", "200"))
         if self._said[request.target] > int(request.asked("times", "1000000")):
             await write_response(writer, request, 200, fields, {"after": self._said[request.target]})
             return True
-        fields.update(value.split(":", 1) for name, value in request.query if name == "field")
+        fields.update(tuple(value.split(":", 1)) for name, value in request.query if name == "field")  # type: ignore[misc]
         body = request.asked("body").encode() * int(request.asked("repeat", "1"))
         if request.asked("gzip"):
             body, fields["Content-Encoding"] = gzip.compress(body), "gzip"
+        if request.asked("cut"):
+            writer.write(head_of(status, {**fields, "Content-Length": str(len(body))}) + body[: len(body) // 2])
+            return False
         if request.asked("chunked"):
             await write_stream(writer, request, status, fields, _parts(body))
         else:

@@ -1,0 +1,40 @@
+// Calls that go out, from a process of its own. It says that it is ready, reads what tests/python/outgoing_share.py describes as
+// JSON, and writes its answers by their status.
+
+import { once } from 'node:events';
+import process from 'node:process';
+import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Limiter } from 'tidegate';
+import { pacedFetch } from 'tidegate/fetch';
+
+console.log('ready');
+const [line] = await once(createInterface(process.stdin), 'line');
+const told = JSON.parse(line);
+const limiter = new Limiter({ store: told.store, prefix: told.prefix });
+const cost = told.tokens ? ({ body }) => ({ tokens: JSON.parse(body).tokens }) : undefined;
+const fetch = pacedFetch({ limiter, policy: told.policy ?? undefined, timeoutMs: Number.POSITIVE_INFINITY, cost });
+const answers = {};
+
+function options() {
+  if (!told.tokens) return undefined;
+  const least = Math.floor(told.tokens / 2);
+  const tokens = least + Math.floor(Math.random() * (told.tokens - least + 1));
+  return { method: 'POST', body: JSON.stringify({ tokens }) };
+}
+
+async function call() {
+  while (Date.now() < told.until * 1000) {
+    const response = await fetch(told.url, options());
+    await response.arrayBuffer();
+    answers[response.status] = (answers[response.status] ?? 0) + 1;
+  }
+}
+
+await Promise.race([
+  Promise.all(Array.from({ length: told.callers }, call)),
+  delay(Math.max(0, told.until * 1000 + 500 - Date.now())),
+]);
+console.log(JSON.stringify(answers));
+// What still waits for a turn does not keep the process.
+process.exit();

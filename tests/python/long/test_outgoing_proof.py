@@ -1,0 +1,94 @@
+"""What four processes with 16 callers each use of the limits of a service, and how often they are refused.
+
+It takes a quarter of an hour, and a machine on which little else runs: `TIDEGATE_PROOF=1` runs it. It prints a table.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from outgoing_share import HEADING, NODE, Case, Report, run
+from strict.dialects import DIALECTS
+from strict_services import StrictServer
+from tidegate import Limiter
+
+pytestmark = [
+    pytest.mark.skipif(os.environ.get("TIDEGATE_PROOF") != "1", reason="TIDEGATE_PROOF=1 runs it"),
+    pytest.mark.skipif(not hasattr(Limiter, "observe"), reason="this limiter learns nothing"),
+]
+
+CLIENTS = [
+    "httpx-async",
+    "aiohttp",
+    *(
+        ["fetch", "fetch"]
+        if NODE.with_name("../../../bindings-node/lib/fetch.ts").exists()
+        else ["requests", "httpx2-async"]
+    ),
+]
+# How many windows each service is called for.
+WINDOWS = int(os.environ.get("TIDEGATE_PROOF_WINDOWS", "5"))
+
+GIVEN = [
+    Case("fixed-window", 200, policy="fixed-window 200/10s"),
+    Case("sliding-window", 200, policy="200/10s"),
+    Case("token-bucket", 200, policy="token-bucket 200/10s"),
+    Case("token-bucket", 20_000, policy="100000 requests/10s; token-bucket 20000 tokens/10s", tokens=200),
+    Case("sliding-window", 20_000, policy="100000 requests/10s; 20000 tokens/10s", tokens=200),
+    Case("concurrency", 8, policy="concurrency 8", wait=0.05),
+]
+SHORT = [
+    Case("token-bucket", 20, window=1, burst=1, policy="gcra 20/s burst 1"),
+    Case("fixed-window", 20, window=1, policy="fixed-window 20/s"),
+    Case("sliding-window", 20, window=1, policy="20/s"),
+]
+# Those that do not say what the limit is.
+SILENT = ("retry-after", "retry-info")
+LEARNED = [Case("fixed-window", 200, dialect=dialect) for dialect in DIALECTS]
+
+_reports: list[Report] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def table() -> Iterator[None]:
+    yield
+    lines = [HEADING, *(report.line() for report in _reports)]
+    print("", *lines, sep="\n")
+    Path(".cache/outgoing-proof.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def reported(case: Case, strict: StrictServer, store: str, prefix: str, windows: int = WINDOWS) -> Report:
+    report = run(case, strict, store, prefix, CLIENTS, windows=windows)
+    _reports.append(report)
+    print(report.line(), flush=True)
+    return report
+
+
+@pytest.mark.parametrize("case", GIVEN, ids=str)
+def test_a_limit_that_is_given_is_used_and_never_passed(
+    case: Case, strict: StrictServer, redis_url: str, prefix: str
+) -> None:
+    report = reported(case, strict, redis_url, prefix)
+    assert report.refused == 0
+    assert report.share >= (0.97 if case.book != "concurrency" else 0.5)
+
+
+@pytest.mark.parametrize("case", SHORT, ids=str)
+def test_short_windows_are_seldom_passed(case: Case, strict: StrictServer, redis_url: str, prefix: str) -> None:
+    report = reported(case, strict, redis_url, prefix, windows=6 * WINDOWS)
+    assert report.refused <= 0.005 * report.admitted
+
+
+@pytest.mark.parametrize("case", LEARNED, ids=str)
+def test_a_limit_that_is_not_given_is_learned(case: Case, strict: StrictServer, redis_url: str, prefix: str) -> None:
+    report = reported(case, strict, redis_url, prefix)
+    if case.dialect in SILENT:
+        assert report.refused <= len(CLIENTS) * WINDOWS * 16
+    else:
+        # One for each process at the start, and then none.
+        assert report.refused_from(case.window) == 0
+    assert report.share >= 0.9

@@ -1,0 +1,114 @@
+"""Several processes that call a service with strict books: how often it refused, and what they used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paths import ROOT
+from strict_services import StrictServer
+
+HERE = Path(__file__).parent
+NODE = ROOT / "tests" / "node" / "programs" / "outgoing_load.mjs"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A service, and what its callers know of it."""
+
+    book: str
+    limit: int
+    window: float = 10.0
+    dialect: str = "ietf"
+    # None: what responses say.
+    policy: str | None = None
+    burst: int = 0
+    # The most tokens of a request, each of which takes half of them at least; 0 counts requests.
+    tokens: int = 0
+    # How long the service takes for a request.
+    wait: float = 0.0
+
+    def __str__(self) -> str:
+        known = "limit given" if self.policy else "limit not given"
+        burst = f" burst {self.burst}" if self.burst else ""
+        return f"{self.book} {self.limit}/{self.window:g}s{burst}, {self.dialect}, {known}"
+
+    @property
+    def limits(self) -> list[dict[str, Any]]:
+        one = {"book": self.book, "limit": self.limit, "window": self.window, "burst": self.burst}
+        if not self.tokens:
+            return [one]
+        return [{**one, "limit": self.limit // self.tokens * 2}, {**one, "unit": "tokens"}]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of it."""
+
+    case: Case
+    admitted: int
+    refused: int
+    # For each second of the service: its number, what was admitted, refused, and the units.
+    seconds: list[list[int]]
+    # What was used of what was allowed, from the second window to the last whole one.
+    share: float
+    # By process: answers by their status.
+    answers: list[dict[str, int]]
+
+    def refused_from(self, second: float) -> int:
+        return sum(row[2] for row in self.seconds if row[0] >= second)
+
+    def line(self) -> str:
+        return f"{self.case!s:64} {self.admitted:8} {self.refused:6} {self.share:7.1%}"
+
+
+HEADING = f"{'service':64} {'admitted':>8} {'429':>6} {'used':>7}"
+
+
+def run(
+    case: Case,
+    strict: StrictServer,
+    store: str,
+    prefix: str,
+    clients: Sequence[str],
+    *,
+    windows: int,
+    callers: int = 16,
+) -> Report:
+    """Calls the service for so many windows, from one process for each client; `fetch` is one of Node."""
+    node = ["node", str(NODE)]
+    python = [sys.executable, str(HERE / "outgoing_load.py")]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+    processes = [subprocess.Popen(node if client == "fetch" else python, **pipes) for client in clients]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    # At the beginning of a second, so that no window of the service is cut.
+    time.sleep(1 - time.time() % 1)
+    service = strict.service_of(*case.limits, dialect=case.dialect)
+    told = {
+        "store": store,
+        "prefix": prefix,
+        "url": f"{service.url}/?wait={case.wait}",
+        "policy": case.policy,
+        "tokens": case.tokens,
+        "callers": callers,
+        "until": time.time() + case.window * windows,
+    }
+    for process, client in zip(processes, clients, strict=True):
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({**told, "client": client}) + "\n")
+        process.stdin.flush()
+    answers = [json.loads(process.communicate(timeout=case.window * windows + 60)[0]) for process in processes]
+    counts = service.counts()
+    first, last = int(case.window), int(case.window * (windows - 1))
+    used = sum(row[3] for row in counts["seconds"] if first <= row[0] < last)
+    allowed = case.limit / case.window * (last - first)
+    share = used / allowed if case.book != "concurrency" else counts["busy"] / (case.limit * case.window * windows)
+    return Report(case, counts["admitted"], counts["refused"], counts["seconds"], share, answers)

@@ -1,0 +1,113 @@
+"""What responses say of limits counts for every client of the limiter, in every process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from client import Servers
+from strict_services import StrictServer, StrictService
+from tidegate import Limiter, RateLimited
+
+pytestmark = pytest.mark.skipif(not hasattr(Limiter, "observe"), reason="this limiter learns nothing")
+
+# A policy that never refuses here.
+WIDE = "10000/minute"
+
+
+def said(service: StrictService, *fields: str, status: int = 200, times: int = 1, body: str = "") -> str:
+    query = "".join(f"&field={quote(one)}" for one in fields)
+    return f"{service.url}/say?status={status}&times={times}{query}&body={quote(body)}"
+
+
+@pytest.mark.parametrize("policy", [None, WIDE])
+def test_a_refusal_stops_every_client_for_as_long_as_it_says(
+    outgoing: Any, service: StrictService, policy: Any
+) -> None:
+    with Limiter() as limiter, outgoing(limiter, policy) as one, outgoing(limiter, policy, timeout=0.1) as two:
+        assert one.get(said(service, "Retry-After: 2", status=429)).status == 429
+        with pytest.raises(RateLimited) as raised:
+            two.get(service.url)
+        assert 1 < (raised.value.decision.retry_after or 0) <= 2.1
+        assert one.get(service.url).status == 200
+        refused, admitted = [at["at"] for at in service.requests()]
+        assert admitted - refused >= 1.9
+
+
+@pytest.mark.parametrize("policy", [None, WIDE])
+def test_nothing_left_until_a_reset_means_wait(outgoing: Any, service: StrictService, policy: Any) -> None:
+    fields = ["X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 2"]
+    with Limiter() as limiter, outgoing(limiter, policy) as client:
+        assert client.get(said(service, *fields)).status == 200
+        assert client.get(service.url).status == 200
+        first, second = [at["at"] for at in service.requests()]
+        assert second - first >= 1.9
+
+
+def test_a_body_is_read_for_what_it_says(outgoing: Any, service: StrictService) -> None:
+    info = '{"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "30s"}]}}'
+    for status, kind, learned in (
+        (429, "application/json", True),
+        (500, "application/json", False),
+        (429, "text/plain", False),
+    ):
+        with Limiter() as limiter, outgoing(limiter, WIDE, timeout=5) as client:
+            url = said(service, f"Content-Type: {kind}", status=status, body=info)
+            assert client.get(f"{url}&kind={kind}").status == status
+            if learned:
+                with pytest.raises(RateLimited):
+                    client.get(service.url)
+            else:
+                assert client.get(service.url).status == 200
+
+
+def test_an_origin_speaks_for_itself_alone(outgoing: Any, strict: StrictServer) -> None:
+    one, two = strict.service(), strict.service()
+    with Limiter() as limiter, outgoing(limiter, WIDE, timeout=0.1) as client:
+        target = quote(said(two, "Retry-After: 60", status=429))
+        assert client.get(f"{one.url}/redirect?to={target}", follow=True).status == 429
+        assert client.get(one.url).status == 200
+        with pytest.raises(RateLimited):
+            client.get(two.url)
+
+
+def test_learning_can_be_turned_off_and_has_a_bound(outgoing: Any, service: StrictService) -> None:
+    with Limiter() as limiter, outgoing(limiter, WIDE, learn=False) as client:
+        assert client.get(said(service, "Retry-After: 60", status=429)).status == 429
+        assert client.get(service.url).status == 200
+    with Limiter() as limiter, outgoing(limiter, WIDE, max_learned_wait=1) as client:
+        assert client.get(said(service, "Retry-After: 600", status=429, times=9)).status == 429
+        began = time.monotonic()
+        assert client.get(service.url).status == 200
+        assert time.monotonic() - began < 30
+
+
+def test_a_retry_waits_its_turn(outgoing: Any, service: StrictService) -> None:
+    with Limiter() as limiter, outgoing(limiter, None, retries=1) as client:
+        assert client.get(said(service, "Retry-After: 1", status=429)).status == 200
+        first, second = [at["at"] for at in service.requests()]
+        assert second - first >= 1
+
+
+def test_a_store_that_fails_while_it_learns_fails_no_request(outgoing: Any, service: StrictService) -> None:
+    with Servers("single") as redis, Limiter(redis.url, on_store_error="raise") as limiter:
+        with outgoing(limiter, WIDE) as client:
+            threading.Timer(0.3, redis.kill).start()
+            answer = client.get(said(service, "Retry-After: 60", status=429) + "&wait=1")
+            assert answer.status == 429
+
+
+def test_the_limits_of_a_service_are_kept_without_a_policy(outgoing: Any, strict: StrictServer) -> None:
+    service = strict.service("fixed-window", 10, 2, "ietf")
+    with Limiter() as limiter, outgoing(limiter, None) as client:
+        # The first says what the limit is. All that follow keep it.
+        assert client.get(service.url).status == 200
+        for _ in range(3):
+            assert {answer.status for answer in client.gather([service.url] * 9)} <= {200, 429}
+        counts = service.counts()
+        assert counts["admitted"] + counts["refused"] == 28
+        assert counts["refused"] <= 2
