@@ -38,6 +38,7 @@ class ModelServer:
         program = [sys.executable, str(ROOT / "tests" / "servers" / "model_server.py")]
         self._child = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._child.stdout is not None
+        self._clients: list[Any] = []
         self.url: str = json.loads(self._child.stdout.readline())["url"]
 
     def ask(self, path: str) -> Any:
@@ -47,7 +48,14 @@ class ModelServer:
     def calls(self) -> list[dict[str, Any]]:
         return list(self.ask("/-/calls"))
 
+    def client(self, made: Any) -> Any:
+        """A client that is closed with the service."""
+        self._clients.append(made)
+        return made
+
     def close(self) -> None:
+        for client in self._clients:
+            client.close()
         self._child.communicate()
 
 
@@ -78,14 +86,14 @@ def limiter() -> Limiter:
     return Limiter(clock=ManualClock())
 
 
-def openai_client(limiter: Limiter, server: ModelServer, policy: str = POLICY, **options: Any) -> openai.OpenAI:
-    transport = PacedTransport(limiter, policy, **options)
-    return openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", http_client=httpx2.Client(transport=transport))
+def openai_client(limiter: Limiter, server: ModelServer, policy: str = POLICY, **options: Any) -> Any:
+    http_client = httpx2.Client(transport=PacedTransport(limiter, policy, **options))
+    return server.client(openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", http_client=http_client))
 
 
 def anthropic_client(limiter: Limiter, server: ModelServer, policy: str = SPLIT, **options: Any) -> Any:
-    transport = PacedTransport(limiter, policy, **options)
-    return anthropic.Anthropic(api_key="k", base_url=server.url, http_client=httpx2.Client(transport=transport))
+    http_client = httpx2.Client(transport=PacedTransport(limiter, policy, **options))
+    return server.client(anthropic.Anthropic(api_key="k", base_url=server.url, http_client=http_client))
 
 
 def test_openai_settles_exactly(limiter: Limiter, server: ModelServer) -> None:
