@@ -149,7 +149,7 @@ test('a request that never fits is an error that says so', async () => {
   await assert.rejects(openai(openaiPreset()).chat.completions.create(big), saysSo(OpenAI.APIError));
   const split = anthropicPreset({ units: ['tokens'] });
   const system = 'a'.repeat(400_000);
-  await assert.rejects(anthropic(split, POLICY).messages.create({ ...big, system }), saysSo(Anthropic.APIError));
+  await assert.rejects(anthropic(split, POLICY).messages.create({ ...chat(1, 1), system }), saysSo(Anthropic.APIError));
   assert.deepEqual(await ask('/-/calls'), []);
 });
 
