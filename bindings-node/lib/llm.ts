@@ -12,6 +12,7 @@ import { ConfigError, describe } from './errors.js';
 import { checkOptions, checkType } from './given-options.js';
 import { native } from './native.js';
 import type { SettleReader } from './outgoing.js';
+import type { OutgoingRequest, OutgoingResponse } from './paced-options.js';
 
 /** What is counted of a call. */
 export type LlmUnit = 'tokens' | 'input-tokens' | 'output-tokens';
@@ -19,39 +20,32 @@ export type LlmUnit = 'tokens' | 'input-tokens' | 'output-tokens';
 /** The number of tokens of a text, or something of that length, such as a list of them. */
 export type Tokenizer = (text: string) => number | { readonly length: number };
 
-/** A request, as `cost` of a transport gets it. */
-export interface LlmRequest {
-  readonly url: string | URL;
-  /** What is a stream or a form is no request for a model. */
-  readonly body?: unknown;
-}
-
 /** The options of a preset. */
-export interface LlmPresetOptions<Request = LlmRequest> {
+export interface LlmPresetOptions {
   /** Counts the tokens of a text. Without it a token is four bytes, until calls have shown how many. */
-  readonly tokenizer?: Tokenizer;
+  readonly tokenizer?: Tokenizer | undefined;
   /** The names of units that the policy counts. `requests` need no name. */
-  readonly units?: readonly LlmUnit[];
+  readonly units?: readonly LlmUnit[] | undefined;
   /**
    * When the service counts the tokens of an answer: `bound`, the most that a request allows, when it arrives, or `used`, those that
    * were used.
    */
-  readonly output?: 'bound' | 'used';
+  readonly output?: 'bound' | 'used' | undefined;
   /** The tokens of an answer whose request names no bound, until calls have shown how many; by default 1024. */
-  readonly defaultOutput?: number;
+  readonly defaultOutput?: number | undefined;
   /** The class of the calls, or a function of the request. */
-  readonly priority?: string | ((request: Request) => string | undefined);
+  readonly priority?: string | ((request: OutgoingRequest) => string | undefined) | undefined;
   /** Whether the limits that responses state are learned, as in the options of the transport. */
-  readonly learn?: boolean;
+  readonly learn?: boolean | undefined;
 }
 
 /** Options of a transport. */
-export interface LlmPreset<Request = LlmRequest> {
-  readonly cost: (request: LlmRequest) => Record<string, number>;
-  readonly settle: (response: unknown, request: LlmRequest) => SettleReader | undefined;
+export interface LlmPreset {
+  readonly cost: (request: OutgoingRequest) => Record<string, number>;
+  readonly settle: (response: OutgoingResponse, request: OutgoingRequest) => SettleReader | undefined;
   readonly respond: true;
   readonly learn: boolean;
-  readonly priority?: string | ((request: Request) => string | undefined);
+  readonly priority?: string | ((request: OutgoingRequest) => string | undefined);
 }
 
 const UNITS: readonly LlmUnit[] = ['tokens', 'input-tokens', 'output-tokens'];
@@ -68,7 +62,7 @@ const OPTIONS = {
  * Options for a client of OpenAI: chat completions, responses, embeddings and completions. OpenAI counts the most tokens that a
  * request allows for its answer, when it arrives.
  */
-export function openaiPreset<Request = LlmRequest>(options: LlmPresetOptions<Request> = {}): LlmPreset<Request> {
+export function openaiPreset(options: LlmPresetOptions = {}): LlmPreset {
   return preset('openai', ['tokens'], options);
 }
 
@@ -76,15 +70,11 @@ export function openaiPreset<Request = LlmRequest>(options: LlmPresetOptions<Req
  * Options for a client of Anthropic: messages. Anthropic counts input and answers apart, answers as they are used, and does not count
  * what is read out of a cache. What answers use is learned for each model.
  */
-export function anthropicPreset<Request = LlmRequest>(options: LlmPresetOptions<Request> = {}): LlmPreset<Request> {
+export function anthropicPreset(options: LlmPresetOptions = {}): LlmPreset {
   return preset('anthropic', ['input-tokens', 'output-tokens'], options);
 }
 
-function preset<Request>(
-  service: 'openai' | 'anthropic',
-  usual: readonly LlmUnit[],
-  options: LlmPresetOptions<Request>,
-): LlmPreset<Request> {
+function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], options: LlmPresetOptions): LlmPreset {
   const name = `${service}Preset`;
   checkOptions(options, Object.keys(OPTIONS), name, "output: 'used'");
   for (const [option, types] of Object.entries(OPTIONS)) {
@@ -106,8 +96,8 @@ function preset<Request>(
   const charged = new WeakMap<object, native.TokenEstimate>();
   return {
     cost: (request) => {
-      const path = pathOf(request.url);
-      const body = bytesOf(request.body);
+      const path = new URL(request.url).pathname;
+      const body = Buffer.from(request.body ?? '');
       const tokens = tokenizer && textTokens(tokenizer, native.textsOfRequest(path, body));
       const estimate = estimator.estimate(path, body, tokens);
       if (estimate === null) {
@@ -157,14 +147,4 @@ function textTokens(tokenizer: Tokenizer, texts: readonly string[]): number {
     sum += tokens;
   }
   return Math.min(sum, Number.MAX_SAFE_INTEGER);
-}
-
-function pathOf(url: string | URL): string {
-  return url instanceof URL ? url.pathname : new URL(url, 'http://localhost').pathname;
-}
-
-function bytesOf(body: unknown): Uint8Array {
-  if (typeof body === 'string') return Buffer.from(body);
-  if (body instanceof ArrayBuffer) return new Uint8Array(body);
-  return ArrayBuffer.isView(body) ? new Uint8Array(body.buffer, body.byteOffset, body.byteLength) : new Uint8Array();
 }

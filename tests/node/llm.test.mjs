@@ -72,20 +72,12 @@ test('a tokenizer counts the texts', () => {
   assert.throws(() => openaiPreset({ tokenizer: broken }).cost(chat()), /no such model/);
 });
 
-test('bodies and addresses of every client', () => {
+test('bodies that are text, bytes, or not known', () => {
   const { body } = chat();
-  const coded = bytes(body);
-  const within = new Uint8Array(coded.length + 8);
-  within.set(coded, 4);
-  for (const given of [body, coded, coded.buffer, within.subarray(4, -4), Buffer.from(body)]) {
+  for (const given of [body, bytes(body), Buffer.from(body)]) {
     assert.deepEqual(openaiPreset().cost(request(given)), { tokens: 110 });
   }
-  for (const url of [new URL('https://a.example/v1/chat/completions?b=c'), '/v1/chat/completions#d']) {
-    assert.deepEqual(openaiPreset().cost({ url, body }), { tokens: 110 });
-  }
-  for (const unread of [undefined, null, new Blob([body]).stream(), new FormData()]) {
-    assert.deepEqual(openaiPreset().cost(request(unread)), { tokens: 0 });
-  }
+  assert.deepEqual(openaiPreset().cost(request(undefined)), { tokens: 0 });
 });
 
 test('answers of two presets and of many calls do not mix', () => {

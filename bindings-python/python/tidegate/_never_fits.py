@@ -23,7 +23,7 @@ def never_fits(decision: Decision) -> CostError | None:
             most += ", of which the class of the call leaves a part free"
         return CostError(
             f"{shortened(decision.policy)} never admits a call of {state.cost} {unit}: {most}. "
-            "Make the call smaller (of a call of an LLM the input, or the most tokens that it may answer with), or raise "
-            "the limit"
+            "Make the call smaller (of a call of an LLM the input, or the most tokens that it may answer with), or "
+            "raise the limit"
         )
     return None

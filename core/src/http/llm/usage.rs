@@ -43,12 +43,12 @@ enum BodyForm {
     #[default]
     Unknown,
     Json,
-    Events(Line),
+    Events(EventLine),
 }
 
 /// Where in a line of events the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum EventLine {
     /// So many bytes of the name of the field came.
     Name(usize),
     /// Behind a carriage return: a line feed belongs to it.
@@ -83,33 +83,33 @@ impl UsageReader {
                 self.form = BodyForm::Json;
                 self.scan(byte);
             }
-            BodyForm::Unknown => self.push_event(Line::Name(0), byte),
+            BodyForm::Unknown => self.push_event(EventLine::Name(0), byte),
             BodyForm::Json => self.scan(byte),
             BodyForm::Events(line) => self.push_event(line, byte),
         }
     }
 
-    fn push_event(&mut self, line: Line, byte: u8) {
+    fn push_event(&mut self, line: EventLine, byte: u8) {
         let line = match (line, byte) {
-            (Line::Return, b'\n') => Line::Name(0),
-            (Line::Return, _) => return self.push_event(Line::Name(0), byte),
+            (EventLine::Return, b'\n') => EventLine::Name(0),
+            (EventLine::Return, _) => return self.push_event(EventLine::Name(0), byte),
             (_, b'\n' | b'\r') => {
                 match line {
                     // An empty line ends the event.
-                    Line::Name(0) => self.scanner.restart(),
-                    Line::Data => self.scan(b'\n'),
+                    EventLine::Name(0) => self.scanner.restart(),
+                    EventLine::Data => self.scan(b'\n'),
                     _ => {}
                 }
-                if byte == b'\r' { Line::Return } else { Line::Name(0) }
+                if byte == b'\r' { EventLine::Return } else { EventLine::Name(0) }
             }
-            (Line::Name(read), _) if DATA[read] != byte => Line::Other,
-            (Line::Name(read), _) if read + 1 == DATA.len() => Line::Data,
-            (Line::Name(read), _) => Line::Name(read + 1),
-            (Line::Data, _) => {
+            (EventLine::Name(read), _) if DATA[read] != byte => EventLine::Other,
+            (EventLine::Name(read), _) if read + 1 == DATA.len() => EventLine::Data,
+            (EventLine::Name(read), _) => EventLine::Name(read + 1),
+            (EventLine::Data, _) => {
                 self.scan(byte);
-                Line::Data
+                EventLine::Data
             }
-            (Line::Other, _) => Line::Other,
+            (EventLine::Other, _) => EventLine::Other,
         };
         self.form = BodyForm::Events(line);
     }
