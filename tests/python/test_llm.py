@@ -25,7 +25,8 @@ class Request:
     """A request, as a transport gives it to `cost`."""
 
     def __init__(self, path: str = "/v1/chat/completions", content: Any = b"", **body: Any) -> None:
-        self.method, self.url, self.headers = "POST", f"https://api.example.com{path}", {}
+        self.method, self.url = "POST", f"https://api.example.com{path}"
+        self.headers: dict[str, str] = {}
         self.content = json.dumps(body).encode() if body else content
 
 
@@ -33,7 +34,8 @@ class Response:
     """The head of a response, as a transport gives it to `settle`."""
 
     def __init__(self, request: Any) -> None:
-        self.status_code, self.headers, self.request = 200, {}, request
+        self.status_code, self.request = 200, request
+        self.headers: dict[str, str] = {}
 
 
 def reader(preset: LlmPreset, request: Any) -> SettleReader:
@@ -93,7 +95,8 @@ def test_a_tokenizer_counts_the_texts() -> None:
     assert openai_preset(tokenizer=tokenizer)["cost"](request) == {"tokens": 2 * 50 + 23 + 100}
     assert texts == ["Say hello.", '[{"type":"function"}]']
     assert openai_preset(tokenizer=list)["cost"](chat()) == {"tokens": 10 + 7 + 100}
-    for wrong in (lambda _: None, lambda _: 1.5, lambda _: -1):
+    wrongs: list[Any] = [lambda _: None, lambda _: 1.5, lambda _: -1]
+    for wrong in wrongs:
         with pytest.raises(ConfigError, match="tokenizer returned"):
             openai_preset(tokenizer=wrong)["cost"](chat())
 

@@ -90,7 +90,7 @@ class Call:
         return {"input_tokens": self.read, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 7_000}
 
     def response(self, text: str | None, usage: dict[str, Any] | None) -> dict[str, Any]:
-        content = [{"type": "output_text", "text": text, "annotations": []}]
+        content: list[Any] = [{"type": "output_text", "text": text, "annotations": []}]
         message = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": content}
         return {
             "id": "r",
