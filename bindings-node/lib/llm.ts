@@ -100,10 +100,7 @@ function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], opti
       const body = Buffer.from(request.body ?? '');
       const tokens = tokenizer && textTokens(tokenizer, native.textsOfRequest(path, body));
       const estimate = estimator.estimate(path, body, tokens);
-      if (estimate === null) {
-        charged.delete(request);
-        return Object.fromEntries(units.map((unit) => [unit, 0]));
-      }
+      if (estimate === null) return Object.fromEntries(units.map((unit) => [unit, 0]));
       charged.set(request, estimate);
       return unitsOf(units, estimate.tokens);
     },

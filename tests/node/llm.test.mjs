@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { Limiter, ManualClock } from 'tidegate';
+import { Limiter, ManualClock, Policy } from 'tidegate';
 import { anthropicPreset, openaiPreset } from 'tidegate/llm';
 
 const { neverFits } = await import(new URL('../../bindings-node/dist/never-fits.js', import.meta.url));
@@ -138,6 +138,7 @@ test('a call that never fits says so', async () => {
   assert.equal(neverFits(await limiter.check(policy, 'k', whole)), undefined);
   // What is over comes back.
   assert.equal(neverFits(await limiter.check(policy, 'k', whole)), undefined);
+  assert.equal(neverFits(await limiter.check(new Policy('5/minute', { shadow: true }), 'k', { cost: 7 })), undefined);
   // Nothing is admitted to anything: that is no matter of the cost.
   assert.equal(neverFits(await limiter.check('0/minute', 'k')), undefined);
   assert.match(neverFits(await limiter.check('5/minute', 'k', { cost: 7 })).message, /a call of 7 units/);

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from paths import ROOT
-from tidegate import ConfigError, CostError, Limiter, ManualClock
+from tidegate import ConfigError, CostError, Limiter, ManualClock, Policy
 from tidegate._content_decoder import decoder
 from tidegate._never_fits import never_fits
 from tidegate.llm import LlmPreset, anthropic_preset, openai_preset
@@ -195,6 +195,7 @@ def test_a_call_that_never_fits_says_so() -> None:
     assert never_fits(limiter.check(policy, "k", {"tokens": 90_000})) is None
     # What is over comes back.
     assert never_fits(limiter.check(policy, "k", {"tokens": 90_000})) is None
+    assert never_fits(limiter.check(Policy("5/minute", shadow=True), "k", 7)) is None
     # Nothing is admitted to anything: that is no matter of the cost.
     assert never_fits(limiter.check("0/minute", "k")) is None
     assert "a call of 7 units" in str(never_fits(limiter.check("5/minute", "k", 7)))

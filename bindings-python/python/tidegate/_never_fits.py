@@ -12,7 +12,7 @@ def never_fits(decision: Decision) -> CostError | None:
 
     None for any other Decision, also for one of a limit that admits nothing at all.
     """
-    if decision.allowed or decision.unavailable:
+    if decision.allowed:
         return None
     for state in decision.limits:
         if not state.exceeded or state.retry_after is not None or state.limit == 0:

@@ -132,7 +132,6 @@ class _Calls:
     def cost(self, request: _Request) -> dict[str, int]:
         estimate = self._estimator.estimate(_path(request), _body(request), self._tokenizer)
         if estimate is None:
-            self._charged.pop(request, None)
             return dict.fromkeys(self._units, 0)
         self._charged[request] = estimate
         return self.units(*estimate.tokens)
