@@ -11,7 +11,7 @@ import { createOpenAI } from '@ai-sdk/openai';
 import Anthropic from '@anthropic-ai/sdk';
 import { embed, generateText, streamText } from 'ai';
 import OpenAI from 'openai';
-import { Limiter, ManualClock } from 'tidegate';
+import { Limiter, ManualClock, Policy } from 'tidegate';
 import { pacedFetch } from 'tidegate/fetch';
 import { anthropicPreset, openaiPreset } from 'tidegate/llm';
 
@@ -37,10 +37,16 @@ afterEach(async () => {
 const ask = async (path) => (await fetch(`${url}${path}`)).json();
 const paced = (policy, preset) => pacedFetch({ limiter, policy, ...preset });
 
+/** The policy as a transport asks for it. */
+function asked(policy) {
+  const made = new Policy(policy);
+  return typeof made.paced === 'function' ? made.paced() : policy;
+}
+
 /** What is used of each limit by calls to the service, on a clock that stands still. */
 async function used(policy, names) {
   const cost = Object.fromEntries(names.map((name) => [name, 0]));
-  const { limits } = await limiter.peek(policy, `out:${url}`, { cost });
+  const { limits } = await limiter.peek(asked(policy), `out:${url}`, { cost });
   return limits.map(({ limit, remaining }) => limit - remaining);
 }
 const usedTokens = () => used(POLICY, ['requests', 'tokens']);

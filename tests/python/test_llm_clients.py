@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from paths import ROOT
-from tidegate import AsyncLimiter, Limiter, ManualClock
-from tidegate._outgoing import _paced
+from tidegate import AsyncLimiter, Limiter, ManualClock, Policy
 from tidegate.llm import anthropic_preset, openai_preset
 
 if sys.version_info < (3, 11):
@@ -66,9 +65,15 @@ def server() -> Iterator[ModelServer]:
     server.close()
 
 
+def asked(policy: str) -> Any:
+    """The policy as a transport asks for it."""
+    paced = getattr(Policy(policy), "paced", None)
+    return policy if paced is None else paced()
+
+
 def used(limiter: Any, policy: str, server: ModelServer) -> dict[str, int]:
     """What is used of each limit by calls to the service, on a clock that stands still."""
-    decision = limiter.peek(_paced(policy, 0.05), f"out:{server.url}", dict.fromkeys(_units(policy), 0))
+    decision = limiter.peek(asked(policy), f"out:{server.url}", dict.fromkeys(_units(policy), 0))
     return {str(state.unit): state.limit - state.remaining for state in decision.limits}
 
 
@@ -215,7 +220,7 @@ async def twenty_messages(server: ModelServer) -> None:
         assert isinstance(text, asyncio.CancelledError) if index in cancelled else text == "word " * (10 + index)
     await client.close()
     names = {"requests": 0, "input-tokens": 0, "output-tokens": 0, "cost": 0}
-    decision = await limiter.peek(_paced(policy, 0.05), f"out:{server.url}", names)
+    decision = await limiter.peek(asked(policy), f"out:{server.url}", names)
     left = {state.unit or "held": state.limit - state.remaining for state in decision.limits}
     # What was read is known of all of them; of those that were cancelled the answer stays as it was charged.
     assert left == {
@@ -253,7 +258,7 @@ async def twenty_chats(server: ModelServer) -> None:
     await asyncio.to_thread(server.ask, "/-/go")
     assert await asyncio.gather(*tasks[1::2]) == [11 + index for index in range(1, 20, 2)]
     await client.close()
-    decision = await limiter.peek(_paced(POLICY, 0.05), f"out:{server.url}", {"requests": 0, "tokens": 0})
+    decision = await limiter.peek(asked(POLICY), f"out:{server.url}", {"requests": 0, "tokens": 0})
     # The text has 19 bytes and " wait", and 28 are around it.
     charged = -(-(19 + 5 + 28) // 4) + 100
     settled = sum(110 + 2 * index for index in range(1, 20, 2))
