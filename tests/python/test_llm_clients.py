@@ -186,6 +186,20 @@ def _huge(mine: Any) -> dict[str, Any]:
     return {} if mine is openai else {"system": "a" * 400_000}
 
 
+def test_a_batch_leaves_room_for_others(server: ModelServer) -> None:
+    policy = Policy("500 requests/minute; 300 tokens/minute", priorities={"batch": "50%"})
+    limiter = Limiter(policies={"llm": policy}, clock=ManualClock())
+    batch = openai_client(limiter, server, "llm", timeout=0, **openai_preset(output="used", priority="batch"))
+    others = openai_client(limiter, server, "llm", timeout=0, **openai_preset(output="used"))
+    batch.chat.completions.create(**chat(100, 60))
+    with pytest.raises(openai.RateLimitError):
+        batch.chat.completions.create(**chat(1, 1, max_tokens=60))
+    others.chat.completions.create(**chat(1, 1, max_tokens=60))
+    with pytest.raises(openai.RateLimitError):
+        others.chat.completions.create(**chat(1, 1, max_tokens=200))
+    assert len(server.calls()) == 2
+
+
 def test_of_twenty_streams_with_cancellations_none_is_lost(server: ModelServer) -> None:
     asyncio.run(twenty_messages(server))
 
