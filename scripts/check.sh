@@ -23,7 +23,7 @@ python=(tests bindings-python examples benches docs scripts)
 # The programs mypy starts from; what they import is checked with them.
 python_programs=(
     tests/test_versions.py tests/servers/servers.py tests/servers/client.py tests/servers/test_servers.py
-    tests/servers/strict_server.py tests/servers/test_strict.py
+    tests/servers/strict_server.py tests/servers/test_strict.py tests/servers/model_server.py
     benches/bench.py tests/test_bench_report.py tests/test_workflows.py tests/test_packages.py docs/site/check.py
     tests/setup/test_refused.py tests/setup/test_installed.py
 )

@@ -159,6 +159,33 @@ export declare class Policy {
 /** While it exists, a reload refuses to drop a policy. */
 export declare class PolicyUse {}
 
+/** What a call is charged. */
+export declare class TokenEstimate {
+  /** The tokens that are charged. */
+  get tokens(): Tokens
+}
+
+/** What estimates the calls of a preset, and learns of them. */
+export declare class TokenEstimator {
+  /** An estimator for the service of a preset. `counts_used` is whether it counts the tokens of an answer as they are used. */
+  static of(preset: string, countsUsed?: boolean | undefined | null, defaultOutput?: number | undefined | null): TokenEstimator
+  /**
+   * What the request to this path with this body is charged; nothing where it is for no model. `text_tokens` is what a tokenizer
+   * counted in its texts.
+   */
+  estimate(path: string, body: Uint8Array, textTokens?: number | undefined | null): TokenEstimate | null
+  /** What a call has cost, as far as its response says; nothing where it says nothing. */
+  settle(estimate: TokenEstimate, response: UsageReader): Tokens | null
+}
+
+/** Reads what was used out of a response that comes in chunks. */
+export declare class UsageReader {
+  /** A reader of another response. */
+  static empty(): UsageReader
+  /** Reads the next chunk. */
+  feed(chunk: Uint8Array): void
+}
+
 /** The factor of the period in [`LimitField::Kind`]: more than there are algorithms. */
 export declare const ALGORITHM_COUNT: number
 
@@ -634,6 +661,17 @@ export declare const enum TaskKind {
   Clear = 4,
   /** The newest attempts. */
   Journal = 5,
+}
+
+/** The texts of a request for a model, for a tokenizer. */
+export declare function textsOfRequest(path: string, body: Uint8Array): Array<string>
+
+/** Tokens of a call. What is missing is not known. */
+export interface Tokens {
+  /** What the model reads. */
+  input?: number
+  /** What it answers. */
+  output?: number
 }
 
 /** A limit that probably does not do what its author meant. */

@@ -24,6 +24,8 @@ export declare namespace native {
   type Policy = binding.Policy;
   type PolicyUse = binding.PolicyUse;
   type StoreChange = binding.StoreChange;
+  type TokenEstimate = binding.TokenEstimate;
+  type Tokens = binding.Tokens;
 }
 
 // Node 20 has it first. Without this the first key would end with an error about a function.

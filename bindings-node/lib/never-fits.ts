@@ -8,7 +8,7 @@ import { CostError, shortened } from './errors.js';
  * Decision, also for one of a limit that admits nothing at all.
  */
 export function neverFits(decision: Decision): CostError | undefined {
-  if (decision.allowed || decision.unavailable) return undefined;
+  if (decision.allowed) return undefined;
   const state = decision.limits.find((one) => one.exceeded && one.retryAfterMs === null && one.limit > 0);
   if (state === undefined) return undefined;
   const part = state.cost <= state.limit ? ', of which the class of the call leaves a part free' : '';

@@ -201,11 +201,11 @@ export class OutgoingCalls {
     if (!this.#options.respond) throw misfit ?? new RateLimited(decision);
     if (misfit !== undefined) {
       const detail = { type: 'about:blank', title: 'Content Too Large', status: 413, detail: misfit.message };
-      return { status: 413, headers: REFUSED, body: JSON.stringify(detail) };
+      return { status: 413, headers: REFUSED, body: withMessage(detail) };
     }
     const wait = retryAfter(decision);
     const headers = wait === null ? REFUSED : { ...REFUSED, 'retry-after': String(wait) };
-    return { status: status(decision), headers, body: problem(decision) };
+    return { status: status(decision), headers, body: withMessage(JSON.parse(problem(decision))) };
   }
 
   /** Learns what a response says. The wait of a 429 or 503 that names one. */
@@ -376,4 +376,9 @@ function isUnsent(error: unknown): boolean {
   // One for each address of a name.
   if (Array.isArray(errors) && errors.length > 0) return errors.every(isUnsent);
   return isUnsent(cause);
+}
+
+/** A problem as a body. Clients of models show the message of an error, and no detail. */
+function withMessage(problem: { readonly detail: string }): string {
+  return JSON.stringify({ ...problem, error: { message: problem.detail } });
 }

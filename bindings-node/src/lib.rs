@@ -14,6 +14,7 @@ pub mod http;
 pub mod limit;
 pub mod limiter_builder;
 pub mod lint;
+pub mod llm;
 mod loop_reader;
 pub mod native_limiter;
 mod number;

@@ -19,6 +19,7 @@ mod limit;
 mod limit_state;
 mod limiter;
 mod lint;
+mod llm;
 mod log;
 mod loop_completions;
 mod loop_reader;
@@ -66,6 +67,8 @@ mod _tidegate {
     use crate::limiter::{AsyncLimiter, Limiter};
     #[pymodule_export]
     use crate::lint::lint;
+    #[pymodule_export]
+    use crate::llm::{TokenEstimate, TokenEstimator, UsageReader};
     #[pymodule_export]
     use crate::observation::{Observation, read_response};
     #[pymodule_export]

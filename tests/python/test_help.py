@@ -54,7 +54,7 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
 def test_there_are_modules_for_every_framework() -> None:
     frameworks = {"flask", "fastapi", "asgi", "wsgi", "django", "django.rest_framework", "limits"}
     clients = {"httpx", "requests", "aiohttp", *HTTPX2}
-    others = {"prometheus", "opentelemetry", "http", "errors", "outgoing", "celery", "pytest_plugin"}
+    others = {"prometheus", "opentelemetry", "http", "errors", "outgoing", "llm", "celery", "pytest_plugin"}
     assert {*frameworks, *clients, *others} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
 
 

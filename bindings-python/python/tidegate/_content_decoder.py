@@ -92,7 +92,9 @@ def _zstd() -> Callable[[bytes], bytes] | None:
             continue
         return decode
     try:
-        found: Callable[[bytes], bytes] = importlib.import_module("zstandard").ZstdDecompressor().decompressobj().decompress
+        found: Callable[[bytes], bytes] = (
+            importlib.import_module("zstandard").ZstdDecompressor().decompressobj().decompress
+        )
     except ImportError:
         return None
     return found

@@ -12,7 +12,7 @@ def never_fits(decision: Decision) -> CostError | None:
 
     None for any other Decision, also for one of a limit that admits nothing at all.
     """
-    if decision.allowed or decision.unavailable:
+    if decision.allowed:
         return None
     for state in decision.limits:
         if not state.exceeded or state.retry_after is not None or state.limit == 0:
@@ -23,6 +23,7 @@ def never_fits(decision: Decision) -> CostError | None:
             most += ", of which the class of the call leaves a part free"
         return CostError(
             f"{shortened(decision.policy)} never admits a call of {state.cost} {unit}: {most}. "
-            "Make the call smaller (of a call of an LLM the input, or the most tokens that it may answer with), or raise the limit"
+            "Make the call smaller (of a call of an LLM the input, or the most tokens that it may answer with), or "
+            "raise the limit"
         )
     return None

@@ -420,14 +420,12 @@ class PassingBody:
 
 def _refusal(decision: Decision, error: CostError | None) -> tuple[int, dict[str, str], bytes]:
     """Status, header fields and body of a response that a refusal becomes. SDKs are told that a retry helps nothing."""
-    code, text = status(decision), problem(decision)
+    code, said = status(decision), json.loads(problem(decision))
     if error is not None:
         code = 413
-        text = json.dumps(
-            {"type": "about:blank", "title": "Content Too Large", "status": code, "detail": error.message},
-            separators=(",", ":"),
-        )
-    body = text.encode()
+        said = {"type": "about:blank", "title": "Content Too Large", "status": code, "detail": error.message}
+    # Clients of models show the message of an error, and no detail.
+    body = json.dumps({**said, "error": {"message": said["detail"]}}, separators=(",", ":")).encode()
     fields = {"Cache-Control": "no-store", "Content-Type": "application/problem+json", "Content-Length": str(len(body))}
     return code, {**fields, "x-should-retry": "false", **dict(_RETRY_AFTER.text(decision))}, body
 

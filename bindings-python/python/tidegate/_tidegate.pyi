@@ -35,6 +35,9 @@ __all__ = [
     "PreparedCheck",
     "Rollout",
     "StoreChange",
+    "TokenEstimate",
+    "TokenEstimator",
+    "UsageReader",
     "Warning",
     "after_fork_in_child",
     "anonymous",
@@ -1364,6 +1367,49 @@ class StoreChange:
     def store(self, /) -> str:
         """
         The store's URL, without secrets.
+        """
+
+@final
+class TokenEstimate:
+    """
+    What a call is charged.
+    """
+    @property
+    def tokens(self, /) -> tuple[int, int]:
+        """
+        The tokens of the input and of the answer.
+        """
+
+@final
+class TokenEstimator:
+    """
+    What estimates the calls of a preset, and learns of them.
+    """
+    def __new__(
+        cls, /, preset: str, output: str | None = None, default_output: int | None = None
+    ) -> TokenEstimator: ...
+    def estimate(
+        self, /, path: str | None, body: bytes, tokenizer: Callable[[str], Any] | None = None
+    ) -> TokenEstimate | None:
+        """
+        What the request to this path with this body is charged; None where it is for no model.
+
+        With a tokenizer the texts count as many tokens as it returns, a number or something of that length.
+        """
+    def settle(self, /, estimate: TokenEstimate, response: UsageReader) -> tuple[int | None, int | None] | None:
+        """
+        What a call has cost, as far as its response says; None where it says nothing.
+        """
+
+@final
+class UsageReader:
+    """
+    Reads what was used out of a response that comes in chunks.
+    """
+    def __new__(cls, /) -> UsageReader: ...
+    def feed(self, /, chunk: bytes) -> None:
+        """
+        Reads the next chunk.
         """
 
 @final

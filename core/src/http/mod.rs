@@ -8,6 +8,7 @@ mod field_names;
 mod headers;
 mod identity;
 mod ietf;
+mod llm;
 mod openapi;
 pub(crate) mod options;
 mod problem;
@@ -20,6 +21,10 @@ pub use headers::{
     Announced, Announcement, Headers, NAMES, announcement, headers, headers_of_all, headers_of_route, more_after,
 };
 pub use identity::{anonymous, hashed, named, placed_key};
+pub use llm::{
+    DEFAULT_OUTPUT, LlmApi, LlmRequest, MAX_LLM_BODY, OutputRule, TokenCount, TokenEstimate, TokenEstimator,
+    TokenRules, TokenUsage, UsageReader,
+};
 pub use openapi::openapi_response;
 pub use problem::{MEDIA_TYPE, Refusal, problem};
 pub use responses::{

@@ -27,6 +27,7 @@ from tidegate import (
 )
 from tidegate.aiohttp import paced
 from tidegate.httpx import AsyncPacedTransport, PacedTransport
+from tidegate.llm import anthropic_preset, openai_preset
 from tidegate.outgoing import Observation
 from tidegate.requests import PacedAdapter
 from tidegate.wsgi import App, TidegateMiddleware, header
@@ -159,6 +160,9 @@ async def calls_that_go_out() -> None:
         ...
     requests.Session().mount("https://", PacedAdapter(limiter, None, timeout=None, cost={"tokens": 5}, pool_block=True))
     aiohttp.ClientSession(middlewares=[paced(limiter, policy, retries=2, on_wait=lambda decision, seconds: None)])
+    PacedTransport(limiter, "login", timeout=5, **openai_preset(tokenizer=list, priority=lambda request: "batch"))
+    assert_type(anthropic_preset(units=("tokens",))["respond"], bool)
+    openai_preset(units=("words",))  # type: ignore[arg-type]
     PacedTransport(limiter)  # type: ignore[call-arg]
     PacedTransport(limiter, "login", retries="2")  # type: ignore[arg-type]
     PacedTransport(limiter, "login", retry=2)  # type: ignore[call-arg]

@@ -22,7 +22,10 @@ fn cases() -> Vec<(String, Value)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../http");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("tests/http is there").map(|entry| entry.expect("listed").path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    // `tests/llm` runs the calls of models.
+    let is_here =
+        |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json") && !path.ends_with("llm.json");
+    files.retain(is_here);
     files.sort();
     let read = |path: &PathBuf| {
         let file: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("readable")).expect("JSON");

@@ -29,6 +29,7 @@ import { type OutgoingRequest, type PacedFetchOptions, pacedFetch } from 'tidega
 import * as hono from 'tidegate/hono';
 import * as http from 'tidegate/http';
 import * as koa from 'tidegate/koa';
+import { anthropicPreset, openaiPreset } from 'tidegate/llm';
 import {
   type RateLimitOptions as NestOptions,
   RateLimit,
@@ -226,6 +227,14 @@ async function rateLimitOf(url: string): Promise<string | null> {
   assert.equal(await (await call(url, { dispatcher })).body.text(), 'hello');
   await agent.close();
   server.close();
+  const preset = openaiPreset({
+    tokenizer: (text) => [...text],
+    priority: ({ url }) => (url === '' ? 'batch' : undefined),
+  });
+  assert.equal(typeof pacedFetch({ limiter, policy: 'api', ...preset }), 'function');
+  assert.equal(typeof paced({ limiter, policy: 'api', ...anthropicPreset({ units: ['tokens'] }) }), 'function');
+  // @ts-expect-error there is no such unit
+  assert.throws(() => openaiPreset({ units: ['words'] }));
   // @ts-expect-error undici has a fetch of its own
   assert.throws(() => paced({ limiter, policy: 'api', fetch }));
   // @ts-expect-error a settle function returns no text

@@ -50,7 +50,8 @@ const ROOMS: &[Room] = &[
             BASE,
         ],
     ),
-    room("http", &["http/"], &["http responses", "decision", "policy", BASE]),
+    room("http", &["http/"], &["http responses", "http llm", "decision", "policy", BASE]),
+    room("http llm", &["http/llm/"], &[BASE]),
     room("http responses", &["http/responses/", "http/field_names.rs"], &["policy", BASE]),
     room(
         "resilience",

@@ -1,5 +1,5 @@
 //! Any bytes for everything that reads bytes of others: notation, policy files, store URLs, replies, stored values, forwarded
-//! addresses, responses of other services. A target does not only run its parser: it holds what the parser promises of every input.
+//! addresses, responses of other services, calls of models. A target does not only run its parser: it holds what the parser promises of every input.
 //!
 //! `tests/rust/corpus/` keeps inputs, a folder for each target; `make test` replays them. `make fuzz` mutates them for a
 //! while (`engine.rs`). An input that breaks a promise is made small and kept in the corpus, where the next `make test`
@@ -72,15 +72,30 @@ fn kept_responses_hold() {
     replay("responses");
 }
 
-/// Services answer what they like: half a million answers, each time the same ones.
 #[test]
-fn mutated_responses_hold() {
-    let target = target("responses");
+fn kept_calls_of_models_hold() {
+    replay("llm");
+}
+
+/// The same mutated inputs each time.
+fn mutated(name: &str, executions: u64) {
+    let target = target(name);
     let seeds = corpus::inputs(target).into_iter().map(|(_, input)| input).collect();
-    match engine::fuzz(target, seeds, Bound::Executions(500_000), 30) {
+    match engine::fuzz(target, seeds, Bound::Executions(executions), 30) {
         Ok(report) => println!("{report}"),
         Err(found) => panic!("{}\nwith {:?}", found.message, String::from_utf8_lossy(&found.input)),
     }
+}
+
+/// Services answer what they like: half a million answers.
+#[test]
+fn mutated_responses_hold() {
+    mutated("responses", 500_000);
+}
+
+#[test]
+fn mutated_calls_of_models_hold() {
+    mutated("llm", 100_000);
 }
 
 #[test]

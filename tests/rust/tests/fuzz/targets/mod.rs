@@ -2,6 +2,7 @@
 
 mod forwarded;
 mod forwarded_model;
+mod llm;
 mod notation;
 mod policy_file;
 mod policy_file_text;
@@ -21,7 +22,7 @@ pub(crate) struct Target {
     pub(crate) words: &'static [&'static str],
 }
 
-pub(crate) const TARGETS: [Target; 7] = [
+pub(crate) const TARGETS: [Target; 8] = [
     Target { name: "notation", run: notation::run, words: notation::WORDS },
     Target { name: "policy_file", run: policy_file::run, words: policy_file::WORDS },
     Target { name: "store_url", run: store_url::run, words: store_url::WORDS },
@@ -29,4 +30,5 @@ pub(crate) const TARGETS: [Target; 7] = [
     Target { name: "stored_value", run: stored_value::run, words: stored_value::WORDS },
     Target { name: "forwarded", run: forwarded::run, words: forwarded::WORDS },
     Target { name: "responses", run: responses::run, words: responses::WORDS },
+    Target { name: "llm", run: llm::run, words: llm::WORDS },
 ];

@@ -1,0 +1,147 @@
+// What calls of large language models cost, for the clients of OpenAI, of Anthropic and of those who speak as they do.
+//
+//     const policy = '500 requests/minute; 90000 tokens/minute';
+//     const openai = new OpenAI({ fetch: pacedFetch({ limiter, policy, ...openaiPreset() }) });
+//
+// Each call is charged what its request says that it costs, and settled to what its response says that it has cost. What is refused
+// becomes a response with status 429, which the clients throw as they throw that of the service.
+
+import { Buffer } from 'node:buffer';
+
+import { ConfigError, describe } from './errors.js';
+import { checkOptions, checkType } from './given-options.js';
+import { native } from './native.js';
+import type { SettleReader } from './outgoing.js';
+import type { OutgoingRequest, OutgoingResponse } from './paced-options.js';
+
+/** What is counted of a call. */
+export type LlmUnit = 'tokens' | 'input-tokens' | 'output-tokens';
+
+/** The number of tokens of a text, or something of that length, such as a list of them. */
+export type Tokenizer = (text: string) => number | { readonly length: number };
+
+/** The options of a preset. */
+export interface LlmPresetOptions {
+  /** Counts the tokens of a text. Without it a token is four bytes, until calls have shown how many. */
+  readonly tokenizer?: Tokenizer | undefined;
+  /** The names of units that the policy counts. `requests` need no name. */
+  readonly units?: readonly LlmUnit[] | undefined;
+  /**
+   * When the service counts the tokens of an answer: `bound`, the most that a request allows, when it arrives, or `used`, those that
+   * were used.
+   */
+  readonly output?: 'bound' | 'used' | undefined;
+  /** The tokens of an answer whose request names no bound, until calls have shown how many; by default 1024. */
+  readonly defaultOutput?: number | undefined;
+  /** The class of the calls, or a function of the request. */
+  readonly priority?: string | ((request: OutgoingRequest) => string | undefined) | undefined;
+  /** Whether the limits that responses state are learned, as in the options of the transport. */
+  readonly learn?: boolean | undefined;
+}
+
+/** Options of a transport. */
+export interface LlmPreset {
+  readonly cost: (request: OutgoingRequest) => Record<string, number>;
+  readonly settle: (response: OutgoingResponse, request: OutgoingRequest) => SettleReader | undefined;
+  readonly respond: true;
+  readonly learn: boolean;
+  readonly priority?: string | ((request: OutgoingRequest) => string | undefined);
+}
+
+const UNITS: readonly LlmUnit[] = ['tokens', 'input-tokens', 'output-tokens'];
+const OPTIONS = {
+  tokenizer: ['function'],
+  units: ['list', 'string'],
+  output: ['string'],
+  defaultOutput: ['number'],
+  priority: ['string', 'function'],
+  learn: ['boolean'],
+};
+
+/**
+ * Options for a client of OpenAI: chat completions, responses, embeddings and completions. OpenAI counts the most tokens that a
+ * request allows for its answer, when it arrives.
+ */
+export function openaiPreset(options: LlmPresetOptions = {}): LlmPreset {
+  return preset('openai', ['tokens'], options);
+}
+
+/**
+ * Options for a client of Anthropic: messages. Anthropic counts input and answers apart, answers as they are used, and does not count
+ * what is read out of a cache. What answers use is learned for each model.
+ */
+export function anthropicPreset(options: LlmPresetOptions = {}): LlmPreset {
+  return preset('anthropic', ['input-tokens', 'output-tokens'], options);
+}
+
+function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], options: LlmPresetOptions): LlmPreset {
+  const name = `${service}Preset`;
+  checkOptions(options, Object.keys(OPTIONS), name, "output: 'used'");
+  for (const [option, types] of Object.entries(OPTIONS)) {
+    const value = options[option as keyof typeof OPTIONS];
+    if (value !== undefined) checkType(option, value, types);
+  }
+  const { tokenizer, units = usual, output, defaultOutput, priority, learn = true } = options;
+  if (typeof units === 'string' || units.length === 0 || units.some((unit) => !UNITS.includes(unit))) {
+    throw new ConfigError(`units cannot be ${describe(units)}: give a list of some of ${UNITS.join(', ')}`);
+  }
+  if (output !== undefined && output !== 'bound' && output !== 'used') {
+    throw new ConfigError(`output cannot be ${describe(output)}: it must be 'bound' or 'used'`);
+  }
+  if (defaultOutput !== undefined && !(Number.isSafeInteger(defaultOutput) && defaultOutput >= 0)) {
+    throw new ConfigError(`defaultOutput cannot be ${describe(defaultOutput)}: it must be a whole number of tokens`);
+  }
+  const counts = output === undefined ? undefined : output === 'used';
+  const estimator = native.TokenEstimator.of(service, counts, defaultOutput);
+  const charged = new WeakMap<object, native.TokenEstimate>();
+  return {
+    cost: (request) => {
+      const path = new URL(request.url).pathname;
+      const body = Buffer.from(request.body ?? '');
+      const tokens = tokenizer && textTokens(tokenizer, native.textsOfRequest(path, body));
+      const estimate = estimator.estimate(path, body, tokens);
+      if (estimate === null) return Object.fromEntries(units.map((unit) => [unit, 0]));
+      charged.set(request, estimate);
+      return unitsOf(units, estimate.tokens);
+    },
+    settle: (_, request) => {
+      const estimate = charged.get(request);
+      if (estimate === undefined) return undefined;
+      charged.delete(request);
+      const reader = native.UsageReader.empty();
+      return {
+        feed: (chunk) => reader.feed(chunk),
+        end: () => {
+          const tokens = estimator.settle(estimate, reader);
+          const known = tokens === null ? {} : unitsOf(units, tokens);
+          return Object.keys(known).length === 0 ? undefined : known;
+        },
+      };
+    },
+    respond: true,
+    learn,
+    ...(priority !== undefined && { priority }),
+  };
+}
+
+/** The units of tokens that are known. */
+function unitsOf(units: readonly LlmUnit[], { input, output }: native.Tokens): Record<string, number> {
+  const both = input == null || output == null ? undefined : Math.min(input + output, Number.MAX_SAFE_INTEGER);
+  const known = { tokens: both, 'input-tokens': input, 'output-tokens': output };
+  return Object.fromEntries(units.flatMap((unit) => (known[unit] == null ? [] : [[unit, known[unit]]])));
+}
+
+function textTokens(tokenizer: Tokenizer, texts: readonly string[]): number {
+  let sum = 0;
+  for (const text of texts) {
+    const counted = tokenizer(text);
+    const tokens = typeof counted === 'number' ? counted : counted?.length;
+    if (!(Number.isSafeInteger(tokens) && tokens >= 0)) {
+      throw new ConfigError(
+        `tokenizer returned ${describe(counted)}: it must return the number of tokens of a text, or a list of them`,
+      );
+    }
+    sum += tokens;
+  }
+  return Math.min(sum, Number.MAX_SAFE_INTEGER);
+}

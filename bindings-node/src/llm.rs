@@ -1,0 +1,107 @@
+//! What calls of models cost, for `lib/llm.ts`.
+
+use napi::bindgen_prelude::Uint8Array;
+use napi_derive::napi;
+use tidegate::http::{LlmRequest, OutputRule, TokenCount, TokenRules};
+
+/// What a call is charged.
+#[napi]
+pub struct TokenEstimate {
+    inner: tidegate::http::TokenEstimate,
+}
+
+/// Tokens of a call. What is missing is not known.
+#[napi(object)]
+pub struct Tokens {
+    /// What the model reads.
+    pub input: Option<f64>,
+    /// What it answers.
+    pub output: Option<f64>,
+}
+
+impl From<TokenCount> for Tokens {
+    fn from(tokens: TokenCount) -> Self {
+        let number = |tokens: u64| tokens as f64;
+        Self { input: tokens.input.map(number), output: tokens.output.map(number) }
+    }
+}
+
+#[napi]
+impl TokenEstimate {
+    /// The tokens that are charged.
+    #[napi(getter, catch_unwind)]
+    pub fn tokens(&self) -> Tokens {
+        self.inner.count().into()
+    }
+}
+
+/// What estimates the calls of a preset, and learns of them.
+#[napi]
+pub struct TokenEstimator {
+    inner: tidegate::http::TokenEstimator,
+}
+
+#[napi]
+impl TokenEstimator {
+    /// An estimator for the service of a preset. `counts_used` is whether it counts the tokens of an answer as they are used.
+    #[napi(factory, catch_unwind)]
+    pub fn of(preset: String, counts_used: Option<bool>, default_output: Option<f64>) -> Self {
+        let rules = if preset == "anthropic" { TokenRules::ANTHROPIC } else { TokenRules::OPENAI };
+        let rules = match counts_used {
+            None => rules,
+            Some(true) => rules.output(OutputRule::Used),
+            Some(false) => rules.output(OutputRule::Bound),
+        };
+        let estimator = tidegate::http::TokenEstimator::new(rules);
+        let tokens = default_output.map(|tokens| tokens as u64);
+        Self { inner: tokens.into_iter().fold(estimator, tidegate::http::TokenEstimator::default_output) }
+    }
+
+    /// What the request to this path with this body is charged; nothing where it is for no model. `text_tokens` is what a tokenizer
+    /// counted in its texts.
+    #[napi(catch_unwind)]
+    pub fn estimate(&mut self, path: String, body: Uint8Array, text_tokens: Option<f64>) -> Option<TokenEstimate> {
+        let mut request = LlmRequest::read(Some(&path), &body)?;
+        if let Some(tokens) = text_tokens {
+            request = request.with_text_tokens(tokens as u64);
+        }
+        Some(TokenEstimate { inner: self.inner.estimate(request) })
+    }
+
+    /// What a call has cost, as far as its response says; nothing where it says nothing.
+    #[napi(catch_unwind)]
+    pub fn settle(&mut self, estimate: &TokenEstimate, response: &UsageReader) -> Option<Tokens> {
+        let usage = response.inner.usage()?;
+        Some(self.inner.settle(&estimate.inner, usage).into())
+    }
+}
+
+/// The texts of a request for a model, for a tokenizer.
+#[napi(catch_unwind)]
+pub fn texts_of_request(path: String, body: Uint8Array) -> Vec<String> {
+    let mut texts = Vec::new();
+    let _ = LlmRequest::read_texts(Some(&path), &body, &mut |text| texts.push(text.to_owned()));
+    texts
+}
+
+/// Reads what was used out of a response that comes in chunks.
+#[napi]
+#[derive(Default)]
+pub struct UsageReader {
+    inner: tidegate::http::UsageReader,
+}
+
+#[napi]
+impl UsageReader {
+    /// A reader of another response.
+    #[napi(factory, catch_unwind)]
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Reads the next chunk.
+    #[napi(catch_unwind)]
+    pub fn feed(&mut self, chunk: Uint8Array) {
+        self.inner.feed(&chunk);
+    }
+}

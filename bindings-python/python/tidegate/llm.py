@@ -1,0 +1,181 @@
+"""What calls of large language models cost, for the clients of OpenAI, of Anthropic and of those who speak as they do.
+
+A preset is a dict of options for a transport::
+
+    from openai import OpenAI
+    from tidegate.httpx2 import PacedTransport
+    from tidegate.llm import openai_preset
+
+    policy = "500 requests/minute; 90000 tokens/minute"
+    client = OpenAI(http_client=httpx2.Client(transport=PacedTransport(limiter, policy=policy, **openai_preset())))
+
+Each call is charged what its request says that it costs, and settled to what its response says that it has cost. What
+is refused becomes a response with status 429, which the clients raise as they raise that of the service.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sized
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
+from urllib.parse import urlsplit
+
+from ._shown import shown
+from ._tidegate import TokenEstimate, TokenEstimator, UsageReader
+from .errors import ConfigError
+from .outgoing import SettleReader
+
+__all__ = ["LlmPreset", "Tokenizer", "anthropic_preset", "openai_preset"]
+
+Unit: TypeAlias = Literal["tokens", "input-tokens", "output-tokens"]
+# When a service counts the tokens of an answer: their bound when the request arrives, or as they are used.
+OutputRule: TypeAlias = Literal["bound", "used"]
+# The number of tokens of a text, or something of that length, such as a list of them.
+Tokenizer: TypeAlias = Callable[[str], "int | Sized"]
+
+_UNITS = ("tokens", "input-tokens", "output-tokens")
+
+
+class _Request(Protocol):
+    @property
+    def url(self) -> Any: ...
+
+
+class _Response(Protocol):
+    @property
+    def request(self) -> Any: ...
+
+
+class LlmPreset(TypedDict, total=False):
+    """Options of a transport."""
+
+    cost: Callable[[Any], dict[str, int]]
+    settle: Callable[[Any], SettleReader | None]
+    respond: bool
+    learn: bool
+    priority: str | Callable[[Any], str | None]
+
+
+def openai_preset(
+    *,
+    tokenizer: Tokenizer | None = None,
+    units: tuple[Unit, ...] = ("tokens",),
+    output: OutputRule = "bound",
+    default_output: int = 1024,
+    priority: str | Callable[[Any], str | None] | None = None,
+    learn: bool = True,
+) -> LlmPreset:
+    """Options for a client of OpenAI: chat completions, responses, embeddings and completions.
+
+    - `tokenizer`: a function of a text that returns how many tokens it has, or the tokens. Without one a token is four
+      bytes, until calls have shown how many.
+    - `units`: the names of units that the policy counts: "tokens", and "input-tokens" and "output-tokens" where a
+      service counts them apart. `requests` need no name.
+    - `output`: "bound", as OpenAI counts: the most tokens that a request allows for its answer, when it arrives. "used"
+      is for services that speak as OpenAI does and count what was used.
+    - `default_output`: the tokens of an answer whose request names no bound, until calls have shown how many.
+    - `priority`: the class of the calls, or a function of the request.
+    - `learn`: whether the limits that responses state are learned, as in the options of the transport.
+    """
+    return _preset("openai", tokenizer, units, output, default_output, priority, learn)
+
+
+def anthropic_preset(
+    *,
+    tokenizer: Tokenizer | None = None,
+    units: tuple[Unit, ...] = ("input-tokens", "output-tokens"),
+    output: OutputRule = "used",
+    default_output: int = 1024,
+    priority: str | Callable[[Any], str | None] | None = None,
+    learn: bool = True,
+) -> LlmPreset:
+    """Options for a client of Anthropic: messages.
+
+    They are those of `openai_preset`. Anthropic counts input and answers apart, answers as they are used, and does not
+    count what is read out of a cache. What answers use is learned for each model; until then it is `default_output`, or
+    the bound of the request where that is less.
+    """
+    return _preset("anthropic", tokenizer, units, output, default_output, priority, learn)
+
+
+def _preset(
+    service: str,
+    tokenizer: Tokenizer | None,
+    units: tuple[Unit, ...],
+    output: OutputRule,
+    default_output: int,
+    priority: str | Callable[[Any], str | None] | None,
+    learn: bool,
+) -> LlmPreset:
+    if tokenizer is not None and not callable(tokenizer):
+        raise ConfigError(f"tokenizer cannot be {shown(tokenizer)}: it must be a function of a text")
+    if isinstance(units, str) or not units or any(unit not in _UNITS for unit in units):
+        raise ConfigError(f"units cannot be {shown(units)}: give some of {', '.join(_UNITS)}, as in ('tokens',)")
+    if isinstance(default_output, bool) or not isinstance(default_output, int) or default_output < 0:
+        raise ConfigError(f"default_output cannot be {shown(default_output)}: it must be a whole number of tokens")
+    calls = _Calls(TokenEstimator(service, output, min(default_output, 2**53 - 1)), tokenizer, units)
+    preset = LlmPreset(cost=calls.cost, settle=calls.settle, respond=True, learn=learn)
+    if priority is not None:
+        preset["priority"] = priority
+    return preset
+
+
+class _Calls:
+    """The calls of a preset: what each was charged, until its response has come."""
+
+    def __init__(self, estimator: TokenEstimator, tokenizer: Tokenizer | None, units: tuple[Unit, ...]) -> None:
+        self._estimator = estimator
+        self._tokenizer = tokenizer
+        self._units = units
+        self._charged: weakref.WeakKeyDictionary[Any, TokenEstimate] = weakref.WeakKeyDictionary()
+
+    def cost(self, request: _Request) -> dict[str, int]:
+        estimate = self._estimator.estimate(_path(request), _body(request), self._tokenizer)
+        if estimate is None:
+            return dict.fromkeys(self._units, 0)
+        self._charged[request] = estimate
+        return self.units(*estimate.tokens)
+
+    def settle(self, response: _Response) -> SettleReader | None:
+        estimate = self._charged.pop(response.request, None)
+        return None if estimate is None else _UsedTokens(self, self._estimator, estimate)
+
+    def units(self, read: int | None, answered: int | None) -> dict[str, int]:
+        """The units of tokens that are known."""
+        both = None if read is None or answered is None else min(read + answered, 2**53 - 1)
+        known = {"tokens": both, "input-tokens": read, "output-tokens": answered}
+        return {unit: tokens for unit in self._units if (tokens := known[unit]) is not None}
+
+
+class _UsedTokens:
+    """Reads what a call has used, out of its response."""
+
+    def __init__(self, calls: _Calls, estimator: TokenEstimator, estimate: TokenEstimate) -> None:
+        self._calls = calls
+        self._estimator = estimator
+        self._estimate = estimate
+        self._reader = UsageReader()
+
+    def feed(self, chunk: bytes, /) -> None:
+        self._reader.feed(chunk)
+
+    def end(self) -> dict[str, int] | None:
+        tokens = self._estimator.settle(self._estimate, self._reader)
+        return (self._calls.units(*tokens) or None) if tokens is not None else None
+
+
+def _path(request: _Request) -> str:
+    path = getattr(request.url, "path", None)
+    return path if isinstance(path, str) else urlsplit(str(request.url)).path
+
+
+def _body(request: _Request) -> bytes:
+    """The body of a request; nothing for a stream, which can be read only once."""
+    try:
+        body = request.content  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):
+        # httpx raises a RuntimeError for a body that was not read; requests has another name.
+        body = getattr(request, "body", None)
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    return bytes(body) if isinstance(body, (bytes, bytearray, memoryview)) else b""

@@ -1,0 +1,162 @@
+//! What a response says that was used.
+
+use serde_json::{Map, Value};
+
+use super::MOST;
+use super::usage_scanner::{UsagePlace, UsageScanner};
+
+/// The tokens that a call used, as its response says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct TokenUsage {
+    /// What the model read, also out of a cache. `None` is not said.
+    pub input: Option<u64>,
+    /// What of it was read out of a cache.
+    pub cached: u64,
+    /// What the model answered, its reasoning too. `None` is not said, or not at the end.
+    pub output: Option<u64>,
+}
+
+/// Reads a response that comes in chunks, as JSON or as server-sent events. It keeps a few numbers and no text, however long the
+/// response is.
+///
+/// ```
+/// use tidegate::http::UsageReader;
+///
+/// let mut reader = UsageReader::default();
+/// reader.feed(b"data: {\"choices\": [{\"delta\": {\"content\": \"Hi\"}}], \"usage\": null}\n\n");
+/// reader.feed(b"data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 9, \"completion_");
+/// reader.feed(b"tokens\": 2}}\n\ndata: [DONE]\n\n");
+/// let usage = reader.usage().expect("it was said");
+/// assert_eq!((usage.input, usage.output), (Some(9), Some(2)));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct UsageReader {
+    form: BodyForm,
+    scanner: UsageScanner,
+    said: Option<SaidUsage>,
+}
+
+/// What a body is, which its first byte says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum BodyForm {
+    #[default]
+    Unknown,
+    Json,
+    Events(EventLine),
+}
+
+/// Where in a line of events the next byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EventLine {
+    /// So many bytes of the name of the field came.
+    Name(usize),
+    /// Behind a carriage return: a line feed belongs to it.
+    Return,
+    Data,
+    /// Of no use.
+    Other,
+}
+
+/// The name of the field of an event that has its data.
+const DATA: &[u8] = b"data:";
+
+impl UsageReader {
+    /// Reads the next chunk.
+    pub fn feed(&mut self, chunk: &[u8]) {
+        for &byte in chunk {
+            self.push(byte);
+        }
+    }
+
+    /// What was said until now. The last usage of a stream counts.
+    #[must_use]
+    pub fn usage(&self) -> Option<TokenUsage> {
+        self.said.map(|said| said.usage()).filter(|usage| usage.input.is_some() || usage.output.is_some())
+    }
+
+    fn push(&mut self, byte: u8) {
+        match self.form {
+            // A mark of the order of bytes is none.
+            BodyForm::Unknown if byte.is_ascii_whitespace() || matches!(byte, 0xef | 0xbb | 0xbf) => {}
+            BodyForm::Unknown if matches!(byte, b'{' | b'[') => {
+                self.form = BodyForm::Json;
+                self.scan(byte);
+            }
+            BodyForm::Unknown => self.push_event(EventLine::Name(0), byte),
+            BodyForm::Json => self.scan(byte),
+            BodyForm::Events(line) => self.push_event(line, byte),
+        }
+    }
+
+    fn push_event(&mut self, line: EventLine, byte: u8) {
+        let line = match (line, byte) {
+            (EventLine::Return, b'\n') => EventLine::Name(0),
+            (EventLine::Return, _) => return self.push_event(EventLine::Name(0), byte),
+            (_, b'\n' | b'\r') => {
+                match line {
+                    // An empty line ends the event.
+                    EventLine::Name(0) => self.scanner.restart(),
+                    EventLine::Data => self.scan(b'\n'),
+                    _ => {}
+                }
+                if byte == b'\r' { EventLine::Return } else { EventLine::Name(0) }
+            }
+            (EventLine::Name(read), _) if DATA[read] != byte => EventLine::Other,
+            (EventLine::Name(read), _) if read + 1 == DATA.len() => EventLine::Data,
+            (EventLine::Name(read), _) => EventLine::Name(read + 1),
+            (EventLine::Data, _) => {
+                self.scan(byte);
+                EventLine::Data
+            }
+            (EventLine::Other, _) => EventLine::Other,
+        };
+        self.form = BodyForm::Events(line);
+    }
+
+    fn scan(&mut self, byte: u8) {
+        if let Some((place, usage)) = self.scanner.push(byte)
+            && let Ok(Value::Object(fields)) = serde_json::from_slice(&usage)
+        {
+            self.said.get_or_insert_default().add(place, &fields);
+        }
+    }
+}
+
+/// The numbers that were said, of which the last of each counts.
+#[derive(Debug, Clone, Copy, Default)]
+struct SaidUsage {
+    input: Option<u64>,
+    output: Option<u64>,
+    /// What of `input` was read out of a cache.
+    cached_part: Option<u64>,
+    /// What was read out of a cache and is not in `input`.
+    cache_read: Option<u64>,
+    /// What was written into a cache and is not in `input`.
+    cache_write: Option<u64>,
+}
+
+impl SaidUsage {
+    fn add(&mut self, place: UsagePlace, fields: &Map<String, Value>) {
+        let number = |names: [&str; 2]| names.iter().find_map(|name| fields.get(*name)?.as_u64()).map(|n| n.min(MOST));
+        let details = ["prompt_tokens_details", "input_tokens_details"];
+        let cached = details.iter().find_map(|name| fields.get(*name)?.get("cached_tokens")?.as_u64());
+        let set = |known: &mut Option<u64>, said: Option<u64>| *known = said.or(*known);
+        set(&mut self.input, number(["prompt_tokens", "input_tokens"]));
+        // An event that begins a message has the tokens that were made until then.
+        if place != UsagePlace::Message {
+            set(&mut self.output, number(["completion_tokens", "output_tokens"]));
+        }
+        set(&mut self.cached_part, cached);
+        set(&mut self.cache_read, number(["cache_read_input_tokens"; 2]));
+        set(&mut self.cache_write, number(["cache_creation_input_tokens"; 2]));
+    }
+
+    fn usage(self) -> TokenUsage {
+        let read = self.cache_read.unwrap_or(0);
+        let beside = read.saturating_add(self.cache_write.unwrap_or(0));
+        let input = self.input.map(|input| input.saturating_add(beside).min(MOST));
+        let cached = self.cached_part.unwrap_or(0).max(read).min(input.unwrap_or(0));
+        TokenUsage { input, cached, output: self.output }
+    }
+}
