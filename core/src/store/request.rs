@@ -2,6 +2,7 @@
 
 mod charge;
 mod details;
+mod source;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,6 +12,7 @@ use smallvec::SmallVec;
 
 pub(crate) use self::charge::{Charge, ChargedAmount};
 pub(crate) use self::details::{Details, LinePlace, PATIENCE, RANK_SHIFT};
+pub use self::source::Source;
 use crate::algorithm::{HoldId, LearnedAnswer, LeaseTerms, Rule, Said, State, Traces, View};
 use crate::plan::{Amount, Amounts, BlockLevel, LimitTag, Plan};
 pub(crate) use crate::plan::{MAX_OVERRIDDEN_KEY, Moved, OverrideChange, StoredOverride};
@@ -263,34 +265,6 @@ pub struct Attempt {
     pub cost: u64,
     /// The metadata of the call.
     pub meta: Option<Vec<u8>>,
-}
-
-/// What gave an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Source {
-    /// The store.
-    #[default]
-    Store,
-    /// This process, which knew that the key is still denied.
-    DenyCache,
-    /// This process, from a block of units it took in advance.
-    Lease,
-    /// `on_store_error`, because the store failed.
-    Fallback,
-}
-
-impl Source {
-    /// The word in Decisions.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-            Self::DenyCache => "deny-cache",
-            Self::Lease => "lease",
-            Self::Fallback => "fallback",
-        }
-    }
 }
 
 /// The result of an entry. For everything but a check and a peek, `applied` says whether there was something to do.
