@@ -25,9 +25,8 @@ def bare() -> httpx.Client:
 
 
 def tidegate() -> httpx.Client:
-    from tidegate.httpx import PacedTransport
-
     from tidegate import Limiter
+    from tidegate.httpx import PacedTransport
 
     return httpx.Client(transport=PacedTransport(Limiter(), policy=f"{MANY}/hour"))
 

@@ -72,7 +72,8 @@ def test_all_names_of_the_contract_are_exported() -> None:
     assert set(first_lines.split()) <= set(tidegate.__all__)
     fields = {
         "allowed", "policy", "key", "cost", "granted", "limit", "remaining", "retry_after", "next_after", "reset_after",
-        "reset_at", "delay", "limits", "source", "shadow", "unavailable", "abnormal", "overridden", "learned", "decisions",
+        "reset_at", "delay", "limits", "source", "shadow", "unavailable", "abnormal", "overridden", "learned",
+        "decisions",
     }  # fmt: skip
     assert fields == {name for name in vars(tidegate.Decision) if not name.startswith("_")} - {"as_dict"}
     parts = {
