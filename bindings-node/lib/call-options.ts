@@ -70,7 +70,9 @@ export interface AcquireOptions {
 /** The options of `observe`. */
 export interface ObserveOptions {
   // options: observe
-  /** The Decision of the call that was answered: what was charged since then is counted beside what the response says. */
+  /**
+   * The Decision of the call that was answered: what was charged since then is counted beside what the response says.
+   */
   decision?: Decision | undefined;
   // options end
 }

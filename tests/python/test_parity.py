@@ -13,7 +13,7 @@ from tidegate import AsyncLimiter, Limiter
 # The calls that section 6 of the contract names for both limiters.
 CONTRACT = {
     "acquire", "block", "charge", "check", "check_all", "clear", "clear_all", "close", "from_file", "hold", "journal",
-    "limit", "override", "overrides", "peek", "ping", "refund", "reload", "settle", "stats", "unblock",
+    "limit", "observe", "override", "overrides", "peek", "ping", "refund", "reload", "settle", "stats", "unblock",
 }  # fmt: skip
 # Each makes the other.
 OWN = {Limiter: {"to_async"}, AsyncLimiter: {"to_blocking"}}

@@ -18,6 +18,9 @@ const LOOK_AGAIN: u64 = 50_000;
 /// For how long a window is remembered after its reset, and calls of which no response was seen.
 const REMEMBERED: u64 = 3_600 * SECOND;
 const IN_FLIGHT: u64 = 60 * SECOND;
+/// The longest window, ten years, as the longest period of a limit.
+#[cfg(feature = "redis")]
+const LONGEST: u64 = 3_660 * 86_400 * SECOND;
 
 /// The numbers that the sources of the script have names for.
 #[cfg(feature = "redis")]
@@ -354,7 +357,7 @@ impl LearnedLimits {
 
     /// Charges a call as of a moment.
     pub(crate) fn charge(&mut self, now: u64, moment: u64, units: impl Fn(usize) -> u64, learning: Option<Learning>) {
-        self.calls += 1;
+        self.calls = (self.calls + 1).min(MAX_SAFE_INTEGER);
         if learning.is_some() {
             self.calls_until = now + IN_FLIGHT;
         }
@@ -469,7 +472,8 @@ impl LearnedLimits {
         let mut windows = Vec::new();
         while !bytes.is_empty() && windows.len() < MAX_WINDOWS {
             let (id, marks) = (moment(bytes)?, number(bytes, 1)? as u8);
-            let (limit, length) = (moment(bytes)?, moment(bytes)?.max(1));
+            let (limit, length) =
+                (moment(bytes)?, Some(moment(bytes)?).filter(|length| (1..=LONGEST).contains(length))?);
             let (asks_until, until) = (moment(bytes)?, moment(bytes)?);
             let mut steps = SmallVec::new();
             for _ in 0..number(bytes, 1)?.min(MAX_STEPS as u64) {

@@ -346,8 +346,7 @@ const fn is_of_word(letter: char) -> bool {
 fn numbered(text: &str) -> String {
     let stored = stored();
     let algorithms = stored.iter().zip(1_u8..).map(|(stored, number)| (upper(stored.name), number.to_string()));
-    let line =
-        LINE_NUMBERS.iter().chain(&LEARNED_NUMBERS).map(|(name, number)| ((*name).to_owned(), number.to_string()));
+    let others = LINE_NUMBERS.iter().chain(&LEARNED_NUMBERS).map(|(name, it)| ((*name).to_owned(), it.to_string()));
     let numbers = OPERATIONS.iter().chain(&GROUPINGS).map(|(name, number)| ((*name).to_owned(), number.to_string()));
     let of_algorithms = |name: &str, text: fn(&Stored) -> String| {
         (name.to_owned(), format!("{{ {} }}", stored.iter().map(text).collect::<Vec<_>>().join(", ")))
@@ -359,7 +358,7 @@ fn numbered(text: &str) -> String {
         of_algorithms("COUNTS_REFUNDS", |stored| stored.counts_refunds.0.to_string()),
         of_algorithms("COUNTS_UNDONE", |stored| stored.counts_refunds.1.to_string()),
     ];
-    named(text, &algorithms.chain(numbers).chain(line).chain(tables).collect())
+    named(text, &algorithms.chain(numbers).chain(others).chain(tables).collect())
 }
 
 /// `FixedWindow` as `FIXED_WINDOW`.

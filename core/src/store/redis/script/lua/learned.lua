@@ -13,11 +13,14 @@ learned_of = function()
       window.id, marks, window.limit, window.length, window.asks_until, window.ends, steps, at = unpack_('<I7BI7I7I7I7B', content, at)
       window.place, window.stated = marks % 16, floor(marks / 16) % 2 == 1
       window.assumed, window.beside = floor(marks / 32) % 2 == 1, floor(marks / 64) % 2 == 1
-      require_at_most(LATEST_DRAIN, window.length, window.asks_until, window.ends)
+      require_at_most(MAX, window.id, window.limit)
+      require_at_most(LATEST_DRAIN, window.asks_until, window.ends)
+      require_at_most(LONGEST, window.length)
       if #learned.windows >= MOST_LEARNED_WINDOWS or steps > MOST_LEARNED_STEPS or window.length < 1 then error('learned') end
       for i = 1, steps do
         local used, closes
         used, closes, at = unpack_('<I7I7', content, at)
+        require_at_most(MAX, used)
         require_at_most(LATEST_DRAIN, closes)
         window.steps[i] = { used = used, closes = closes }
       end
@@ -108,7 +111,7 @@ learned_of = function()
 
   -- Charges a call as of a moment. Calls that nothing but this limits let one of them begin a window of which nothing was said.
   local function charge(learned, instruction, cost, moment)
-    learned.calls = learned.calls + 1
+    learned.calls = min(learned.calls + 1, MAX)
     if instruction.learns then learned.calls_until = now + CALLS_IN_FLIGHT end
     learned.windows = live_windows(learned)
     for _, window in ipairs(live_windows(learned, 'alone')) do
