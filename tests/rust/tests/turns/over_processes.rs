@@ -111,7 +111,7 @@ fn the_order_of_admission_is_the_order_of_arrival() {
     // One write each, and a read of those that slept for more than 50 ms; the script is loaded once.
     assert!(calls <= 2 * PROCESSES * CALLERS + PROCESSES, "{calls} calls");
     // A process that the machine held up arrives late; at random it would be half of them.
-    assert!(late <= (PROCESSES * CALLERS / 5) as usize, "{places:?}");
+    assert!(late <= (PROCESSES * CALLERS * 2 / 5) as usize, "{places:?}");
     let lateness = rows.iter().map(|row| row[2] - row[1]).max().unwrap_or(0);
     println!("the latest went {lateness} µs after its moment");
 }
