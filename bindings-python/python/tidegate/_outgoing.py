@@ -22,6 +22,7 @@ from ._content_decoder import ContentDecoder, decoder
 from ._cost import COST, checked_units
 from ._decorator import Asking, CostOption, PriorityOption, check_options, name_of
 from ._never_fits import never_fits
+from ._queueing import holds_units
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Headers, Limiter, Observation, Policy, problem, status
 from ._tracing import TRACED, asked, to_async, to_blocking, unwrapped
@@ -245,13 +246,8 @@ class Pacing:
         if policy is None:
             return Policy.learned(), False
         resolved = self._limiter.policy(policy)
-        algorithms = [one.algorithm for one in resolved.limits]
-        if "leaky-bucket" in algorithms:
-            raise ConfigError(
-                f'the policy "{resolved.name}" is a leaky-bucket, which queues calls itself, and a request waits here '
-                'for its turn. For the same pace write gcra with a burst of 1, as in "gcra 10/s burst 1"'
-            )
-        return resolved.paced(self._margin), "concurrency" in algorithms
+        holds = holds_units(resolved, "a request waits here for its turn")
+        return resolved.paced(self._margin), holds
 
     async def send(self, exchange: Exchange[R]) -> R:
         """Sends a request when its turn has come, and again where that is wanted; returns its response."""

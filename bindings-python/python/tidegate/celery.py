@@ -27,6 +27,7 @@ from celery.exceptions import Ignore, Reject
 
 from ._decorator import Asking, CostOption, Decorator, PriorityOption, check_options, name_of
 from ._jobs import JobLength, wait_of
+from ._queueing import holds_units
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
 from ._tracing import TRACED, asked, to_blocking, unwrapped
@@ -38,6 +39,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # A policy, or what makes it from the arguments of a task; None is no limit.
 PolicyOption: TypeAlias = "str | Policy | Callable[..., str | Policy | None]"
 
+# Why a policy that queues calls itself is refused.
+_QUEUE = "tasks wait in their own queue"
 # The field of a message that says when a task that went back has its turn.
 _FIELD = "tidegate"
 
@@ -82,7 +85,7 @@ def limited(
         raise TypeError(f"on_wait is a function of a Decision and seconds, not {shown(on_wait)}")
     if not callable(policy):
         checked = check_options(limiter, policy, "" if key is None else key, cost, priority)
-        _check_algorithms(checked)
+        holds_units(checked, _QUEUE)
 
     def decorate(function: Function, /) -> Function:
         if isinstance(function, Task):
@@ -136,7 +139,7 @@ class _Limits:
         if given is None:
             return work()
         policy = self._limiter.policy(given)
-        held = _check_algorithms(policy)
+        held = holds_units(policy, _QUEUE)
         made, cost = self._asking.key_and_cost(args, kwargs)
         key = self._prefix + (made if self._has_key else name)
         priority = self._asking.class_of(args, kwargs)
@@ -181,17 +184,6 @@ class _Limits:
             self._on_wait(decision, wait)
         _put_back(task, countdown, {"turn": now + wait, "retries": request.retries})
         raise Ignore
-
-
-def _check_algorithms(policy: Policy) -> bool:
-    """Whether a policy has units to hold. Raises for one that queues calls itself."""
-    algorithms = [one.algorithm for one in policy.limits]
-    if "leaky-bucket" in algorithms:
-        raise ConfigError(
-            f'the policy "{policy.name}" is a leaky-bucket, which queues calls itself: tasks wait in their own queue. '
-            'For the same pace write gcra with a burst of 1, as in "gcra 10/s burst 1"'
-        )
-    return "concurrency" in algorithms
 
 
 def _task_of(wrapper: Any) -> Any:
