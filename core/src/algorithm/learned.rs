@@ -5,10 +5,11 @@ use smallvec::SmallVec;
 
 use super::{MAX_SAFE_INTEGER, SECOND, View, left};
 #[cfg(feature = "redis")]
-use super::{MOMENT_WIDTH, number, put};
+use super::{MOMENT_WIDTH, number, period, put};
 
-/// The most windows of a key, and the most steps of a window.
-const MAX_WINDOWS: usize = 8;
+/// The most windows of a key.
+pub(crate) const MAX_LEARNED_WINDOWS: usize = 8;
+/// The most steps of a window.
 const MAX_STEPS: usize = 3;
 /// Steps whose ends differ by less are one: services round to seconds.
 const SAME_STEP: u64 = SECOND;
@@ -18,18 +19,14 @@ const LOOK_AGAIN: u64 = 50_000;
 /// For how long a window is remembered after its reset, and calls of which no response was seen.
 const REMEMBERED: u64 = 3_600 * SECOND;
 const IN_FLIGHT: u64 = 60 * SECOND;
-/// The longest window, ten years, as the longest period of a limit.
-#[cfg(feature = "redis")]
-const LONGEST: u64 = 3_660 * 86_400 * SECOND;
 
 /// The numbers that the sources of the script have names for.
 #[cfg(feature = "redis")]
-pub(crate) const LEARNED_NUMBERS: [(&str, u64); 7] = [
-    ("MOST_LEARNED_WINDOWS", MAX_WINDOWS as u64),
+pub(crate) const LEARNED_NUMBERS: [(&str, u64); 6] = [
+    ("MOST_LEARNED_WINDOWS", MAX_LEARNED_WINDOWS as u64),
     ("MOST_LEARNED_STEPS", MAX_STEPS as u64),
     ("SAME_LEARNED_STEP", SAME_STEP),
     ("ANSWER_OF_LEARNED", ANSWER),
-    ("LOOK_AGAIN_AT_LEARNED", LOOK_AGAIN),
     ("LEARNED_IS_REMEMBERED", REMEMBERED),
     ("CALLS_IN_FLIGHT", IN_FLIGHT),
 ];
@@ -105,7 +102,7 @@ pub(crate) struct LearnedLimits {
     /// Until when that is remembered.
     calls_until: u64,
     /// The end of the last wait that was said.
-    pub(crate) wait_until: u64,
+    wait_until: u64,
     windows: Vec<LearnedWindow>,
 }
 
@@ -180,6 +177,15 @@ impl LearnedWindow {
         let refusing = self.live(now).filter(|step| step.used + units > self.limit);
         let closes = refusing.map(|step| step.closes).max().unwrap_or(now);
         if self.asks_until > now { closes.max(self.asks_until.min(now + LOOK_AGAIN)) } else { closes }
+    }
+
+    /// The first moment at which it admits a call, of which `units` says what it asks of a limit: nothing is always admitted. Of units that
+    /// the policy does not count it asks for one.
+    fn admits_call_at(&self, now: u64, units: impl Fn(usize) -> u64) -> u64 {
+        match units_of(self.place, units).unwrap_or(1) {
+            0 => now,
+            units => self.admits_at(now, units),
+        }
     }
 
     fn charge(&mut self, now: u64, units: u64, asks: bool) {
@@ -329,13 +335,9 @@ impl LearnedLimits {
         View { admits_at: view.admits_at.into_iter().chain(admits_at).min(), ..view }
     }
 
-    /// The first moment at which all windows admit a call. `units` says what it asks of a limit: nothing is always admitted.
+    /// The first moment at which all windows admit a call, of which `units` says what it asks of a limit.
     pub(crate) fn admits_at(&self, now: u64, units: impl Fn(usize) -> u64) -> u64 {
-        let asked = self.alone(now).map(|window| {
-            let units = units_of(window.place, &units).unwrap_or(1);
-            if units > 0 { window.admits_at(now, units) } else { now }
-        });
-        asked.fold(now, u64::max)
+        self.alone(now).map(|window| window.admits_call_at(now, &units)).fold(now, u64::max)
     }
 
     /// The units that all windows have left for a call, at most so many.
@@ -348,10 +350,7 @@ impl LearnedLimits {
 
     /// The limits of the policy that it refuses, one bit each.
     pub(crate) fn refusing(&self, now: u64, units: impl Fn(usize) -> u64) -> u16 {
-        let refusing = self.alone(now).filter(|window| {
-            let units = units_of(window.place, &units).unwrap_or(1);
-            units > 0 && window.admits_at(now, units) > now
-        });
+        let refusing = self.alone(now).filter(|window| window.admits_call_at(now, &units) > now);
         refusing.fold(0, |bits, window| bits | 1 << index_of(window.place))
     }
 
@@ -361,9 +360,9 @@ impl LearnedLimits {
         if learning.is_some() {
             self.calls_until = now + IN_FLIGHT;
         }
+        let asks = learning.is_some_and(|learning| learning.asks);
         self.windows.retain(|window| !window.is_over(now));
         for window in self.windows.iter_mut().filter(|window| !window.is_beside) {
-            let asks = learning.is_some_and(|learning| learning.asks);
             window.charge(moment, units_of(window.place, &units).unwrap_or(0), asks);
         }
     }
@@ -379,7 +378,7 @@ impl LearnedLimits {
         for limit in &said.limits {
             let known = self.windows.iter().position(|window| window.id == limit.id);
             let at = known.unwrap_or_else(|| {
-                if self.windows.len() >= MAX_WINDOWS {
+                if self.windows.len() >= MAX_LEARNED_WINDOWS {
                     self.windows.remove(0);
                 }
                 self.windows.push(LearnedWindow { id: limit.id, ..LearnedWindow::default() });
@@ -416,8 +415,7 @@ impl LearnedLimits {
         for window in self.alone(now) {
             let index = index_of(window.place);
             let Some(view) = views.get_mut(index) else { continue };
-            let units = units_of(window.place, &asked).unwrap_or(1);
-            let at = if units > 0 { window.admits_at(now, units) } else { now };
+            let at = window.admits_call_at(now, &asked);
             let is_asked = window.asks_until > now;
             let left = if is_asked { 0 } else { left(window.limit, window.used(now)).max(0) };
             if at <= now && (window.place == 0 || left >= view.left) {
@@ -470,10 +468,10 @@ impl LearnedLimits {
         let moment = |bytes: &mut &[u8]| number(bytes, MOMENT_WIDTH).filter(|number| *number <= MAX_SAFE_INTEGER);
         let (calls, calls_until, wait_until) = (moment(bytes)?, moment(bytes)?, moment(bytes)?);
         let mut windows = Vec::new();
-        while !bytes.is_empty() && windows.len() < MAX_WINDOWS {
+        while !bytes.is_empty() && windows.len() < MAX_LEARNED_WINDOWS {
             let (id, marks) = (moment(bytes)?, number(bytes, 1)? as u8);
             let (limit, length) =
-                (moment(bytes)?, Some(moment(bytes)?).filter(|length| (1..=LONGEST).contains(length))?);
+                (moment(bytes)?, Some(moment(bytes)?).filter(|length| (1..=period::LONGEST).contains(length))?);
             let (asks_until, until) = (moment(bytes)?, moment(bytes)?);
             let mut steps = SmallVec::new();
             for _ in 0..number(bytes, 1)?.min(MAX_STEPS as u64) {

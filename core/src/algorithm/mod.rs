@@ -42,7 +42,7 @@ pub(crate) use charge::{LimitCharge, Traces};
 pub(crate) use concurrency::{HoldId, StoredHold};
 #[cfg(feature = "redis")]
 pub(crate) use learned::LEARNED_NUMBERS;
-pub(crate) use learned::{AskedOf, LearnedAnswer, LearnedLimits, Learning, Said, SaidLimit};
+pub(crate) use learned::{AskedOf, LearnedAnswer, LearnedLimits, Learning, MAX_LEARNED_WINDOWS, Said, SaidLimit};
 pub(crate) use lease::{LEASED_PART, LeaseTerms};
 pub use limit::{AlgorithmKind, DEFAULT_PRECISION, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION};
 use meaning::Meaning;

@@ -14,7 +14,7 @@ pub(crate) const DAY: u64 = 86_400 * SECOND;
 /// The shortest period a limit may have: 1 ms.
 const SHORTEST: u64 = MILLI;
 /// The longest period a limit may have: 10 years of 366 days, so that calendar years fit.
-const LONGEST: u64 = 3_660 * DAY;
+pub(super) const LONGEST: u64 = 3_660 * DAY;
 
 /// The units of the notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -27,6 +27,7 @@ pub use llm::{
 };
 pub use openapi::openapi_response;
 pub use problem::{MEDIA_TYPE, Refusal, problem};
+pub(crate) use responses::BELIEVABLE;
 pub use responses::{
     MAX_BODY, MAX_LEARNED_WAIT, MAX_OBSERVATIONS, Observation, ObservationScope, ObservedResponse, ResponseReader,
 };

@@ -5,16 +5,11 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{MAX_SAFE_INTEGER, SECOND, Said, SaidLimit};
+use crate::algorithm::{MAX_LEARNED_WINDOWS, MAX_SAFE_INTEGER, SECOND, Said, SaidLimit};
 use crate::decision::Decision;
-use crate::http::Observation;
+use crate::http::{BELIEVABLE, Observation};
 use crate::plan::Plan;
 use crate::store::request::Operation;
-
-/// The longest wait that is believed; a longer one is ignored.
-const LONGEST: Duration = Duration::from_secs(31 * 86_400);
-/// The most Observations of one response that are learned.
-const MAX_SAID: usize = 8;
 
 /// What the response to a call says.
 #[derive(Debug, Clone)]
@@ -56,9 +51,10 @@ impl ObservedCall {
     }
 
     pub(super) fn operation(&self, plan: &Plan) -> Operation {
-        let waits = self.observations.iter().filter_map(|said| said.retry_after).filter(|wait| *wait <= LONGEST);
+        let waits = self.observations.iter().filter_map(|said| said.retry_after).filter(|wait| *wait <= BELIEVABLE);
         let wait = waits.max().map_or(0, micros);
-        let limits = self.observations.iter().filter_map(|said| self.said_of(said, plan)).take(MAX_SAID).collect();
+        let limits =
+            self.observations.iter().filter_map(|said| self.said_of(said, plan)).take(MAX_LEARNED_WINDOWS).collect();
         let calls = self.answered.as_ref().and_then(|answered| answered.calls);
         Operation::Observe(Arc::new(Said { wait, calls, limits }))
     }
@@ -68,13 +64,13 @@ impl ObservedCall {
         let place = place_of(said, plan);
         let index = place.map_or(0, |index| index + 1) as u8;
         let own = place.filter(|_| !asks);
-        let length = said.window.filter(|window| *window <= LONGEST).map_or(0, micros);
+        let length = said.window.filter(|window| *window <= BELIEVABLE).map_or(0, micros);
         let period = || own.map_or(SECOND, |index| plan.policy.limits()[index].period().micros());
         let reset = match said.reset_after {
-            Some(reset) if reset.is_zero() || reset > LONGEST => return None,
+            Some(reset) if reset.is_zero() || reset > BELIEVABLE => return None,
             Some(reset) => micros(reset).max(1),
             None if length > 0 => length,
-            None => period().min(micros(LONGEST)),
+            None => period().min(micros(BELIEVABLE)),
         };
         let capacity = own.map(|index| plan.rules[index].capacity());
         let limit = said.limit.or_else(|| capacity.or(said.remaining).filter(|_| said.remaining.is_some()))?;

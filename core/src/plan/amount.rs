@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Rule, State, View};
+use crate::algorithm::{AskedOf, LearnedLimits, Rule, State, View};
 
 /// What a call takes of one limit, and what has to stay free beside that. A limit of which it takes nothing is neither asked nor
 /// charged.
@@ -26,6 +26,25 @@ impl Amount {
     #[inline(always)]
     pub(crate) const fn asked(self) -> u64 {
         self.units + self.reserve
+    }
+
+    /// The same, where it leaves free what was learned of the key, too.
+    pub(crate) fn beside(self, learned: &LearnedLimits, index: usize, rule: &Rule, now: u64) -> Self {
+        Self { reserve: self.reserve + learned.reserve(index, (rule.capacity(), self.units), now, now), ..self }
+    }
+
+    /// The view of a call that takes this beside what was learned of the key: it may be admitted earlier, when others use less. `used`
+    /// counts of the limit.
+    pub(crate) fn view_beside(
+        self,
+        learned: &LearnedLimits,
+        view: View,
+        (index, rule): (usize, &Rule),
+        used: u64,
+        now: u64,
+    ) -> View {
+        let asked = AskedOf { capacity: rule.capacity(), units: self.units, reserve: self.reserve };
+        learned.view(view, index, used, asked, now)
     }
 
     #[inline]

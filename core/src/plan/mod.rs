@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Learning, LeaseTerms, Rule, View};
+use crate::algorithm::{LearnedAnswer, LearnedLimits, Learning, LeaseTerms, Rule, View};
 use crate::counting::cells::PolicyCounts;
 use crate::error::Result;
 use crate::policy::{DerivedValue, KeyOverride, Limit, MAX_LIMITS, Policy, SHORTEST_LEASE};
@@ -207,6 +207,17 @@ impl Plan {
     /// The sum over a table is never less than its plans take, and hardly more where its entries share one.
     pub(crate) fn share(plan: &Arc<Self>) -> usize {
         plan.bytes() / (Arc::strong_count(plan) / FEW_HANDLES).max(1)
+    }
+
+    /// Lowers what the limits say to what was learned of the key. `units` says what the call takes of each.
+    pub(crate) fn constrain(
+        &self,
+        learned: &LearnedLimits,
+        views: &mut [View],
+        now: u64,
+        units: impl Fn(usize) -> u64,
+    ) -> LearnedAnswer {
+        learned.constrain(views, now, |index| self.rules[index].capacity(), units)
     }
 
     /// What the limits say at `now` of a call on an unused key.

@@ -15,12 +15,14 @@ use std::time::Duration;
 use self::dialects::Says;
 use self::stated_limits::StatedLimits;
 use self::waits::WaitReader;
-use crate::policy::Unit;
+use crate::policy::{TimeUnit, Unit};
 
 /// The longest body that is read, in bytes.
 pub const MAX_BODY: usize = 64 * 1_024;
 /// The longest wait that is believed, where a reader is not given another.
 pub const MAX_LEARNED_WAIT: Duration = Duration::from_secs(3_600);
+/// A wait that is longer is not believed. Quotas are at most for a month.
+pub(crate) const BELIEVABLE: Duration = Duration::from_micros(31 * TimeUnit::Day.micros());
 /// The most Observations of one response.
 pub const MAX_OBSERVATIONS: usize = 32;
 /// The most fields of one response that are read.

@@ -10,8 +10,8 @@ use jiff::tz::TimeZone;
 use crate::policy::TimeUnit;
 
 const SECOND: u128 = 1_000_000;
-/// A wait that is longer is not believed. Quotas are at most for a month.
-const BELIEVABLE: i128 = 31 * TimeUnit::Day.micros() as i128;
+/// The longest wait that is believed, in microseconds.
+const BELIEVABLE: i128 = super::BELIEVABLE.as_micros() as i128;
 /// A number of seconds from here on is a time since 1970: three years, or the year 1973.
 const LEAST_UNIX_SECONDS: u128 = 100_000_000;
 /// A number from here on is in milliseconds: the year 5138, or 1973.

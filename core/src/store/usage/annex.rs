@@ -83,38 +83,35 @@ impl Usage {
         self.annex()?.learned.as_deref().filter(|learned| learned.ends() > now)
     }
 
+    /// What was learned of the key, or nothing yet, to be changed and put back.
+    fn take_learned(&mut self, now: u64) -> Box<LearnedLimits> {
+        let learned = self.rare.as_mut().and_then(|rare| rare.annex.learned.take());
+        learned.filter(|learned| learned.ends() > now).unwrap_or_default()
+    }
+
     /// What a call takes of a limit, and what it leaves free by what was learned.
     #[inline]
     pub(super) fn amount(&self, entry: &Entry<'_>, index: usize, now: u64) -> Amount {
         let amount = entry.operation.amount(index);
-        match self.learned(now) {
-            None => amount,
-            Some(learned) => {
-                let asked = (entry.plan.rules[index].capacity(), amount.units);
-                Amount { reserve: amount.reserve + learned.reserve(index, asked, now, now), ..amount }
-            }
-        }
+        self.learned(now).map_or(amount, |learned| amount.beside(learned, index, &entry.plan.rules[index], now))
     }
 
     /// The first moment at which that admits a call.
     #[inline]
     pub(super) fn learned_admits_at(&self, entry: &Entry<'_>, now: u64) -> u64 {
-        if self.rare.is_none() {
-            return now;
-        }
         self.learned(now).map_or(now, |learned| learned.admits_at(now, |index| entry.operation.amount(index).units))
     }
 
     /// Charges a call to what was learned of the key, if anything was, or is to be.
     pub(super) fn charge_learned(&mut self, entry: &Entry<'_>, cost: u64, now: u64, moment: u64) {
         let learning = entry.plan.learning;
-        if self.rare.is_none() && learning.is_none() || learning.is_none() && self.learned(now).is_none() {
+        if learning.is_none() && self.learned(now).is_none() {
             return;
         }
-        let mut learned = self.learned(now).cloned().unwrap_or_default();
+        let mut learned = self.take_learned(now);
         let units = |index: usize| entry.operation.amounts().map_or(cost, |amounts| amounts[index].units);
         learned.charge(now, moment, units, learning);
-        self.change_annex(|annex| annex.learned = Some(Box::new(learned)));
+        self.change_annex(|annex| annex.learned = Some(learned));
     }
 
     /// Takes what a response said.
@@ -122,10 +119,10 @@ impl Usage {
         if now + said.wait > self.blocked_until().max(now) {
             self.block_by_hand(plan, now, said.wait);
         }
-        let mut learned = self.learned(now).cloned().unwrap_or_default();
+        let mut learned = self.take_learned(now);
         let used = |index: usize| self.states.get(index).map_or(0, |state| plan.rules[index].used(state, now));
         learned.observe(said, now, plan.learning, used);
-        self.change_annex(|annex| annex.learned = Some(Box::new(learned)));
+        self.change_annex(|annex| annex.learned = Some(learned));
     }
 
     /// When the line and the numbers of its own end.

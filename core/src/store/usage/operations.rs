@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Usage;
-use crate::algorithm::{Admitted, AskedOf, LEASED_PART, LeaseTerms, Rule, State, Traces};
+use crate::algorithm::{Admitted, LEASED_PART, LeaseTerms, Rule, State, Traces};
 use crate::plan::{Amount, Plan};
 use crate::store::request::{Answer, Entry, Operation, Views};
 use crate::tables::one_or_many::OneOrMany;
@@ -398,19 +398,18 @@ impl Usage {
         let (cost, granted) = (entry.operation.cost(), charged.unwrap_or(0));
         let limits = entry.plan.rules.iter().zip(&self.states);
         let learned = self.rare.as_ref().and_then(|_| self.learned(now));
-        let mut views: Views = match entry.operation.amounts() {
-            _ if learned.is_some() => {
+        let mut views: Views = match (entry.operation.amounts(), learned) {
+            (_, Some(learned)) => {
                 let view = |(index, (rule, state)): (usize, (&Rule, &State))| {
-                    let amount = self.amount(entry, index, now);
+                    let own = entry.operation.amount(index);
+                    let amount = own.beside(learned, index, rule, now);
                     let view = amount.view(rule, state, now, entry.operation.charged(amount, charged));
-                    let Amount { units, reserve } = entry.operation.amount(index);
-                    let asked = AskedOf { capacity: rule.capacity(), units, reserve };
-                    learned.map_or(view, |learned| learned.view(view, index, rule.used(state, now), asked, now))
+                    own.view_beside(learned, view, (index, rule), rule.used(state, now), now)
                 };
                 limits.enumerate().map(view).collect()
             }
-            None => limits.map(|(rule, state)| rule.view(state, now, cost, granted)).collect(),
-            Some(amounts) => {
+            (None, None) => limits.map(|(rule, state)| rule.view(state, now, cost, granted)).collect(),
+            (Some(amounts), None) => {
                 let view = |((rule, state), amount): (_, &Amount)| {
                     amount.view(rule, state, now, entry.operation.charged(*amount, charged))
                 };
@@ -419,8 +418,7 @@ impl Usage {
         };
         let (blocked_until, mut rare) = (self.blocked_until(), self.rare_answer(now));
         if let Some(learned) = learned {
-            let capacity = |index: usize| entry.plan.rules[index].capacity();
-            let seen = learned.constrain(&mut views, now, capacity, |index| entry.operation.amount(index).units);
+            let seen = entry.plan.constrain(learned, &mut views, now, |index| entry.operation.amount(index).units);
             rare.get_or_insert_default().learned = Some(seen);
         }
         Answer { applied, granted, now, blocked_until, views, rare, ..Answer::default() }

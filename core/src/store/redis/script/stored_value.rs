@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::annex::Annex;
-use crate::algorithm::{AskedOf, MAX_SAFE_INTEGER, Rule, State, View, left};
+use crate::algorithm::{MAX_SAFE_INTEGER, Rule, State, View, left};
 use crate::plan::{Amount, Plan};
 use crate::store::request::{Operation, States, Views};
 
@@ -49,11 +49,8 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: 
         let list = parts.list(&plan.stored.layouts[index].fields, numbers)?;
         let is_possible = |state: &State| rule.can_have(state);
         let (own, charged) = context.of_limit(index);
-        let asked = AskedOf { capacity: rule.capacity(), units: own.units, reserve: own.reserve };
         let learned = annex.learned.as_ref();
-        let reserve =
-            learned.map_or(0, |learned| learned.reserve(index, (asked.capacity, own.units), context.now, context.now));
-        let amount = Amount { reserve: own.reserve + reserve, ..own };
+        let amount = learned.map_or(own, |learned| own.beside(learned, index, rule, context.now));
         let (view, used) = match rule {
             Rule::SlidingLog(rule) => {
                 let (summary, rest) = summaries.split_at_checked(LOG_SUMMARY)?;
@@ -73,14 +70,15 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: 
                 (view, used)
             }
         };
-        views.push(learned.map_or(view, |learned| learned.view(view, index, used, asked, context.now)));
+        let beside = |learned| own.view_beside(learned, view, (index, rule), used, context.now);
+        views.push(learned.map_or(view, beside));
     }
     if !parts.is_at_end() {
         return None;
     }
     if let Some(learned) = &annex.learned {
-        let asked = |index| context.operation.amount(index).units;
-        annex.seen = Some(learned.constrain(&mut views, context.now, |index| plan.rules[index].capacity(), asked));
+        let units = |index| context.operation.amount(index).units;
+        annex.seen = Some(plan.constrain(learned, &mut views, context.now, units));
     }
     Some((views.into_iter().collect(), annex))
 }

@@ -83,22 +83,18 @@ learned_of = function()
     return used
   end
 
-  -- The first moment at which all windows admit a call, and the limits that refuse it now, one bit each. More units than a limit has are
-  -- admitted when nothing is used.
-  local function admits_at(learned, instruction, cost)
-    local moment, refusing = now, {}
+  -- The limits that refuse a call, by their places. More units than a limit has are admitted when nothing is used.
+  local function refusing(learned, instruction, cost)
+    local places = {}
     for _, window in ipairs(live_windows(learned, 'alone')) do
-      local units, at = units_of(window, instruction, cost) or 1, now
-      if units > 0 then
-        for _, step in ipairs(window.steps) do
-          if step.closes > now and step.used + units > window.limit then at = max(at, step.closes) end
-        end
-        if window.asks_until > now then at = max(at, min(window.asks_until, now + LOOK_AGAIN_AT_LEARNED)) end
+      local units = units_of(window, instruction, cost) or 1
+      local refuses = window.asks_until > now
+      for _, step in ipairs(window.steps) do
+        refuses = refuses or step.closes > now and step.used + units > window.limit
       end
-      moment = max(moment, at)
-      if at > now then refusing[max(window.place, 1)] = true end
+      if units > 0 and refuses then places[max(window.place, 1)] = true end
     end
-    return moment, refusing
+    return places
   end
 
   -- The units that all windows have left, at most so many.
@@ -109,8 +105,15 @@ learned_of = function()
     return most
   end
 
+  -- What was learned of a key, or nothing yet.
+  local function learned_in(value)
+    value.learned = value.learned or { calls = 0, calls_until = 0, wait_until = 0, windows = {} }
+    return value.learned
+  end
+
   -- Charges a call as of a moment. Calls that nothing but this limits let one of them begin a window of which nothing was said.
-  local function charge(learned, instruction, cost, moment)
+  local function charge(value, instruction, cost, moment)
+    local learned = learned_in(value)
     learned.calls = min(learned.calls + 1, MAX)
     if instruction.learns then learned.calls_until = now + CALLS_IN_FLIGHT end
     learned.windows = live_windows(learned)
@@ -244,7 +247,7 @@ learned_of = function()
 
   -- Takes what a response said: the trailer has '<d', the calls that were known (-1: they are not), and '<dddddddddd' for each limit.
   local function observe(instruction, value)
-    local learned = value.learned
+    local learned = learned_in(value)
     local known, at = unpack_('<d', instruction.text, instruction.meta)
     local calls = known >= 0 and max(learned.calls - known, 0) or nil
     if instruction.block > 0 then learned.wait_until = max(learned.wait_until, now + instruction.block) end
@@ -266,6 +269,6 @@ learned_of = function()
     end
   end
 
-  learned_rules = { read = read, write = write, ends = ends, admits_at = admits_at, left = left, charge = charge, reserve = reserve, forget_places = forget_places, observe = observe }
+  learned_rules = { read = read, write = write, ends = ends, refusing = refusing, left = left, charge = charge, reserve = reserve, forget_places = forget_places, observe = observe }
   return learned_rules
 end

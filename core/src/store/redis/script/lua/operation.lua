@@ -27,9 +27,7 @@ end
 
 -- Charges a call to what was learned of the key, if anything was, or is to be.
 local function charge_learned(instruction, value, cost, moment)
-  if not (value.learned or instruction.learns) then return end
-  value.learned = value.learned or { calls = 0, calls_until = 0, wait_until = 0, windows = {} }
-  learned_of().charge(value.learned, instruction, cost, moment)
+  if value.learned or instruction.learns then learned_of().charge(value, instruction, cost, moment) end
 end
 
 -- Of a surcharge a concurrency limit, which has `renew`, counts only where it is alone.
@@ -93,7 +91,6 @@ local operations = {
   end,
   [OBSERVE] = function(instruction, value) -- block: for how long the key waits
     if instruction.block > 0 and now + instruction.block > (value.blocked_until or 0) then block_by_hand(instruction, value) end
-    value.learned = value.learned or { calls = 0, calls_until = 0, wait_until = 0, windows = {} }
     learned_of().observe(instruction, value)
     learned_of().reserve(value.learned, instruction)
     return true
@@ -206,6 +203,11 @@ local function lease(instruction, value)
   return true, value, 0, most
 end
 
+-- The limits that refuse a call by what was learned alone, by their places, if anything was learned.
+local function refusing_learned(instruction, value, cost)
+  return value.learned and learned_of().refusing(value.learned, instruction, cost)
+end
+
 -- Whether the limits admit a check, and only what must stay free for others, or the line, refuses it.
 local function spares(instruction, value)
   if not (instruction.amounts or instruction.line) or value.blocked_until and value.blocked_until > now then return false end
@@ -213,37 +215,29 @@ local function spares(instruction, value)
     local units = limit.units or instruction.asked
     if units > 0 and not admits(limit, value, units + limit.learned) then return false end
   end
-  return not value.learned or learned_of().admits_at(value.learned, instruction, instruction.asked) <= now
-end
-
--- The bits of the limits that refuse, with that of one more.
-local function with_bit(mask, place)
-  local bit = 2 ^ (15 + place)
-  return floor(mask / bit) % 2 == 1 and mask or mask + bit
+  local refusing = refusing_learned(instruction, value, instruction.asked)
+  return not (refusing and next(refusing))
 end
 
 -- Takes a turn: charges every bucket as of the first moment at which all of them admit the call, if that is within `hold` µs.
 -- Returns what `run` does, with that moment in place of the units; 0 where the turn is refused.
 local function turn(instruction, value, s)
   local blocked = value.blocked_until and value.blocked_until > now
-  local moment, mask, cost, refused_by_learned = blocked and value.blocked_until or now, 0, instruction.cost, false
+  local moment, mask, cost, refused = blocked and value.blocked_until or now, 0, instruction.cost, false
+  local refusing = refusing_learned(instruction, value, cost)
   for i, limit in ipairs(instruction.limits) do
-    local units = limit.units or cost
+    local units, refuses = limit.units or cost, refusing and refusing[i]
     if units > 0 then
       limit:advance(value)
-      local at, learned = limit:admits_at(value, units), limit.learned > 0 and not admits(limit, value, units + limit.learned)
-      if (at > now or learned) and instruction.charges_denials then mask = mask + 2 ^ (15 + i) end
-      -- When others use less is not known, so there are no turns behind it.
-      if value.learned and (at > now or learned) then refused_by_learned = true end
+      local at = limit:admits_at(value, units)
+      refuses = refuses or at > now or limit.learned > 0 and not admits(limit, value, units + limit.learned)
       moment = max(moment, at)
     end
+    if refuses and instruction.charges_denials then mask = mask + 2 ^ (15 + i) end
+    refused = refused or refuses
   end
-  if value.learned then
-    local at, refusing = learned_of().admits_at(value.learned, instruction, cost)
-    for place in pairs(instruction.charges_denials and refusing or {}) do mask = with_bit(mask, place) end
-    refused_by_learned = refused_by_learned or at > now
-  end
-  if refused_by_learned or moment - now > instruction.hold then return false, refuse(instruction, s, blocked), mask, 0 end
+  -- When others use less is not known, so there are no turns behind it.
+  if value.learned and refused or moment - now > instruction.hold then return false, refuse(instruction, s, blocked), mask, 0 end
   if not blocked then end_block(instruction, value) end
   if moment > now then value.turns_until = max(value.turns_until or 0, moment) end
   for _, limit in ipairs(instruction.limits) do
@@ -279,18 +273,15 @@ local function run(instruction, value, s, defer_refusal)
   local hold = instruction.hold
   local admitted, mask = not blocked and not (instruction.line and must_yield(value, instruction.line)), 0
   local ask_all = operation ~= PEEK and (defer_refusal or instruction.charges_denials)
+  local refusing = refusing_learned(instruction, value, cost)
   for i = 1, #limits do
     local limit = limits[i]
     local units = limit.units or cost
-    if (admitted or ask_all) and units > 0 and not admits(limit, value, units + limit.reserve + limit.learned) then
+    local asked = units + limit.reserve + limit.learned
+    if (admitted or ask_all) and (refusing and refusing[i] or units > 0 and not admits(limit, value, asked)) then
       admitted = false
       if ask_all then mask = mask + 2 ^ (15 + i) end
     end
-  end
-  if value.learned and (admitted or ask_all) then
-    local at, refusing = learned_of().admits_at(value.learned, instruction, cost)
-    admitted = admitted and at <= now
-    for place in pairs(ask_all and refusing or {}) do mask = with_bit(mask, place) end
   end
   if operation == PEEK then return admitted, nil, 0 end
   if not admitted then
