@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import { afterEach } from 'node:test';
 import axios from 'axios';
 import { Limiter, ManualClock } from 'tidegate';
 import { pacedFetch } from 'tidegate/fetch';
@@ -133,4 +134,20 @@ export async function until(holds) {
 /** An error that a client wrapped, as it was. */
 export function unwrapped(error) {
   return error?.isAxiosError && error.cause ? unwrapped(error.cause) : error;
+}
+
+/** Servers, and clients of one kind, that each test closes at its end. `defaults` are options of the clients. */
+export function opened(kind, defaults = {}) {
+  const open = [];
+  const kept = (one) => {
+    open.push(one);
+    return one;
+  };
+  afterEach(async () => {
+    for (const one of open.splice(0).reverse()) await one.close();
+  });
+  return {
+    site: async (answer) => kept(await Site.start(answer)),
+    make: (options) => kept(kind.make({ ...defaults, ...options })),
+  };
 }

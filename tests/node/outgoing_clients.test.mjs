@@ -3,29 +3,16 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { afterEach, suite, test } from 'node:test';
+import { suite, test } from 'node:test';
 import { Decision, Policy, RateLimited } from 'tidegate';
-import { clients, leftOf, limiterAt, Site, until, unwrapped, waitingOf } from './outgoing_clients.mjs';
+import { clients, leftOf, limiterAt, opened, until, unwrapped, waitingOf } from './outgoing_clients.mjs';
 
 /** Longer than the windows of calls that go out. */
 const MINUTE = 90_000;
 
 for (const kind of clients) {
   suite(kind.name, () => {
-    const open = [];
-    const site = async (answer) => {
-      const started = await Site.start(answer);
-      open.push(started);
-      return started;
-    };
-    const make = (options) => {
-      const client = kind.make(options);
-      open.push(client);
-      return client;
-    };
-    afterEach(async () => {
-      for (const one of open.splice(0).reverse()) await one.close();
-    });
+    const { site, make } = opened(kind);
     const keyOf = ({ origin }) => `out:${origin}`;
     const left = async (limiter, policy, key, cost = 1) => Math.min(...(await leftOf(limiter, policy, key, cost)));
 
@@ -116,7 +103,6 @@ for (const kind of clients) {
     test('a connection that is never made gives its units back; one that breaks does not', async () => {
       const gone = await site();
       await gone.close();
-      open.splice(open.indexOf(gone), 1);
       const { limiter } = limiterAt();
       const { call } = make({ limiter, policy: '5/minute' });
       await assert.rejects(call(gone.origin));
@@ -132,7 +118,6 @@ for (const kind of clients) {
     test('what is held goes back when the connection is never made', async () => {
       const gone = await site();
       await gone.close();
-      open.splice(open.indexOf(gone), 1);
       const { limiter } = limiterAt();
       const policy = 'concurrency 1; 5/minute';
       const { call } = make({ limiter, policy });

@@ -1,26 +1,13 @@
 // What clients learn from the responses of real servers.
 
 import assert from 'node:assert/strict';
-import { afterEach, suite, test } from 'node:test';
+import { suite, test } from 'node:test';
 import { RateLimited } from 'tidegate';
-import { clients, limiterAt, Site, until, unwrapped } from './outgoing_clients.mjs';
+import { clients, limiterAt, opened, until, unwrapped } from './outgoing_clients.mjs';
 
 for (const kind of clients) {
   suite(kind.name, () => {
-    const open = [];
-    const site = async (answer) => {
-      const started = await Site.start(answer);
-      open.push(started);
-      return started;
-    };
-    const make = (options) => {
-      const client = kind.make({ timeoutMs: 0, ...options });
-      open.push(client);
-      return client;
-    };
-    afterEach(async () => {
-      for (const one of open.splice(0).reverse()) await one.close();
-    });
+    const { site, make } = opened(kind, { timeoutMs: 0 });
     const read = async (call) => (await call).text();
     /** How long a call would have to wait. */
     const waitOf = async (call) => {

@@ -188,6 +188,18 @@ pub fn text_of(decision: &Decision) -> String {
     text
 }
 
+/// Compares the lines of a seed that a limiter in memory has written with those of another store.
+///
+/// # Panics
+/// When they differ: with the lines before.
+#[track_caller]
+pub fn agree(seed: u64, expected: &[String], found: &[String]) {
+    if let Some(line) = (0..expected.len()).find(|line| expected.get(*line) != found.get(*line)) {
+        let before = expected[..line].join("\n");
+        panic!("seed {seed}\n{before}\nmemory: {}\nother:  {:?}", expected[line], found.get(line));
+    }
+}
+
 /// Runs the history of a seed on a limiter; returns one line for each call.
 ///
 /// # Panics

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate::{Algorithm, Decision, Limit, Limiter, ManualClock, OnStoreError, Options, Period, Policy, Result};
 use tidegate_tests::cluster::Cluster;
-use tidegate_tests::history::{answers_of_redis, text_of};
+use tidegate_tests::history::{agree, answers_of_redis, text_of};
 use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
@@ -358,18 +358,6 @@ fn in_memory(clock: &Arc<ManualClock>) -> Limiter {
 fn on_a_server(url: &str, clock: &Arc<ManualClock>) -> Limiter {
     let store = Limiter::builder().store(url).timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO);
     store.on_store_error(OnStoreError::Raise).clock(Arc::clone(clock)).build().expect("a limiter")
-}
-
-#[track_caller]
-fn agree(seed: u64, expected: &[String], found: &[String]) {
-    if let Some(line) = (0..expected.len()).find(|line| expected.get(*line) != found.get(*line)) {
-        panic!(
-            "seed {seed}\n{}\nmemory: {}\nredis:  {:?}",
-            expected[..line].join("\n"),
-            expected[line],
-            found.get(line)
-        );
-    }
 }
 
 fn live(url: &str, lives: u64, proxy: Option<&Proxy>) {

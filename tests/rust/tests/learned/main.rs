@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate::http::Observation;
 use tidegate::{CheckOptions, Decision, Limiter, ManualClock, OnStoreError, Policy, Units};
-use tidegate_tests::history::{answers_of_redis, cost_for, policy, text_of};
+use tidegate_tests::history::{self, answers_of_redis, cost_for, policy, text_of};
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
@@ -138,14 +138,7 @@ fn agree(url: &str, histories: u64) {
     for seed in seeds(histories) {
         let expected = run(seed, &memory, &memory_clock);
         let found = answers_of_redis(&other, &expected, || run(seed, &other, &other_clock));
-        if let Some(line) = (0..expected.len()).find(|line| expected.get(*line) != found.get(*line)) {
-            panic!(
-                "seed {seed}\n{}\nmemory: {}\nother:  {:?}",
-                expected[..line].join("\n"),
-                expected[line],
-                found.get(line)
-            );
-        }
+        history::agree(seed, &expected, &found);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{Limiter, ManualClock, Policy, bench};
-use tidegate_tests::history::{answers_of_redis, text_of};
+use tidegate_tests::history::{agree, answers_of_redis, text_of};
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 
@@ -76,15 +76,13 @@ fn memory_and_redis_agree() {
     };
     let (memory, redis) = (limiter("memory://"), limiter(redis.url()));
     for notation in POLICIES {
+        println!("{notation}");
         let mut granted = 0;
         for seed in 0..HISTORIES {
             let expected = history(seed, notation, &memory, &clock);
             let found = answers_of_redis(&redis, &expected, || history(seed, notation, &redis, &clock));
             granted += expected.iter().filter(|line| line.contains("lease") && line.contains(" true ")).count();
-            if let Some(line) = (0..expected.len()).find(|line| expected[*line] != found[*line]) {
-                let before = expected[..line].join("\n");
-                panic!("{notation}, seed {seed}\n{before}\nmemory: {}\nredis:  {}", expected[line], found[line]);
-            }
+            agree(seed, &expected, &found);
         }
         assert!(granted as u64 > HISTORIES, "{notation}: {granted} leases");
     }

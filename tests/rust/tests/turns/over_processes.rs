@@ -14,8 +14,7 @@ const CALLERS: u64 = 50;
 /// The callers come one after the other, so far apart that their order is known.
 const ARRIVALS: Duration = Duration::from_millis(2);
 
-/// What one caller saw: its place in the order of arrival, the moment that the store says, and when it went by the clock of the
-/// machine, in microseconds.
+/// What one caller saw by the clock of the machine, in microseconds: when it asked, the moment that the store says, and when it went.
 type Row = [u64; 3];
 
 fn micros() -> u64 {
@@ -45,17 +44,19 @@ fn a_process_of_callers() {
                 tokio::spawn(async move {
                     let arrives = begins + place * ARRIVALS.as_micros() as u64;
                     tokio::time::sleep(Duration::from_micros(arrives.saturating_sub(micros()))).await;
+                    // A machine that is busy holds callers up.
+                    let asked = micros();
                     let call = limiter.acquire(POLICY, "k", 1, Some(Duration::from_secs(30)));
                     let decision = if gives_up { tokio::time::timeout(after, call).await.ok()? } else { call.await };
                     let decision = decision.expect("a decision");
                     assert!(decision.allowed());
-                    Some([place, decision.at().as_micros() as u64, micros()])
+                    Some([asked, decision.at().as_micros() as u64, micros()])
                 })
             })
             .collect();
         for caller in callers {
             match caller.await.expect("it ends") {
-                Some([place, at, went]) => println!("row {place} {at} {went}"),
+                Some([asked, at, went]) => println!("row {asked} {at} {went}"),
                 None => println!("gone"),
             }
         }
@@ -105,13 +106,13 @@ fn the_order_of_admission_is_the_order_of_arrival() {
     // By the clock of the machine none goes before its moment.
     assert_eq!(rows.iter().filter(|row| row[2] < row[1]).count(), 0);
     assert_eq!(too_early(&rows), 0, "never above the rate");
-    let places: Vec<u64> = rows.iter().map(|row| row[0]).collect();
-    let late = places.windows(2).filter(|pair| pair[0] > pair[1]).count();
-    println!("{calls} calls, {late} of {} out of order", places.len());
+    let asked: Vec<u64> = rows.iter().map(|row| row[0]).collect();
+    let late = asked.windows(2).filter(|pair| pair[0] > pair[1]).count();
+    println!("{calls} calls, {late} of {} out of order", asked.len());
     // One write each, and a read of those that slept for more than 50 ms; the script is loaded once.
     assert!(calls <= 2 * PROCESSES * CALLERS + PROCESSES, "{calls} calls");
-    // A process that the machine held up arrives late; at random it would be half of them.
-    assert!(late <= (PROCESSES * CALLERS * 2 / 5) as usize, "{places:?}");
+    // A process that the machine holds up behind its look at the clock comes late.
+    assert!(late <= 10, "{asked:?}");
     let lateness = rows.iter().map(|row| row[2] - row[1]).max().unwrap_or(0);
     println!("the latest went {lateness} µs after its moment");
 }
