@@ -14,4 +14,4 @@ fi
 use_cargo_tool cargo-semver-checks 0.51.0
 # `bench` opens the inside, and promises nothing.
 cargo semver-checks --package tidegate --baseline-rev "$baseline" \
-    --default-features --features axum,metrics,tonic
+    --default-features --features axum,metrics,reqwest-middleware,tonic

@@ -11,8 +11,14 @@ mod ietf;
 mod llm;
 mod openapi;
 pub(crate) mod options;
+#[cfg(feature = "tower")]
+mod outgoing;
 mod problem;
+#[cfg(feature = "reqwest-middleware")]
+pub mod reqwest;
 mod responses;
+#[cfg(feature = "tower")]
+mod settling;
 #[cfg(feature = "tower")]
 pub mod tower;
 

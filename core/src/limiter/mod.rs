@@ -34,6 +34,8 @@ pub use cost::{Cost, Units};
 pub(crate) use cost::{check_cost, counted_units};
 pub use hold::{Hold, HoldAnswer};
 pub use observe::{Answered, calls_of};
+#[cfg(feature = "tower")]
+pub(crate) use operations::check_options;
 pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
 pub use overrides::OverriddenKey;
 pub use policy_ref::{AsPolicy, PolicyRef};

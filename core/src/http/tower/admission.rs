@@ -10,6 +10,7 @@ use super::body::HeldUnits;
 use super::request_limits::{LimitEntry, RequestLimits};
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::http::settling::settle_to;
 use crate::limiter::{CheckOptions, Cost, Hold, HoldAnswer};
 use crate::plan::Plan;
 use crate::process::clock::Signal;
@@ -97,29 +98,7 @@ impl RequestLimits {
     /// Gives back what the other limits of these policies were charged. The holds end when they are dropped.
     async fn give_back(&self, holds: &[Hold]) {
         for hold in holds {
-            self.settle_to(hold.decision(), None).await;
-        }
-    }
-
-    /// Settles a request for what it has cost; for nothing at all without a cost.
-    async fn settle_to(&self, decision: &Decision, actual: Option<&Cost>) {
-        // A shadow policy that would have denied was not charged.
-        if decision.shadow() {
-            return;
-        }
-        let settled = match actual {
-            Some(number) if number.is_number() => self.limiter.settle(decision, number.clone()).await,
-            actual => {
-                let entries = decision.entries().iter().map(Decision::plan);
-                let costs: Vec<Option<Cost>> = match actual {
-                    Some(units) => entries.map(|plan| units.actual_share_of(plan)).collect(),
-                    None => entries.map(|plan| Some(Cost::of_each(&plan.policy, 0))).collect(),
-                };
-                self.limiter.settle_each(decision, &costs).await
-            }
-        };
-        if let Err(error) = settled {
-            tracing::warn!(target: "tidegate", %error, "units of a request could not be given back or charged");
+            settle_to(&self.limiter, hold.decision(), None).await;
         }
     }
 
@@ -141,7 +120,7 @@ impl RequestLimits {
             return;
         }
         for decision in charged {
-            self.settle_to(decision, actual).await;
+            settle_to(&self.limiter, decision, actual).await;
         }
     }
 }

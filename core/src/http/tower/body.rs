@@ -13,6 +13,7 @@ use pin_project_lite::pin_project;
 
 use super::request_limits::RequestLimits;
 use crate::decision::Decision;
+use crate::http::settling::in_background;
 use crate::limiter::Hold;
 
 pin_project! {
@@ -153,13 +154,7 @@ impl Drop for SettledAtEnd {
         let Some(actual) = self.limits.settle_at_end.as_ref().and_then(|read| read(&self.response)) else { return };
         let limits = Arc::clone(&self.limits);
         let charged = std::mem::take(&mut self.charged);
-        let settle = async move { limits.settle_all(&charged, Some(&actual)).await };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(settle)),
-            Err(_) => {
-                tracing::warn!(target: "tidegate", "a body ended outside of a tokio runtime: its request is not settled")
-            }
-        }
+        in_background(async move { limits.settle_all(&charged, Some(&actual)).await });
     }
 }
 

@@ -1,4 +1,5 @@
-//! A `tower::Layer` that limits requests, for axum, tonic and every other service of tower.
+//! A `tower::Layer` that limits requests, for axum, tonic and every other service of tower; and [`PaceLayer`], which paces the calls
+//! of clients.
 //!
 //! ```
 //! # #[cfg(feature = "axum")]
@@ -29,14 +30,17 @@ mod admission;
 mod body;
 mod builder;
 mod notation_place;
+mod pace_layer;
 mod peer;
 mod refusal;
 mod request_key;
 mod request_limits;
 mod service;
 
+pub use crate::http::outgoing::{PaceBuilder, PacedBody, PacedRequest, PacedResponse, RateLimited, SettleReader};
 pub use body::{HeldUnits, LimitedBody};
 pub use builder::RateLimitLayerBuilder;
+pub use pace_layer::{CopyBody, PaceLayer, Paced, SentAgain, SentOnce};
 pub use peer::PeerAddress;
 pub use request_key::RequestKey;
 pub use service::{RateLimit, RateLimitLayer};

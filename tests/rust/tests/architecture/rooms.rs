@@ -30,7 +30,11 @@ const ROOMS: &[Room] = &[
             BASE,
         ],
     ),
-    room("http layer", &["http/tower/"], &["limiter", "http", "decision", "plan", "policy", BASE]),
+    room(
+        "http layer",
+        &["http/tower/", "http/outgoing/", "http/reqwest.rs", "http/settling.rs"],
+        &["limiter", "http", "http responses", "decision", "plan", "policy", BASE],
+    ),
     room(
         "limiter",
         &["limiter/"],

@@ -1,0 +1,235 @@
+//! The options of calls that go out, the same for each client.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::exchange::{PacedRequest, PacedResponse};
+use super::pacing::{Pacing, PolicyOption};
+use super::turn::{CallCost, SettleReader};
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::http::MAX_LEARNED_WAIT;
+use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Cost, PolicyRef, check_options};
+use crate::policy::Policy;
+
+/// The longest that a request waits, where no other time is given.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How much the way to a service may differ, where it is not said.
+const MARGIN: Duration = Duration::from_millis(50);
+
+/// Makes a client's layer or middleware with options.
+///
+/// Every function is given the head of the request or of the response. Without a policy, what responses say is the only limit.
+#[must_use]
+pub struct PaceBuilder<T> {
+    pacing: Pacing,
+    /// The cost and the class of all requests, where they have the same.
+    cost: Option<Cost>,
+    class: Option<String>,
+    /// How many redirects are followed, by clients that do.
+    pub(crate) redirects: u32,
+    client: PhantomData<fn() -> T>,
+}
+
+impl<T> PaceBuilder<T> {
+    pub(crate) fn new(limiter: &AsyncLimiter) -> Self {
+        let pacing = Pacing {
+            limiter: limiter.clone(),
+            policy: PolicyOption::Learned,
+            key: None,
+            cost: None,
+            priority: None,
+            settle: None,
+            on_wait: None,
+            timeout: Some(TIMEOUT),
+            retries: 0,
+            learn: true,
+            margin: MARGIN,
+            max_learned_wait: MAX_LEARNED_WAIT,
+            prefix: "out:".to_owned(),
+            respond: false,
+            prepared: Mutex::new(None),
+            _use: None,
+        };
+        Self { pacing, cost: Some(1.into()), class: None, redirects: 0, client: PhantomData }
+    }
+
+    /// The policy of all requests: the name of one, a notation, or a `Policy`.
+    pub fn policy(mut self, policy: impl AsPolicy) -> Self {
+        self.pacing.policy = PolicyOption::Named(kept(&policy));
+        self
+    }
+
+    /// The policy of a request; `None` for no limit but what responses say.
+    pub fn policy_by<P: AsPolicy>(
+        mut self,
+        read: impl Fn(&PacedRequest<'_>) -> Option<P> + Send + Sync + 'static,
+    ) -> Self {
+        self.pacing.policy = PolicyOption::Read(Box::new(move |request| read(request).map(|policy| kept(&policy))));
+        self
+    }
+
+    /// The key of all requests. Without it the key of a request is its origin, such as `https://api.example.com`.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        let key = key.into();
+        self.key_by(move |_| key.clone())
+    }
+
+    /// The key of a request.
+    pub fn key_by(mut self, read: impl Fn(&PacedRequest<'_>) -> String + Send + Sync + 'static) -> Self {
+        self.pacing.key = Some(Box::new(read));
+        self
+    }
+
+    /// What stands before each key; `out:` unless it is given.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.pacing.prefix = prefix.into();
+        self
+    }
+
+    /// The units that each request takes; 1 unless it is given. Numbers by the names of units are
+    /// `Cost::from([("tokens", 1_200)])`.
+    pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
+        let cost = cost.into();
+        self.cost = Some(cost.clone());
+        self.pacing.cost = Some(Box::new(move |_| cost.clone()));
+        self
+    }
+
+    /// The units that a request takes.
+    pub fn cost_by<C: Into<Cost>>(mut self, read: impl Fn(&PacedRequest<'_>) -> C + Send + Sync + 'static) -> Self {
+        self.cost = None;
+        self.pacing.cost = Some(Box::new(move |request| read(request).into()));
+        self
+    }
+
+    /// The class of all requests, one of the [`priorities`](crate::Options::priorities) of the policy.
+    pub fn priority(mut self, class: impl Into<String>) -> Self {
+        let class = class.into();
+        self.class = Some(class.clone());
+        self.pacing.priority = Some(Box::new(move |_| Some(class.clone())));
+        self
+    }
+
+    /// The class of a request; `None` for none.
+    pub fn priority_by(mut self, read: impl Fn(&PacedRequest<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.class = None;
+        self.pacing.priority = Some(Box::new(read));
+        self
+    }
+
+    /// What a call has really cost; `None` for what was charged. It is called with the head of the response, and the call is settled
+    /// at the end of its body.
+    pub fn settle<C: Into<Cost>>(
+        mut self,
+        read: impl Fn(&PacedResponse<'_>) -> Option<C> + Send + Sync + 'static,
+    ) -> Self {
+        self.pacing.settle = Some(Box::new(move |response| {
+            read(response).map_or(CallCost::Charged, |cost| CallCost::Known(cost.into()))
+        }));
+        self
+    }
+
+    /// What reads the cost of a call from the body of its response, while the caller reads it; `None` for what was charged.
+    pub fn settle_by_body<R: SettleReader + 'static>(
+        mut self,
+        read: impl Fn(&PacedResponse<'_>) -> Option<R> + Send + Sync + 'static,
+    ) -> Self {
+        self.pacing.settle = Some(Box::new(move |response| {
+            read(response).map_or(CallCost::Charged, |reader| CallCost::Read(Box::new(reader)))
+        }));
+        self
+    }
+
+    /// The longest that a request waits, for its turns and between its attempts: 30 seconds unless it is given. `None` is as long as
+    /// it takes.
+    pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.pacing.timeout = timeout.into();
+        self
+    }
+
+    pub(crate) fn sent_again(mut self, retries: u32) -> Self {
+        self.pacing.retries = retries;
+        self
+    }
+
+    /// Whether the limits that responses name are kept; `true` unless it is given.
+    pub const fn learn(mut self, learn: bool) -> Self {
+        self.pacing.learn = learn;
+        self
+    }
+
+    /// How much the way to the service may differ from one request to the next: by so much the windows of the policy are longer. 50 ms
+    /// unless it is given.
+    pub const fn margin(mut self, margin: Duration) -> Self {
+        self.pacing.margin = margin;
+        self
+    }
+
+    /// The longest wait that is believed of a response; an hour unless it is given.
+    pub const fn max_learned_wait(mut self, wait: Duration) -> Self {
+        self.pacing.max_learned_wait = wait;
+        self
+    }
+
+    /// Is called with the Decision and its wait before a request waits.
+    pub fn on_wait(mut self, listen: impl Fn(&Decision, Duration) + Send + Sync + 'static) -> Self {
+        self.pacing.on_wait = Some(Box::new(listen));
+        self
+    }
+
+    /// Whether a refusal is a response with 429 and `x-should-retry: false`, instead of an error.
+    pub const fn respond(mut self, respond: bool) -> Self {
+        self.pacing.respond = respond;
+        self
+    }
+
+    /// The same options for another client.
+    pub(crate) fn of_client<U>(self) -> PaceBuilder<U> {
+        PaceBuilder {
+            pacing: self.pacing,
+            cost: self.cost,
+            class: self.class,
+            redirects: self.redirects,
+            client: PhantomData,
+        }
+    }
+
+    pub(crate) fn pacing(self, owner: &str) -> Result<Pacing> {
+        let Self { mut pacing, cost, class, .. } = self;
+        match &pacing.policy {
+            PolicyOption::Learned if !pacing.learn => {
+                return Err(Error::config(
+                    "there is no policy, and learn is false: this limits nothing. Give one of them",
+                ));
+            }
+            PolicyOption::Named(policy) => {
+                let policy = policy.as_policy();
+                pacing.prepare(Some(policy))?;
+                let plan = pacing.limiter.core.plan(&policy, "")?;
+                let cost = cost.unwrap_or_else(|| Cost::of_each(&plan.policy, 1));
+                check_options(&CheckOptions { priority: class, ..cost.into() }, &plan)?;
+                pacing._use = Some(pacing.limiter.use_policy(policy, owner)?);
+            }
+            PolicyOption::Learned | PolicyOption::Read(_) => {}
+        }
+        Ok(pacing)
+    }
+}
+
+impl<T> fmt::Debug for PaceBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PaceBuilder").finish_non_exhaustive()
+    }
+}
+
+/// A policy as its user names it.
+fn kept(policy: &impl AsPolicy) -> Box<dyn AsPolicy + Send + Sync> {
+    match policy.as_policy() {
+        PolicyRef::Text(text) => Box::new(text.to_owned()),
+        PolicyRef::Policy(policy) => Box::new(Policy::clone(policy)),
+    }
+}

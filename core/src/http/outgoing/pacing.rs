@@ -1,0 +1,309 @@
+//! The way of a call.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use http::{Method, StatusCode};
+use parking_lot::Mutex;
+
+use super::exchange::{Exchange, PacedRequest, PacedResponse};
+use super::refused_call::{RateLimited, RefusedCall, never_fits};
+use super::turn::{CallCost, CallTurn};
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind, Result};
+use crate::http::{Observation, ResponseReader};
+use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Cost, Hold, HoldAnswer, PolicyRef, PolicyUse};
+use crate::policy::{Algorithm, Policy};
+use crate::process::clock::Signal;
+
+/// A function of the user.
+pub(super) type Reads<T> = Box<dyn Fn(&PacedRequest<'_>) -> T + Send + Sync>;
+pub(super) type ReadsCost = Box<dyn Fn(&PacedResponse<'_>) -> CallCost + Send + Sync>;
+pub(super) type OnWait = Box<dyn Fn(&Decision, Duration) + Send + Sync>;
+
+/// Which policy a request has.
+pub(super) enum PolicyOption {
+    /// None but what responses say.
+    Learned,
+    Named(Box<dyn AsPolicy + Send + Sync>),
+    Read(Reads<Option<Box<dyn AsPolicy + Send + Sync>>>),
+}
+
+/// What the calls of one client ask of a limiter.
+pub(crate) struct Pacing {
+    pub(super) limiter: AsyncLimiter,
+    pub(super) policy: PolicyOption,
+    /// `None` is the origin of the request.
+    pub(super) key: Option<Reads<String>>,
+    pub(super) cost: Option<Reads<Cost>>,
+    pub(super) priority: Option<Reads<Option<String>>>,
+    pub(super) settle: Option<ReadsCost>,
+    pub(super) on_wait: Option<OnWait>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) retries: u32,
+    pub(super) learn: bool,
+    pub(super) margin: Duration,
+    pub(super) max_learned_wait: Duration,
+    pub(super) prefix: String,
+    pub(super) respond: bool,
+    /// The policy that all requests have, as of the newest reload.
+    pub(super) prepared: Mutex<Option<Arc<PreparedPolicy>>>,
+    pub(super) _use: Option<PolicyUse>,
+}
+
+/// A policy as calls that go out keep it.
+pub(super) struct PreparedPolicy {
+    generation: u64,
+    policy: Policy,
+    holds: bool,
+}
+
+/// What a request asks for.
+struct AskedCall {
+    policy: Arc<PreparedPolicy>,
+    key: String,
+    options: CheckOptions,
+}
+
+enum Turned {
+    Came(Box<CallTurn>),
+    Refused(Box<Decision>),
+}
+
+impl Pacing {
+    /// Sends a request when its turn has come, and again where that is wanted; returns its response.
+    pub(crate) async fn send<E: Exchange>(&self, mut exchange: E) -> std::result::Result<E::Response, E::Error> {
+        let mut left = self.timeout;
+        for attempt in 0_u32.. {
+            let began = Instant::now();
+            let asked = self.asked(&exchange).map_err(E::failed)?;
+            let turn = match self.turn(&asked, left).await.map_err(E::failed)? {
+                Turned::Came(turn) => *turn,
+                Turned::Refused(decision) => return self.refuse(&exchange, *decision),
+            };
+            left = left.map(|left| left.saturating_sub(began.elapsed()));
+            let may_repeat = attempt < self.retries && is_repeatable(&exchange.request());
+            let response = Self::exchanged(&mut exchange, turn, may_repeat).await;
+            let (turn, response) = response?;
+            let (wait, response) = match exchange.redirected_to(&response) {
+                None => self.observe::<E>(&asked, Some(turn.decision()), response).await,
+                Some(origin) => {
+                    let target = self.redirected(asked, &origin).await;
+                    self.observe::<E>(&target, None, response).await
+                }
+            };
+            let again = wait.filter(|wait| {
+                let is_again = matches!(E::head(&response).status, TOO_MANY | UNAVAILABLE);
+                is_again && may_repeat && exchange.is_kept() && left.is_none_or(|left| *wait <= left)
+            });
+            let cost = self.settle.as_ref().map_or(CallCost::Charged, |read| read(&E::head(&response)));
+            let response = match turn.end_with(cost) {
+                Some(end) => E::watch(response, end),
+                None => response,
+            };
+            let Some(wait) = again else { return Ok(response) };
+            drop(response);
+            // Callers that were refused at the same moment come back at different ones.
+            let pause = wait + wait.mul_f64(random_share() / 10.0);
+            let pause = left.map_or(pause, |left| pause.min(left));
+            sleep(pause).await;
+            left = left.map(|left| left.saturating_sub(pause));
+        }
+        unreachable!("a call has fewer than 2^32 attempts")
+    }
+
+    /// Sends a request whose turn has come.
+    async fn exchanged<E: Exchange>(
+        exchange: &mut E,
+        mut turn: CallTurn,
+        keep: bool,
+    ) -> std::result::Result<(CallTurn, E::Response), E::Error> {
+        // A turn that is dropped before this point was not used.
+        exchange.ready().await?;
+        turn.sent();
+        match exchange.send(keep).await {
+            Ok(response) => Ok((turn, response)),
+            Err(error) => {
+                if E::never_arrived(&error) {
+                    turn.give_back().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn refuse<E: Exchange>(&self, exchange: &E, decision: Decision) -> std::result::Result<E::Response, E::Error> {
+        let misfit = never_fits(&decision);
+        if self.respond {
+            return Ok(exchange.made(RefusedCall::of(&decision, misfit.as_ref())));
+        }
+        Err(misfit.map_or_else(|| E::failed(RateLimited::new(decision)), E::failed))
+    }
+
+    fn asked<E: Exchange>(&self, exchange: &E) -> Result<AskedCall> {
+        let request = exchange.request();
+        let (policy, is_learned) = match &self.policy {
+            PolicyOption::Learned => (self.prepare(None)?, true),
+            PolicyOption::Named(policy) => (self.prepared(&**policy)?, false),
+            PolicyOption::Read(read) => match read(&request) {
+                None => (self.prepare(None)?, true),
+                Some(policy) => (self.prepare(Some(policy.as_policy()))?, false),
+            },
+        };
+        let key = match &self.key {
+            Some(read) => read(&request),
+            None => exchange.origin().ok_or_else(|| {
+                Error::config(
+                    "the request names no origin: give one with its URL or the field host, or give the layer a key",
+                )
+            })?,
+        };
+        let mut cost = self.cost.as_ref().map_or_else(|| 1.into(), |read| read(&request));
+        let mut priority = self.priority.as_ref().and_then(|read| read(&request));
+        if is_learned {
+            // What responses say knows no classes, and a call takes one of each unit that they name.
+            priority = None;
+            cost = if cost.is_number() { cost } else { 1.into() };
+        }
+        let options = CheckOptions { priority, ..cost.into() };
+        Ok(AskedCall { policy, key: format!("{}{key}", self.prefix), options })
+    }
+
+    /// The policy of all requests. A reload may have changed it.
+    fn prepared(&self, policy: &(dyn AsPolicy + Send + Sync)) -> Result<Arc<PreparedPolicy>> {
+        let mut prepared = self.prepared.lock();
+        let generation = self.limiter.policy_generation();
+        match &*prepared {
+            Some(known) if known.generation == generation => Ok(Arc::clone(known)),
+            _ => {
+                let made = self.prepare(Some(policy.as_policy()))?;
+                *prepared = Some(Arc::clone(&made));
+                Ok(made)
+            }
+        }
+    }
+
+    /// # Errors
+    /// `policy_unknown`, `policy_invalid`, and `config_invalid` for a policy that queues calls itself.
+    pub(super) fn prepare(&self, policy: Option<PolicyRef<'_>>) -> Result<Arc<PreparedPolicy>> {
+        let generation = self.limiter.policy_generation();
+        let Some(policy) = policy else {
+            return Ok(Arc::new(PreparedPolicy { generation, policy: Policy::learned()?, holds: false }));
+        };
+        let policy = self.limiter.policy(policy)?;
+        let has = |algorithm| policy.limits().iter().any(|limit| limit.algorithm() == algorithm);
+        if has(Algorithm::LeakyBucket) {
+            return Err(Error::config(format!(
+                "the policy {:?} is a leaky-bucket, which queues calls itself: a request waits here for its turn. For the same \
+                 pace write gcra with a burst of 1, as in \"gcra 10/s burst 1\"",
+                policy.name()
+            )));
+        }
+        let holds = has(Algorithm::Concurrency);
+        Ok(Arc::new(PreparedPolicy { generation, policy: policy.paced(self.margin)?, holds }))
+    }
+
+    async fn turn(&self, asked: &AskedCall, left: Option<Duration>) -> Result<Turned> {
+        let AskedCall { policy, key, options } = asked;
+        if let Some(on_wait) = &self.on_wait {
+            let seen = self.limiter.peek_with(&policy.policy, key, options).await?;
+            if let Some(wait) = seen.retry_after().filter(|_| !seen.allowed()) {
+                on_wait(&seen, wait);
+            }
+        }
+        let came = |decision, hold| Turned::Came(Box::new(CallTurn::new(self.limiter.clone(), decision, hold)));
+        if policy.holds {
+            let answer = self.limiter.hold_within(&policy.policy, key, options, left).await?;
+            return Ok(match answer {
+                HoldAnswer::Held(hold) => came(Hold::decision(&hold).clone(), Some(hold)),
+                denied => Turned::Refused(Box::new(denied.decision().clone())),
+            });
+        }
+        let decision = self.limiter.acquire_with(&policy.policy, key, options, left).await?;
+        Ok(if decision.allowed() { came(decision, None) } else { Turned::Refused(Box::new(decision)) })
+    }
+
+    /// A redirect that the client has followed by itself is one more call, to the origin that has answered.
+    async fn redirected(&self, asked: AskedCall, origin: &str) -> AskedCall {
+        let key = if self.key.is_some() { asked.key } else { format!("{}{origin}", self.prefix) };
+        let target = AskedCall { key, ..asked };
+        let cost = Cost::from(target.options.clone());
+        unless_lost(self.limiter.charge(&target.policy.policy, &target.key, cost).await, "a redirect was not charged");
+        target
+    }
+
+    /// Tells the limiter what a response says, and returns the wait that it says.
+    async fn observe<E: Exchange>(
+        &self,
+        asked: &AskedCall,
+        answered: Option<&Decision>,
+        response: E::Response,
+    ) -> (Option<Duration>, E::Response) {
+        if !(self.learn || self.retries > 0) {
+            return (None, response);
+        }
+        let is_read = is_telling(&E::head(&response));
+        let (body, response) = if is_read { E::read(response).await } else { (None, response) };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let said = {
+            let head = E::head(&response);
+            let reader = ResponseReader::new(now).status(head.status.as_u16()).max_learned_wait(self.max_learned_wait);
+            let fields = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+            reader.read(fields, &body.unwrap_or_default()).observations
+        };
+        let wait = said.iter().filter_map(wait_of).max();
+        if self.learn && !said.is_empty() {
+            let learned = self.limiter.observe(&asked.policy.policy, &asked.key, said, answered).await;
+            unless_lost(learned, "what a response says was not learned");
+        }
+        (wait, response)
+    }
+}
+
+/// The response is there all the same. Of a store that is lost the limiter has said so.
+fn unless_lost(done: Result<Decision>, what: &str) {
+    if let Err(error) = done
+        && !error.kind().is_store()
+        && error.kind() != ErrorKind::Closed
+    {
+        tracing::warn!(target: "tidegate", %error, "{what}");
+    }
+}
+
+const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+
+/// Whether a body may say something: JSON that is not encoded.
+fn is_telling(head: &PacedResponse<'_>) -> bool {
+    let is_json = text_of(head.headers, &CONTENT_TYPE).is_some_and(|kind| kind.to_ascii_lowercase().contains("json"));
+    let is_plain =
+        text_of(head.headers, &CONTENT_ENCODING).is_none_or(|coding| coding.eq_ignore_ascii_case("identity"));
+    ResponseReader::reads_body(head.status.as_u16()) && is_json && is_plain
+}
+
+fn text_of<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// How long a response tells to wait: what it says, or until something is left again.
+fn wait_of(said: &Observation) -> Option<Duration> {
+    said.retry_after.max(said.reset_after.filter(|_| said.remaining == Some(0)))
+}
+
+/// Whether it does no harm when a request arrives twice.
+fn is_repeatable(request: &PacedRequest<'_>) -> bool {
+    let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE];
+    safe.contains(request.method) || request.headers.contains_key("idempotency-key")
+}
+
+/// From 0 to 1, another one each time.
+fn random_share() -> f64 {
+    RandomState::new().hash_one(0_u8) as f64 / u64::MAX as f64
+}
+
+async fn sleep(length: Duration) {
+    let signal = Arc::new(Signal::default());
+    signal.wait_async(signal.count(), Some(length)).await;
+}
