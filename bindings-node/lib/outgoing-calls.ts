@@ -160,6 +160,12 @@ export class OutgoingCalls {
     const priority =
       typeof priorityOption === 'function' ? madePriority(this.#where, priorityOption(request)) : priorityOption;
     const limiter = asked(this.#limiter);
+    const origin =
+      keyOption === undefined || exchange.origin === undefined ? undefined : `${this.#options.prefix}${exchange.origin}`;
+    if (origin !== undefined) {
+      const denial = await this.#coolDown(origin, exchange.signal, waits);
+      if (denial !== undefined) return this.#refuse(denial);
+    }
     if (onWait !== undefined) {
       const seen = await limiter.peek(policy, key, { cost, priority });
       if (!seen.allowed && seen.retryAfterMs !== null) onWait(seen, seen.retryAfterMs);
@@ -175,8 +181,20 @@ export class OutgoingCalls {
       decision = error.decision;
     }
     return decision.allowed
-      ? new Turn(this.#limiter, this.#where, { policy, key, decision, hold })
+      ? new Turn(this.#limiter, this.#where, { policy, key, origin, decision, hold })
       : this.#refuse(decision);
+  }
+
+  /** Waits for as long as the service has told all its callers to wait; a denial where that is too long. */
+  async #coolDown(origin: string, signal: CancelSignal | undefined, waits: Waits): Promise<Decision | undefined> {
+    for (;;) {
+      const seen = await asked(this.#limiter).peek(LEARNED, origin);
+      const waitMs = seen.retryAfterMs;
+      if (seen.allowed || waitMs === null) return undefined;
+      if (waitMs > waits.leftMs) return seen;
+      this.#options.onWait?.(seen, waitMs);
+      await waits.during(delay(waitMs, signal));
+    }
   }
 
   /** A policy as calls that go out keep it. */
@@ -238,6 +256,8 @@ class Waits {
 interface PacedCall {
   readonly policy: Policy;
   readonly key: string;
+  /** The key of what the service tells all its callers, where it is another one. */
+  readonly origin: string | undefined;
   readonly decision: Decision;
   readonly hold: Hold | undefined;
 }
@@ -272,9 +292,14 @@ export class Turn {
   /** What the answer says of limits holds for every process. */
   async observe(said: readonly Observation[]): Promise<void> {
     if (this.call === undefined) return;
-    const { policy, key, decision } = this.call;
+    const { policy, key, origin, decision } = this.call;
     try {
       await asked(this.limiter).observe(policy, key, said, { decision });
+      if (origin === undefined) return;
+      for (const { scope, retryAfterMs } of said) {
+        if (scope !== 'all' || retryAfterMs === undefined) continue;
+        await asked(this.limiter).observe(LEARNED, origin, { retryAfterMs, scope });
+      }
     } catch (error) {
       // The answer is there all the same. The limiter says what its store does.
       if (!isOfStore(error)) throw error;

@@ -53,6 +53,18 @@ for (const kind of clients) {
       });
     }
 
+    test('what all callers are told holds for every key', async () => {
+      const other = await site();
+      const { origin, asked } = await site((_, response) =>
+        response.writeHead(429, { 'Retry-After': '20', 'X-RateLimit-Global': 'true' }).end('no'),
+      );
+      const { limiter } = limiterAt();
+      assert.equal((await make({ limiter, policy: '1000/minute', key: 'one' }).call(origin)).status, 429);
+      near(await waitOf(make({ limiter, policy: '1000/minute', key: 'two' }).call(origin)), 20_000);
+      assert.equal(asked.length, 1);
+      assert.equal(await read(make({ limiter, policy: '1000/minute', key: 'two' }).call(other.origin)), 'hello');
+    });
+
     test('what a body says is read, and stays readable', async () => {
       const said = '{"ok":false,"error_code":429,"parameters":{"retry_after":17}}';
       const { origin } = await site((_, response) => {

@@ -36,6 +36,23 @@ def test_a_refusal_stops_every_client_for_as_long_as_it_says(
         assert admitted - refused >= 1.9
 
 
+def test_what_all_callers_are_told_holds_for_every_key(outgoing: Any, strict: StrictServer) -> None:
+    service, other = strict.service(), strict.service()
+    waits: list[float] = []
+    with Limiter() as limiter, outgoing(limiter, WIDE, key="one") as one:
+        assert one.get(said(service, "Retry-After: 2", "X-RateLimit-Global: true", status=429)).status == 429
+        with outgoing(limiter, WIDE, key="two", timeout=0.1) as two, pytest.raises(RateLimited) as raised:
+            two.get(service.url)
+        assert 1 < (raised.value.decision.retry_after or 0) <= 2.1
+        with outgoing(limiter, WIDE, key="two", on_wait=lambda _, seconds: waits.append(seconds)) as two:
+            assert two.get(other.url).status == 200
+            assert waits == []
+            assert two.get(service.url).status == 200
+        assert len(waits) == 1
+    refused, admitted = [at["at"] for at in service.requests()]
+    assert admitted - refused >= 1.9
+
+
 @pytest.mark.parametrize("policy", [None, WIDE])
 def test_nothing_left_until_a_reset_means_wait(outgoing: Any, service: StrictService, policy: Any) -> None:
     fields = ["X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 2"]

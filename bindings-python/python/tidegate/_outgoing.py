@@ -43,6 +43,8 @@ TELLING = (403, 429, 503)
 _AGAIN = (429, 503)
 _IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE")
 _RETRY_AFTER = Headers("off")
+# Calls that nothing limits but what responses say.
+_LEARNED = Policy.learned()
 
 
 class PacedOptions(TypedDict, total=False):
@@ -188,10 +190,12 @@ def origin_of(request: Any) -> str:
 class _Turn:
     """The turn of one attempt: its Decision, what it holds, and where it was asked."""
 
-    __slots__ = ("decision", "hold", "key", "policy")
+    __slots__ = ("decision", "hold", "key", "origin", "policy")
 
-    def __init__(self, policy: Policy, key: str, decision: Decision, hold: Any) -> None:
+    def __init__(self, policy: Policy, key: str, origin: str | None, decision: Decision, hold: Any) -> None:
         self.policy, self.key, self.decision, self.hold = policy, key, decision, hold
+        # The key of what the service tells all its callers, where it is another one.
+        self.origin = origin
 
 
 class Pacing:
@@ -224,6 +228,7 @@ class Pacing:
         self._prefix = given.get("prefix", "out:")
         if not isinstance(self._prefix, str):
             raise TypeError(f"prefix is a str, not {shown(self._prefix)}")
+        self._keys_are_origins = given.get("key") is None
         self._asking = self._asked(owner, given.get("key"), given.get("cost"), given.get("priority"))
 
     def _asked(self, owner: object, key: Any, cost: CostOption, priority: PriorityOption) -> Asking:
@@ -244,7 +249,7 @@ class Pacing:
     def _prepare(self, policy: str | Policy | None, _generation: int) -> tuple[Policy, bool]:
         """The policy as calls that go out keep it, and whether it has units to hold. A reload may change both."""
         if policy is None:
-            return Policy.learned(), False
+            return _LEARNED, False
         resolved = self._limiter.policy(policy)
         holds = holds_units(resolved, "a request waits here for its turn")
         return resolved.paced(self._margin), holds
@@ -302,17 +307,32 @@ class Pacing:
             # What responses say knows no classes, and a call takes one of each unit that they name.
             priority, cost = None, 1 if isinstance(cost, Mapping) else cost
         limiter: Any = asked(self._limiter) if TRACED else self._limiter
+        origin = None if self._keys_are_origins else self._prefix + origin_of(request)
+        if origin is not None:
+            left = await self._cool_down(limiter, origin, left)
         if self._on_wait is not None:
             seen = await self._done(limiter.peek(policy, key, cost, priority=priority))
             if not seen and seen.retry_after is not None:
                 self._on_wait(seen, seen.retry_after)
         if holds:
             hold = await self._done(limiter.hold(policy, key, cost, timeout=left, priority=priority))
-            return _Turn(policy, key, hold.decision, hold)
+            return _Turn(policy, key, origin, hold.decision, hold)
         decision = await self._done(limiter.acquire(policy, key, cost, timeout=left, priority=priority))
         if not decision:
             raise RateLimited(decision)
-        return _Turn(policy, key, decision, None)
+        return _Turn(policy, key, origin, decision, None)
+
+    async def _cool_down(self, limiter: Any, origin: str, left: float | None) -> float | None:
+        """Waits for as long as the service has told all its callers to wait. Returns what is left of the timeout."""
+        while not (seen := await self._done(limiter.peek(_LEARNED, origin))):
+            wait = seen.retry_after
+            if left is not None and wait > left:
+                raise RateLimited(seen)
+            if self._on_wait is not None:
+                self._on_wait(seen, wait)
+            await self._sleep(wait)
+            left = _less(left, wait)
+        return left
 
     async def _observe(self, exchange: Exchange[R], response: R, turn: _Turn) -> float | None:
         """Tells the limiter what a response says. Returns the wait that it says, None for none."""
@@ -330,6 +350,9 @@ class Pacing:
             # The response is there all the same. The limiter has said what its store does.
             with contextlib.suppress(StoreError, ClosedError):
                 await self._done(self._limiter.observe(turn.policy, turn.key, found, decision=turn.decision))
+                told = [one.retry_after for one in found if one.scope == "all" and one.retry_after is not None]
+                if told and turn.origin is not None:
+                    await self._done(self._limiter.observe(_LEARNED, turn.origin, Observation(retry_after=max(told))))
         waits = [one.retry_after for one in found if one.retry_after is not None]
         waits += [one.reset_after for one in found if one.remaining == 0 and one.reset_after is not None]
         return max(waits, default=None)

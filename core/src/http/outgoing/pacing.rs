@@ -13,7 +13,7 @@ use super::refused_call::{RateLimited, RefusedCall, never_fits};
 use super::turn::{CallCost, CallTurn};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
-use crate::http::{Observation, ResponseReader};
+use crate::http::{Observation, ObservationScope, ResponseReader};
 use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Cost, Hold, HoldAnswer, PolicyRef, PolicyUse};
 use crate::policy::{Algorithm, Policy};
 use crate::process::clock::Signal;
@@ -64,6 +64,8 @@ pub(super) struct PreparedPolicy {
 struct AskedCall {
     policy: Arc<PreparedPolicy>,
     key: String,
+    /// The key of what the service tells all its callers, where it is another one.
+    origin: Option<String>,
     options: CheckOptions,
 }
 
@@ -152,14 +154,16 @@ impl Pacing {
                 Some(policy) => (self.prepare(Some(policy.as_policy()))?, false),
             },
         };
-        let key = match &self.key {
-            Some(read) => read(&request),
-            None => exchange.origin().ok_or_else(|| {
-                Error::config(
-                    "the request names no origin: give one with its URL or the field host, or give the layer a key",
-                )
-            })?,
+        let origin = exchange.origin();
+        let (key, origin) = match &self.key {
+            Some(read) => (read(&request), origin),
+            None => {
+                let text =
+                    "the request names no origin: give one with its URL or the field host, or give the layer a key";
+                (origin.ok_or_else(|| Error::config(text))?, None)
+            }
         };
+        let named = |key: String| format!("{}{key}", self.prefix);
         let mut cost = self.cost.as_ref().map_or_else(|| 1.into(), |read| read(&request));
         let mut priority = self.priority.as_ref().and_then(|read| read(&request));
         if is_learned {
@@ -168,7 +172,7 @@ impl Pacing {
             cost = if cost.is_number() { cost } else { 1.into() };
         }
         let options = CheckOptions { priority, ..cost.into() };
-        Ok(AskedCall { policy, key: format!("{}{key}", self.prefix), options })
+        Ok(AskedCall { policy, key: named(key), origin: origin.map(named), options })
     }
 
     /// The policy of all requests. A reload may have changed it.
@@ -206,11 +210,15 @@ impl Pacing {
     }
 
     async fn turn(&self, asked: &AskedCall, left: Option<Duration>) -> Result<Turned> {
-        let AskedCall { policy, key, options } = asked;
-        if let Some(on_wait) = &self.on_wait {
+        let AskedCall { policy, key, options, .. } = asked;
+        let (told, left) = self.cool_down(asked.origin.as_deref(), left).await?;
+        if let Some(told) = told {
+            return Ok(Turned::Refused(Box::new(told)));
+        }
+        if self.on_wait.is_some() {
             let seen = self.limiter.peek_with(&policy.policy, key, options).await?;
             if let Some(wait) = seen.retry_after().filter(|_| !seen.allowed()) {
-                on_wait(&seen, wait);
+                self.waits(&seen, wait);
             }
         }
         let came = |decision, hold| Turned::Came(Box::new(CallTurn::new(self.limiter.clone(), decision, hold)));
@@ -223,6 +231,33 @@ impl Pacing {
         }
         let decision = self.limiter.acquire_with(&policy.policy, key, options, left).await?;
         Ok(if decision.allowed() { came(decision, None) } else { Turned::Refused(Box::new(decision)) })
+    }
+
+    fn waits(&self, decision: &Decision, wait: Duration) {
+        if let Some(on_wait) = &self.on_wait {
+            on_wait(decision, wait);
+        }
+    }
+
+    /// Waits for as long as the service has told all its callers to wait; a denial where that is too long. Returns what is left of the
+    /// timeout.
+    async fn cool_down(
+        &self,
+        origin: Option<&str>,
+        mut left: Option<Duration>,
+    ) -> Result<(Option<Decision>, Option<Duration>)> {
+        let Some(origin) = origin else { return Ok((None, left)) };
+        let learned = Policy::learned()?;
+        loop {
+            let seen = self.limiter.peek(&learned, origin, 1).await?;
+            let Some(wait) = seen.retry_after().filter(|_| !seen.allowed()) else { return Ok((None, left)) };
+            if left.is_some_and(|left| wait > left) {
+                return Ok((Some(seen), left));
+            }
+            self.waits(&seen, wait);
+            sleep(wait).await;
+            left = left.map(|left| left.saturating_sub(wait));
+        }
     }
 
     /// A redirect that the client has followed by itself is one more call, to the origin that has answered.
@@ -255,12 +290,20 @@ impl Pacing {
         };
         let wait = said.iter().filter_map(wait_of).max();
         if self.learn && !said.is_empty() {
+            let told =
+                said.iter().filter(|said| said.scope == ObservationScope::All).filter_map(|said| said.retry_after);
+            let told = told.max().map(|wait| Observation { retry_after: Some(wait), ..Observation::default() });
             let learned = self.limiter.observe(&asked.policy.policy, &asked.key, said, answered).await;
-            unless_lost(learned, "what a response says was not learned");
+            unless_lost(learned, NOT_LEARNED);
+            if let (Some(told), Some(origin), Ok(learned)) = (told, &asked.origin, Policy::learned()) {
+                unless_lost(self.limiter.observe(&learned, origin, vec![told], None).await, NOT_LEARNED);
+            }
         }
         (wait, response)
     }
 }
+
+const NOT_LEARNED: &str = "what a response says was not learned";
 
 /// The response is there all the same. Of a store that is lost the limiter has said so.
 fn unless_lost(done: Result<Decision>, what: &str) {

@@ -47,6 +47,7 @@ pub(crate) type Answer<C> = Result<Answered<<C as PacedClient>::Body>, Failed>;
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) policy: Option<&'static str>,
+    pub(crate) key: Option<&'static str>,
     pub(crate) timeout: Duration,
     pub(crate) retries: u32,
     pub(crate) learn: bool,
@@ -67,6 +68,7 @@ impl Setup {
     pub(crate) fn learned() -> Self {
         Self {
             policy: None,
+            key: None,
             timeout: Duration::ZERO,
             retries: 0,
             learn: true,
@@ -80,6 +82,9 @@ impl Setup {
     fn apply<T>(self, mut builder: PaceBuilder<T>) -> PaceBuilder<T> {
         if let Some(policy) = self.policy {
             builder = builder.policy(policy);
+        }
+        if let Some(key) = self.key {
+            builder = builder.key(key);
         }
         if let Some(tokens) = self.tokens {
             builder = builder.cost_by(move |_| Units::from([("tokens", tokens)]));

@@ -20,6 +20,7 @@ contract! {
     what_has_not_arrived_goes_back
     what_may_have_arrived_stays_charged
     a_call_that_never_fits_says_so
+    what_all_callers_are_told_holds_for_every_key
 }
 
 const MARGIN: Duration = Duration::from_millis(50);
@@ -160,4 +161,21 @@ async fn a_call_that_never_fits_says_so<C: PacedClient>() {
     let client = C::paced(&limiter(), Setup { respond: true, ..setup }).expect("a client");
     assert_eq!(client.read(&service.url("/")).await.expect("a response").0, 413);
     assert!(service.arrived().is_empty());
+}
+
+async fn what_all_callers_are_told_holds_for_every_key<C: PacedClient>() {
+    let service = Service::start(|number, _| match number {
+        1 => answer(429, [("retry-after", "30"), ("x-ratelimit-global", "true")]),
+        _ => text("hello"),
+    });
+    let (service, limiter) = (service.await, limiter());
+    let keyed = |key| C::paced(&limiter, Setup { key: Some(key), ..Setup::of("100/minute") }).expect("a client");
+    assert_eq!(keyed("one").read(&service.url("/")).await.expect("a response").0, 429);
+    let denial = keyed("two").read(&service.url("/")).await.expect_err("all are told").denial();
+    assert!(denial.learned() && denial.retry_after() > Some(25 * SECOND), "{denial:?}");
+    assert_eq!(denial.key(), service.key());
+    // Another origin is free.
+    let other = Service::serving().await;
+    assert_eq!(keyed("two").read(&other.url("/")).await.expect("a response").0, 200);
+    assert_eq!(service.arrived().len(), 1);
 }
