@@ -21,6 +21,7 @@ LONGEST = (
     "test_outgoing_clients.py",
     "test_outgoing_learning.py",
     "test_celery.py",
+    "test_programs.py",
     "test_web_servers.py",
     "test_web_contract_policies.py",
     "test_web_fastapi_servers.py",

@@ -3,7 +3,8 @@
 Each block names its language, and each language has one rule:
 
     python              runs: the blocks of a page from top to bottom, in one namespace. A block with the title
-                        settings.py has Django's settings
+                        settings.py has Django's settings, and one with the title of a PROGRAM is a file of its own:
+                        test_programs.py
     js, ts              runs as a program of its own: tests/node/readme.test.mjs
     rust                compiles and runs as a test of the documentation, with `.await` it compiles: tests/rust/build.rs
     yaml, toml, json    is read: a policy file by a limiter, anything else by a parser
@@ -22,6 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paths import ROOT
+
+# Python blocks that are whole programs, by their titles.
+PROGRAMS = ("scraper.py", "assistant.py", "orders.py")
 
 # How many blocks have a reason not to run.
 NOT_RUN = 1

@@ -8,7 +8,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from snippets import Block, blocks_of
+from snippets import PROGRAMS, Block, blocks_of
 
 LOCAL_SERVER = "redis://127.0.0.1:6379"
 
@@ -21,7 +21,7 @@ def run_page(path: Path, redis_url: str) -> dict[str, Any]:
     page.__dict__["__name__"] = "shop.views"
     server = redis_url.removesuffix("/0")
     for block in blocks_of(path):
-        if block.language == "python" and block.reason is None:
+        if block.language == "python" and block.reason is None and block.title not in PROGRAMS:
             code = compile(block.code.replace(LOCAL_SERVER, server), str(block), "exec")
             if block.title == "settings.py":
                 configure_django(block, code)

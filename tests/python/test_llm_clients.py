@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from paths import ROOT
+from model_services import ModelServer
 from tidegate import AsyncLimiter, Limiter, ManualClock, Policy
 from tidegate.llm import anthropic_preset, openai_preset
 
@@ -27,35 +24,6 @@ from tidegate.httpx2 import AsyncPacedTransport, PacedTransport
 
 POLICY = "500 requests/minute; 90000 tokens/minute"
 SPLIT = "500 requests/minute; 50000 input-tokens/minute; 20000 output-tokens/minute"
-_open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
-
-
-class ModelServer:
-    """The process of a service, until it is closed."""
-
-    def __init__(self) -> None:
-        program = [sys.executable, str(ROOT / "tests" / "servers" / "model_server.py")]
-        self._child = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._child.stdout is not None
-        self._clients: list[Any] = []
-        self.url: str = json.loads(self._child.stdout.readline())["url"]
-
-    def ask(self, path: str) -> Any:
-        with _open(self.url + path, timeout=60) as response:
-            return json.load(response)
-
-    def calls(self) -> list[dict[str, Any]]:
-        return list(self.ask("/-/calls"))
-
-    def client(self, made: Any) -> Any:
-        """A client that is closed with the service."""
-        self._clients.append(made)
-        return made
-
-    def close(self) -> None:
-        for client in self._clients:
-            client.close()
-        self._child.communicate()
 
 
 @pytest.fixture

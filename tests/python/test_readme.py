@@ -165,12 +165,13 @@ def test_a_file_is_read(block: Block, tmp_path: Path) -> None:
 MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 # What the shell blocks may call besides `make`: the installers with our package, and a redis-cli that is not ours.
 SHELL = [
-    r"pip install \"?tidegate(\[[a-z,-]+\])?\"?",
+    r"pip install \"?tidegate(\[[a-z0-9,-]+\])?\"?( openai)?",
     r"npm install tidegate( [@a-z/-]+)*",
     r"cargo add tidegate( --features [a-z,]+)?",
     r"redis-cli ACL SETUSER .+",
     r"curl -i .+",
     r"celery --app \w+ worker",
+    r"python \w+\.py( [^\s;|&]+)*",
 ]
 
 

@@ -7,12 +7,12 @@ use clap::{Args, value_parser};
 use tidegate::{Algorithm, Policy, PolicyFile, Unit};
 
 use super::plot::Theme;
-use super::replay::{Retries, Retry};
 use super::traffic::moment::{self, words};
 use super::traffic::pattern::{self, MAX_CALLS, Plan, Shape};
 use super::traffic::trace_line::TraceOptions;
 use super::traffic::value_name;
 use super::traffic::{Asked, Event, Traffic, cost_option};
+use super::waiting_callers::{Retries, Retry};
 use crate::calendar::MINUTE;
 use crate::terminal::path_text;
 use crate::{Failure, number_text, policy_argument};
@@ -81,7 +81,8 @@ pub(crate) struct Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pattern")]
 struct PatternOptions {
-    /// Calls per second of all keys, as in 20/s, 1.5k/minute or 1M/s [default: twice what the policies admit]
+    /// Calls per second of all keys, as in 20/s, 1.5k/minute or 1M/s [default: twice what the policies admit;
+    /// with outgoing what they admit]
     #[arg(long, value_parser = number_text::rate, conflicts_with = "trace")]
     rate: Option<f64>,
 
@@ -89,15 +90,9 @@ struct PatternOptions {
     #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace")]
     duration: Option<u64>,
 
-    /// How many keys make the calls
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 10,
-        value_parser = value_parser!(u32).range(1..=1_000_000),
-        conflicts_with = "trace"
-    )]
-    keys: u32,
+    /// How many keys make the calls [default: 10; with outgoing 1, the service that is called]
+    #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=1_000_000), conflicts_with = "trace")]
+    keys: Option<u32>,
 
     /// The window of bursts and of the boundary attack [default: the longest period of the policies]
     #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace")]
@@ -115,11 +110,11 @@ struct PatternOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Callers")]
 struct Callers {
-    /// What callers do that are refused [default: after with retry-storm, else never]
+    /// What callers do that are refused [default: after with retry-storm, turn with outgoing, else never]
     #[arg(long, value_name = "WHEN")]
     retry: Option<Retry>,
 
-    /// How often a caller tries again
+    /// How often a caller tries again, but for turn
     #[arg(long, value_name = "COUNT", default_value_t = RETRIES, value_parser = value_parser!(u32).range(1..=1_000))]
     retries: u32,
 }
@@ -131,6 +126,8 @@ Which algorithm withstands an attack on the boundary of its window?
   $ tidegate simulate \"fixed-window 20/minute\" \"20/minute\" --pattern boundary --out plot.svg
 What happens to callers that are refused and try again?
   $ tidegate simulate \"5/s\" \"gcra 5/s burst 10\" --pattern retry-storm --rate 100/s --retry backoff
+How long does a backlog of 300 calls to a partner wait under its limits?
+  $ tidegate simulate \"80/minute\" \"gcra 80/minute burst 1\" --pattern outgoing --rate 60/minute --duration 5m --out calls.svg
 A page for a design document, a picture for a chat, and the numbers for a program:
   $ tidegate simulate \"100/minute; 10/s\" --pattern daily --out page.html --out plot.png --json
 Who would have been refused yesterday? The client address is the key of an access log.
@@ -146,14 +143,16 @@ one that is called priority its class. Times are seconds since 1970 (millisecond
 
 The table: the longest wait is from a key's first refusal to its next admission. The worst count is the most units of one key \
 in any window of a limit's period (t - period, t], beside the count of the limit. The fairness is Jain's index of the shares \
-of their calls that keys had admitted: 1 when all are equal. The units of a concurrency limit are held for its ttl. Retries \
+of their calls that keys had admitted: 1 when all are equal. The units of a concurrency limit are held for its ttl. With turns, \
+`turn after` is the mean of the times from a call to its admission, of those that were admitted. Retries \
 after the end of the traffic are not made.
 
 --json prints `traffic` (source, calls, units, keys, only_key, start, end; pattern, rate, duration, seed and window of a \
 pattern; file, format, key_field, lines and skipped_lines of a trace), `store`, `command`, `files`, `notes`, and for each of \
 `policies`: policy, notation, shadow, asked, admitted, refused, refused_percent, units_asked, units_admitted, shadow_denied, \
 retries, gave_up, longest_wait and longest_wait_key, still_refused (keys, longest), worst (of each limit: limit, algorithm, \
-count, unit, period, worst, ratio, key, at), fairness (jain, least, most), and delay (mean, longest, worst) of a leaky-bucket; where units are counted \
+count, unit, period, worst, ratio, key, at), fairness (jain, least, most), and delay (mean, longest, worst) of a leaky-bucket, and turn (mean, longest) of callers that wait for \
+their turns; where units are counted \
 units (asked and admitted by name), and where calls have classes, classes (asked and admitted by name). Times are seconds; null stands for what did not happen.";
 
 impl Arguments {
@@ -188,11 +187,14 @@ impl Arguments {
         let longest_period = periods.max().unwrap_or(MINUTE);
         let window = options.window.unwrap_or(longest_period);
         let usual = pattern::usual_duration(shape, window.max(longest_period));
-        let twice_the_limit = 2.0 * f64::from(options.keys) * most_generous(policies, &call);
+        let keys = self.keys();
+        let the_limit = f64::from(keys) * most_generous(policies, &call);
         let rate = options.rate.unwrap_or_else(|| match shape {
             // Its curve takes a day, whatever the rate.
-            Shape::Daily => twice_the_limit.min(USUAL_CALLS * 1e6 / options.duration.unwrap_or(usual) as f64),
-            _ => twice_the_limit,
+            Shape::Daily => (2.0 * the_limit).min(USUAL_CALLS * 1e6 / options.duration.unwrap_or(usual) as f64),
+            // A backlog that ends with the duration.
+            Shape::Outgoing => the_limit,
+            _ => 2.0 * the_limit,
         });
         let for_usual_calls = (USUAL_CALLS / rate * 1e6) as u64;
         let duration = options.duration.unwrap_or_else(|| match shape {
@@ -210,12 +212,22 @@ impl Arguments {
             )));
         }
         let Event { cost, asked, .. } = call;
-        let plan = Plan { shape, rate, duration, keys: options.keys, seed: self.seed, window, cost, asked };
+        let plan = Plan { shape, rate, duration, keys, seed: self.seed, window, cost, asked };
         Traffic::of_pattern(plan, self.only_key.clone())
     }
 
+    /// How many keys a pattern has.
+    fn keys(&self) -> u32 {
+        let usual = if self.pattern == Some(Shape::Outgoing) { 1 } else { 10 };
+        self.pattern_options.keys.unwrap_or(usual)
+    }
+
     pub(super) fn retries(&self) -> Retries {
-        let usual = if self.pattern == Some(Shape::RetryStorm) { Retry::After } else { Retry::Never };
+        let usual = match self.pattern {
+            Some(Shape::RetryStorm) => Retry::After,
+            Some(Shape::Outgoing) => Retry::Turn,
+            _ => Retry::Never,
+        };
         Retries { how: self.callers.retry.unwrap_or(usual), most: self.callers.retries, seed: self.seed }
     }
 
@@ -233,7 +245,7 @@ impl Arguments {
             ("rate", pattern_options.rate.map(|rate| rate.to_string())),
             ("duration", pattern_options.duration.map(seconds)),
             ("window", pattern_options.window.map(seconds)),
-            ("keys", has_pattern.then(|| pattern_options.keys.to_string())),
+            ("keys", has_pattern.then(|| self.keys().to_string())),
             ("seed", has_seed.then(|| self.seed.to_string())),
             ("cost", pattern_options.cost.clone()),
             ("priority", pattern_options.priority.clone()),

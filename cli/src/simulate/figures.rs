@@ -38,6 +38,9 @@ pub(super) struct Figures {
     pub(super) longest_wait: Option<KeyWait>,
     pub(super) longest_delay: u64,
     delays: u128,
+    /// Until calls were admitted, from when they were made first.
+    pub(super) longest_turn: u64,
+    turns: u128,
     /// The worst count of each limit when calls are admitted.
     pub(super) worst: Vec<Worst>,
     /// The worst count of each limit when calls go on after their delay, of policies with a `leaky-bucket`.
@@ -194,6 +197,12 @@ impl Figures {
         self.count_admission(event, answer.delay);
     }
 
+    /// Counts how long it took until a call was admitted.
+    pub(super) fn count_turn(&mut self, micros: u64) {
+        self.longest_turn = self.longest_turn.max(micros);
+        self.turns += u128::from(micros);
+    }
+
     /// Counts what has a name: units and a class.
     fn count_named(&mut self, event: &Event, allowed: bool) {
         let admitted = |count: u64| if allowed { count } else { 0 };
@@ -253,6 +262,10 @@ impl Figures {
 
     pub(super) fn mean_delay(&self) -> f64 {
         self.delays as f64 / (self.admitted as f64).max(1.0)
+    }
+
+    pub(super) fn mean_turn(&self) -> f64 {
+        self.turns as f64 / (self.admitted as f64).max(1.0)
     }
 
     /// Keys that were refused at least once.

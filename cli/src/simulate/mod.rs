@@ -9,6 +9,7 @@ mod report;
 mod table;
 mod timeline;
 mod traffic;
+mod waiting_callers;
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};

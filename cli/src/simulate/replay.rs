@@ -1,72 +1,25 @@
 //! Traffic through one policy: a limiter with a clock of its own, callers that retry, and the decisions that were made.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use tidegate::host::Call;
 use tidegate::{CheckOptions, Cost, Limiter, ManualClock, OnStoreError, Policy, Unit, Units};
 
 use super::figures::{Answer, Figures};
-use super::traffic::pattern::Random;
-use super::traffic::{Asked, Event, Keys};
+use super::traffic::{Event, Keys};
+use super::waiting_callers::{Retries, Retry, Tried, WaitingCallers};
 use crate::Failure;
 use crate::store_options::limiter_builder;
 use crate::temporary_keys::TemporaryKeys;
 
 /// Room for more keys than a simulation may have, so that the store forgets none.
 const MEMORY: &str = "memory://?max_keys=8000000&max_bytes=64GB";
-/// The first pause of callers that retry without waiting for `retry_after`, in microseconds; each pause doubles.
-const FIRST_BACKOFF: u64 = 100_000;
 /// How long Redis may take for a check.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A value of Redis outlives its meaning by this at least, in microseconds of real time.
 const GRACE: i128 = 250_000;
-
-/// What a caller does that was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Retry {
-    /// It gives up
-    Never,
-    /// It waits for `retry_after`, then tries again
-    After,
-    /// It tries again after 0.1 s, 0.2 s, 0.4 s, … and up to half more or less
-    Backoff,
-}
-
-/// How often callers try again.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Retries {
-    pub(super) how: Retry,
-    pub(super) most: u32,
-    pub(super) seed: u64,
-}
-
-/// A caller that will try again: the earliest first, then the one that was refused first.
-#[derive(Debug, PartialEq, Eq)]
-struct Caller {
-    at: u64,
-    order: u64,
-    key: u32,
-    cost: u64,
-    attempts: u32,
-    asked: Option<Arc<Asked>>,
-}
-
-impl Ord for Caller {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
-impl PartialOrd for Caller {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
 
 /// One policy during the replay.
 pub(super) struct Replay {
@@ -75,9 +28,7 @@ pub(super) struct Replay {
     clock: Arc<ManualClock>,
     limiter: Limiter,
     on_redis: Option<Pace>,
-    retries: Retries,
-    waiting: BinaryHeap<Reverse<Caller>>,
-    order: u64,
+    callers: WaitingCallers,
     retried_units: u64,
     /// Lines of CSV that are not written yet, where decisions are kept.
     decisions: Option<String>,
@@ -106,6 +57,10 @@ impl Replay {
         // Every check asks the store itself, and a store that fails ends the simulation.
         let mut options = policy.options().clone();
         (options.on_store_error, options.lease, options.journal) = (Some(OnStoreError::Raise), None, 0);
+        if retries.how == Retry::Turn {
+            // An attempt that goes on waiting is no denial.
+            (options.block_for, options.forgive, options.count_denied) = (None, None, false);
+        }
         let policy = Policy::new(policy.limits().to_vec(), options)?.named(policy.name())?;
         let clock = Arc::new(ManualClock::new(Duration::from_micros(start)));
         let store = store.unwrap_or(MEMORY);
@@ -120,9 +75,7 @@ impl Replay {
             clock,
             limiter,
             on_redis,
-            retries,
-            waiting: BinaryHeap::new(),
-            order: 0,
+            callers: WaitingCallers::new(retries),
             retried_units: 0,
             decisions: None,
             temporary,
@@ -138,25 +91,22 @@ impl Replay {
     pub(super) fn run(&mut self, events: &[Event], keys: &Keys) -> Result<(), Failure> {
         for event in events {
             self.retry_until(event.at, keys)?;
-            self.ask(event, 0, keys)?;
+            self.ask(event, Tried { since: event.at, attempts: 0 }, keys)?;
         }
         Ok(())
     }
 
     /// Replays the retries that are due until the end of the traffic; later ones are not made.
     pub(super) fn retry_until(&mut self, end: u64, keys: &Keys) -> Result<(), Failure> {
-        while let Some(Reverse(caller)) = self.waiting.peek()
-            && caller.at <= end
-        {
-            let Some(Reverse(Caller { at, key, cost, attempts, asked, .. })) = self.waiting.pop() else { break };
+        while let Some((event, tried)) = self.callers.due(end) {
             self.figures.retries += 1;
-            self.retried_units += cost;
-            self.ask(&Event { at, key, cost, asked }, attempts, keys)?;
+            self.retried_units += event.cost;
+            self.ask(&event, tried, keys)?;
         }
         Ok(())
     }
 
-    fn ask(&mut self, event: &Event, attempts: u32, keys: &Keys) -> Result<(), Failure> {
+    fn ask(&mut self, event: &Event, tried: Tried, keys: &Keys) -> Result<(), Failure> {
         let key = keys.name(event.key);
         self.clock.set(Duration::from_micros(event.at));
         let decision = self.limiter.call(&self.policy, key, &Call::Unheld(self.options(event).into()))?;
@@ -183,8 +133,11 @@ impl Replay {
                 quoted(event.class().unwrap_or_default()),
             );
         }
-        if !allowed {
-            self.refused(event, attempts, decision.retry_after().map(micros));
+        if allowed {
+            self.figures.count_turn(event.at - tried.since);
+            self.callers.leave(event, tried);
+        } else if !self.callers.refuse(event, tried, decision.retry_after().map(micros)) {
+            self.figures.gave_up += 1;
         }
         Ok(())
     }
@@ -204,29 +157,6 @@ impl Replay {
         CheckOptions { priority: classes.and(asked.class.clone()), ..cost.into() }
     }
 
-    fn refused(&mut self, event: &Event, attempts: u32, retry_after: Option<u64>) {
-        if self.retries.how == Retry::Never {
-            return;
-        }
-        let pause = match (self.retries.how, retry_after) {
-            _ if attempts >= self.retries.most => None,
-            (Retry::Backoff, Some(_)) => {
-                let mut random = Random::new(self.retries.seed ^ self.order.wrapping_mul(0x9e37_79b9));
-                let pause = FIRST_BACKOFF << attempts.min(30);
-                Some((pause as f64 * (0.5 + random.share())) as u64)
-            }
-            (_, wait) => wait,
-        };
-        self.order += 1;
-        let Some(pause) = pause else {
-            self.figures.gave_up += 1;
-            return;
-        };
-        let Event { at, key, cost, asked } = event.clone();
-        let at = at.saturating_add(pause.max(1));
-        self.waiting.push(Reverse(Caller { at, order: self.order, key, cost, attempts: attempts + 1, asked }));
-    }
-
     /// The units of the traffic, without those of retries.
     pub(super) fn units(&self) -> u64 {
         self.figures.units_asked - self.retried_units
@@ -239,7 +169,12 @@ impl Replay {
 
     /// Callers that would try again after the end.
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.callers.len()
+    }
+
+    /// Whether callers wait for their turns, so that it matters how long.
+    pub(super) fn has_turns(&self) -> bool {
+        self.callers.retries.how == Retry::Turn
     }
 
     /// By how much the store was slower than the traffic's own time, when that was so much that a key may have expired in

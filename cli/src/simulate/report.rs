@@ -37,6 +37,8 @@ pub(super) struct PolicyReport {
     longest_wait_key: Option<String>,
     /// How many keys were refused last, and the longest time since.
     pub(super) still_refused: (usize, Option<u64>),
+    /// Whether its callers waited for their turns.
+    pub(super) has_turns: bool,
     /// As in the figures, with the limits and the keys.
     pub(super) worst: Vec<NamedWorst>,
     pub(super) worst_after_delay: Option<Vec<NamedWorst>>,
@@ -72,7 +74,9 @@ impl NamedWorst {
 }
 
 impl PolicyReport {
-    fn new(Replay { policy, figures, .. }: Replay, keys: &Keys, end: u64) -> Self {
+    fn new(replay: Replay, keys: &Keys, end: u64) -> Self {
+        let has_turns = replay.has_turns();
+        let Replay { policy, figures, .. } = replay;
         let name = |key: u32| keys.name(key).to_owned();
         let named = |counts: &Vec<Worst>| -> Vec<NamedWorst> {
             let limits = policy.limits().iter().cloned().zip(counts);
@@ -87,6 +91,7 @@ impl PolicyReport {
         Self {
             longest_wait_key: figures.longest_wait.map(|wait| name(wait.key)),
             still_refused: figures.still_refused(end),
+            has_turns,
             worst: named(&figures.worst),
             worst_after_delay: figures.worst_after_delay.as_ref().map(named),
             policy,
@@ -149,6 +154,10 @@ impl PolicyReport {
                 "mean": rounded(figures.mean_delay() / SECOND as f64),
                 "longest": seconds(figures.longest_delay),
                 "worst": worst(counts),
+            })),
+            "turn": self.has_turns.then(|| json!({
+                "mean": rounded(figures.mean_turn() / SECOND as f64),
+                "longest": seconds(figures.longest_turn),
             })),
         })
     }

@@ -53,6 +53,10 @@ fn waits(policy: &PolicyReport) -> Vec<String> {
     {
         lines.push(format!("{} at the end: {}", counted(number(keys as u64), "key"), words(wait)));
     }
+    if policy.has_turns {
+        let mean = words(figures.mean_turn().round() as u64);
+        lines.push(format!("turn after {mean}, at most {}", words(figures.longest_turn)));
+    }
     if policy.worst_after_delay.is_some() {
         let mean = words(figures.mean_delay().round() as u64);
         lines.push(format!("delay {mean}, at most {}", words(figures.longest_delay)));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use crate::running::{Scratch, command, ran};
+use crate::running::{Scratch, command, done, folder, ran};
 
 #[test]
 fn of_the_help_work() {
@@ -30,5 +30,25 @@ fn of_the_help_work() {
     }
     for name in ["plot.svg", "page.html", "plot.png", "decisions.csv"] {
         assert!(fs::metadata(scratch.file(name)).is_ok_and(|file| file.len() > 40), "no example has written {name}");
+    }
+}
+
+#[test]
+fn of_the_page_about_calls_that_go_out_shows_what_is_printed() {
+    let page = fs::read_to_string(folder("../../docs/guides/outgoing.md")).expect("the page");
+    let example = page.split("```text\n").find(|block| block.starts_with("$ tidegate simulate ")).expect("an example");
+    let mut lines = example.lines().take_while(|line| *line != "```");
+    let words = lines.next().expect("a command").split('"').enumerate();
+    let arguments: Vec<&str> = words
+        .flat_map(|(place, text)| if place % 2 == 1 { vec![text] } else { text.split_whitespace().collect() })
+        .skip(3)
+        .collect();
+    let printed = done(&arguments).out;
+    let shown: Vec<&str> = lines.collect();
+    assert!(shown.len() > 10, "{example}");
+    // The page leaves the last column out.
+    assert_eq!(shown.len(), printed.trim_end().lines().count(), "{printed}");
+    for (shown, printed) in shown.iter().zip(printed.lines()) {
+        assert!(printed.starts_with(shown), "the page has {shown:?}, and printed is {printed:?}");
     }
 }

@@ -134,6 +134,14 @@ fn figures_are_true(name: &str, traffic: &[&str]) {
         near(&policy["fairness"]["jain"], index, "Jain's index");
         near(&policy["fairness"]["least"], least, "the least share");
         near(&policy["fairness"]["most"], most, "the largest share");
+        assert_eq!(policy["turn"].is_null(), !traffic.contains(&"outgoing"), "{name}");
+        if !policy["turn"].is_null() {
+            // All were made at the start.
+            let turns: Vec<f64> =
+                lines.iter().filter(|line| line.allowed).map(|line| (line.at - lines[0].at) as f64 / 1e6).collect();
+            near(&policy["turn"]["mean"], turns.iter().sum::<f64>() / turns.len() as f64, "the mean turn");
+            near(&policy["turn"]["longest"], turns.iter().copied().fold(0.0, f64::max), "the longest turn");
+        }
     }
 }
 
@@ -153,8 +161,39 @@ fn of_a_retry_storm() {
 }
 
 #[test]
+fn of_a_backlog() {
+    figures_are_true("backlog", &["--pattern", "outgoing", "--rate", "30/minute", "--keys", "2"]);
+}
+
+#[test]
 fn of_a_daily_curve() {
     figures_are_true("daily", &["--pattern", "daily", "--rate", "2/minute", "--keys", "7", "--seed", "5"]);
+}
+
+#[test]
+fn each_call_of_a_backlog_asks_when_its_turn_has_come() {
+    let scratch = Scratch::new("turns");
+    let file = scratch.file("decisions.csv");
+    let policies = scratch.file("policies.yaml");
+    fs::write(&policies, "policies: {blocking: {limits: gcra 10/s burst 1, block_for: 1m}}\n").expect("policies");
+    let mut arguments =
+        vec!["fixed-window 10/s", "gcra 10/s burst 1", "blocking", "--policies", &policies, "--decisions", &file];
+    arguments.extend(["--pattern", "outgoing", "--rate", "10/s", "--duration", "2s", "--json"]);
+    let stated = done(&arguments).json();
+    let decisions = decisions(&file);
+    for (name, turns, asked) in [
+        // Ten at once, and ten after a second; one of those that wait tries at its end.
+        ("fixed-window 10/s", (0..20).map(|call| call / 10 * 1_000_000).collect::<Vec<u64>>(), 20 + 10),
+        // One each tenth of a second, which all but the first find taken once when they come, and most once in the line.
+        ("gcra 10/s burst 1", (0..20).map(|call| call * 100_000).collect(), 20 + 19 + 18),
+    ] {
+        let lines = &decisions[name];
+        let admitted: Vec<u64> = lines.iter().filter(|line| line.allowed).map(|line| line.at - lines[0].at).collect();
+        assert_eq!(admitted, turns, "{name}");
+        assert_eq!(lines.len(), asked, "{name}");
+    }
+    // A call that waits for its turn is not denied, so that nothing is blocked.
+    assert_eq!(stated["policies"][2]["admitted"], 20);
 }
 
 #[test]

@@ -41,6 +41,11 @@ fn retry_storm() {
 }
 
 #[test]
+fn outgoing() {
+    table("outgoing", &with(&["--pattern", "outgoing"]));
+}
+
+#[test]
 fn daily() {
     table(
         "daily",
@@ -118,7 +123,8 @@ fn standard_input_and_sorting() {
 fn the_command_that_is_shown_makes_the_simulation_again() {
     let storm = ["5/s", "--pattern", "retry-storm", "--rate", "20/s", "--duration", "3s", "--retries", "2"];
     let trace = ["5/s", "--trace", "columns.csv", "--format", "timestamps", "--retry", "backoff"];
-    for arguments in [&storm[..], &trace] {
+    let backlog = ["5/s", "--pattern", "outgoing", "--rate", "9/s", "--duration", "3s", "--retries", "2"];
+    for arguments in [&storm[..], &trace, &backlog] {
         let first = done(&[arguments, &["--json"]].concat()).json();
         let shown =
             first["command"].as_str().and_then(|shown| shown.strip_prefix("tidegate simulate ")).expect("a command");

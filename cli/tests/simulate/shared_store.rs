@@ -23,8 +23,9 @@ fn gives_the_answers_of_memory() {
     let (on_redis, in_memory) = (scratch.file("redis.csv"), scratch.file("memory.csv"));
     let retries = ["--pattern", "retry-storm", "--rate", "4/s", "--duration", "2m", "--retry", "backoff"];
     let attack = ["--pattern", "boundary", "--keys", "3", "--window", "1m", "--rate", "3/s", "--duration", "4m"];
+    let backlog = ["--pattern", "outgoing", "--rate", "20/minute", "--duration", "2m", "--keys", "2"];
     let trace = ["--trace", "access.log"];
-    for traffic in [&retries[..], &attack, &trace] {
+    for traffic in [&retries[..], &attack, &backlog, &trace] {
         let mut arguments = POLICIES.to_vec();
         arguments.extend(traffic);
         arguments.push("--json");

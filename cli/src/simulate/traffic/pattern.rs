@@ -29,6 +29,9 @@ pub(in crate::simulate) enum Shape {
     Boundary,
     /// Calls at random moments, for the second half at a fifth of the rate; callers that are refused retry
     RetryStorm,
+    /// A backlog of calls that go out: as many as --rate makes in --duration, all at the start; each waits for its turn, as
+    /// with `acquire`
+    Outgoing,
     /// The curve of a day: least at 4:00, most at 16:00; few keys make most of the calls
     Daily,
 }
@@ -114,6 +117,7 @@ impl Calls {
             Shape::Steady => self.steady(),
             Shape::Bursts | Shape::Boundary => self.windowed()?,
             Shape::RetryStorm | Shape::Daily => self.random(),
+            Shape::Outgoing => self.backlog()?,
         };
         self.count += 1;
         (event.at < START + self.plan.duration).then_some(event)
@@ -127,9 +131,20 @@ impl Calls {
         Event { at: START + since_start as u64, key, cost: self.plan.cost, asked: self.plan.asked.clone() }
     }
 
+    /// The next key, in turn.
+    fn next_key(&self) -> u32 {
+        self.order[(self.count % self.order.len() as u64) as usize]
+    }
+
     fn steady(&self) -> Event {
         let time = self.count as f64 * SECOND as f64 / self.plan.rate;
-        self.event(time, self.order[(self.count % self.order.len() as u64) as usize])
+        self.event(time, self.next_key())
+    }
+
+    /// All calls at the start.
+    fn backlog(&self) -> Option<Event> {
+        let calls = (self.plan.rate * self.plan.duration as f64 / SECOND as f64).round() as u64;
+        (self.count < calls).then(|| self.event(0.0, self.next_key()))
     }
 
     /// Calls at random distances, with a rate that changes.
@@ -213,7 +228,8 @@ impl Calls {
     pub(super) fn summary(&self) -> Summary {
         let Plan { shape, rate, duration, keys, seed, window, cost, asked } = &self.plan;
         let window = matches!(shape, Shape::Bursts | Shape::Boundary).then_some(*window);
-        let mut details = vec![spoken_rate(*rate), counted(keys, "key")];
+        let made = if *shape == Shape::Outgoing { "all at the start".to_owned() } else { spoken_rate(*rate) };
+        let mut details = vec![made, counted(keys, "key")];
         details.extend(window.map(|window| format!("window {}", words(window))));
         details.push(format!("seed {seed}"));
         let units = asked.iter().flat_map(|asked| &asked.units);
@@ -237,6 +253,7 @@ impl Calls {
             Shape::Bursts => "Bursts",
             Shape::Boundary => "Boundary attack",
             Shape::RetryStorm => "Retry storm",
+            Shape::Outgoing => "Calls that go out",
             Shape::Daily => "Daily curve",
         };
         Summary { title: title.to_owned(), details, json, is_recorded: false }

@@ -1,0 +1,138 @@
+//! Callers that were refused and will ask again: each at a moment of its own, or those of a key in one line.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+
+use super::traffic::pattern::Random;
+use super::traffic::{Asked, Event};
+
+/// The first pause of callers that retry without waiting for `retry_after`, in microseconds; each pause doubles.
+const FIRST_BACKOFF: u64 = 100_000;
+
+/// What a caller does that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Retry {
+    /// It gives up
+    Never,
+    /// It waits for `retry_after`, then tries again
+    After,
+    /// It tries again after 0.1 s, 0.2 s, 0.4 s, … and up to half more or less
+    Backoff,
+    /// It waits for its turn, however long, as `acquire` does: of each key the caller that came first waits for
+    /// `retry_after`, then the next one tries
+    Turn,
+}
+
+/// How often callers try again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Retries {
+    pub(super) how: Retry,
+    pub(super) most: u32,
+    pub(super) seed: u64,
+}
+
+/// How long a call has been tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tried {
+    /// When it was made first, in microseconds.
+    pub(super) since: u64,
+    pub(super) attempts: u32,
+}
+
+/// A caller that will try again: the earliest first, then the one that was refused first.
+#[derive(Debug, PartialEq, Eq)]
+struct Caller {
+    at: u64,
+    order: u64,
+    key: u32,
+    cost: u64,
+    tried: Tried,
+    asked: Option<Arc<Asked>>,
+}
+
+impl Ord for Caller {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl PartialOrd for Caller {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// All callers of a policy that will try again.
+pub(super) struct WaitingCallers {
+    pub(super) retries: Retries,
+    /// Those that have a moment. Of a line that is the first one.
+    timed: BinaryHeap<Reverse<Caller>>,
+    /// By key, those that wait behind the first one.
+    lines: HashMap<u32, VecDeque<Caller>>,
+    order: u64,
+}
+
+impl WaitingCallers {
+    pub(super) fn new(retries: Retries) -> Self {
+        Self { retries, timed: BinaryHeap::new(), lines: HashMap::new(), order: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.timed.len() + self.lines.values().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// The next call that is made again until then.
+    pub(super) fn due(&mut self, end: u64) -> Option<(Event, Tried)> {
+        self.timed.peek().filter(|Reverse(caller)| caller.at <= end)?;
+        let Reverse(Caller { at, key, cost, tried, asked, .. }) = self.timed.pop()?;
+        Some((Event { at, key, cost, asked }, tried))
+    }
+
+    /// Keeps a caller that was refused. `false` when it gives up.
+    pub(super) fn refuse(&mut self, event: &Event, tried: Tried, retry_after: Option<u64>) -> bool {
+        let pause = match (self.retries.how, retry_after) {
+            (Retry::Never, _) => return true,
+            (Retry::Turn, wait) => wait,
+            _ if tried.attempts >= self.retries.most => None,
+            (Retry::Backoff, Some(_)) => {
+                let mut random = Random::new(self.retries.seed ^ self.order.wrapping_mul(0x9e37_79b9));
+                let pause = FIRST_BACKOFF << tried.attempts.min(30);
+                Some((pause as f64 * (0.5 + random.share())) as u64)
+            }
+            (_, wait) => wait,
+        };
+        self.order += 1;
+        let Some(pause) = pause else {
+            self.leave(event, tried);
+            return false;
+        };
+        let Event { at, key, cost, asked } = event.clone();
+        let tried_again = Tried { attempts: tried.attempts.saturating_add(1), ..tried };
+        let caller =
+            Caller { at: at.saturating_add(pause.max(1)), order: self.order, key, cost, tried: tried_again, asked };
+        if self.retries.how == Retry::Turn && tried.attempts == 0 {
+            if let Some(line) = self.lines.get_mut(&key) {
+                line.push_back(caller);
+                return true;
+            }
+            self.lines.insert(key, VecDeque::new());
+        }
+        self.timed.push(Reverse(caller));
+        true
+    }
+
+    /// A caller has ended. When it was the first of a line, the next one tries at once.
+    pub(super) fn leave(&mut self, event: &Event, tried: Tried) {
+        if tried.attempts == 0 {
+            return;
+        }
+        match self.lines.get_mut(&event.key).map(VecDeque::pop_front) {
+            Some(Some(next)) => self.timed.push(Reverse(Caller { at: event.at, ..next })),
+            Some(None) => drop(self.lines.remove(&event.key)),
+            None => {}
+        }
+    }
+}
