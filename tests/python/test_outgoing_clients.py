@@ -314,8 +314,9 @@ def said(service: StrictService, status: int, times: int = 1000, **more: Any) ->
 BODY = {"error": {"message": "slow", "details": ["x" * 100]}}
 
 
+# The longer one has more than is read. It has less than aiohttp buffers: 3.14 sometimes breaks off what it paused.
 @pytest.mark.parametrize("encoding", ["", "gzip", "chunked"])
-@pytest.mark.parametrize("repeat", [1, 1000])
+@pytest.mark.parametrize("repeat", [1, 700])
 def test_a_body_that_was_read_stays_readable(outgoing: Any, service: StrictService, encoding: str, repeat: int) -> None:
     body = json.dumps(BODY)
     coded = {encoding: 1} if encoding else {}
