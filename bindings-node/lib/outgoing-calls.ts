@@ -233,7 +233,8 @@ export class OutgoingCalls {
     const isRead = REFUSALS.has(answer.status) && /\bjson\b/i.test(answer.header('content-type') ?? '');
     const body = isRead ? await answer.read(MAX_BODY) : undefined;
     const said = readObservations(answer.headers, Date.now(), answer.status, body, maxLearnedWaitMs);
-    if (learn && said.length > 0) await turn.observe(said);
+    // Of a service that states no limit the next call goes when it is known that this one was served.
+    if (learn && (said.length > 0 || turn.asksLearned)) await turn.observe(said);
     return WAITING.has(answer.status) ? waitOf(said) : undefined;
   }
 }
@@ -287,6 +288,11 @@ export class Turn {
       );
     }
     this.#settle = settle;
+  }
+
+  /** Whether nothing but what responses said limits it. */
+  get asksLearned(): boolean {
+    return this.call?.policy === LEARNED && this.call.decision.learned;
   }
 
   /** What the answer says of limits holds for every process. */

@@ -64,7 +64,7 @@ class PacedOptions(TypedDict, total=False):
     retries: int
     # Whether the limits that responses name are kept. Default: True.
     learn: bool
-    # How much the way to the service may differ from one request to the next: by so much the windows of the policy are
+    # How much the way to the service may differ from one request to the next: by twice that the windows of the policy are
     # longer. Default: 0.05 seconds.
     margin: float | timedelta
     # A class of the policy's `priorities`, or a function of the request that returns one, or None.
@@ -346,7 +346,9 @@ class Pacing:
         found = Observation.from_headers(
             exchange.fields(response), status=code, body=body, max_learned_wait=self._max_wait
         )
-        if found and self._learn:
+        # A service that states no limit: the next call goes when it is known that this one was served.
+        answers = turn.policy is _LEARNED and turn.decision.learned
+        if self._learn and (found or answers):
             # The response is there all the same. The limiter has said what its store does.
             with contextlib.suppress(StoreError, ClosedError):
                 await self._done(self._limiter.observe(turn.policy, turn.key, found, decision=turn.decision))

@@ -162,7 +162,7 @@ impl<T> PaceBuilder<T> {
         self
     }
 
-    /// How much the way to the service may differ from one request to the next: by so much the windows of the policy are longer. 50 ms
+    /// How much the way to the service may differ from one request to the next: by twice that the windows of the policy are longer. 50 ms
     /// unless it is given.
     pub const fn margin(mut self, margin: Duration) -> Self {
         self.pacing.margin = margin;

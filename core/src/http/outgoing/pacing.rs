@@ -58,6 +58,8 @@ pub(super) struct PreparedPolicy {
     generation: u64,
     policy: Policy,
     holds: bool,
+    /// Whether nothing but what responses say limits its calls.
+    is_learned: bool,
 }
 
 /// What a request asks for.
@@ -194,7 +196,12 @@ impl Pacing {
     pub(super) fn prepare(&self, policy: Option<PolicyRef<'_>>) -> Result<Arc<PreparedPolicy>> {
         let generation = self.limiter.policy_generation();
         let Some(policy) = policy else {
-            return Ok(Arc::new(PreparedPolicy { generation, policy: Policy::learned()?, holds: false }));
+            return Ok(Arc::new(PreparedPolicy {
+                generation,
+                policy: Policy::learned()?,
+                holds: false,
+                is_learned: true,
+            }));
         };
         let policy = self.limiter.policy(policy)?;
         let has = |algorithm| policy.limits().iter().any(|limit| limit.algorithm() == algorithm);
@@ -206,7 +213,7 @@ impl Pacing {
             )));
         }
         let holds = has(Algorithm::Concurrency);
-        Ok(Arc::new(PreparedPolicy { generation, policy: policy.paced(self.margin)?, holds }))
+        Ok(Arc::new(PreparedPolicy { generation, policy: policy.paced(self.margin)?, holds, is_learned: false }))
     }
 
     async fn turn(&self, asked: &AskedCall, left: Option<Duration>) -> Result<Turned> {
@@ -289,7 +296,9 @@ impl Pacing {
             reader.read(fields, &body.unwrap_or_default()).observations
         };
         let wait = said.iter().filter_map(wait_of).max();
-        if self.learn && !said.is_empty() {
+        // Of a service that states no limit the next call goes when it is known that this one was served.
+        let is_asked = asked.policy.is_learned && answered.is_some_and(Decision::learned);
+        if self.learn && (!said.is_empty() || is_asked) {
             let told =
                 said.iter().filter(|said| said.scope == ObservationScope::All).filter_map(|said| said.retry_after);
             let told = told.max().map(|wait| Observation { retry_after: Some(wait), ..Observation::default() });

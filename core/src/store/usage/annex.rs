@@ -122,7 +122,7 @@ impl Usage {
         let mut learned = self.take_learned(now);
         let used = |index: usize| self.states.get(index).map_or(0, |state| plan.rules[index].used(state, now));
         learned.observe(said, now, plan.learning, used);
-        self.change_annex(|annex| annex.learned = Some(learned));
+        self.change_annex(|annex| annex.learned = Some(learned).filter(|learned| learned.ends() > now));
     }
 
     /// When the line and the numbers of its own end.

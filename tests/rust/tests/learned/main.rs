@@ -57,6 +57,14 @@ fn observation(random: &mut Random, policy: &Policy) -> Observation {
     said
 }
 
+/// What a service says that states no limit.
+fn refusal(random: &mut Random) -> Option<Observation> {
+    let wait = random.pick(&[50_000, SECOND, 10 * SECOND]);
+    let mut said = Observation::default();
+    said.retry_after = random.one_in(3).then(|| Duration::from_micros(random.below(wait) + 1));
+    said.retry_after.map(|_| said)
+}
+
 fn run(seed: u64, limiter: &Limiter, clock: &ManualClock) -> Vec<String> {
     let mut random = Random::new(seed);
     let own = loop {
@@ -111,7 +119,11 @@ fn run(seed: u64, limiter: &Limiter, clock: &ManualClock) -> Vec<String> {
             15 => limiter.check_all([(&named, key.as_str(), 1), (&named, "other", 1)]),
             16 => limiter.peek_with(&named, &key, &options),
             _ => {
-                let said = (0..random.below(3) + 1).map(|_| observation(&mut random, &own)).collect();
+                let said = if is_learned && !random.one_in(3) {
+                    refusal(&mut random).into_iter().collect()
+                } else {
+                    (0..random.below(3) + 1).map(|_| observation(&mut random, &own)).collect()
+                };
                 let answered =
                     if last.is_empty() { None } else { Some(&last[random.below(last.len() as u64) as usize]) };
                 lines.push(format!("{said:?} {}", answered.is_some()));

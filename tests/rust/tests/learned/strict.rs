@@ -257,3 +257,43 @@ fn a_limit_that_is_only_said_is_kept_and_used() {
         }
     }
 }
+
+#[test]
+fn a_limit_that_is_never_said_is_found_by_one_refusal_in_each_window() {
+    for book in [Book::Fixed, Book::FirstCall] {
+        for limit in [20, 100, 500] {
+            let policy = Policy::learned().expect("a policy");
+            let mut world = World::new(policy, book, (limit, 10 * SECOND), Says::RetryAfter, limit);
+            world.run(300);
+            let ((first, _), (refused, used)) = (world.judged(0, 30), world.judged(30, 300));
+            println!("{book:?} {limit}: {first} at first, then {refused} refused, {used:.3} used");
+            assert!(
+                first <= 2 * CALLERS as usize && refused <= 28 && used > 0.9,
+                "{book:?} {limit}: {refused}, {used}"
+            );
+        }
+    }
+    for book in [Book::Sliding, Book::Bucket] {
+        let policy = Policy::learned().expect("a policy");
+        let mut world = World::new(policy, book, (100, 10 * SECOND), Says::RetryAfter, 100);
+        world.run(300);
+        let (refused, used) = world.judged(30, 300);
+        println!("{book:?}: {refused} refused, {used:.3} used");
+        // It says to wait for one unit, in whole seconds.
+        assert!(refused <= 1_080 && used > 0.9, "{book:?}: {refused}, {used}");
+    }
+}
+
+#[test]
+fn a_limit_that_is_never_said_may_change() {
+    for (before, after) in [(200, 100), (100, 200)] {
+        let policy = Policy::learned().expect("a policy");
+        let mut world = World::new(policy, Book::Fixed, (before, 10 * SECOND), Says::RetryAfter, before);
+        world.run(100);
+        world.server.limit = after;
+        world.run(300);
+        let ((first, _), (refused, used)) = (world.judged(100, 120), world.judged(120, 300));
+        println!("{before} to {after}: {first} at first, then {refused} refused, {used:.3} used");
+        assert!(first <= 2 * CALLERS as usize && refused <= 19 && used > 0.9, "{refused}, {used}");
+    }
+}

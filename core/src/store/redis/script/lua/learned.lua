@@ -12,7 +12,7 @@ learned_of = function()
       local window, marks, steps = { steps = {} }, nil, nil
       window.id, marks, window.limit, window.length, window.asks_until, window.ends, steps, at = unpack_('<I7BI7I7I7I7B', content, at)
       window.place, window.stated = marks % 16, floor(marks / 16) % 2 == 1
-      window.assumed, window.beside = floor(marks / 32) % 2 == 1, floor(marks / 64) % 2 == 1
+      window.assumed, window.beside, window.counted = floor(marks / 32) % 2 == 1, floor(marks / 64) % 2 == 1, marks > 127
       require_at_most(MAX, window.id, window.limit)
       require_at_most(LATEST_DRAIN, window.asks_until, window.ends)
       require_at_most(LONGEST, window.length)
@@ -32,7 +32,7 @@ learned_of = function()
   local function write(learned)
     local parts = { pack('<I7I7I7', learned.calls, learned.calls_until, learned.wait_until) }
     for _, window in ipairs(learned.windows) do
-      local marks = window.place + (window.stated and 16 or 0) + (window.assumed and 32 or 0) + (window.beside and 64 or 0)
+      local marks = window.place + (window.stated and 16 or 0) + (window.assumed and 32 or 0) + (window.beside and 64 or 0) + (window.counted and 128 or 0)
       parts[#parts + 1] =
         pack('<I7BI7I7I7I7B', window.id, marks, window.limit, window.length, window.asks_until, window.ends, #window.steps)
       for _, step in ipairs(window.steps) do parts[#parts + 1] = pack('<I7I7', step.used, step.closes) end
@@ -89,8 +89,12 @@ learned_of = function()
     for _, window in ipairs(live_windows(learned, 'alone')) do
       local units = units_of(window, instruction, cost) or 1
       local refuses = window.asks_until > now
-      for _, step in ipairs(window.steps) do
-        refuses = refuses or step.closes > now and step.used + units > window.limit
+      if window.counted then
+        refuses = refuses and used_of(window) >= window.limit
+      else
+        for _, step in ipairs(window.steps) do
+          refuses = refuses or step.closes > now and step.used + units > window.limit
+        end
       end
       if units > 0 and refuses then places[max(window.place, 1)] = true end
     end
@@ -124,10 +128,14 @@ learned_of = function()
         local gone = last and last.closes < moment and moment - last.closes or 0
         window.steps[1] = { used = 0, closes = moment - gone % window.length + window.length }
         window.assumed = true
-        if instruction.asks then window.asks_until = moment + ANSWER_OF_LEARNED end
+        if instruction.asks and not window.counted then window.asks_until = moment + ANSWER_OF_LEARNED end
       end
-      local units = units_of(window, instruction, cost) or 0
-      for _, step in ipairs(window.steps) do step.used = min(step.used + units, MAX) end
+      local units, used = window.counted and 1 or units_of(window, instruction, cost) or 0, 0
+      for _, step in ipairs(window.steps) do
+        step.used = min(step.used + units, MAX)
+        used = max(used, step.used)
+      end
+      if window.counted and used >= window.limit then window.asks_until = moment + ANSWER_OF_LEARNED end
     end
   end
 
@@ -245,13 +253,58 @@ learned_of = function()
     raise(window, used, closes, said.used)
   end
 
+  -- The other side refuses a call of a window that counts, behind which `calls` were charged.
+  local function refused(window, calls, closes)
+    local step
+    for _, other in ipairs(window.steps) do
+      if other.closes > now then step = step or other end
+    end
+    -- It may be a call of the window before.
+    if not step or calls >= step.used then return end
+    local served = max(step.used - calls - 1, 1)
+    if window.assumed then
+      local length = min(max(closes - max(step.closes - window.length, 0), 1), LEARNED_IS_REMEMBERED)
+      -- Services round to seconds.
+      local apart = length - window.length
+      if apart < SAME_LEARNED_STEP and -apart < SAME_LEARNED_STEP then length = max(length, window.length) end
+      window.length, window.limit, window.assumed, step.closes = length, served, false, closes
+    else
+      window.limit, step.closes = min(window.limit, served), max(step.closes, closes)
+    end
+    window.asks_until, window.ends = 0, max(window.ends, closes + LEARNED_IS_REMEMBERED)
+  end
+
+  -- Takes a response that states no limit: a refusal that tells to wait ends a window, and any other one lets the next call go.
+  local function observe_counted(learned, wait, calls)
+    for _, window in ipairs(learned.windows) do
+      if window.counted then
+        if wait > 0 then return refused(window, calls or 0, now + wait) end
+        -- The newest call is the one that asks. Those before it that go freely may still be on their way there.
+        if calls == 0 then window.asks_until = used_of(window) == window.limit and now + LOOK_AT_LEARNED_AGAIN or 0 end
+        return
+      end
+    end
+    if wait > 0 and #learned.windows == 0 then
+      local served, closes = max(learned.calls - (calls or 0) - 1, 1), now + wait
+      learned.windows[1] = {
+        id = 0, place = 1, stated = true, assumed = false, beside = false, counted = true, limit = served, length = LEARNED_IS_REMEMBERED,
+        asks_until = 0, ends = closes + LEARNED_IS_REMEMBERED, steps = { { used = served, closes = closes } },
+      }
+    end
+  end
+
   -- Takes what a response said: the trailer has '<d', the calls that were known (-1: they are not), and '<dddddddddd' for each limit.
   local function observe(instruction, value)
     local learned = learned_in(value)
     local known, at = unpack_('<d', instruction.text, instruction.meta)
     local calls = known >= 0 and max(learned.calls - known, 0) or nil
     if instruction.block > 0 then learned.wait_until = max(learned.wait_until, now + instruction.block) end
-    learned.windows = live_windows(learned)
+    local kept, states = {}, at <= #instruction.text
+    for _, window in ipairs(live_windows(learned)) do
+      if not (window.counted and states) then kept[#kept + 1] = window end
+    end
+    learned.windows = kept
+    if instruction.asks and not states then observe_counted(learned, instruction.block, calls) end
     while at <= #instruction.text do
       local said, stated, window = {}, nil, nil
       said.id, said.place, stated, said.limit, said.used, said.reset, said.length, said.units, said.capacity, said.known, at =

@@ -92,6 +92,7 @@ local operations = {
   [OBSERVE] = function(instruction, value) -- block: for how long the key waits
     if instruction.block > 0 and now + instruction.block > (value.blocked_until or 0) then block_by_hand(instruction, value) end
     learned_of().observe(instruction, value)
+    if learned_of().ends(value.learned) <= now then value.learned = nil end
     learned_of().reserve(value.learned, instruction)
     return true
   end,

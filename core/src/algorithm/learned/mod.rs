@@ -1,0 +1,226 @@
+//! What the other side of a key has said of its limits, and until when that holds. `lua/learned.lua` has the same rules;
+//! docs/adr/0041 has the reasons.
+
+mod said;
+#[cfg(feature = "redis")]
+mod stored;
+mod window;
+
+use smallvec::SmallVec;
+
+use self::window::{LearnedWindow, index_of, units_of};
+use super::{MAX_SAFE_INTEGER, SECOND, View, left};
+
+pub(crate) use self::said::{Said, SaidLimit};
+
+/// The most windows of a key.
+pub(crate) const MAX_LEARNED_WINDOWS: usize = 8;
+/// For how long calls are remembered of which no response was seen.
+const IN_FLIGHT: u64 = 60 * SECOND;
+
+/// The numbers that the sources of the script have names for.
+#[cfg(feature = "redis")]
+pub(crate) const LEARNED_NUMBERS: [(&str, u64); 7] = [
+    ("MOST_LEARNED_WINDOWS", MAX_LEARNED_WINDOWS as u64),
+    ("MOST_LEARNED_STEPS", window::MAX_STEPS as u64),
+    ("SAME_LEARNED_STEP", window::SAME_STEP),
+    ("ANSWER_OF_LEARNED", window::ANSWER),
+    ("LEARNED_IS_REMEMBERED", window::REMEMBERED),
+    ("LOOK_AT_LEARNED_AGAIN", window::LOOK_AGAIN),
+    ("CALLS_IN_FLIGHT", IN_FLIGHT),
+];
+
+/// How a policy learns before anything was said: its calls are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Learning {
+    /// How much the way to the other side differs, in microseconds.
+    pub(crate) margin: u64,
+    /// Nothing but what is learned limits them, so that one of them begins a window of which nothing was said.
+    pub(crate) asks: bool,
+}
+
+/// What is learned of a key.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct LearnedLimits {
+    /// The calls that were charged.
+    calls: u64,
+    /// Until when that is remembered.
+    calls_until: u64,
+    /// The end of the last wait that was said.
+    wait_until: u64,
+    windows: Vec<LearnedWindow>,
+}
+
+/// What a call asks of a limit of the policy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskedOf {
+    pub(crate) capacity: u64,
+    pub(crate) units: u64,
+    /// What it leaves free, without what was learned.
+    pub(crate) reserve: u64,
+}
+
+/// What an answer says of what was learned.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct LearnedAnswer {
+    /// The calls that were charged.
+    pub(crate) calls: u64,
+    /// The end of the last wait that was said.
+    pub(crate) wait_until: u64,
+    /// The limits of the policy that have less left by what was learned, with the count of the learned one.
+    pub(crate) limits: SmallVec<[(u8, u64); 1]>,
+}
+
+impl LearnedLimits {
+    /// From this moment on nothing is known.
+    pub(crate) fn ends(&self) -> u64 {
+        self.windows.iter().map(|window| window.until).fold(self.calls_until.max(self.wait_until), u64::max)
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.windows.capacity() * size_of::<LearnedWindow>()
+    }
+
+    /// The windows that no limit of the policy is beside.
+    fn alone(&self, now: u64) -> impl Iterator<Item = &LearnedWindow> {
+        self.windows.iter().filter(move |window| !window.is_beside && !window.is_over(now))
+    }
+
+    /// What a call of so many units leaves free of a limit of the policy at a moment.
+    pub(crate) fn reserve(&self, index: usize, (capacity, units): (u64, u64), now: u64, moment: u64) -> u64 {
+        let beside = self.windows.iter().filter(|window| window.is_beside && !window.is_over(now));
+        let of_limit = beside.filter(|window| index_of(window.place) == index);
+        of_limit.map(|window| window.reserve(capacity, units, moment)).max().unwrap_or(0)
+    }
+
+    /// What a limit says to a call that leaves this free: the call may fit when others use less. `used` counts of the limit.
+    pub(crate) fn view(&self, view: View, index: usize, used: u64, asked: AskedOf, now: u64) -> View {
+        if view.admits_at.is_some_and(|at| at <= now) {
+            return view;
+        }
+        let beside = self.windows.iter().filter(|window| window.is_beside && index_of(window.place) == index);
+        let ends = beside.flat_map(|window| window.live(now)).map(|step| step.closes);
+        let last = ends.clone().fold(view.resets_at, u64::max);
+        let fits = |used: u64, moment: u64| {
+            let learned = self.reserve(index, (asked.capacity, asked.units), now, moment);
+            used + asked.units.max(1) + asked.reserve + learned <= asked.capacity
+        };
+        // At the last of these moments nothing is used, by us or by others.
+        let admits_at = ends.filter(|end| fits(used, *end)).chain(Some(last).filter(|last| fits(0, *last)));
+        View { admits_at: view.admits_at.into_iter().chain(admits_at).min(), ..view }
+    }
+
+    /// The first moment at which all windows admit a call, of which `units` says what it asks of a limit.
+    pub(crate) fn admits_at(&self, now: u64, units: impl Fn(usize) -> u64) -> u64 {
+        self.alone(now).map(|window| window.admits_call_at(now, &units)).fold(now, u64::max)
+    }
+
+    /// The units that all windows have left for a call, at most so many.
+    pub(crate) fn left(&self, now: u64, most: u64) -> u64 {
+        self.alone(now)
+            .filter(|window| window.place > 0)
+            .map(|window| window.limit.saturating_sub(window.used(now)))
+            .fold(most, u64::min)
+    }
+
+    /// The limits of the policy that it refuses, one bit each.
+    pub(crate) fn refusing(&self, now: u64, units: impl Fn(usize) -> u64) -> u16 {
+        let refusing = self.alone(now).filter(|window| window.admits_call_at(now, &units) > now);
+        refusing.fold(0, |bits, window| bits | 1 << index_of(window.place))
+    }
+
+    /// Charges a call as of a moment.
+    pub(crate) fn charge(&mut self, now: u64, moment: u64, units: impl Fn(usize) -> u64, learning: Option<Learning>) {
+        self.calls = (self.calls + 1).min(MAX_SAFE_INTEGER);
+        if learning.is_some() {
+            self.calls_until = now + IN_FLIGHT;
+        }
+        let asks = learning.is_some_and(|learning| learning.asks);
+        self.windows.retain(|window| !window.is_over(now));
+        for window in self.windows.iter_mut().filter(|window| !window.is_beside) {
+            window.charge(moment, units_of(window.place, &units).unwrap_or(0), asks);
+        }
+    }
+
+    /// Takes what a response said. `used` says what counts of a limit of the policy.
+    pub(crate) fn observe(&mut self, said: &Said, now: u64, learning: Option<Learning>, used: impl Fn(usize) -> u64) {
+        let asks = learning.is_some_and(|learning| learning.asks);
+        if said.wait > 0 {
+            self.wait_until = self.wait_until.max(now + said.wait);
+        }
+        let calls = said.calls.map(|calls| self.calls.saturating_sub(calls));
+        self.windows.retain(|window| !window.is_over(now) && !(window.is_counted && !said.limits.is_empty()));
+        if asks && said.limits.is_empty() {
+            self.observe_counted(said.wait, calls, now);
+        }
+        for limit in &said.limits {
+            let known = self.windows.iter().position(|window| window.id == limit.id);
+            let at = known.unwrap_or_else(|| {
+                if self.windows.len() >= MAX_LEARNED_WINDOWS {
+                    self.windows.remove(0);
+                }
+                self.windows.push(LearnedWindow { id: limit.id, ..LearnedWindow::default() });
+                self.windows.len() - 1
+            });
+            let own = units_of(limit.place, &used).unwrap_or(0);
+            self.windows[at].observe(limit, calls, now, (asks, own));
+        }
+    }
+
+    /// Takes a response that states no limit: a refusal that tells to wait ends a window, and any other one lets the next call go.
+    fn observe_counted(&mut self, wait: u64, calls: Option<u64>, now: u64) {
+        let behind = calls.unwrap_or(0);
+        let is_first = self.windows.is_empty();
+        match self.windows.iter_mut().find(|window| window.is_counted) {
+            Some(window) if wait > 0 => window.refused(behind, now, now + wait),
+            // The newest call is the one that asks.
+            Some(window) if calls == Some(0) => window.answered(now),
+            None if wait > 0 && is_first => {
+                self.windows.push(LearnedWindow::counted(self.calls.saturating_sub(behind + 1), now + wait));
+            }
+            _ => {}
+        }
+    }
+
+    /// Another version of the policy counts: until it is said anew, nothing is known of its limits.
+    pub(crate) fn forget_places(&mut self) {
+        self.windows.retain(|window| !window.is_beside);
+        self.windows.iter_mut().for_each(|window| window.place = 0);
+    }
+
+    /// Lowers what the limits of a policy say to what was learned. `asked` says what the call asks of each.
+    pub(crate) fn constrain(
+        &self,
+        views: &mut [View],
+        now: u64,
+        capacity: impl Fn(usize) -> u64,
+        asked: impl Fn(usize) -> u64,
+    ) -> LearnedAnswer {
+        let mut limits = SmallVec::new();
+        for window in self.windows.iter().filter(|window| window.is_beside && !window.is_over(now)) {
+            let index = index_of(window.place);
+            let Some(view) = views.get_mut(index) else { continue };
+            view.resets_at = window.live(now).map(|step| step.closes).fold(view.resets_at, u64::max);
+            if window.limit < capacity(index) || window.used(now) > 0 {
+                limits.push((index as u8, window.limit));
+            }
+        }
+        for window in self.alone(now) {
+            let index = index_of(window.place);
+            let Some(view) = views.get_mut(index) else { continue };
+            let at = window.admits_call_at(now, &asked);
+            let is_asked = window.asks_until > now;
+            let left = if is_asked { 0 } else { left(window.limit, window.used(now)).max(0) };
+            if at <= now && (window.place == 0 || left >= view.left) {
+                continue;
+            }
+            limits.push((index as u8, window.limit));
+            view.left = view.left.min(if at > now && window.place == 0 { 0 } else { left });
+            view.admits_at = view.admits_at.map(|admits| admits.max(at));
+            view.resets_at = window.live(now).map(|step| step.closes).fold(view.resets_at, u64::max);
+            let first = window.live(now).next().map_or(now, |step| step.closes);
+            view.more_at = if is_asked { at } else { first };
+        }
+        LearnedAnswer { calls: self.calls, wait_until: self.wait_until, limits }
+    }
+}

@@ -1,0 +1,247 @@
+//! One window of the other side.
+
+use smallvec::SmallVec;
+
+use super::said::SaidLimit;
+use crate::algorithm::{MAX_SAFE_INTEGER, SECOND};
+
+/// The most steps of a window.
+pub(super) const MAX_STEPS: usize = 3;
+/// Steps whose ends differ by less are one: services round to seconds.
+pub(super) const SAME_STEP: u64 = SECOND;
+/// For how long the others wait for the answer to the call that begins a window of which nothing is said, and how often they look.
+pub(super) const ANSWER: u64 = SECOND;
+pub(super) const LOOK_AGAIN: u64 = 50_000;
+/// For how long a window is remembered after its reset.
+pub(super) const REMEMBERED: u64 = 3_600 * SECOND;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct LearnedWindow {
+    pub(super) id: u64,
+    pub(super) place: u8,
+    pub(super) is_stated: bool,
+    /// Whether its one step is what we assume, since the other side has not said anything of it.
+    pub(super) is_assumed: bool,
+    /// Whether it is beside a limit of the policy that counts the calls: its steps are what others use, and no call is charged to it.
+    pub(super) is_beside: bool,
+    /// Whether the other side states no limit: it is the number of calls that it served until it refused one. So many go freely, and
+    /// then one at a time.
+    pub(super) is_counted: bool,
+    pub(super) limit: u64,
+    pub(super) length: u64,
+    /// Until when no further call is admitted, unless the one that begins the window is answered before.
+    pub(super) asks_until: u64,
+    /// Until when it is remembered.
+    pub(super) until: u64,
+    /// From the first end to the last one, and from the most units to the fewest.
+    pub(super) steps: SmallVec<[UsedUntil; MAX_STEPS]>,
+}
+
+/// So many units are used until that moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct UsedUntil {
+    pub(super) used: u64,
+    pub(super) closes: u64,
+}
+
+impl LearnedWindow {
+    pub(super) fn live(&self, now: u64) -> impl Iterator<Item = &UsedUntil> + Clone {
+        self.steps.iter().filter(move |step| step.closes > now)
+    }
+
+    pub(super) fn is_over(&self, now: u64) -> bool {
+        self.until <= now || !self.is_stated && self.live(now).next().is_none()
+    }
+
+    pub(super) fn used(&self, now: u64) -> u64 {
+        self.live(now).map(|step| step.used).max().unwrap_or(0)
+    }
+
+    /// What a call leaves free of a limit of the policy that has so much room: what others use, and what the other side's limit has less.
+    /// Where a call takes more than that limit has, it is admitted when nothing is used.
+    pub(super) fn reserve(&self, capacity: u64, units: u64, moment: u64) -> u64 {
+        let less = capacity.saturating_sub(self.limit).min(capacity.saturating_sub(units));
+        less + self.used(moment)
+    }
+
+    /// The first moment at which it admits so many units. More than its limit has are admitted when nothing is used.
+    pub(super) fn admits_at(&self, now: u64, units: u64) -> u64 {
+        if self.is_counted {
+            let waits = self.used(now) >= self.limit && self.asks_until > now;
+            return if waits { self.asks_until.min(now + LOOK_AGAIN) } else { now };
+        }
+        let refusing = self.live(now).filter(|step| step.used + units > self.limit);
+        let closes = refusing.map(|step| step.closes).max().unwrap_or(now);
+        if self.asks_until > now { closes.max(self.asks_until.min(now + LOOK_AGAIN)) } else { closes }
+    }
+
+    /// The first moment at which it admits a call, of which `units` says what it asks of a limit: nothing is always admitted. Of units that
+    /// the policy does not count it asks for one.
+    pub(super) fn admits_call_at(&self, now: u64, units: impl Fn(usize) -> u64) -> u64 {
+        match units_of(self.place, units).unwrap_or(1) {
+            0 => now,
+            units => self.admits_at(now, units),
+        }
+    }
+
+    pub(super) fn charge(&mut self, now: u64, units: u64, asks: bool) {
+        let last = self.steps.last().map_or(now, |step| step.closes);
+        self.steps.retain(|step| step.closes > now);
+        if self.steps.is_empty() {
+            let gone = now - last.min(now);
+            self.steps.push(UsedUntil { used: 0, closes: now - gone % self.length + self.length });
+            self.is_assumed = true;
+            if asks && !self.is_counted {
+                self.asks_until = now + ANSWER;
+            }
+        }
+        let units = if self.is_counted { 1 } else { units };
+        for step in &mut self.steps {
+            step.used = (step.used + units).min(MAX_SAFE_INTEGER);
+        }
+        if self.is_counted && self.used(now) >= self.limit {
+            self.asks_until = now + ANSWER;
+        }
+    }
+
+    /// The window of a side that states no limit, whose first refusal tells to wait until it closes. How long it is, is not known yet.
+    pub(super) fn counted(served: u64, closes: u64) -> Self {
+        let mut window = Self {
+            place: 1,
+            is_stated: true,
+            is_counted: true,
+            limit: served.max(1),
+            length: REMEMBERED,
+            until: closes + REMEMBERED,
+            ..Self::default()
+        };
+        window.steps.push(UsedUntil { used: window.limit, closes });
+        window
+    }
+
+    /// The newest call of such a window was served. Those before it that go freely may still be on their way there.
+    pub(super) fn answered(&mut self, now: u64) {
+        self.asks_until = if self.used(now) == self.limit { now + LOOK_AGAIN } else { 0 };
+    }
+
+    /// The other side refuses a call of such a window, behind which `calls` were charged.
+    pub(super) fn refused(&mut self, calls: u64, now: u64, closes: u64) {
+        let Some(step) = self.steps.iter_mut().find(|step| step.closes > now) else { return };
+        if calls >= step.used {
+            // It is a call of the window before.
+            return;
+        }
+        let served = (step.used - calls - 1).max(1);
+        if self.is_assumed {
+            let length = closes.saturating_sub(step.closes.saturating_sub(self.length)).clamp(1, REMEMBERED);
+            // Services round to seconds.
+            let is_same = length.abs_diff(self.length) < SAME_STEP;
+            self.length = if is_same { self.length.max(length) } else { length };
+            (self.limit, self.is_assumed, step.closes) = (served, false, closes);
+        } else {
+            (self.limit, step.closes) = (self.limit.min(served), step.closes.max(closes));
+        }
+        (self.asks_until, self.until) = (0, self.until.max(closes + REMEMBERED));
+    }
+
+    /// Takes what was said of it. `calls` were charged since the call that was answered, where that is known.
+    pub(super) fn observe(&mut self, said: &SaidLimit, calls: Option<u64>, now: u64, (asks, own): (bool, u64)) {
+        let closes = now + said.reset;
+        let last_end = self.until.saturating_sub(REMEMBERED);
+        (self.place, self.asks_until, self.until) = (said.place, 0, self.until.max(closes + REMEMBERED));
+        self.steps.retain(|step| step.closes > now);
+        let is_beside = said.capacity > 0;
+        if is_beside != self.is_beside {
+            (self.is_beside, self.is_assumed) = (is_beside, false);
+            self.steps.clear();
+        }
+        if is_beside {
+            return self.observe_beside(said, calls, (closes, last_end), now, own);
+        }
+        if said.is_stated || !self.is_stated {
+            // A limit that is raised leaves no more than before: what is said never adds.
+            let raised = said.limit.saturating_sub(self.limit);
+            self.steps.iter_mut().for_each(|step| step.used = (step.used + raised).min(MAX_SAFE_INTEGER));
+            (self.limit, self.is_stated) = (said.limit, said.is_stated);
+        }
+        let mut used = said.used + calls.unwrap_or(0) * said.units;
+        if self.is_assumed {
+            (self.is_assumed, self.length) = (false, 0);
+            if asks {
+                if calls.is_none() {
+                    used = used.max(self.used(now));
+                }
+                self.steps.clear();
+            }
+        }
+        self.length = if said.length > 0 { said.length } else { self.length.max(said.reset) };
+        self.raise(UsedUntil { used: used.min(MAX_SAFE_INTEGER), closes }, said.used);
+    }
+
+    /// The same beside a limit of the policy, of which `own` units are used: what our own calls do not explain is used by others.
+    /// A limit that is raised leaves no more than before until the last end that was said.
+    pub(super) fn observe_beside(
+        &mut self,
+        said: &SaidLimit,
+        calls: Option<u64>,
+        (closes, last_end): (u64, u64),
+        now: u64,
+        own: u64,
+    ) {
+        let before = if self.is_stated { self.limit.min(said.capacity) } else { said.capacity };
+        let raised = if said.is_stated { said.limit.min(said.capacity).saturating_sub(before) } else { 0 };
+        if said.is_stated || !self.is_stated {
+            (self.limit, self.is_stated) = (said.limit, said.is_stated);
+        }
+        self.length = said.length.max(1);
+        let others = self.used(now);
+        let known = said.known.map_or(0, |known| known + calls.unwrap_or(0) * said.units);
+        let news = said.used.saturating_sub(known.max(own + others));
+        if raised > 0 {
+            let end = last_end.max(closes);
+            self.steps.iter_mut().for_each(|step| step.used = (step.used + raised).min(MAX_SAFE_INTEGER));
+            let used = self.used(end) + raised;
+            self.raise(UsedUntil { used, closes: end }, used);
+        }
+        if news > 0 {
+            let used = (others + news + raised).min(MAX_SAFE_INTEGER);
+            self.raise(UsedUntil { used, closes }, used);
+        }
+    }
+
+    /// Adds a step, or raises the one of that end to `same`.
+    pub(super) fn raise(&mut self, added: UsedUntil, same: u64) {
+        let closes = added.closes;
+        match self.steps.iter_mut().find(|step| step.closes.abs_diff(closes) < SAME_STEP) {
+            Some(step) => step.used = step.used.max(same),
+            None => {
+                let at = self.steps.iter().position(|step| step.closes > closes).unwrap_or(self.steps.len());
+                self.steps.insert(at, added);
+            }
+        }
+        let mut most = None;
+        let mut kept: SmallVec<[UsedUntil; MAX_STEPS]> = SmallVec::new();
+        for step in self.steps.iter().rev().filter(|step| {
+            let is_higher = most.is_none_or(|most| step.used > most);
+            most = most.max(Some(step.used));
+            is_higher
+        }) {
+            kept.insert(0, *step);
+        }
+        if kept.len() > MAX_STEPS {
+            kept[1].used = kept[0].used;
+            kept.remove(0);
+        }
+        self.steps = kept;
+    }
+}
+
+/// Which limit of the policy a window is shown at.
+pub(super) fn index_of(place: u8) -> usize {
+    usize::from(place).saturating_sub(1)
+}
+
+/// The units of a call that a window counts; `None` of units that the policy does not count.
+pub(super) fn units_of(place: u8, units: impl Fn(usize) -> u64) -> Option<u64> {
+    (place > 0).then(|| units(index_of(place)))
+}
