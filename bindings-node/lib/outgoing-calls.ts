@@ -161,7 +161,9 @@ export class OutgoingCalls {
       typeof priorityOption === 'function' ? madePriority(this.#where, priorityOption(request)) : priorityOption;
     const limiter = asked(this.#limiter);
     const origin =
-      keyOption === undefined || exchange.origin === undefined ? undefined : `${this.#options.prefix}${exchange.origin}`;
+      keyOption === undefined || exchange.origin === undefined
+        ? undefined
+        : `${this.#options.prefix}${exchange.origin}`;
     if (origin !== undefined) {
       const denial = await this.#coolDown(origin, exchange.signal, waits);
       if (denial !== undefined) return this.#refuse(denial);

@@ -60,15 +60,17 @@ class Report:
     share: float
     # By process: answers by their status.
     answers: list[dict[str, int]]
+    # How late after a refusal another request still came, in seconds.
+    late: float
 
     def refused_from(self, second: float) -> int:
         return sum(row[2] for row in self.seconds if row[0] >= second)
 
     def line(self) -> str:
-        return f"{self.case!s:64} {self.admitted:8} {self.refused:6} {self.share:7.1%}"
+        return f"{self.case!s:64} {self.admitted:8} {self.refused:6} {self.share:7.1%} {self.late * 1000:7.0f} ms"
 
 
-HEADING = f"{'service':64} {'admitted':>8} {'429':>6} {'used':>7}"
+HEADING = f"{'service':64} {'admitted':>8} {'429':>6} {'used':>7} {'late by':>10}"
 
 
 def run(
@@ -80,8 +82,12 @@ def run(
     *,
     windows: int,
     callers: int = 16,
+    becomes: int | None = None,
 ) -> Report:
-    """Calls the service for so many windows, from one process for each client; `fetch` is one of Node."""
+    """Calls the service for so many windows, from one process for each client; `fetch` is one of Node.
+
+    In the middle the limit becomes another one, where that is given.
+    """
     node = ["node", str(NODE)]
     python = [sys.executable, str(HERE / "outgoing_load.py")]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
@@ -105,10 +111,26 @@ def run(
         assert process.stdin is not None
         process.stdin.write(json.dumps({**told, "client": client}) + "\n")
         process.stdin.flush()
+    if becomes is not None:
+        time.sleep(case.window * (windows // 2))
+        service.change(becomes)
     answers = [json.loads(process.communicate(timeout=case.window * windows + 60)[0]) for process in processes]
     counts = service.counts()
     first, last = int(case.window), int(case.window * (windows - 1))
     used = sum(row[3] for row in counts["seconds"] if first <= row[0] < last)
     allowed = case.limit / case.window * (last - first)
     share = used / allowed if case.book != "concurrency" else counts["busy"] / (case.limit * case.window * windows)
-    return Report(case, counts["admitted"], counts["refused"], counts["seconds"], share, answers)
+    late = latest_after_refusal(service.requests())
+    return Report(case, counts["admitted"], counts["refused"], counts["seconds"], share, answers, late)
+
+
+def latest_after_refusal(requests: list[dict[str, Any]]) -> float:
+    """How late after a refusal a request still came that was refused, too, in seconds: the longest of all waits."""
+    latest, first = 0.0, None
+    for request in requests:
+        if request["status"] != 429:
+            first = None
+        else:
+            first = request["at"] if first is None else first
+            latest = max(latest, request["at"] - first)
+    return latest

@@ -64,8 +64,8 @@ class PacedOptions(TypedDict, total=False):
     retries: int
     # Whether the limits that responses name are kept. Default: True.
     learn: bool
-    # How much the way to the service may differ from one request to the next: by twice that the windows of the policy are
-    # longer. Default: 0.05 seconds.
+    # How much the way to the service may differ from one request to the next: by twice that the windows of the policy
+    # are longer. Default: 0.05 seconds.
     margin: float | timedelta
     # A class of the policy's `priorities`, or a function of the request that returns one, or None.
     priority: str | Callable[[Any], str | None] | None

@@ -8,10 +8,11 @@ use crate::decision::Decision;
 use crate::limiter::LimiterCore;
 use crate::process::clock::{ManualClock, Signal};
 
-/// The longest sleep where others wait in other processes: the place in their line is kept for a second. And the shortest: a process
-/// asks no more often about a key of which it gives no units back.
+/// The longest sleep where others wait in other processes: the place in their line is kept for a second.
 const MAX_SLEEP: Duration = Duration::from_millis(400);
-const MIN_SLEEP: Duration = Duration::from_millis(50);
+/// The shortest one: a process asks no more often about a key. When a hold ends in another process is not known.
+const MIN_SLEEP: Duration = Duration::from_millis(10);
+const MIN_SLEEP_OF_HOLDS: Duration = Duration::from_millis(50);
 /// The longest random addition to a sleep, in microseconds.
 const MAX_JITTER: u64 = 5_000;
 
@@ -70,7 +71,8 @@ impl<'a> WaitDeadline<'a> {
             let jitter = Duration::from_micros(random % (wait.as_micros() as u64 / 16 + 1).min(MAX_JITTER));
             return Some(Pause { longest: wait + jitter, polls: false });
         }
-        let longest = known.clamp(MIN_SLEEP, MAX_SLEEP) + Duration::from_micros(random % MAX_JITTER);
+        let shortest = if is_held { MIN_SLEEP_OF_HOLDS } else { MIN_SLEEP };
+        let longest = known.clamp(shortest, MAX_SLEEP) + Duration::from_micros(random % MAX_JITTER);
         Some(Pause { longest, polls: is_held })
     }
 
