@@ -9,9 +9,7 @@ use crate::error::{Error, Result};
 /// The granules of a window, so that a unit comes back soon after its period.
 const GRANULES: u32 = 200;
 /// The part of a period that the margin takes at most.
-const MARGIN_PART: u64 = 50;
-/// The same of a bucket with so small a burst that two calls in a row are refused when the second one is early.
-const MARGIN_PART_OF_BURSTS: u64 = 10;
+const MARGIN_PART: u64 = 10;
 
 /// The largest margin.
 const MAX_MARGIN: Duration = Duration::from_secs(60);
@@ -105,7 +103,7 @@ fn paced(limit: &Limit, margin: u64, makes_smaller: bool) -> Result<Limit> {
 /// A bucket whose units are further apart by the margin, as far as that is a small part of it.
 fn slower(limit: &Limit, margin: u64) -> Result<Limit> {
     let (period, count) = (limit.period().micros(), limit.count());
-    let longer = margin.saturating_mul(count).min(period / MARGIN_PART_OF_BURSTS);
+    let longer = margin.saturating_mul(count).min(period / MARGIN_PART);
     let slower =
         Limit::new(limit.algorithm(), count, Period::from_micros(period + longer)?)?.with_burst(limit.capacity())?;
     limit.initial().map_or(Ok(slower.clone()), |initial| slower.with_initial(initial))
