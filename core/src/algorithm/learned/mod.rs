@@ -149,8 +149,9 @@ impl LearnedLimits {
             self.wait_until = self.wait_until.max(now + said.wait);
         }
         let calls = said.calls.map(|calls| self.calls.saturating_sub(calls));
-        self.windows.retain(|window| !window.is_over(now) && !(window.is_counted && !said.limits.is_empty()));
-        if asks && said.limits.is_empty() {
+        let is_stated = !said.limits.is_empty();
+        self.windows.retain(|window| !(window.is_over(now) || is_stated && window.is_counted));
+        if asks && !is_stated {
             self.observe_counted(said.wait, calls, now);
         }
         for limit in &said.limits {
