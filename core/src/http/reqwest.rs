@@ -12,7 +12,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest_middleware::{Error, Middleware, Next};
 
 use crate::error::Result;
-use crate::http::outgoing::{CallEnd, Exchange, PacedBody, Pacing, RefusedCall};
+use crate::http::outgoing::{CallEnd, ClientExchange, PacedBody, Pacing, RefusedCall};
 use crate::limiter::{AsPolicy, AsyncLimiter};
 
 pub use crate::http::outgoing::{PaceBuilder, PacedRequest, PacedResponse, RateLimited, SettleReader};
@@ -170,7 +170,7 @@ struct ClientCall<'a> {
     next: Next<'a>,
 }
 
-impl Exchange for ClientCall<'_> {
+impl ClientExchange for ClientCall<'_> {
     type Response = Response;
     type Error = Error;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::exchange::{PacedRequest, PacedResponse};
-use super::pacing::{Pacing, PolicyOption};
-use super::turn::{CallCost, SettleReader};
+use super::call_turn::{CallCost, SettleReader};
+use super::client_exchange::{PacedRequest, PacedResponse};
+use super::pacing::{PacedPolicy, Pacing};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::http::MAX_LEARNED_WAIT;
@@ -38,7 +38,7 @@ impl<T> PaceBuilder<T> {
     pub(crate) fn new(limiter: &AsyncLimiter) -> Self {
         let pacing = Pacing {
             limiter: limiter.clone(),
-            policy: PolicyOption::Learned,
+            policy: PacedPolicy::Learned,
             key: None,
             cost: None,
             priority: None,
@@ -59,7 +59,7 @@ impl<T> PaceBuilder<T> {
 
     /// The policy of all requests: the name of one, a notation, or a `Policy`.
     pub fn policy(mut self, policy: impl AsPolicy) -> Self {
-        self.pacing.policy = PolicyOption::Named(kept(&policy));
+        self.pacing.policy = PacedPolicy::Named(kept(&policy));
         self
     }
 
@@ -68,7 +68,7 @@ impl<T> PaceBuilder<T> {
         mut self,
         read: impl Fn(&PacedRequest<'_>) -> Option<P> + Send + Sync + 'static,
     ) -> Self {
-        self.pacing.policy = PolicyOption::Read(Box::new(move |request| read(request).map(|policy| kept(&policy))));
+        self.pacing.policy = PacedPolicy::Read(Box::new(move |request| read(request).map(|policy| kept(&policy))));
         self
     }
 
@@ -201,12 +201,12 @@ impl<T> PaceBuilder<T> {
     pub(crate) fn pacing(self, owner: &str) -> Result<Pacing> {
         let Self { mut pacing, cost, class, .. } = self;
         match &pacing.policy {
-            PolicyOption::Learned if !pacing.learn => {
+            PacedPolicy::Learned if !pacing.learn => {
                 return Err(Error::config(
                     "there is no policy, and learn is false: this limits nothing. Give one of them",
                 ));
             }
-            PolicyOption::Named(policy) => {
+            PacedPolicy::Named(policy) => {
                 let policy = policy.as_policy();
                 pacing.prepare(Some(policy))?;
                 let plan = pacing.limiter.core.plan(&policy, "")?;
@@ -214,7 +214,7 @@ impl<T> PaceBuilder<T> {
                 check_options(&CheckOptions { priority: class, ..cost.into() }, &plan)?;
                 pacing._use = Some(pacing.limiter.use_policy(policy, owner)?);
             }
-            PolicyOption::Learned | PolicyOption::Read(_) => {}
+            PacedPolicy::Learned | PacedPolicy::Read(_) => {}
         }
         Ok(pacing)
     }

@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 
-use super::turn::CallEnd;
+use super::call_turn::CallEnd;
 use crate::http::MAX_BODY;
 
 pin_project! {

@@ -8,9 +8,9 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
 
-use super::exchange::{Exchange, PacedRequest, PacedResponse};
+use super::call_turn::{CallCost, CallTurn};
+use super::client_exchange::{ClientExchange, PacedRequest, PacedResponse};
 use super::refused_call::{RateLimited, RefusedCall, never_fits};
-use super::turn::{CallCost, CallTurn};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::{Observation, ObservationScope, ResponseReader};
@@ -24,7 +24,7 @@ pub(super) type ReadsCost = Box<dyn Fn(&PacedResponse<'_>) -> CallCost + Send + 
 pub(super) type OnWait = Box<dyn Fn(&Decision, Duration) + Send + Sync>;
 
 /// Which policy a request has.
-pub(super) enum PolicyOption {
+pub(super) enum PacedPolicy {
     /// None but what responses say.
     Learned,
     Named(Box<dyn AsPolicy + Send + Sync>),
@@ -34,7 +34,7 @@ pub(super) enum PolicyOption {
 /// What the calls of one client ask of a limiter.
 pub(crate) struct Pacing {
     pub(super) limiter: AsyncLimiter,
-    pub(super) policy: PolicyOption,
+    pub(super) policy: PacedPolicy,
     /// `None` is the origin of the request.
     pub(super) key: Option<Reads<String>>,
     pub(super) cost: Option<Reads<Cost>>,
@@ -78,7 +78,7 @@ enum Turned {
 
 impl Pacing {
     /// Sends a request when its turn has come, and again where that is wanted; returns its response.
-    pub(crate) async fn send<E: Exchange>(&self, mut exchange: E) -> std::result::Result<E::Response, E::Error> {
+    pub(crate) async fn send<E: ClientExchange>(&self, mut exchange: E) -> std::result::Result<E::Response, E::Error> {
         let mut left = self.timeout;
         for attempt in 0_u32.. {
             let began = Instant::now();
@@ -119,7 +119,7 @@ impl Pacing {
     }
 
     /// Sends a request whose turn has come.
-    async fn exchanged<E: Exchange>(
+    async fn exchanged<E: ClientExchange>(
         exchange: &mut E,
         mut turn: CallTurn,
         keep: bool,
@@ -138,7 +138,11 @@ impl Pacing {
         }
     }
 
-    fn refuse<E: Exchange>(&self, exchange: &E, decision: Decision) -> std::result::Result<E::Response, E::Error> {
+    fn refuse<E: ClientExchange>(
+        &self,
+        exchange: &E,
+        decision: Decision,
+    ) -> std::result::Result<E::Response, E::Error> {
         let misfit = never_fits(&decision);
         if self.respond {
             return Ok(exchange.made(RefusedCall::of(&decision, misfit.as_ref())));
@@ -146,12 +150,12 @@ impl Pacing {
         Err(misfit.map_or_else(|| E::failed(RateLimited::new(decision)), E::failed))
     }
 
-    fn asked<E: Exchange>(&self, exchange: &E) -> Result<AskedCall> {
+    fn asked<E: ClientExchange>(&self, exchange: &E) -> Result<AskedCall> {
         let request = exchange.request();
         let (policy, is_learned) = match &self.policy {
-            PolicyOption::Learned => (self.prepare(None)?, true),
-            PolicyOption::Named(policy) => (self.prepared(&**policy)?, false),
-            PolicyOption::Read(read) => match read(&request) {
+            PacedPolicy::Learned => (self.prepare(None)?, true),
+            PacedPolicy::Named(policy) => (self.prepared(&**policy)?, false),
+            PacedPolicy::Read(read) => match read(&request) {
                 None => (self.prepare(None)?, true),
                 Some(policy) => (self.prepare(Some(policy.as_policy()))?, false),
             },
@@ -277,7 +281,7 @@ impl Pacing {
     }
 
     /// Tells the limiter what a response says, and returns the wait that it says.
-    async fn observe<E: Exchange>(
+    async fn observe<E: ClientExchange>(
         &self,
         asked: &AskedCall,
         answered: Option<&Decision>,

@@ -21,7 +21,7 @@ use tower_service::Service;
 
 use crate::error::Result;
 use crate::http::outgoing::{
-    CallEnd, Exchange, PaceBuilder, PacedBody, PacedRequest, PacedResponse, Pacing, RateLimited, RefusedCall,
+    CallEnd, ClientExchange, PaceBuilder, PacedBody, PacedRequest, PacedResponse, Pacing, RateLimited, RefusedCall,
 };
 use crate::limiter::{AsPolicy, AsyncLimiter};
 
@@ -203,7 +203,7 @@ struct ServiceCall<S, C, R> {
     copies: PhantomData<fn() -> C>,
 }
 
-impl<S, C, R, B> Exchange for ServiceCall<S, C, R>
+impl<S, C, R, B> ClientExchange for ServiceCall<S, C, R>
 where
     S: Service<Request<R>, Response = Response<B>> + Send,
     S::Future: Send,

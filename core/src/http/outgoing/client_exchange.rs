@@ -6,8 +6,8 @@ use std::future::Future;
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, Method, StatusCode};
 
+use super::call_turn::CallEnd;
 use super::refused_call::RefusedCall;
-use super::turn::CallEnd;
 
 /// The head of a request that goes out: what the functions among the options get.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ impl<'a> PacedResponse<'a> {
 }
 
 /// A request of a client, and what is done with its response.
-pub(crate) trait Exchange: Send {
+pub(crate) trait ClientExchange: Send {
     type Response: Send;
     type Error: Send;
 
