@@ -62,7 +62,7 @@ test('calls on their way are counted', async () => {
 test('a paced policy keeps a margin', () => {
   const paced = new Policy('100/10s; token-bucket 10/s', { name: 'api' }).paced();
   assert.equal(paced.name, 'api');
-  assert.deepEqual([paced.limits[0].periodMs, paced.limits[1].burst], [10_050, 9]);
+  assert.deepEqual([paced.limits[0].periodMs, paced.limits[1].burst], [10_100, 9]);
   assert.throws(() => new Policy('1/s').paced('x'), ConfigError);
 });
 

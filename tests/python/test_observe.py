@@ -68,9 +68,9 @@ def test_the_async_limiter_learns_too(store: str, prefix: str) -> None:
 def test_a_paced_policy_keeps_a_margin() -> None:
     paced = Policy("100/10s; token-bucket 10/s", name="api").paced()
     assert paced.name == "api"
-    assert [limit.period for limit in paced.limits] == [10.05, 1.0]
+    assert [limit.period for limit in paced.limits] == [10.1, 1.0]
     assert (paced.limits[0].precision, paced.limits[1].burst) == (200, 9)
-    assert Policy("100/10s").paced(timedelta(seconds=1)).limits[0].period == 10.2
+    assert Policy("100/10s").paced(timedelta(seconds=1)).limits[0].period == 11.0
     with pytest.raises(Exception, match="at most a minute"):
         Policy("1/s").paced(61)
 

@@ -1,7 +1,7 @@
 //! Processes that share a file, and are killed or stopped at random instants. Each notes what it was admitted behind every admission,
 //! so that nothing but the last one is lost with it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -99,6 +99,12 @@ impl Part {
         let id = self.child.id().to_string();
         let status = Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill runs");
         assert!(status.success());
+        if name == "STOP" {
+            // The signal is sent; until it is taken the process may go on with what it does.
+            let stat = format!("/proc/{id}/stat");
+            let has_stopped = || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "));
+            tidegate_tests::wait::wait_until(Duration::from_secs(20), "it is stopped", has_stopped);
+        }
     }
 
     /// Kills it; returns what it was admitted.
