@@ -9,6 +9,8 @@ mod headers;
 mod identity;
 mod ietf;
 mod llm;
+#[cfg(feature = "tower")]
+mod named_policy;
 mod openapi;
 pub(crate) mod options;
 #[cfg(feature = "tower")]

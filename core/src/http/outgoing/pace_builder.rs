@@ -12,8 +12,8 @@ use super::pacing::{PacedPolicy, Pacing};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::http::MAX_LEARNED_WAIT;
-use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Cost, PolicyRef, check_options};
-use crate::policy::Policy;
+use crate::http::named_policy::NamedPolicy;
+use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Cost, check_options};
 
 /// The longest that a request waits, where no other time is given.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -59,7 +59,7 @@ impl<T> PaceBuilder<T> {
 
     /// The policy of all requests: the name of one, a notation, or a `Policy`.
     pub fn policy(mut self, policy: impl AsPolicy) -> Self {
-        self.pacing.policy = PacedPolicy::Named(kept(&policy));
+        self.pacing.policy = PacedPolicy::Named(NamedPolicy::of(&policy));
         self
     }
 
@@ -68,7 +68,8 @@ impl<T> PaceBuilder<T> {
         mut self,
         read: impl Fn(&PacedRequest<'_>) -> Option<P> + Send + Sync + 'static,
     ) -> Self {
-        self.pacing.policy = PacedPolicy::Read(Box::new(move |request| read(request).map(|policy| kept(&policy))));
+        self.pacing.policy =
+            PacedPolicy::Read(Box::new(move |request| read(request).map(|policy| NamedPolicy::of(&policy))));
         self
     }
 
@@ -223,13 +224,5 @@ impl<T> PaceBuilder<T> {
 impl<T> fmt::Debug for PaceBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PaceBuilder").finish_non_exhaustive()
-    }
-}
-
-/// A policy as its user names it.
-fn kept(policy: &impl AsPolicy) -> Box<dyn AsPolicy + Send + Sync> {
-    match policy.as_policy() {
-        PolicyRef::Text(text) => Box::new(text.to_owned()),
-        PolicyRef::Policy(policy) => Box::new(Policy::clone(policy)),
     }
 }

@@ -13,6 +13,7 @@ use super::client_exchange::{ClientExchange, PacedRequest, PacedResponse};
 use super::refused_call::{RateLimited, RefusedCall, never_fits};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
+use crate::http::named_policy::NamedPolicy;
 use crate::http::{Observation, ObservationScope, ResponseReader};
 use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Cost, Hold, HoldAnswer, PolicyRef, PolicyUse};
 use crate::policy::{Algorithm, Policy};
@@ -27,8 +28,8 @@ pub(super) type OnWait = Box<dyn Fn(&Decision, Duration) + Send + Sync>;
 pub(super) enum PacedPolicy {
     /// None but what responses say.
     Learned,
-    Named(Box<dyn AsPolicy + Send + Sync>),
-    Read(Reads<Option<Box<dyn AsPolicy + Send + Sync>>>),
+    Named(NamedPolicy),
+    Read(Reads<Option<NamedPolicy>>),
 }
 
 /// What the calls of one client ask of a limiter.
@@ -154,7 +155,7 @@ impl Pacing {
         let request = exchange.request();
         let (policy, is_learned) = match &self.policy {
             PacedPolicy::Learned => (self.prepare(None)?, true),
-            PacedPolicy::Named(policy) => (self.prepared(&**policy)?, false),
+            PacedPolicy::Named(policy) => (self.prepared(policy)?, false),
             PacedPolicy::Read(read) => match read(&request) {
                 None => (self.prepare(None)?, true),
                 Some(policy) => (self.prepare(Some(policy.as_policy()))?, false),
@@ -182,7 +183,7 @@ impl Pacing {
     }
 
     /// The policy of all requests. A reload may have changed it.
-    fn prepared(&self, policy: &(dyn AsPolicy + Send + Sync)) -> Result<Arc<PreparedPolicy>> {
+    fn prepared(&self, policy: &NamedPolicy) -> Result<Arc<PreparedPolicy>> {
         let mut prepared = self.prepared.lock();
         let generation = self.limiter.policy_generation();
         match &*prepared {

@@ -12,39 +12,15 @@ use super::peer::PeerAddress;
 use super::request_key::RequestKey;
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::http::named_policy::NamedPolicy;
 use crate::http::{Headers, placed_key};
-use crate::limiter::{AsPolicy, AsyncLimiter, Cost, PolicyRef};
+use crate::limiter::{AsyncLimiter, Cost};
 use crate::plan::Plan;
 use crate::policy::Policy;
 
 /// A function of the layer's user.
 pub(super) type Read<T, V> = Box<dyn Fn(&T) -> V + Send + Sync>;
 pub(super) type OnDenied = Box<dyn Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync>;
-
-/// A policy as the layer's user names it: a name or a notation, or the policy itself.
-#[derive(Debug, Clone)]
-pub(super) enum NamedPolicy {
-    Text(Cow<'static, str>),
-    Policy(Box<Policy>),
-}
-
-impl NamedPolicy {
-    pub(super) fn of(policy: &(impl AsPolicy + ?Sized)) -> Self {
-        match policy.as_policy() {
-            PolicyRef::Text(text) => Self::Text(Cow::Owned(text.to_owned())),
-            PolicyRef::Policy(policy) => Self::Policy(Box::new(policy.clone())),
-        }
-    }
-}
-
-impl AsPolicy for NamedPolicy {
-    fn as_policy(&self) -> PolicyRef<'_> {
-        match self {
-            Self::Text(text) => PolicyRef::Text(text),
-            Self::Policy(policy) => PolicyRef::Policy(policy),
-        }
-    }
-}
 
 /// The cost of a request, which its policies share.
 pub(super) enum RequestCost {

@@ -32,7 +32,7 @@ const ROOMS: &[Room] = &[
     ),
     room(
         "http layer",
-        &["http/tower/", "http/outgoing/", "http/reqwest.rs", "http/settling.rs"],
+        &["http/tower/", "http/outgoing/", "http/reqwest.rs", "http/named_policy.rs", "http/settling.rs"],
         &["limiter", "http", "http responses", "decision", "plan", "policy", BASE],
     ),
     room(
