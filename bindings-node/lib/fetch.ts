@@ -82,6 +82,8 @@ export function pacedFetch(options: PacedFetchOptions): WebFetch {
     }
   };
   calls.usedBy(paced);
+  // Node loads its fetch with the first use. In the first call its turn would be over by then.
+  new Response(null);
   return paced as WebFetch;
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -94,8 +96,16 @@ class AsyncTransport(_Paced):
     _sender = "AsyncHTTPTransport"
     _blocking = False
 
+    # Whether the first request of all is still to come.
+    _is_cold = True
+
     async def handle_async_request(self, request: Any) -> Any:
         """Sends a request when its turn has come."""
+        if AsyncTransport._is_cold:
+            AsyncTransport._is_cold = False
+            # httpx loads what makes connections with its first request. By then the turn of it would be over.
+            with contextlib.suppress(ImportError):
+                await import_module("anyio").sleep(0)
         return await self._pacing.send(_AsyncExchange(self._httpx, self._transport, request))
 
     async def aclose(self) -> None:
