@@ -1,0 +1,29 @@
+"""Every page that starts a server is followed from top to bottom, as its reader does: the packages of this checkout are
+installed, the rest is what the page says."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from followed_page import FollowedPage
+from paths import ROOT
+from snippets import blocks_of, pages
+
+FOLLOWED = [path for path in pages() if any(block.title == "server" for block in blocks_of(path))]
+
+
+def folder_for(path: Path) -> tempfile.TemporaryDirectory[str]:
+    """A clean folder. That of a page about Node is in the checkout, so that `tidegate` is this package."""
+    is_node = any(block.language in ("js", "ts") for block in blocks_of(path))
+    if is_node:
+        (ROOT / ".cache").mkdir(exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix="page-", dir=ROOT / ".cache" if is_node else None)
+
+
+@pytest.mark.parametrize("path", FOLLOWED, ids=lambda path: path.stem)
+def test_a_page_is_followed(path: Path) -> None:
+    with folder_for(path) as folder, FollowedPage(path, Path(folder)) as page:
+        assert page.follow() >= 3, "answers are compared"
