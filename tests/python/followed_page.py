@@ -37,7 +37,7 @@ COMPILED = ROOT / "target" / "x86_64-unknown-linux-gnu" / "debug" / "examples"
 VOLATILE = [
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?"), "MOMENT"),
     (re.compile(r"\b\d{10}\b"), "MOMENT"),
-    (re.compile(r"\b\d+m \d\ds|\b\d+(\.\d+)? m?s\b|\b\d+ seconds?\b"), "LENGTH"),
+    (re.compile(r"\b\d+h \d\dm|\b\d+m \d\ds|\b\d+(\.\d+)? [mµ]?s\b|\b\d+ seconds?\b"), "LENGTH"),
     (re.compile(r"\bt=\d+"), "t=SECONDS"),
 ]
 
@@ -46,7 +46,7 @@ def shape(text: str) -> str:
     """A text without what differs from run to run."""
     for pattern, word in VOLATILE:
         text = pattern.sub(word, text)
-    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+    return "\n".join(re.sub(r"  +", "  ", line.rstrip()) for line in text.strip().splitlines())
 
 
 class FollowedPage:
