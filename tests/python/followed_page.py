@@ -37,7 +37,7 @@ COMPILED = ROOT / "target" / "x86_64-unknown-linux-gnu" / "debug" / "examples"
 VOLATILE = [
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?"), "MOMENT"),
     (re.compile(r"\b\d{10}\b"), "MOMENT"),
-    (re.compile(r"\b\d+h \d\dm|\b\d+m \d\ds|\b\d+(\.\d+)? [mµ]?s\b|\b\d+ seconds?\b"), "LENGTH"),
+    (re.compile(r"\b\d+h( \d\dm)?\b|\b\d+m( \d\ds)?\b|\b\d+(\.\d+)? [mµ]?s\b|\b\d+ seconds?\b"), "LENGTH"),
     (re.compile(r"\bt=\d+"), "t=SECONDS"),
 ]
 
