@@ -24,6 +24,9 @@ NODE_PAGES = "reference/node"
 
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))")
 NUMBERED = re.compile(r"\]\((?P<file>[^)\s#]*)#(?P<name>[\w-]+)-(?P<number>\d+)\)")
+# Tabs are written so that they can be read where there are none, as on GitHub: under bold names, between two comments.
+TABS = re.compile(r"^<!-- tabs -->\n(.*?)^<!-- end of tabs -->\n", re.DOTALL | re.MULTILINE)
+TAB = re.compile(r"^\*\*([^*\n]+)\*\*\n", re.MULTILINE)
 CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
 
 
@@ -42,6 +45,13 @@ def _heading_link(link: re.Match[str], page: str) -> str:
     text = (NODE_API / (link["file"] or f"{page}.md")).read_text(encoding="utf-8")
     mark = "-" if f'id="{link["name"]}-{link["number"]}"' in text else "_"
     return f"]({link['file']}#{link['name']}{mark}{link['number']})"
+
+
+def _tabs(found: re.Match[str]) -> str:
+    """The blocks of pymdownx for the tabs of a page."""
+    _, *parts = TAB.split(found[1])
+    tabs = zip(parts[::2], parts[1::2], strict=True)
+    return "".join(f"/// tab | {name}\n{text.rstrip()}\n\n///\n\n" for name, text in tabs)
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
@@ -66,6 +76,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             log.warning("%s links to %s, which does not exist", at, target)
         return GITHUB + file + anchor
 
+    markdown = TABS.sub(_tabs, markdown)
     # Code shows links of its own.
     parts = CODE.split(markdown)
     parts[::2] = [LINK.sub(rewritten, part) for part in parts[::2]]

@@ -1,7 +1,7 @@
 // Every Node block of the READMEs and of the pages runs as it stands there, against a real server.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -47,13 +47,26 @@ function run(program) {
 
 it('the pages show Node', () => {
   const shown = snippets().map(({ name }) => name);
-  assert.ok(shown.length >= 40, `${shown.length} blocks`);
-  for (const page of ['README.md', 'bindings-node/README.md', 'docs/start.md', 'docs/frameworks/node.md']) {
+  assert.ok(shown.length >= 60, `${shown.length} blocks`);
+  for (const page of ['README.md', 'bindings-node/README.md', 'docs/index.md', 'docs/start.md']) {
     assert.ok(
       shown.some((name) => name.startsWith(`${page}:`)),
       page,
     );
   }
+});
+
+it('no block uses what it does not declare, in functions that nothing calls either', () => {
+  const lint = join(folder, 'lint');
+  mkdirSync(lint);
+  writeFileSync(join(lint, 'biome.json'), '{"root": true}');
+  for (const [index, { name, language, code }] of snippets().entries()) {
+    writeFileSync(join(lint, `${index}.${language === 'ts' ? 'ts' : 'mjs'}`), `// ${name}\n${code}`);
+  }
+  const biome = join(root, 'node_modules/.bin/biome');
+  const ended = spawnSync(biome, ['lint', '--only=correctness/noUndeclaredVariables', '.'], { cwd: lint, encoding: 'utf8' });
+  assert.equal(ended.status, 0, ended.stderr);
+  assert.match(ended.stdout, /Checked \d+ files/);
 });
 
 describe('a block runs to its end, without a warning', { concurrency: 2 }, () => {

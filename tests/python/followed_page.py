@@ -62,7 +62,7 @@ class FollowedPage:
             self._port = str(free.getsockname()[1])
         # What the reader's terminal knows: the environment of the tests, whose packages are installed.
         search = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-        self._environment = {**os.environ, "PATH": os.pathsep.join(search), "NO_COLOR": "1"}
+        self._environment = {**os.environ, "PATH": os.pathsep.join(search), "NO_COLOR": "1", "PORT": self._port}
         self._environment.pop("TIDEGATE_STORE", None)
         self._server: subprocess.Popen[bytes] | None = None
 

@@ -2,20 +2,25 @@
 
 Each block names its language, and each language has one rule:
 
-    python              runs: the blocks of a page from top to bottom, in one namespace. A block with the title
-                        settings.py has Django's settings, and one with the title of a PROGRAM is a file of its own:
-                        test_programs.py
+    python              runs, pasted alone into an empty module. Blocks of a page about Django run in one namespace, since a
+                        block with the title settings.py configures the process; one with the title of a PROGRAM is
+                        a file of its own: test_programs.py
     js, ts              runs as a program of its own: tests/node/readme.test.mjs
-    rust                compiles and runs as a test of the documentation, with `.await` it compiles: tests/rust/build.rs
+    rust                compiles and runs as a test of the documentation, with its own `main`: tests/rust/build.rs
     yaml, toml, json    is read: a policy file by a limiter, anything else by a parser
     sh                  names only commands that exist
-    text, http, lua     is no code of ours: what is printed, sent, or configured elsewhere
+
+A page with a block `sh title="server"` is followed from top to bottom: its blocks with titles are files, and its
+commands run. followed_page.py has the rules.
+
+    text, http          is no code of ours: what is printed, sent, or configured elsewhere
 
 A comment `<!-- not run: … -->` above a block, with a reason, takes it out. NOT_RUN counts those.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
 from collections.abc import Iterator
@@ -56,6 +61,12 @@ class Block:
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether it runs by itself, and is no file of a program or of a page that is followed."""
+        is_file = self.title in PROGRAMS or (self.title and is_followed(ROOT / self.page))
+        return self.reason is None and not is_file
+
 
 def pages() -> list[Path]:
     """The README, those of the packages, and all pages of the site."""
@@ -81,6 +92,12 @@ def blocks_in(text: str, page: str) -> Iterator[Block]:
 def blocks_of(path: Path) -> list[Block]:
     """The blocks of a file."""
     return list(blocks_in(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()))
+
+
+@functools.cache
+def is_followed(path: Path) -> bool:
+    """Whether a page starts a server, so that it is followed from top to bottom."""
+    return any(block.title == "server" for block in blocks_of(path))
 
 
 def all_blocks() -> list[Block]:

@@ -1,33 +1,41 @@
-"""Runs the Python blocks of a page from top to bottom: `python snippets_page.py PAGE` is a process for one page, which
-a page about Django needs, since Django has one configuration for each process."""
+"""Runs the Python blocks of pages. `python snippets_page.py PAGE` is a process for one page, which a page about Django
+needs, since Django has one configuration for each process."""
 
 from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from snippets import PROGRAMS, Block, blocks_of
+from snippets import Block, blocks_of
 
 LOCAL_SERVER = "redis://127.0.0.1:6379"
 
 
-def run_page(path: Path, redis_url: str) -> dict[str, Any]:
-    """Runs the blocks of a page in one namespace, which it returns."""
+def namespace_of(blocks: Iterable[Block], redis_url: str) -> dict[str, Any]:
+    """Runs blocks in one namespace, which it returns."""
     # A module, so that a dotted path such as "shop.views.login" leads to what the page defines.
     page = types.ModuleType("shop.views")
     sys.modules.update({"shop": types.ModuleType("shop"), "shop.views": page})
     page.__dict__["__name__"] = "shop.views"
     server = redis_url.removesuffix("/0")
-    for block in blocks_of(path):
-        if block.language == "python" and block.reason is None and block.title not in PROGRAMS:
-            code = compile(block.code.replace(LOCAL_SERVER, server), str(block), "exec")
-            if block.title == "settings.py":
-                configure_django(block, code)
-            else:
-                exec(code, page.__dict__)
+    for block in blocks:
+        code = compile(block.code.replace(LOCAL_SERVER, server), str(block), "exec")
+        if block.title == "settings.py":
+            configure_django(block, code)
+        else:
+            exec(code, page.__dict__)
     return page.__dict__
+
+
+def python_blocks(path: Path) -> list[Block]:
+    """The blocks of a page that are neither files nor programs; those of a page about Django have titles."""
+    blocks = [block for block in blocks_of(path) if block.language == "python"]
+    if any(block.title == "settings.py" for block in blocks):
+        return [block for block in blocks if block.title in ("settings.py", "views.py", "")]
+    return [block for block in blocks if block.is_alone]
 
 
 def configure_django(block: Block, code: types.CodeType) -> None:
@@ -53,7 +61,7 @@ def configure_django(block: Block, code: types.CodeType) -> None:
 def main() -> None:
     """Runs a page, then each request that stands behind it: `POST /login 21` prints the statuses of 21 requests."""
     path, redis_url, *requests = sys.argv[1:]
-    namespace = run_page(Path(path), redis_url)
+    namespace = namespace_of(python_blocks(Path(path)), redis_url)
     if requests:
         from django.test import Client
 

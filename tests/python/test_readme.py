@@ -1,5 +1,5 @@
-"""The Python blocks of the READMEs and of the pages run, and every other block is in some run. snippets.py has the
-rules."""
+"""The Python blocks of the READMEs and of the pages run, each pasted alone, and every other block is in some run.
+snippets.py has the rules."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from paths import ROOT
-from snippets import COMMANDS, NOT_RUN, PROSE, READ, RUN, Block, all_blocks, blocks_in, blocks_of, pages
-from snippets_page import run_page
+from snippets import COMMANDS, NOT_RUN, PROSE, READ, RUN, Block, all_blocks, blocks_in, blocks_of, is_followed, pages
+from snippets_page import namespace_of, python_blocks
 from tidegate import Limiter
 from web import call_asgi, call_wsgi
 
-BLOCKS = all_blocks()
-PYTHON_PAGES = [path for path in pages() if any(block.language == "python" for block in blocks_of(path))]
-
-
 def is_about_django(path: Path) -> bool:
     return any(block.title == "settings.py" for block in blocks_of(path))
+
+
+BLOCKS = all_blocks()
+PYTHON = [block for path in pages() if not is_about_django(path) for block in python_blocks(path)]
 
 
 def named(path: Path) -> str:
@@ -62,15 +62,26 @@ def test_indented_blocks_and_reasons_are_found() -> None:
     assert found.code == "if True:\n    x = 1\n"
 
 
-@pytest.mark.parametrize("path", [path for path in PYTHON_PAGES if not is_about_django(path)], ids=named)
-def test_a_page_runs(path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_a_block_runs_alone(
+    block: Block, redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("REDIS_URL", redis_url)
-    policy_files(path, tmp_path)
+    policy_files(ROOT / block.page, tmp_path)
     monkeypatch.chdir(tmp_path)
-    run_page(path, redis_url)
+    namespace_of([block], redis_url)
 
 
-@pytest.mark.parametrize("path", [path for path in PYTHON_PAGES if is_about_django(path)], ids=named)
+def test_no_block_uses_what_it_does_not_define(tmp_path: Path) -> None:
+    """Also in the functions that nothing calls."""
+    for number, block in enumerate(PYTHON):
+        (tmp_path / f"block{number}.py").write_text(f"# {block}\n{block.code}", encoding="utf-8")
+    lint = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "F821", str(tmp_path)]
+    ended = subprocess.run(lint, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.parametrize("path", [path for path in pages() if is_about_django(path)], ids=named)
 def test_a_page_about_django_runs(path: Path, redis_url: str) -> None:
     django_page(path, redis_url)
 
@@ -100,12 +111,14 @@ def django_page(path: Path, redis_url: str, *requests: str) -> dict[str, list[in
     return {target: [int(status) for status in statuses] for target, *statuses in lines[:-1]}
 
 
-def page_app(name: str, redis_url: str) -> Any:
-    return run_page(ROOT / "docs" / "frameworks" / name, redis_url)["app"]
+def application(page: str, part: str, redis_url: str) -> dict[str, Any]:
+    """What the block of a page defines that has this text."""
+    (block,) = [block for block in python_blocks(ROOT / "docs" / page) if part in block.code]
+    return namespace_of([block], redis_url)
 
 
 def test_the_application_of_the_page_about_flask(redis_url: str) -> None:
-    app = page_app("flask.md", redis_url)
+    app = application("frameworks/flask.md", "paid", redis_url)["app"]
     assert call_wsgi(app, "POST", "/login").body == b'{"left":4}\n'
     answers = [call_wsgi(app, "POST", "/login") for _ in range(21)]
     refused = next(answer for answer in answers if answer.status == 429)
@@ -116,19 +129,22 @@ def test_the_application_of_the_page_about_flask(redis_url: str) -> None:
         assert (seen.status, seen.items("RateLimit-Policy")[plan]["q"]) == (200, int(limit))
 
 
-def test_the_application_of_the_page_about_fastapi(redis_url: str) -> None:
-    app = page_app("fastapi.md", redis_url)
+def test_the_applications_of_the_page_about_fastapi(redis_url: str) -> None:
+    app = application("frameworks/fastapi.md", "slow_down", redis_url)["app"]
     assert call_asgi(app, "POST", "/login").body == b'{"left":4}'
     assert call_asgi(app, path="/search").body == b'{"left":9}'
-    answers = [call_asgi(app, "POST", "/login", headers={"Origin": "https://shop.example"}) for _ in range(21)]
+    answers = [call_asgi(app, "POST", "/login") for _ in range(21)]
     refused = next(answer for answer in answers if answer.status == 429)
     assert b"wait" in refused.body
-    assert refused["Access-Control-Allow-Origin"] == "https://shop.example"
+    app = application("frameworks/fastapi.md", "allow_origins", redis_url)["app"]
+    answers = [call_asgi(app, path="/nowhere", headers={"Origin": "https://shop.example"}) for _ in range(101)]
+    assert answers[-1]["Access-Control-Allow-Origin"] == "https://shop.example"
+    app = application("frameworks/fastapi.md", "verified_user", redis_url)["app"]
     assert call_asgi(app, path="/me", headers={"X-User": "alice"}).status == 200
 
 
 def test_the_application_of_the_page_about_tokens(redis_url: str) -> None:
-    page = run_page(ROOT / "docs" / "guides" / "concurrency.md", redis_url)
+    page = application("guides/concurrency.md", "/complete", redis_url)
     assert call_wsgi(page["app"], "POST", "/complete").status == 200
     limiter = page["tg"].limiter
     # Settled: far less than the estimate of 500 is used.
@@ -150,6 +166,7 @@ def test_a_file_is_read(block: Block, tmp_path: Path) -> None:
         file = tmp_path / f"policies.{block.language}"
         file.write_text(text, encoding="utf-8")
         with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("TIDEGATE_STORE", "memory://")
             environment.setenv("OLD_URL", "redis://old.example")
             environment.setenv("NEW_URL", "redis://new.example")
             Limiter.from_file(file).close()
@@ -175,7 +192,11 @@ SHELL = [
 ]
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language in COMMANDS], ids=str)
+# The commands of a page that is followed run.
+LISTED = [block for block in BLOCKS if block.language in COMMANDS and not is_followed(ROOT / block.page)]
+
+
+@pytest.mark.parametrize("block", LISTED, ids=str)
 def test_commands_exist(block: Block) -> None:
     for line in block.code.splitlines():
         command = line.split("#")[0].strip()
