@@ -1,0 +1,102 @@
+"""What the search of the site ranks, as a hook of mkdocs.
+
+Guides come before the reference, and both before what was decided, changed or measured. KEYWORDS has the words that a
+reader types and a page does not say in its title: they stand in the search index as tags of the page.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# The boost of the pages below a path; the longest path counts.
+BOOSTS = {
+    "": 1.0,
+    "start.md": 2.0,
+    "guides/": 2.0,
+    "frameworks/": 2.0,
+    "production/": 2.0,
+    "recipes/": 2.0,
+    "moving/": 1.5,
+    "reference/node/": 0.3,
+    "reference/python.md": 0.5,
+    "adr/": 0.05,
+    "benchmarks/": 0.1,
+    "contributing/": 0.05,
+    "ARCHITECTURE.md": 0.05,
+    "CHANGELOG.md": 0.05,
+    "CONTRIBUTING.md": 0.05,
+    "SECURITY.md": 0.2,
+}
+
+KEYWORDS = {
+    "start.md": ["quickstart", "getting started", "install", "asgi", "wsgi", "starlette", "decorator"],
+    "guides/algorithms.md": ["gcra", "tat", "token bucket", "leaky bucket", "sliding window", "fixed window", "burst"],
+    "guides/calendars.md": ["monthly quota", "daily limit", "timezone", "billing period"],
+    "guides/callers.md": [
+        "behind a proxy", "x-forwarded-for", "nginx", "load balancer", "cloudflare", "ip address", "ipv6", "api key", "jwt",
+    ],
+    "guides/concurrency.md": ["semaphore", "concurrent requests", "in flight", "tokens", "release"],
+    "guides/denials.md": [
+        "429", "too many requests", "retry-after", "headers", "custom response", "error message", "ratelimit header",
+    ],
+    "guides/jobs.md": ["celery", "bullmq", "background", "worker", "task queue"],
+    "guides/llm.md": ["openai", "anthropic", "llm", "tokens per minute", "tpm", "rpm", "budget", "chatgpt", "claude"],
+    "guides/outgoing.md": ["httpx", "requests", "aiohttp", "fetch", "undici", "reqwest", "api client", "scraper", "backoff"],
+    "guides/queues.md": ["wait", "acquire", "throttle", "queue", "fifo"],
+    "guides/several-limits.md": [
+        "multiple limits", "plans", "per user", "override", "priority", "premium", "block_for", "ban", "shadow", "dry run",
+    ],
+    "guides/testing.md": ["pytest", "mock clock", "freezegun", "time travel", "jest", "vitest", "disable in tests"],
+    "production/checklist.md": ["production", "go live", "best practices", "deploy"],
+    "production/operations.md": [
+        "store", "redis url", "acl", "permissions", "tls", "rediss", "unix socket", "file store", "memory usage", "eviction",
+        "valkey", "password",
+    ],
+    "production/refused.md": [
+        "why", "refused", "debug", "customer limited", "inspect", "log", "block an ip", "unblock", "support", "clear a key",
+    ],
+    "production/scaling-out.md": ["cluster", "sentinel", "shards", "leases", "several machines", "distributed", "redis"],
+    "production/store-failures.md": ["redis down", "outage", "fail open", "fail closed", "fallback", "timeout", "503"],
+    "metrics.md": ["prometheus", "grafana", "opentelemetry", "tracing", "monitoring", "alerts", "spans"],
+    "reference/command.md": ["cli", "tidegate command", "simulate", "doctor", "top", "explain"],
+    "reference/errors.md": ["error codes", "exceptions", "store_unavailable", "policy_invalid", "key_invalid"],
+    "reference/notation.md": ["syntax", "grammar", "format", "per minute"],
+    "reference/options.md": ["settings", "parameters", "defaults", "configuration"],
+    "reference/policy-file.md": ["yaml", "toml", "json", "config file", "hot reload"],
+    "reference/compatibility.md": ["upgrade", "versions", "supported", "python version", "node version"],
+    "recipes/plans.md": ["plans", "allowlist", "whitelist", "blocklist", "per tenant", "multi-tenant", "database", "premium"],
+    "recipes/graphql.md": ["graphql", "query cost", "complexity"],
+    "recipes/websockets.md": ["websocket", "messages", "streaming", "sse", "socket.io"],
+    "recipes/serverless.md": ["serverless", "lambda", "edge", "cloudflare workers", "vercel", "wasm"],
+    "recipes/bundlers.md": ["esbuild", "webpack", "vite", "next.js", "bundle", "native addon"],
+    "recipes/managed-redis.md": ["elasticache", "upstash", "dragonfly", "memorystore", "azure", "managed redis", "valkey"],
+    "frameworks/flask.md": ["flask", "blueprint", "gunicorn"],
+    "frameworks/fastapi.md": ["fastapi", "starlette", "depends", "uvicorn", "openapi", "websocket"],
+    "frameworks/django.md": ["django", "drf", "rest framework", "throttle classes", "middleware"],
+    "frameworks/express.md": ["express", "middleware", "node"],
+    "frameworks/fastify.md": ["fastify", "plugin"],
+    "frameworks/koa.md": ["koa"],
+    "frameworks/hono.md": ["hono", "bun", "deno"],
+    "frameworks/nest.md": ["nestjs", "nest", "guard", "graphql", "microservice", "websocket", "gateway"],
+    "frameworks/axum.md": ["axum", "rust", "tower"],
+    "frameworks/tonic.md": ["tonic", "grpc"],
+    "frameworks/tower.md": ["tower", "hyper"],
+}  # fmt: skip
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Gives a page its boost and its keywords."""
+    source = page.file.src_uri
+    below = max((path for path in BOOSTS if source.startswith(path)), key=len)
+    page.meta.setdefault("search", {})["boost"] = BOOSTS[below]
+    if source in KEYWORDS:
+        page.meta["tags"] = KEYWORDS[source]
+    return markdown
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Fails where keywords are of a page that does not exist."""
+    missing = [source for source in KEYWORDS if files.get_file_from_path(source) is None]
+    if missing:
+        raise SystemExit(f"docs/site/search.py has keywords of pages that do not exist: {missing}")
+    return files
