@@ -26,7 +26,7 @@ export function snippets() {
   ];
   return documents.sort().flatMap((document) => {
     const text = readFileSync(join(root, document), 'utf8');
-    const isFollowed = text.includes('```sh title="server"');
+    const isFollowed = text.includes('```sh title="server"') || text.includes('<!-- followed -->');
     return Array.from(text.matchAll(FENCE), ({ groups, index }) => ({
       name: `${document}:${text.slice(0, index).split('\n').length}`,
       language: groups.language,

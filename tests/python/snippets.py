@@ -10,7 +10,7 @@ Each block names its language, and each language has one rule:
     yaml, toml, json    is read: a policy file by a limiter, anything else by a parser
     sh                  names only commands that exist
 
-A page with a block `sh title="server"` is followed from top to bottom: its blocks with titles are files, and its
+A page with a block `sh title="server"`, or with the comment `followed`, is followed from top to bottom: its blocks with titles are files, and its
 commands run. followed_page.py has the rules.
 
     text, http          is no code of ours: what is printed, sent, or configured elsewhere
@@ -96,8 +96,10 @@ def blocks_of(path: Path) -> list[Block]:
 
 @functools.cache
 def is_followed(path: Path) -> bool:
-    """Whether a page starts a server, so that it is followed from top to bottom."""
-    return any(block.title == "server" for block in blocks_of(path))
+    """Whether a page starts a server or says so, so that it is followed from top to bottom."""
+    return "<!-- followed -->" in path.read_text(encoding="utf-8") or any(
+        block.title == "server" for block in blocks_of(path)
+    )
 
 
 def all_blocks() -> list[Block]:

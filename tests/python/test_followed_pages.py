@@ -1,4 +1,4 @@
-"""Every page that starts a server is followed from top to bottom, as its reader does: the packages of this checkout are
+"""Every page that starts a server, or says so, is followed from top to bottom, as its reader does: the packages of this checkout are
 installed, the rest is what the page says."""
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import pytest
 
 from followed_page import FollowedPage
 from paths import ROOT
-from snippets import blocks_of, pages
+from snippets import blocks_of, is_followed, pages
 
-FOLLOWED = [path for path in pages() if any(block.title == "server" for block in blocks_of(path))]
+FOLLOWED = [path for path in pages() if is_followed(path)]
 
 
 def folder_for(path: Path) -> tempfile.TemporaryDirectory[str]:

@@ -179,6 +179,10 @@ def test_a_file_is_read(block: Block, tmp_path: Path) -> None:
         pytest.fail(f"{block}: what reads this file?")
 
 
+def test_the_page_of_flags_is_what_help_prints() -> None:
+    subprocess.run([sys.executable, str(ROOT / "docs" / "site" / "flags.py"), "--check"], check=True, timeout=60)
+
+
 MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 # What the shell blocks may call besides `make`: the installers with our package, and a redis-cli that is not ours.
 SHELL = [
