@@ -50,4 +50,5 @@ echo "docs: the API of Rust"
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --package tidegate --no-deps --features axum,reqwest-middleware,tonic
 cp -r "${CARGO_TARGET_DIR:-target}/doc" .cache/site/rust-api
 "$venv/bin/python" docs/site/check.py .cache/site
+node docs/site/search.mjs .cache/site
 echo "docs: .cache/site/index.html"

@@ -30,8 +30,8 @@ class Workflows(unittest.TestCase):
     def setUp(self) -> None:
         self.targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
 
-    def test_there_are_four(self) -> None:
-        self.assertEqual([path.stem for path in WORKFLOWS], ["check", "nightly", "release", "test"])
+    def test_there_are_five(self) -> None:
+        self.assertEqual([path.stem for path in WORKFLOWS], ["check", "docs", "nightly", "release", "test"])
 
     def test_every_command_is_a_target_of_the_makefile(self) -> None:
         commands: list[str] = []
