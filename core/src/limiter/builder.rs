@@ -116,6 +116,22 @@ limiter_options! {
 }
 
 /// The options of a limiter. Each has a default.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Limiter, OnStoreError};
+///
+/// let limiter = Limiter::builder()
+///     .store("memory://") // or redis://127.0.0.1:6379/0, file:///run/app/limits
+///     .policy("login", "20/minute; 5/3s")?
+///     .policy("api", "gcra 100/s burst 200")?
+///     .prefix("shop")
+///     .timeout(Duration::from_millis(100))
+///     .on_store_error(OnStoreError::Closed)
+///     .build()?; // build_async for tasks
+/// assert!(limiter.check("login", "alice")?.allowed());
+/// # Ok::<(), tidegate::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Builder {
     pub(super) stores: Vec<String>,

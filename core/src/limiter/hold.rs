@@ -20,6 +20,19 @@ use crate::process::fork;
 use crate::store::request::Operation;
 
 /// Units of a `concurrency` limit. Drop it to give them back.
+///
+/// ```
+/// use tidegate::{HoldAnswer, Limiter};
+///
+/// let limiter = Limiter::builder().policy("exports", "concurrency 1 ttl 30s")?.build()?;
+/// let hold = limiter.hold("exports", "alice", 1)?.held().expect("nothing else runs");
+/// if let HoldAnswer::Denied(full) = limiter.hold("exports", "alice", 1)? {
+///     println!("full, try again in {:?}", full.retry_after());
+/// }
+/// drop(hold);
+/// assert!(limiter.hold("exports", "alice", 1)?.held().is_some());
+/// # Ok::<(), tidegate::Error>(())
+/// ```
 #[must_use = "the units are given back when the hold is dropped"]
 pub struct Hold {
     core: Arc<LimiterCore>,

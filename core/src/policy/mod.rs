@@ -55,6 +55,21 @@ pub const MAX_NAME: usize = 256;
 /// A named, immutable list of limits that must all admit, plus options.
 ///
 /// A policy without a name is identified by its canonical notation: the same notation in two places is the same policy.
+///
+/// ```
+/// use tidegate::{Limiter, Options, Policy};
+///
+/// let login = Policy::parse("20/minute; 5/3s")?.named("login")?;
+/// assert_eq!(login.limits().len(), 2);
+///
+/// // With options:
+/// let limits = Policy::parse("100/minute")?.limits().to_vec();
+/// let api = Policy::new(limits, Options { journal: 100, ..Options::default() })?.named("api")?;
+///
+/// let limiter = Limiter::builder().named(login)?.named(api)?.build()?;
+/// assert!(limiter.check("login", "alice")?.allowed());
+/// # Ok::<(), tidegate::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Policy {
     name: String,

@@ -38,6 +38,23 @@ impl RateLimitLayer {
 }
 
 /// Makes a [`RateLimitLayer`] with options. Every function is given the head of the request or of the response.
+///
+/// ```
+/// use tidegate::Limiter;
+/// use tidegate::http::tower::{RateLimitLayer, RequestKey};
+///
+/// let limiter = Limiter::builder().policy("address", "100/minute")?.policy("key", "10/s")?.build_async()?;
+/// // Both are asked in one round trip, and charged together or not at all.
+/// let layer = RateLimitLayer::builder(&limiter)
+///     .policy_with_key("key", RequestKey::header("X-API-Key")?)
+///     .policy("address")
+///     .key(RequestKey::client_ip_behind(["10.0.0.0/8"])?)
+///     .cost_by(|request| if request.uri.path().ends_with("/export") { 10 } else { 1 })
+///     .skip(|request| request.uri.path() == "/health")
+///     .build()?;
+/// # let _ = layer;
+/// # Ok::<(), tidegate::Error>(())
+/// ```
 #[must_use]
 pub struct RateLimitLayerBuilder {
     limits: RequestLimits,

@@ -16,6 +16,22 @@ type ReadPeer = dyn Fn(&http::Extensions) -> Option<PeerAddress> + Send + Sync;
 type ReadKey = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 /// Whose budget a request uses: a client address, a header, a claim of a user, or what a function says.
+///
+/// ```
+/// use tidegate::http::tower::RequestKey;
+///
+/// #[derive(Clone)]
+/// struct User(String); // what a layer of yours has verified, and left in the extensions of the request
+///
+/// let address = RequestKey::client_ip(); // what a layer takes unless it is given another one
+/// let behind_a_proxy = RequestKey::client_ip_behind(["10.0.0.0/8", "loopback"])?;
+/// let api_key = RequestKey::header("X-API-Key")?;
+/// let user = RequestKey::claim(|user: &User| Some(user.0.clone()));
+/// let tenant = RequestKey::from_request(|request| request.uri.path().split('/').nth(2).map(str::to_owned));
+/// let everybody = RequestKey::fixed("all");
+/// # let _ = (address, behind_a_proxy, api_key, user, tenant, everybody);
+/// # Ok::<(), tidegate::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct RequestKey {
     kind: Kind,
