@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Algorithm, Allowance, Decision, ErrorKind, KeyOverride, Limiter, ManualClock, Options, Policy};
+use tidegate::{Algorithm, Allowance, Decision, ErrorKind, KeyOverride, Limit, Limiter, ManualClock, Options, Policy};
 use tidegate_tests::random::Random;
 
 const STEPS: usize = 2_000;
@@ -19,7 +19,7 @@ fn short(allowance: Allowance) -> (bool, u64, Option<Duration>) {
 fn policies() -> Vec<Policy> {
     let each = Algorithm::ALL.into_iter().filter(|algorithm| *algorithm != Algorithm::Concurrency);
     let mut notations: Vec<String> = each.map(|algorithm| format!("{} 7/minute", algorithm.name())).collect();
-    notations.extend(["20/minute; 5/3s", "0/minute", "token-bucket 6/minute initial 2"].map(str::to_owned));
+    notations.extend(["20/minute; 5/3s", "0/minute"].map(str::to_owned));
     let plain = notations.iter().map(|notation| (notation.as_str(), Options::default()));
     let lengths = Some("40 s".parse().expect("a length"));
     let with_options = [
@@ -28,11 +28,15 @@ fn policies() -> Vec<Policy> {
         ("fixed-window 7/minute", Options { count_denied: true, ..Options::default() }),
         ("7/minute", Options { journal: 3, ..Options::default() }),
     ];
-    let made = plain.chain(with_options).enumerate().map(|(number, (notation, options))| {
-        let limits = Policy::parse(notation).expect(notation).limits().to_vec();
-        Policy::new(limits, options).and_then(|policy| policy.named(&format!("p{number}"))).expect(notation)
+    let limits = |notation: &str| Policy::parse(notation).expect(notation).limits().to_vec();
+    let mut all: Vec<(Vec<Limit>, Options)> =
+        plain.chain(with_options).map(|(notation, options)| (limits(notation), options)).collect();
+    let initial = limits("token-bucket 6/minute")[0].clone().with_initial(2).expect("a limit");
+    all.push((vec![initial], Options::default()));
+    let named = all.into_iter().enumerate().map(|(number, (limits, options))| {
+        Policy::new(limits, options).and_then(|policy| policy.named(&format!("p{number}"))).expect("a policy")
     });
-    made.collect()
+    named.collect()
 }
 
 #[test]
