@@ -6,7 +6,7 @@ mod stored_reply;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use crate::algorithm::{LeaseTerms, Rule, State};
+use crate::algorithm::{LeaseTerms, Rule, State, Tried};
 use crate::error::Result;
 use crate::limiter::Limiter;
 use crate::plan::Plan;
@@ -67,14 +67,17 @@ impl BenchRule {
 
     /// Whether a unit is admitted at a moment.
     pub fn check(&mut self, now: u64) -> bool {
-        if let Some((meter, state)) = self.rule.as_meter(&mut self.state) {
-            return meter.try_charge(state, now, 1).is_some();
+        match self.rule.try_charge(&mut self.state, now, 1) {
+            Tried::Admitted { .. } => true,
+            Tried::Refused => false,
+            Tried::Untried => {
+                let admits = self.rule.admits(&self.state, now, 1);
+                if admits {
+                    self.rule.charge(&mut self.state, now, 1, 0);
+                }
+                admits
+            }
         }
-        let admits = self.rule.admits(&self.state, now, 1);
-        if admits {
-            self.rule.charge(&mut self.state, now, 1, 0);
-        }
-        admits
     }
 }
 

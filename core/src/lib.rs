@@ -38,8 +38,8 @@ pub use counting::{
 pub use decision::{Decision, LimitState};
 pub use error::{Error, ErrorKind, Result, SourceLocation};
 pub use limiter::{
-    AsPolicy, AsyncLimiter, Builder, CheckEntry, CheckOptions, Cost, Hold, HoldAnswer, Limiter, MAX_KEY, MAX_META,
-    OverriddenKey, PolicyRef, PolicyUse, Units,
+    Allowance, AsPolicy, AsyncLimiter, Builder, CheckEntry, CheckOptions, Cost, Hold, HoldAnswer, Limiter, MAX_KEY,
+    MAX_META, OverriddenKey, PolicyRef, PolicyUse, Units,
 };
 pub use policy::{
     Algorithm, Anchor, BlockFor, KeyOverride, Lease, Limit, OnStoreError, Options, Overrides, Period, Policy,

@@ -65,8 +65,8 @@ impl Rule {
     }
 
     #[inline(always)]
-    pub(crate) fn as_meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut meter::State)> {
-        of_both!(self, state, |rule, state| rule.as_meter(state))
+    pub(crate) fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Tried {
+        of_both!(self, state, |rule, state| rule.try_charge(state, now, cost))
     }
 
     /// Notes what is known of a state only at the first look at it; returns whether it did.

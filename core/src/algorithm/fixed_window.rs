@@ -10,7 +10,7 @@
 
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits};
-use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, left};
+use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, Tried, View, left};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -47,6 +47,20 @@ impl LimitRule for Rule {
             0 => *state = State { opened: now, used: cost },
             used => state.used = (used + cost).min(MAX_SAFE_INTEGER),
         }
+    }
+
+    #[inline(always)]
+    fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Tried {
+        let used = self.used(state, now);
+        let charged = used + cost;
+        if charged > self.count {
+            return Tried::Refused;
+        }
+        *state = State { opened: if used == 0 { now } else { state.opened }, used: charged };
+        let ends = state.opened + self.period;
+        let admits_at = (cost <= self.count).then_some(if charged + cost <= self.count { now } else { ends });
+        let view = View { left: left(self.count, charged), admits_at, resets_at: ends, ..View::default() };
+        Tried::Admitted { ends, view }
     }
 
     fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {

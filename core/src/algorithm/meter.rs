@@ -27,7 +27,7 @@ use std::ops::Deref;
 
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits};
-use super::{Admitted, LeaseTerms, LimitCharge, LimitRule, MAX_SAFE_INTEGER, View, left};
+use super::{LeaseTerms, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Tried, View, left};
 
 /// The longest that a meter may take to drain, 2^52 µs (142 years): keeps every moment below 2^53.
 const LONGEST_DRAIN: u128 = 1 << 52;
@@ -122,20 +122,6 @@ impl Meter {
     #[inline]
     pub(super) fn ends(&self, state: &State) -> u64 {
         if state.units == 0 { 0 } else { self.drained_at(state, state.units) }
-    }
-
-    /// Asks, charges and answers in one step: the same as `admits`, `charge`, `ends` and `view` one after the other.
-    /// `None` is a refusal, and changes nothing.
-    #[inline(always)]
-    pub(crate) fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Option<Admitted> {
-        let mut current = self.state_at(state, now);
-        current.units += cost;
-        if current.units > self.capacity {
-            return None;
-        }
-        *state = current;
-        let ends = self.ends(&current);
-        Some(Admitted { ends, view: self.view_of(&current, ends, now, cost) })
     }
 
     /// The units that first-in-first-out has left of the charge, and of those that stood ahead of it.
@@ -351,8 +337,19 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
     }
 
     #[inline(always)]
-    fn as_meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut State)> {
-        if DELAYS { None } else { Some((&self.0, state)) }
+    fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Tried {
+        if DELAYS {
+            return Tried::Untried;
+        }
+        let mut current = self.state_at(state, now);
+        current.units += cost;
+        if current.units > self.capacity {
+            return Tried::Refused;
+        }
+        *state = current;
+        // That is later than `now`: a unit that was just charged has not drained.
+        let ends = self.0.ends(&current);
+        Tried::Admitted { ends, view: self.view_of(&current, ends, now, cost) }
     }
 
     fn metered(state: &mut State) -> Option<&mut State> {

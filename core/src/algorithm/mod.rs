@@ -97,12 +97,15 @@ pub(crate) const fn left(limit: u64, used: u64) -> i64 {
     limit as i64 - used as i64
 }
 
-/// A check that a meter admitted and charged.
+/// What comes of a check that is asked, charged and answered in one step.
 #[derive(Debug)]
-pub(crate) struct Admitted {
-    /// The moment from which the state means nothing any more.
-    pub(crate) ends: u64,
-    pub(crate) view: View,
+pub(crate) enum Tried {
+    /// It is admitted and charged; the state means nothing any more from `ends` on.
+    Admitted { ends: u64, view: View },
+    /// It is refused, and nothing was changed.
+    Refused,
+    /// It takes several steps. Nothing was changed.
+    Untried,
 }
 
 /// A limit of one algorithm. What has a default here is so for most algorithms; what would limit wrongly if it were forgotten has none.
@@ -214,10 +217,11 @@ pub(crate) trait LimitRule {
         None
     }
 
-    /// The meter, of a rule and a state that are nothing else: [`Meter::try_charge`] can serve them.
+    /// Asks, charges and answers in one step, which allocates nothing: the same as `admits`, `charge`, `ends` and `view` one after the
+    /// other.
     #[inline(always)]
-    fn as_meter<'a>(&'a self, _state: &'a mut Self::State) -> Option<(&'a Meter, &'a mut meter::State)> {
-        None
+    fn try_charge(&self, _state: &mut Self::State, _now: u64, _cost: u64) -> Tried {
+        Tried::Untried
     }
 
     /// The state of a meter.

@@ -17,7 +17,7 @@ use super::limit::MAX_PRECISION;
 use super::meaning::lint_nominal;
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule, fits, items, put_items};
-use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, boxed, left};
+use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, Tried, View, boxed, left};
 use crate::tables::allocation::allocated;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,13 @@ impl Rule {
     /// How many of the older granules have left the window at `now`, and the units that are still in it.
     #[inline]
     fn count_live(&self, state: &State, now: u64) -> (usize, u64) {
-        if self.last_instant(state.touched) + self.period <= now {
+        self.count_live_of(state, self.last_instant(state.touched), now)
+    }
+
+    /// The same, where the last instant of the newest granule is known: to find it takes a division.
+    #[inline(always)]
+    fn count_live_of(&self, state: &State, last: u64, now: u64) -> (usize, u64) {
+        if last + self.period <= now {
             return (state.older.len(), 0);
         }
         let mut used = state.total;
@@ -95,9 +101,10 @@ impl Rule {
         state
     }
 
-    /// When so many units have left the window, of those that are in it; `expired` granules have left it already.
+    /// When so many units have left the window, of those that are in it; `expired` granules have left it already, and the last one does
+    /// at `ends`.
     #[inline]
-    fn left_at(&self, state: &State, expired: usize, mut units: u64, now: u64) -> u64 {
+    fn left_at(&self, state: &State, expired: usize, mut units: u64, (now, ends): (u64, u64)) -> u64 {
         let mut moment = now;
         for &(last, of_granule) in state.older.range(expired..) {
             if units == 0 {
@@ -106,7 +113,13 @@ impl Rule {
             units = units.saturating_sub(of_granule);
             moment = last + self.period;
         }
-        if units == 0 { moment } else { self.ends(state) }
+        if units == 0 { moment } else { ends }
+    }
+
+    /// When the last granule leaves the window.
+    #[inline(always)]
+    fn ends_of(&self, state: &State, last: u64) -> u64 {
+        if state.newest > 0 { last + self.period } else { state.older.back().map_or(0, |(last, _)| last + self.period) }
     }
 }
 
@@ -180,21 +193,55 @@ impl LimitRule for Rule {
         }
     }
 
+    /// The granule that ends here needs a place: it is there where there were as many granules before.
+    #[inline]
+    fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Tried {
+        let (moment, last) = (now.max(state.touched), self.last_instant(state.touched));
+        let (expired, used) = self.count_live_of(state, last, moment);
+        let charged = used + cost;
+        if charged > self.count {
+            return Tried::Refused;
+        }
+        let begins = moment > last;
+        let keeps = begins && used > 0 && state.newest > 0;
+        if keeps && state.older.len() - expired == state.older.capacity() {
+            return Tried::Untried;
+        }
+        if expired > 0 {
+            state.older.drain(..expired);
+        }
+        if used == 0 {
+            state.older.clear();
+        }
+        if keeps {
+            state.older.push_back((last, state.newest));
+        }
+        if begins || used == 0 {
+            state.newest = 0;
+        }
+        state.touched = moment;
+        state.newest += cost;
+        state.total = charged;
+        let ends = self.period + if begins { self.last_instant(moment) } else { last };
+        let left_at = |units| self.left_at(state, 0, units, (now, ends));
+        let admits_at = (cost <= self.count).then(|| left_at((charged + cost).saturating_sub(self.count)));
+        let view = View { left: left(self.count, charged), admits_at, resets_at: ends, more_at: left_at(1), delay: 0 };
+        Tried::Admitted { ends, view }
+    }
+
     #[inline]
     fn ends(&self, state: &State) -> u64 {
-        if state.newest > 0 {
-            self.last_instant(state.touched) + self.period
-        } else {
-            state.older.back().map_or(0, |(last, _)| last + self.period)
-        }
+        self.ends_of(state, self.last_instant(state.touched))
     }
 
     #[inline]
     fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let (expired, used) = self.count_live(state, now.max(state.touched));
-        let left_at = |units| self.left_at(state, expired, units, now);
+        let last = self.last_instant(state.touched);
+        let (expired, used) = self.count_live_of(state, last, now.max(state.touched));
+        let ends = self.ends_of(state, last);
+        let left_at = |units| self.left_at(state, expired, units, (now, ends));
         let admits_at = (cost <= self.count).then(|| left_at((used + cost).saturating_sub(self.count)));
-        let resets_at = if used == 0 { now } else { self.ends(state) };
+        let resets_at = if used == 0 { now } else { ends };
         let more_at = left_at(used.saturating_sub(self.count) + 1);
         View { left: left(self.count, used), admits_at, resets_at, more_at, delay: 0 }
     }

@@ -13,7 +13,7 @@
 use super::meter::{Bucket, Meter, State};
 #[cfg(feature = "redis")]
 use super::stored::{Field, StoredRule};
-use super::{AlgorithmKind, LeaseTerms, Limit, LimitCharge, LimitRule, Meaning, View};
+use super::{AlgorithmKind, LeaseTerms, Limit, LimitCharge, LimitRule, Meaning, Tried, View};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -133,8 +133,8 @@ impl LimitRule for Rule {
     }
 
     #[inline(always)]
-    fn as_meter<'a>(&'a self, state: &'a mut State) -> Option<(&'a Meter, &'a mut State)> {
-        (self.missing == 0).then_some((&self.meter, state))
+    fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Tried {
+        if self.missing == 0 { self.meter.try_charge(state, now, cost) } else { Tried::Untried }
     }
 
     fn metered(state: &mut State) -> Option<&mut State> {

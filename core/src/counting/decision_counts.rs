@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use super::cells::{CLASSES, PolicyCounts, leave_only_this_thread};
 use super::denied_keys::DeniedKeys;
 use crate::plan::Plan;
-use crate::store::request::{Answer, Operation, Source};
+use crate::store::request::{Answer, Operation, SimpleAnswer, Source};
 
 /// The policies of a limiter that are counted each by itself. Decisions of all others are counted together, under
 /// [`OTHER_POLICIES`]: a program may build notations from what its clients send.
@@ -146,6 +146,16 @@ impl Default for DecisionCounts {
 }
 
 impl DecisionCounts {
+    /// Counts the answer to a check of one limit.
+    #[inline(always)]
+    pub(crate) fn count_simple(&self, plan: &Arc<Plan>, key: &str, answer: &SimpleAnswer) {
+        let is_near = answer.applied && plan.is_near_first_limit(&answer.view);
+        if !answer.applied && !plan.policy.options().shadow && self.hears_refusals() {
+            self.note_refusal(plan, key, &answer.clone().into());
+        }
+        self.add(plan, class(Source::Store, answer.applied, is_near));
+    }
+
     /// Counts the answer to a check.
     #[inline(always)]
     pub(crate) fn count_check(&self, plan: &Arc<Plan>, key: &str, answer: &Answer) {
@@ -161,6 +171,12 @@ impl DecisionCounts {
         self.add(plan, class(answer.source, answer.applied, bit));
     }
 
+    #[inline]
+    fn hears_refusals(&self) -> bool {
+        self.denied_keys.get().is_some() || self.on_refusal.get().is_some()
+    }
+
+    #[cold]
     fn note_refusal(&self, plan: &Arc<Plan>, key: &str, answer: &Answer) {
         if let Some(denied) = self.denied_keys.get() {
             denied.note(plan.policy.name(), key);

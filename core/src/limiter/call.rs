@@ -282,6 +282,9 @@ impl LimiterCore {
             Err(error) => return Some(Err(error)),
         };
         let decided_key = CompactString::from(key);
+        if let Some(answer) = self.simple_check(&plan, key, cost) {
+            return Some(Ok(Decision::new(self.id, plan, decided_key, cost, answer.into())));
+        }
         let answer = {
             let entry = Entry { plan: &plan, key, operation: Operation::check(cost) };
             self.store.begin(&entry, self.context().waiting(waits), &mut LayerStates::default())?

@@ -1,6 +1,7 @@
 //! What users hold: policies, a store and a clock.
 
 mod acquire;
+mod allowance;
 mod build;
 mod builder;
 mod call;
@@ -24,6 +25,7 @@ mod publisher;
 mod refusal_log;
 mod settle;
 
+pub use allowance::Allowance;
 pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};
 pub use call::Call;
 pub use check_all::CheckEntry;
@@ -182,6 +184,20 @@ impl LimiterCore {
 
     #[inline]
     pub(crate) fn plan(&self, policy: &(impl AsPolicy + ?Sized), key: &str) -> Result<Arc<Plan>> {
+        self.accept(key)?;
+        self.policies.find(policy.as_policy())
+    }
+
+    /// Reads the plan without a handle of it.
+    #[inline(always)]
+    fn with_plan<T>(&self, policy: &(impl AsPolicy + ?Sized), key: &str, read: impl Fn(&Arc<Plan>) -> T) -> Result<T> {
+        self.accept(key)?;
+        self.policies.with(policy.as_policy(), read)
+    }
+
+    /// Refuses a key that is too long, and every key when the limiter is closed.
+    #[inline(always)]
+    fn accept(&self, key: &str) -> Result<()> {
         self.open()?;
         if key.len() > MAX_KEY {
             return Err(Error::new(
@@ -189,7 +205,7 @@ impl LimiterCore {
                 format!("a key has {} bytes: it may have at most {MAX_KEY}", key.len()),
             ));
         }
-        self.policies.find(policy.as_policy())
+        Ok(())
     }
 
     /// How many callers wait for a key in `acquire`.

@@ -12,7 +12,7 @@ use super::policy_ref::PolicyRef;
 use super::policy_uses::{PolicyUse, PolicyUses};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
-use crate::plan::plan_cache;
+use crate::plan::plan_cache::{self, PlanHandle};
 use crate::policy::{Policy, did_you_mean, may_be_url};
 
 type Plans = HashMap<String, Arc<Plan>, RandomState>;
@@ -81,6 +81,17 @@ impl Policies {
             PolicyRef::Text(text) => self.named(text),
             PolicyRef::Policy(policy) => Ok(plan_cache::plan_of(policy)),
         }
+    }
+
+    /// Reads a plan without a handle of it, where it has a name.
+    #[inline(always)]
+    pub(super) fn with<T>(&self, policy: PolicyRef<'_>, read: impl Fn(&Arc<Plan>) -> T) -> Result<T> {
+        if let PolicyRef::Text(text) = policy
+            && let Some(value) = self.with_plans(|plans| plans.get(text).map(&read))
+        {
+            return Ok(value);
+        }
+        self.find(policy).map(|plan| read(&PlanHandle::new(plan)))
     }
 
     /// The plan of that name that is in force: a Decision or a hold that outlives a reload must not use the old one.

@@ -82,6 +82,8 @@ pub(crate) struct Plan {
     pub(crate) has_calendar: bool,
     /// Whether the state of its one limit says all of a peek, and of a check that it refuses: neither leaves a trace.
     pub(crate) answers_by_state: bool,
+    /// Whether it has one limit, whose state is all that a check of it changes while nothing else is stored of the key.
+    pub(crate) is_simple: bool,
     /// Whether a check of it is nothing but a cost: it has neither units to hold nor names of them.
     pub(crate) is_plain: bool,
     /// For how long after a block its level is remembered; 0 where blocks do not become longer.
@@ -180,6 +182,7 @@ impl Plan {
             takes_turns: policy.learning().is_none()
                 && !policy.options().shadow
                 && rules.iter().all(|rule| rule.meter().is_some()),
+            is_simple: rules.len() == 1 && grace == 0 && policy.learning().is_none() && options.journal == 0,
             is_plain: !is_held && !has_units,
             lease: lease_of(&policy),
             level_life: policy.options().level_life(),
@@ -226,11 +229,17 @@ impl Plan {
         self.rules.iter().enumerate().map(view).collect()
     }
 
+    /// Whether at least 80 % of the first limit is used.
+    #[inline(always)]
+    pub(crate) const fn is_near_first_limit(&self, view: &View) -> bool {
+        view.left <= self.near_limit
+    }
+
     /// Whether at least 80 % of a limit is used: then it is so of the binding one, which has least left in proportion.
     #[inline(always)]
     pub(crate) fn is_near_limit(&self, views: &OneOrMany<View>) -> bool {
         match views {
-            OneOrMany::One(view) => view.left <= self.near_limit,
+            OneOrMany::One(view) => self.is_near_first_limit(view),
             OneOrMany::Many(views) => {
                 let near = |(view, rule): (&View, &Rule)| view.left <= (rule.capacity() / PARTS_OF_LIMIT) as i64;
                 views.iter().zip(&self.rules).any(near)

@@ -22,16 +22,23 @@ pub(crate) mod usage;
 use std::time::Instant;
 
 use crate::error::Result;
+use crate::plan::Plan;
 use call_context::CallContext;
 pub(crate) use forgotten_denials::ForgottenDenials;
 use layer_states::LayerStates;
-use request::{Answer, Entry};
+use request::{Answer, Entry, SimpleAnswer};
 
 /// The most entries that one call carries: they occupy a Redis server for about half a millisecond.
 pub(crate) const MAX_ENTRIES: usize = 256;
 
 /// Where usage lives, or a layer around that.
 pub(crate) trait Store: Send + Sync {
+    /// Answers a check of a policy that is simple, where the store does so at once and without anything beside. Otherwise nothing was done:
+    /// [`Store::begin`] is asked.
+    fn try_simple_check(&self, _plan: &Plan, _key: &str, _cost: u64, _now: Option<u64>) -> Option<SimpleAnswer> {
+        None
+    }
+
     /// Begins one operation. Its answer is returned, unless its caller does not wait for it, as the context says: then there is
     /// none, or it goes to the completion. Calls that wait at the same moment may be sent as one batch.
     fn begin(&self, entry: &Entry<'_>, context: CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>>;

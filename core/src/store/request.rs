@@ -296,11 +296,20 @@ pub(crate) struct Answer {
     pub(crate) rare: Option<Box<RareAnswer>>,
 }
 
-impl Answer {
-    /// To a peek, or to a check that is refused, of one limit.
-    #[inline]
-    pub(crate) fn of_state(rule: &Rule, state: &State, now: u64, cost: u64, applied: bool) -> Self {
-        Self { applied, now, views: OneOrMany::One(rule.view(state, now, cost, 0)), ..Self::default() }
+/// The answer to a check or a peek of one limit that needs nothing else: nearly every answer of a store in memory. It is small, since a
+/// call is so short that it counts what is moved.
+#[derive(Debug, Clone)]
+pub(crate) struct SimpleAnswer {
+    pub(crate) applied: bool,
+    pub(crate) granted: u64,
+    pub(crate) now: u64,
+    pub(crate) view: View,
+}
+
+impl From<SimpleAnswer> for Answer {
+    #[inline(always)]
+    fn from(SimpleAnswer { applied, granted, now, view }: SimpleAnswer) -> Self {
+        Self { applied, granted, now, views: OneOrMany::One(view), ..Self::default() }
     }
 }
 

@@ -36,8 +36,8 @@ SHORT = [
     Case("fixed-window", 20, window=1, policy="fixed-window 20/s"),
     Case("sliding-window", 20, window=1, policy="20/s"),
 ]
-# Those that do not say what the limit is.
-SILENT = ("retry-after", "retry-info")
+# Those that do not say what the limit is, or when it is reset.
+SILENT = ("retry-after", "retry-info", "shopify")
 LEARNED = [Case("fixed-window", 200, dialect=dialect) for dialect in DIALECTS]
 
 _reports: list[Report] = []

@@ -60,6 +60,8 @@ struct Acquire<'a> {
     /// The count of the signal before the store was asked, and the sleep after its refusal.
     count: u64,
     pause: Option<Pause>,
+    /// When it asked first.
+    asked_since: Option<Duration>,
 }
 
 impl<'a> Acquire<'a> {
@@ -90,6 +92,7 @@ impl<'a> Acquire<'a> {
             asked_late: false,
             count: 0,
             pause: None,
+            asked_since: None,
         })
     }
 
@@ -133,7 +136,9 @@ impl<'a> Acquire<'a> {
                 estimate.denied(self.core.id, plan, self.key, decision.into_answer())
             }
             CallerState::Queued(_) => {
-                self.pause = self.deadline.pause(&decision);
+                let now = self.core.time();
+                let asked_for = now.saturating_sub(*self.asked_since.get_or_insert(now));
+                self.pause = self.deadline.pause(&decision, asked_for);
                 // Its last look is at the end of its time, also where the answer before that has arrived late.
                 let looks_again = !decision.allowed() && !self.asked_late && self.deadline.is_over();
                 if self.pause.is_some() || looks_again {

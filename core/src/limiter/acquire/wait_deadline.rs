@@ -10,9 +10,12 @@ use crate::process::clock::{ManualClock, Signal};
 
 /// The longest sleep where others wait in other processes: the place in their line is kept for a second.
 const MAX_SLEEP: Duration = Duration::from_millis(400);
-/// The shortest one: a process asks no more often about a key. When a hold ends in another process is not known.
+/// The shortest one: a process asks no more often about a key.
 const MIN_SLEEP: Duration = Duration::from_millis(10);
-const MIN_SLEEP_OF_HOLDS: Duration = Duration::from_millis(50);
+/// The longest one for units that are held, which may come back at any time …
+const MAX_SLEEP_OF_HOLDS: Duration = Duration::from_millis(50);
+/// … and which part of its wait a caller sleeps: where holds are short, a unit that another process gives back is soon taken.
+const SLEPT_PART: u32 = 8;
 /// The longest random addition to a sleep, in microseconds.
 const MAX_JITTER: u64 = 5_000;
 
@@ -51,9 +54,9 @@ impl<'a> WaitDeadline<'a> {
         self.left().is_some_and(|left| left.is_zero())
     }
 
-    /// The sleep before asking again. `None` when asking again is of no use: the check was admitted, never will be, or not
-    /// before the deadline.
-    pub(super) fn pause(&self, decision: &Decision) -> Option<Pause> {
+    /// The sleep before asking again, of a caller that has asked for so long. `None` when asking again is of no use: the check
+    /// was admitted, never will be, or not before the deadline.
+    pub(super) fn pause(&self, decision: &Decision, asked_for: Duration) -> Option<Pause> {
         if decision.allowed() || self.is_over() {
             return None;
         }
@@ -71,7 +74,7 @@ impl<'a> WaitDeadline<'a> {
             let jitter = Duration::from_micros(random % (wait.as_micros() as u64 / 16 + 1).min(MAX_JITTER));
             return Some(Pause { longest: wait + jitter, polls: false });
         }
-        let shortest = if is_held { MIN_SLEEP_OF_HOLDS } else { MIN_SLEEP };
+        let shortest = if is_held { (asked_for / SLEPT_PART).clamp(MIN_SLEEP, MAX_SLEEP_OF_HOLDS) } else { MIN_SLEEP };
         let longest = known.clamp(shortest, MAX_SLEEP) + Duration::from_micros(random % MAX_JITTER);
         Some(Pause { longest, polls: is_held })
     }

@@ -224,7 +224,7 @@ impl Machine {
         let (answer, changed) = match simple {
             Some(answer) => {
                 let has_charged = answer.granted > 0;
-                (answer, has_charged)
+                (answer.into(), has_charged)
             }
             None => usage.apply_and_say(entry, now),
         };

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::call_context::CallContext;
 use super::layer_states::LayerStates;
-use super::request::{Answer, Entry, Moved, Operation, RareAnswer, States};
+use super::request::{Answer, Entry, Moved, Operation, RareAnswer, SimpleAnswer, States};
 use super::usage::{Resumed, unstored};
 use super::{ForgottenDenials, Store};
 use crate::algorithm::Rule;
@@ -202,7 +202,7 @@ impl Memory {
         let mut shard = self.shards[self.shard_of(hash)].lock();
         let index = shard.find(hash, entry.plan, key);
         if let Some(answer) = index.and_then(|index| shard.get_mut(index).try_simple_call(entry, now)) {
-            return answer;
+            return answer.into();
         }
         let answer = self.run_in(&mut shard, index, hash, entry, now, swept);
         drop(shard);
@@ -232,7 +232,7 @@ impl Memory {
         if simple.is_none() && !unstored::may_store(entry, now) {
             return unstored::answer(entry, now);
         }
-        let answer = simple.unwrap_or_else(|| usage.apply(entry, now));
+        let answer = simple.map_or_else(|| usage.apply(entry, now), Answer::from);
         if usage.is_live(now) {
             shard.insert(kept, now, self.shard_capacity, swept);
             self.keep_within_budget(shard, now, hash);
@@ -273,6 +273,19 @@ impl Memory {
 }
 
 impl Store for Memory {
+    #[inline]
+    fn try_simple_check(&self, plan: &Plan, key: &str, cost: u64, now: Option<u64>) -> Option<SimpleAnswer> {
+        if self.own_limits.as_ref().is_some_and(|own_limits| own_limits.concern(plan)) {
+            return None;
+        }
+        let (now, _) = self.time(now);
+        let key = TableKeyRef::of(key);
+        let hash = self.hash(plan, key);
+        let mut shard = self.shards[self.shard_of(hash)].lock();
+        let index = shard.find(hash, plan, key)?;
+        shard.get_mut(index).try_simple_check(plan, cost, now)
+    }
+
     #[inline]
     fn begin(&self, entry: &Entry<'_>, context: CallContext<'_>, _: &mut LayerStates) -> Option<Result<Answer>> {
         Some(Ok(self.answer(entry, context.now)))

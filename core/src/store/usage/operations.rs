@@ -3,48 +3,55 @@
 use std::sync::Arc;
 
 use super::Usage;
-use crate::algorithm::{Admitted, LEASED_PART, LeaseTerms, Rule, State, Traces};
+use crate::algorithm::{LEASED_PART, LeaseTerms, Rule, State, Traces, Tried};
 use crate::plan::{Amount, Plan};
-use crate::store::request::{Answer, Entry, Operation, Views};
+use crate::store::request::{Answer, Entry, Operation, SimpleAnswer, Views};
 use crate::tables::one_or_many::OneOrMany;
 
 impl Usage {
-    /// Nearly every call in one step: a check of one bucket, or a peek of one limit. Nothing was changed when there is no answer.
+    /// Nearly every call in one step: a check or a peek of one limit. Nothing was changed when there is no answer.
     #[inline(always)]
-    pub(in crate::store) fn try_simple_call(&mut self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
-        let plan = entry.plan;
-        let (cost, is_peek) = match &entry.operation {
-            Operation::Check { cost, details: None, .. } => (*cost, false),
-            Operation::Peek { cost, details: None } => (*cost, true),
-            _ => return None,
-        };
-        let ([rule], OneOrMany::One(state), None) = (&*plan.rules, &mut self.states, &self.rare) else { return None };
-        if !Arc::ptr_eq(&self.format, &plan.format)
-            || plan.grace > 0
-            || plan.learning.is_some()
-            || plan.policy.options().journal > 0
-        {
-            return None;
+    pub(in crate::store) fn try_simple_call(&mut self, entry: &Entry<'_>, now: u64) -> Option<SimpleAnswer> {
+        match &entry.operation {
+            Operation::Check { cost, details: None, .. } => self.try_simple_check(entry.plan, *cost, now),
+            Operation::Peek { cost, details: None } => self.try_simple_peek(entry.plan, *cost, now),
+            _ => None,
         }
-        if !is_peek {
-            // Of a window that admits the check, `admits` would be asked twice.
-            let (meter, state) = rule.as_meter(state)?;
-            if let Some(Admitted { ends, view }) = meter.try_charge(state, now, cost) {
-                // That is later than `now`: a unit that was just charged has not drained.
+    }
+
+    #[inline(always)]
+    pub(in crate::store) fn try_simple_check(&mut self, plan: &Plan, cost: u64, now: u64) -> Option<SimpleAnswer> {
+        let (rule, state) = self.simple_state(plan)?;
+        match rule.try_charge(state, now, cost) {
+            Tried::Admitted { ends, view } => {
                 self.expires_at = ends;
-                let views = OneOrMany::One(view);
-                return Some(Answer { applied: true, granted: cost, now, views, ..Answer::default() });
+                Some(SimpleAnswer { applied: true, granted: cost, now, view })
             }
+            Tried::Refused if plan.answers_by_state => {
+                let view = rule.view(state, now, cost, 0);
+                self.denies_until = view.admits_at.unwrap_or(0);
+                Some(SimpleAnswer { applied: false, granted: 0, now, view })
+            }
+            _ => None,
         }
-        if !plan.answers_by_state {
-            return None;
+    }
+
+    #[inline]
+    fn try_simple_peek(&mut self, plan: &Plan, cost: u64, now: u64) -> Option<SimpleAnswer> {
+        let (rule, state) = self.simple_state(plan).filter(|_| plan.answers_by_state)?;
+        let applied = rule.admits(state, now, cost);
+        Some(SimpleAnswer { applied, granted: 0, now, view: rule.view(state, now, cost, 0) })
+    }
+
+    /// The one state that this version of the policy reads as it is, of a usage that has nothing else.
+    #[inline(always)]
+    fn simple_state<'a>(&'a mut self, plan: &'a Plan) -> Option<(&'a Rule, &'a mut State)> {
+        match (&*plan.rules, &mut self.states, &self.rare) {
+            ([rule], OneOrMany::One(state), None) if plan.is_simple && Arc::ptr_eq(&self.format, &plan.format) => {
+                Some((rule, state))
+            }
+            _ => None,
         }
-        let applied = is_peek && rule.admits(state, now, cost);
-        let answer = Answer::of_state(rule, state, now, cost, applied);
-        if !is_peek {
-            self.remember_denial(&answer);
-        }
-        Some(answer)
     }
 
     pub(in crate::store) fn apply(&mut self, entry: &Entry<'_>, now: u64) -> Answer {

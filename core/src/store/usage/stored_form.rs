@@ -11,7 +11,7 @@ use crate::plan::section::{
     BLOCK, GENERATION, IN_LINE, LEARNED, LINE, OLD_LINE, OTHER_LIMIT, OVERRIDE, TRACES, TURNS, put_section, sections,
 };
 use crate::plan::{BlockLevel, LimitTag, Plan, StateFormat, StoredLimit, parts_of_any, states_of_any};
-use crate::store::request::{Answer, Attempt, Entry, Operation, StoredOverride};
+use crate::store::request::{Answer, Attempt, Entry, Operation, SimpleAnswer, StoredOverride};
 use crate::tables::one_or_many::OneOrMany;
 
 /// What stands behind a value: parts of these kinds, each with a length of four bytes.
@@ -86,7 +86,7 @@ pub(in crate::store) fn glance(entry: &Entry<'_>, (value, appendix): (&[u8], &[u
     if applied && !is_peek {
         return Glance::Admitted(state);
     }
-    Glance::Answered(Answer::of_state(rule, &state, now, cost, applied))
+    Glance::Answered(SimpleAnswer { applied, granted: 0, now, view: rule.view(&state, now, cost, 0) }.into())
 }
 
 impl Usage {

@@ -1,0 +1,68 @@
+//! A check whose caller needs no Decision.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::LimiterCore;
+use super::policy_ref::AsPolicy;
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::store::request::SimpleAnswer;
+
+/// What a caller needs to know of a check, and no more: the answer of [`Limiter::allows`](crate::Limiter::allows).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Allowance {
+    /// Whether it is admitted.
+    pub allowed: bool,
+    /// The units that the binding limit would admit now; 0 while the key is blocked.
+    pub remaining: u64,
+    /// The time until the same check is admitted, if no other call uses the key: zero when allowed, `None` for never.
+    pub retry_after: Option<Duration>,
+}
+
+impl From<&Decision> for Allowance {
+    fn from(decision: &Decision) -> Self {
+        Self { allowed: decision.allowed(), remaining: decision.remaining(), retry_after: decision.retry_after() }
+    }
+}
+
+impl Allowance {
+    #[inline(always)]
+    fn of(answer: &SimpleAnswer, plan: &Plan) -> Self {
+        let allowed = answer.applied || plan.policy.options().shadow;
+        let wait = |at: u64| Duration::from_micros(at.saturating_sub(answer.now));
+        let retry_after = if allowed { Some(Duration::ZERO) } else { answer.view.admits_at.map(wait) };
+        Self { allowed, remaining: answer.view.remaining(), retry_after }
+    }
+}
+
+impl LimiterCore {
+    /// Makes and counts a check of a policy with one limit, where the store answers it at once.
+    #[inline(always)]
+    pub(super) fn simple_check(&self, plan: &Arc<Plan>, key: &str, cost: u64) -> Option<SimpleAnswer> {
+        if !plan.is_simple {
+            return None;
+        }
+        let answer = self.store.try_simple_check(plan, key, cost, self.now())?;
+        self.answers.decisions.count_simple(plan, key, &answer);
+        Some(answer)
+    }
+
+    /// The same for a caller that needs no Decision; `None` where that takes more.
+    #[inline(always)]
+    pub(super) fn simple_allowance(
+        &self,
+        policy: &(impl AsPolicy + ?Sized),
+        key: &str,
+        cost: u64,
+    ) -> Result<Option<Allowance>> {
+        self.with_plan(policy, key, |plan| {
+            if !plan.is_plain || self.answers.overrides.concern(plan) {
+                return None;
+            }
+            self.simple_check(plan, key, cost).map(|answer| Allowance::of(&answer, plan))
+        })
+    }
+}
