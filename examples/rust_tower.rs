@@ -34,7 +34,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             request
         };
         let service = ServiceBuilder::new().map_request(with_address).layer(limits.clone()).service_fn(hello);
-        let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        let connection =
+            http1::Builder::new().serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         tokio::spawn(connection);
     }
 }

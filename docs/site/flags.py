@@ -1,5 +1,5 @@
-"""The page with the flags of every verb of the command: docs/reference/flags.md, of what `--help` prints, which the tests
-of the command hold in cli/tests/golden.
+"""The page with the flags of every verb of the command: docs/reference/flags.md, of what `--help` prints, which the
+tests of the command hold in cli/tests/golden.
 
     .cache/venv/bin/python docs/site/flags.py           writes the page
     .cache/venv/bin/python docs/site/flags.py --check   fails when the committed one is not this
@@ -17,7 +17,8 @@ GOLDEN = ROOT / "cli" / "tests" / "golden"
 
 HEAD = """# The flags of the command
 
-What `tidegate VERB --help` prints, verb by verb. [The command](command.md) says what the verbs are for, with their output.
+What `tidegate VERB --help` prints, verb by verb. [The command](command.md) says what the verbs are for, with their
+output.
 """
 
 

@@ -1,5 +1,5 @@
-"""Writes llms.txt beside the site: what Tidegate is, and each page of the navigation with its first sentence, for programs
-that read documentation. https://llmstxt.org has the form."""
+"""Writes llms.txt beside the site: what Tidegate is, and each page of the navigation with its first sentence, for
+programs that read documentation. https://llmstxt.org has the form."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 HEAD = """# Tidegate
 
-> A rate limiter for Python, Node and Rust with one Rust core. A policy is a line such as `20/minute; 5/3s`; all limits of a call are
-> checked in one atomic step, in memory, in a file that processes share, or on Redis and Valkey. A refusal says how long to wait.
+> A rate limiter for Python, Node and Rust with one Rust core. A policy is a line such as `20/minute; 5/3s`; all limits
+> of a call are checked in one atomic step, in memory, in a file that processes share, or on Redis and Valkey. A
+> refusal says how long to wait.
 """
 # The pages of these parts of the navigation are for those who work on Tidegate.
 LEFT_OUT = ("Contributing",)

@@ -64,7 +64,10 @@ it('no block uses what it does not declare, in functions that nothing calls eith
     writeFileSync(join(lint, `${index}.${language === 'ts' ? 'ts' : 'mjs'}`), `// ${name}\n${code}`);
   }
   const biome = join(root, 'node_modules/.bin/biome');
-  const ended = spawnSync(biome, ['lint', '--only=correctness/noUndeclaredVariables', '.'], { cwd: lint, encoding: 'utf8' });
+  const ended = spawnSync(biome, ['lint', '--only=correctness/noUndeclaredVariables', '.'], {
+    cwd: lint,
+    encoding: 'utf8',
+  });
   assert.equal(ended.status, 0, ended.stderr);
   assert.match(ended.stdout, /Checked \d+ files/);
 });

@@ -4,10 +4,10 @@ commands, and compares what they print with what the page says.
     a block with a title      is a file of that name
     sh title="server"         is started, and serves until the page starts another one
     sh                        runs; exported variables stay. What it prints is compared with the block that follows:
-    text, http                a line of a text as it stands there, of a response the status, each field that is shown, and the body
+    text, http                a text as it stands there; of a response the status, the fields that are shown, the body
 
-What differs from run to run is compared by its shape: moments, lengths of time, seconds to wait. Three things are of the
-test: the port, the folder `/run/app`, and that packages are installed already.
+What differs from run to run is compared by its shape: moments, lengths of time, seconds to wait. Three things are of
+the test: the port, the folder `/run/app`, and that packages are installed already.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class FollowedPage:
     def __enter__(self) -> FollowedPage:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stop()
 
     def follow(self) -> int:
@@ -174,7 +176,7 @@ class FollowedPage:
             name, _, value = field.partition(": ")
             volatile = name == "Retry-After"
             found = said.get(name.lower(), "absent")
-            assert volatile and found.isdigit() or shape(found) == shape(value), f"{block}: {name}\n{printed}"
+            assert (volatile and found.isdigit()) or shape(found) == shape(value), f"{block}: {name}\n{printed}"
         if body.lstrip().startswith("{"):
             assert json.loads(shape(said_body)) == json.loads(shape(body)), f"{block}\n{printed}"
         else:

@@ -2,18 +2,16 @@
 
 Each block names its language, and each language has one rule:
 
-    python              runs, pasted alone into an empty module. Blocks of a page about Django run in one namespace, since a
-                        block with the title settings.py configures the process; one with the title of a PROGRAM is
+    python              runs, pasted alone into an empty module. Blocks of a page about Django run in one namespace, since
+                        a block with the title settings.py configures the process; one with the title of a PROGRAM is
                         a file of its own: test_programs.py
     js, ts              runs as a program of its own: tests/node/readme.test.mjs
     rust                compiles and runs as a test of the documentation, with its own `main`: tests/rust/build.rs
     yaml, toml, json    is read: a policy file by a limiter, anything else by a parser
     sh                  names only commands that exist
 
-A page with a block `sh title="server"`, or with the comment `followed`, is followed from top to bottom: its blocks with titles are files, and its
-commands run. followed_page.py has the rules.
-
-    text, http          is no code of ours: what is printed, sent, or configured elsewhere
+A page with a block `sh title="server"`, or with the comment `followed`, is followed from top to bottom: its blocks with
+titles are files, and its commands run. followed_page.py has the rules.
 
 A comment `<!-- not run: … -->` above a block, with a reason, takes it out. NOT_RUN counts those.
 """

@@ -1,5 +1,5 @@
-"""Every page that starts a server, or says so, is followed from top to bottom, as its reader does: the packages of this checkout are
-installed, the rest is what the page says."""
+"""Every page that starts a server, or says so, is followed from top to bottom, as its reader does: the packages of this
+checkout are installed, the rest is what the page says."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from snippets_page import namespace_of, python_blocks
 from tidegate import Limiter
 from web import call_asgi, call_wsgi
 
+
 def is_about_django(path: Path) -> bool:
     return any(block.title == "settings.py" for block in blocks_of(path))
 
@@ -63,9 +64,7 @@ def test_indented_blocks_and_reasons_are_found() -> None:
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
-def test_a_block_runs_alone(
-    block: Block, redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_block_runs_alone(block: Block, redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("REDIS_URL", redis_url)
     policy_files(ROOT / block.page, tmp_path)
     monkeypatch.chdir(tmp_path)
