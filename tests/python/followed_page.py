@@ -111,10 +111,11 @@ class FollowedPage:
         log = self.folder / "server.log"
         command = ["bash", "-c", self._commands(block)]
         # A group of its own, so that its workers end with it.
-        self._server = subprocess.Popen(
-            command, cwd=self.folder, env=self._environment, stdout=log.open("wb"), stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        with log.open("wb") as output:
+            self._server = subprocess.Popen(
+                command, cwd=self.folder, env=self._environment, stdout=output, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
         ends = time.monotonic() + PATIENCE
         while True:
             with socket.socket() as client:

@@ -2,7 +2,7 @@
 
 Each block names its language, and each language has one rule:
 
-    python              runs, pasted alone into an empty module. Blocks of a page about Django run in one namespace, since
+    python              runs, pasted alone into a module. Blocks of a page about Django run in one namespace, since
                         a block with the title settings.py configures the process; one with the title of a PROGRAM is
                         a file of its own: test_programs.py
     js, ts              runs as a program of its own: tests/node/readme.test.mjs

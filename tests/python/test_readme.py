@@ -163,7 +163,8 @@ def test_a_file_is_read(block: Block, tmp_path: Path) -> None:
     if is_policy_file or block.code.startswith("store"):
         text = block.code if is_policy_file else f"{block.code}policies: {{}}\n"
         file = tmp_path / f"policies.{block.language}"
-        file.write_text(text, encoding="utf-8")
+        # A folder that the reader has.
+        file.write_text(text.replace("file:///run/app", f"file://{tmp_path}"), encoding="utf-8")
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("TIDEGATE_STORE", "memory://")
             environment.setenv("OLD_URL", "redis://old.example")
