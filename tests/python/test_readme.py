@@ -183,6 +183,20 @@ def test_the_page_of_flags_is_what_help_prints() -> None:
     subprocess.run([sys.executable, str(ROOT / "docs" / "site" / "flags.py"), "--check"], check=True, timeout=60)
 
 
+def test_the_page_of_errors_has_each_code_its_classes_and_its_sentence() -> None:
+    kinds = (ROOT / "core" / "src" / "error" / "mod.rs").read_text(encoding="utf-8")
+    sentences = {kind: sentence for sentence, kind in re.findall(r"^    /// (.+)\n    (\w+),$", kinds, re.MULTILINE)}
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    what_to_do = page.partition("## What to do")[2]
+    table = json.loads((ROOT / "tests" / "errors.json").read_text(encoding="utf-8"))
+    for row in table:
+        code, kind, python, node = row["code"], row["kind"], row["python"], row["node"]
+        line = f"| `{code}` | `ErrorKind::{kind}` | `{python}` | `{node}` | {sentences[kind]} |"
+        assert f"\n{line}\n" in page, line
+        assert f"\n| `{code}` |" in what_to_do, code
+    assert page.count("`ErrorKind::") == len(table)
+
+
 MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 # What the shell blocks may call besides `make`: the installers with our package, and a redis-cli that is not ours.
 SHELL = [
