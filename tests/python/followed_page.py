@@ -87,7 +87,9 @@ class FollowedPage:
             else:
                 printed = None
                 if block.title:
-                    (self.folder / block.title).write_text(self._here(block.code), encoding="utf-8")
+                    file = self.folder / block.title
+                    file.parent.mkdir(exist_ok=True)
+                    file.write_text(self._here(block.code), encoding="utf-8")
         return compared
 
     def _here(self, code: str) -> str:
@@ -175,7 +177,7 @@ class FollowedPage:
         said = {name.lower(): value for name, _, value in (field.partition(": ") for field in said_fields)}
         for field in fields:
             name, _, value = field.partition(": ")
-            volatile = name == "Retry-After"
+            volatile = name in ("Retry-After", "grpc-retry-pushback-ms")
             found = said.get(name.lower(), "absent")
             assert (volatile and found.isdigit()) or shape(found) == shape(value), f"{block}: {name}\n{printed}"
         if body.lstrip().startswith("{"):
