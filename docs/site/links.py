@@ -26,6 +26,7 @@ LINK = re.compile(r"(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))")
 NUMBERED = re.compile(r"\]\((?P<file>[^)\s#]*)#(?P<name>[\w-]+)-(?P<number>\d+)\)")
 # Tabs are written so that they can be read where there are none, as on GitHub: under bold names, between two comments.
 TABS = re.compile(r"^<!-- tabs -->\n(.*?)^<!-- end of tabs -->\n", re.DOTALL | re.MULTILINE)
+PICTURE = re.compile(r'<p>(<img [^>]*src="[^"]*\.svg"[^>]*>)</p>')
 TAB = re.compile(r"^\*\*([^*\n]+)\*\*\n", re.MULTILINE)
 CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
 
@@ -84,5 +85,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    """Docstrings announce their code with two colons, as `help` shows them."""
-    return html.replace("::</p>", ":</p>") if page.file.src_uri == "reference/python.md" else html
+    """Docstrings announce their code with two colons, as `help` shows them. A picture that a narrow screen would make
+    illegible scrolls."""
+    if page.file.src_uri == "reference/python.md":
+        html = html.replace("::</p>", ":</p>")
+    return PICTURE.sub(r'<div class="picture">\1</div>', html)
