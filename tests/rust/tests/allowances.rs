@@ -34,7 +34,7 @@ fn policies() -> Vec<Policy> {
     let initial = limits("token-bucket 6/minute")[0].clone().with_initial(2).expect("a limit");
     all.push((vec![initial], Options::default()));
     let named = all.into_iter().enumerate().map(|(number, (limits, options))| {
-        Policy::new(limits, options).and_then(|policy| policy.named(&format!("p{number}"))).expect("a policy")
+        Policy::new(limits, options).and_then(|policy| policy.named(format!("p{number}"))).expect("a policy")
     });
     named.collect()
 }
