@@ -4,7 +4,6 @@ use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
-use super::allowance::Allowance;
 use super::builder::Builder;
 use super::call::{Call, gone, on_this_thread};
 use super::caller::User;
@@ -43,16 +42,8 @@ impl Limiter {
     }
 
     #[inline]
-    fn consume(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+    pub(super) fn consume(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
         self.core.check(&policy, key, valid_cost(cost)?, Waits::Here).unwrap_or_else(|| Err(gone()))
-    }
-
-    #[inline]
-    fn ask(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Allowance> {
-        match self.core.simple_allowance(&policy, key, valid_cost(cost)?)? {
-            Some(allowance) => Ok(allowance),
-            None => self.consume(policy, key, cost).map(|decision| Allowance::from(&decision)),
-        }
     }
 
     fn change(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<()> {
@@ -75,15 +66,8 @@ impl AsyncLimiter {
         Builder::from_file(path)?.build_async()
     }
 
-    async fn consume(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+    pub(super) async fn consume(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
         self.call(policy, key, &Call::Plain(cost)).await
-    }
-
-    async fn ask(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Allowance> {
-        match self.core.simple_allowance(&policy, key, valid_cost(cost)?)? {
-            Some(allowance) => Ok(allowance),
-            None => self.consume(policy, key, cost).await.map(|decision| Allowance::from(&decision)),
-        }
     }
 
     async fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
@@ -143,36 +127,6 @@ calls! {
     /// nothing.
     fn check(limiter, policy: impl AsPolicy, key: &str) -> Result<Decision> {
         limiter.consume(policy, key, 1)
-    }
-
-    /// As [`Self::check`], for a caller that needs no Decision: it takes less time where the store is in memory.
-    ///
-    /// ```
-    /// let limiter = tidegate::Limiter::builder().policy("mail", "2/minute")?.build()?;
-    /// let allowance = limiter.allows("mail", "alice")?;
-    /// assert!(allowance.allowed);
-    /// assert_eq!(allowance.remaining, 1);
-    /// # Ok::<(), tidegate::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Self::check`].
-    #[inline]
-    dropped:
-    /// As [`Self::check`].
-    fn allows(limiter, policy: impl AsPolicy, key: &str) -> Result<Allowance> {
-        limiter.ask(policy, key, 1)
-    }
-
-    /// As [`Self::check_n`], for a caller that needs no Decision.
-    ///
-    /// # Errors
-    /// As [`Self::check_n`].
-    #[inline]
-    dropped:
-    /// As [`Self::check`].
-    fn allows_n(limiter, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Allowance> {
-        limiter.ask(policy, key, cost)
     }
 
     /// Asks and consumes `cost` units.

@@ -69,7 +69,7 @@ const ROOMS: &[Room] = &[
     room("memory", &["store/memory/"], &["url", "store", "usage", "request", "plan", BASE]),
     room("usage", &["store/usage/"], &["request", "plan", BASE]),
     room("url", &["store/url.rs", "store/url/"], &[BASE]),
-    room("store", &["store/"], &["request", BASE]),
+    room("store", &["store/"], &["request", "plan", BASE]),
     room("decision", &["decision.rs", "decision/"], &["request", "plan", "policy", BASE]),
     room("counting", &["counting/"], &["request", "plan", BASE]),
     room("request", &["store/request", "store/key_names.rs", "store/stored_key.rs"], &["plan", BASE]),

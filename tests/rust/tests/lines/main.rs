@@ -109,7 +109,7 @@ fn a_hold_that_waits_with_a_clock_of_ones_own_sees_what_other_processes_give_bac
 }
 
 #[test]
-fn one_caller_of_a_process_asks_and_not_more_often_than_every_50_ms() {
+fn one_caller_of_a_process_asks_and_less_and_less_often() {
     let redis = Servers::start(Kind::Single);
     let (holder, waiter) = (limiter(redis.url()), limiter(redis.url()));
     for (policy, options) in [("concurrency 1 ttl 30s", true), ("1/hour", false)] {
@@ -142,7 +142,8 @@ fn one_caller_of_a_process_asks_and_not_more_often_than_every_50_ms() {
         std::thread::sleep(Duration::from_millis(1_000));
         let (calls, passed) = (redis.calls(0, "evalsha") - before, began.elapsed());
         // Those that give up within the second leave, and close what they asked for.
-        let most = passed.as_millis() as u64 / 50 + 1;
+        // Every 50 ms; for units that are held oftener in the first 400 ms.
+        let most = passed.as_millis() as u64 / 50 + if options { 17 } else { 1 };
         println!("{policy}: {calls} calls in {passed:?}");
         assert!(calls <= most, "{policy}: {calls} calls in {passed:?}");
         assert!(asked.into_iter().all(|asked| asked.join().expect("it ends")));
