@@ -75,11 +75,18 @@ impl Rule {
     /// Removes what has left the window and makes the granule of `now` the newest.
     #[inline]
     fn advance_to(&self, state: &mut State, now: u64) {
-        let now = now.max(state.touched);
-        let (expired, used) = self.count_live(state, now);
-        state.older.drain(..expired);
+        let (now, last) = (now.max(state.touched), self.last_instant(state.touched));
+        let live = self.count_live_of(state, last, now);
+        Self::advance(state, last, live, now);
+    }
+
+    /// The same to a moment that is not before the last change, where the last instant of the newest granule is known, and what is live.
+    #[inline(always)]
+    fn advance(state: &mut State, last: u64, (expired, used): (usize, u64), now: u64) {
+        if expired > 0 {
+            state.older.drain(..expired);
+        }
         state.total = used;
-        let last = self.last_instant(state.touched);
         if used == 0 {
             state.older.clear();
             state.newest = 0;
@@ -207,19 +214,7 @@ impl LimitRule for Rule {
         if keeps && state.older.len() - expired == state.older.capacity() {
             return Tried::Untried;
         }
-        if expired > 0 {
-            state.older.drain(..expired);
-        }
-        if used == 0 {
-            state.older.clear();
-        }
-        if keeps {
-            state.older.push_back((last, state.newest));
-        }
-        if begins || used == 0 {
-            state.newest = 0;
-        }
-        state.touched = moment;
+        Self::advance(state, last, (expired, used), moment);
         state.newest += cost;
         state.total = charged;
         let ends = self.period + if begins { self.last_instant(moment) } else { last };
