@@ -627,6 +627,9 @@ export interface SourceLocation {
 /** The names of the sources, in the order of their numbers. */
 export declare function sources(): Array<string>
 
+/** A regular expression for the names, in lower case, of the fields that say something. */
+export declare function speakingFields(): string
+
 /** Numbers that stand for something else. */
 export declare const enum Special {
   /** A wait that never ends. */

@@ -878,6 +878,7 @@ module.exports.problemMediaType = nativeBinding.problemMediaType
 module.exports.readResponse = nativeBinding.readResponse
 module.exports.runCommand = nativeBinding.runCommand
 module.exports.sources = nativeBinding.sources
+module.exports.speakingFields = nativeBinding.speakingFields
 module.exports.Special = nativeBinding.Special
 module.exports.TaskKind = nativeBinding.TaskKind
 module.exports.textsOfRequest = nativeBinding.textsOfRequest

@@ -22,7 +22,7 @@ import {
 import { Policy, type PolicyLike, type PolicyRef } from './policy.js';
 import { refuseQueues } from './queueing-policies.js';
 import { RateLimited } from './rate-limited.js';
-import { type Observation, type ResponseHeaders, readObservations } from './response-reading.js';
+import { mayTell, type Observation, type ResponseHeaders, readObservations } from './response-reading.js';
 import { emitWarning } from './store-changes.js';
 import { asked, unwrapped } from './tracing.js';
 import { madeCost, madeKey, madePriority } from './wrap.js';
@@ -234,7 +234,10 @@ export class OutgoingCalls {
     if (!learn && retries === 0) return undefined;
     const isRead = REFUSALS.has(answer.status) && /\bjson\b/i.test(answer.header('content-type') ?? '');
     const body = isRead ? await answer.read(MAX_BODY) : undefined;
-    const said = readObservations(answer.headers, Date.now(), answer.status, body, maxLearnedWaitMs);
+    const said =
+      answer.status >= 400 || mayTell(answer.headers)
+        ? readObservations(answer.headers, Date.now(), answer.status, body, maxLearnedWaitMs)
+        : [];
     // Of a service that states no limit the next call goes when it is known that this one was served.
     if (learn && (said.length > 0 || turn.asksLearned)) await turn.observe(said);
     return WAITING.has(answer.status) ? waitOf(said) : undefined;

@@ -84,6 +84,16 @@ export function observationsOf(given: Observation | readonly Observation[]): nat
   });
 }
 
+let speaking: RegExp | undefined;
+
+/** Whether a field may say something of limits: those of nearly every response say nothing, and need not cross. */
+export function mayTell(headers: ResponseHeaders): boolean {
+  const names = Symbol.iterator in headers ? Array.from(headers, ([name]) => name) : Object.keys(headers);
+  speaking ??= new RegExp(native.speakingFields(), 'i');
+  for (const name of names) if (speaking.test(name)) return true;
+  return false;
+}
+
 /** What a response says: an Observation for each limit. */
 export function readObservations(
   headers: ResponseHeaders,

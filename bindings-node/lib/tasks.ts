@@ -38,7 +38,8 @@ interface PendingTask {
   readonly resolve: (result: TaskResult) => void;
   readonly reject: (error: unknown) => void;
   readonly targets: readonly CallTarget[];
-  readonly stopListening: () => void;
+  /** Ends what waiting began; undefined of a task that is answered at once. */
+  endWait?: () => void;
 }
 
 /** What tasks need of the transport. */
@@ -54,6 +55,8 @@ export interface AnswerReader {
 /** The tasks of a limiter that are not done. */
 export class Tasks {
   readonly #pending = new Map<number, PendingTask>();
+  /** How many of them wait for their answer. */
+  #waiting = 0;
   /** No ticket is used twice: a task that was cancelled may still be answered. */
   #nextTicket = native.FIRST_TASK_TICKET;
 
@@ -68,18 +71,28 @@ export class Tasks {
     this.reader.flush();
     const ticket = this.#nextTicket++;
     return new Promise((resolve, reject) => {
-      const abort = (): void => {
-        // A task that is answered by now is not cancelled.
-        this.reader.collect();
-        if (this.#remove(ticket) !== undefined) reject(signal?.reason);
-      };
-      const stopListening = (): void => signal?.removeEventListener('abort', abort);
-      signal?.addEventListener('abort', abort);
-      if (this.#pending.size === 0) retain(this);
-      this.#pending.set(ticket, { resolve, reject, targets, stopListening });
       const answers = start(ticket);
-      if (answers !== 0) this.reader.read(answers);
+      const task: PendingTask = { resolve, reject, targets };
+      this.#pending.set(ticket, task);
+      if (answers === 0) this.#wait(ticket, task, signal);
+      else this.reader.read(answers);
     });
+  }
+
+  /** Keeps the process alive until a task is answered or cancelled. */
+  #wait(ticket: number, task: PendingTask, signal: CancelSignal | undefined): void {
+    const abort = (): void => {
+      // A task that is answered by now is not cancelled.
+      this.reader.collect();
+      if (this.#remove(ticket) !== undefined) task.reject(signal?.reason);
+    };
+    signal?.addEventListener('abort', abort);
+    if (this.#waiting++ === 0) retain(this);
+    task.endWait = () => {
+      signal?.removeEventListener('abort', abort);
+      if (--this.#waiting === 0) release(this);
+      this.nativeLimiter.cancel(ticket);
+    };
   }
 
   /** Checks several targets, all or nothing. */
@@ -114,9 +127,7 @@ export class Tasks {
     const task = this.#pending.get(ticket);
     if (task === undefined) return undefined;
     this.#pending.delete(ticket);
-    if (this.#pending.size === 0) release(this);
-    this.nativeLimiter.cancel(ticket);
-    task.stopListening();
+    task.endWait?.();
     return task;
   }
 

@@ -89,6 +89,12 @@ pub struct ReadResponse {
     pub ignored: u32,
 }
 
+/// A regular expression for the names, in lower case, of the fields that say something.
+#[napi(catch_unwind)]
+pub fn speaking_fields() -> String {
+    ResponseReader::speaking_fields()
+}
+
 /// Reads a response that came at that time. Names and values of fields take turns.
 #[napi(catch_unwind)]
 pub fn read_response(

@@ -37,7 +37,7 @@ enum State {
         call: Call,
         convert: ConvertOutcome,
     },
-    /// Any other call. One that `must_finish` takes its first step on this thread, and cannot be cancelled after that.
+    /// Any other call. It takes its first step on this thread; one that `must_finish` cannot be cancelled after that.
     Task {
         // The lock is never contended: it makes the task `Sync`, as Python objects have to be.
         task: Mutex<Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>,
@@ -105,13 +105,11 @@ impl CallCoroutine {
             }
             State::Task { task, convert, must_finish } => {
                 let mut task = task.into_inner();
-                if must_finish {
-                    // It begins sooner, and a store in memory answers at once.
-                    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-                    if let Poll::Ready(outcome) = task.as_mut().poll(&mut context) {
-                        self.state = State::Answered(convert(py, outcome.map_err(raise)?)?);
-                        return Ok(());
-                    }
+                // It begins sooner, and a store in memory answers at once.
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                if let Poll::Ready(outcome) = task.as_mut().poll(&mut context) {
+                    self.state = State::Answered(convert(py, outcome.map_err(raise)?)?);
+                    return Ok(());
                 }
                 let completions = LoopCompletions::of_running_loop(py)?;
                 let future = LoopCompletions::start_task(&completions, convert, must_finish, task)?;

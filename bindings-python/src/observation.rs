@@ -1,10 +1,11 @@
 //! `Observation`, and what reads them of a response.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use tidegate::http::{MAX_LEARNED_WAIT, ObservationScope, ResponseReader};
 use tidegate::policy::Unit;
 
@@ -196,8 +197,9 @@ fn fields(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Vec<u8>)>> {
             shown(given)
         ))
     };
-    // httpx joins repeated fields in `items`.
-    let pairs = ["multi_items", "items"].into_iter().find_map(|name| headers.call_method0(name).ok());
+    // httpx joins repeated fields in `items`. A list has neither, and an attribute that is missing takes time.
+    let methods = if headers.is_instance_of::<PyList>() { &[][..] } else { &["multi_items", "items"] };
+    let pairs = methods.iter().find_map(|name| headers.call_method0(*name).ok());
     let pairs = pairs.as_ref().unwrap_or(headers);
     let mut fields = Vec::new();
     for pair in pairs.try_iter().map_err(|_| wrong(headers))? {
@@ -206,17 +208,24 @@ fn fields(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Vec<u8>)>> {
         let is_text = pair.is_instance_of::<PyString>() || pair.is_instance_of::<PyBytes>();
         let parts = if is_text { None } else { pair.extract::<[Bound<'_, PyAny>; 2]>().ok() };
         let [name, value] = parts.ok_or_else(|| wrong(headers))?;
-        let name = String::from_utf8_lossy(&bytes("headers", &name)?).into_owned();
-        fields.push((name, bytes("headers", &value)?));
+        let (name, value) = (bytes("headers", &name)?, bytes("headers", &value)?);
+        let name = String::from_utf8_lossy(&name);
+        // Nearly every field says nothing, and is not copied.
+        if ResponseReader::reads_field(&name) {
+            fields.push((name.into_owned(), value.into_owned()));
+        }
     }
     Ok(fields)
 }
 
 /// The bytes of a text, or bytes as they are.
-fn bytes(what: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+fn bytes<'a>(what: &str, given: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     if let Ok(text) = given.cast::<PyString>() {
-        return Ok(text.to_string_lossy().into_owned().into_bytes());
+        return Ok(match text.to_string_lossy() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        });
     }
-    let bytes = given.cast::<PyBytes>().map(|bytes| bytes.as_bytes().to_vec());
+    let bytes = given.cast::<PyBytes>().map(|bytes| Cow::Borrowed(bytes.as_bytes()));
     bytes.map_err(|_| PyTypeError::new_err(format!("argument '{what}': text or bytes, not {}", shown(given))))
 }

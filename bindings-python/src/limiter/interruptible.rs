@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tidegate::host::{CompletionQueue, Outcome, Wake, post_task};
+use tidegate::host::{CompletionQueue, Outcome, Started, Wake, post_begun};
 use tidegate::{CheckOptions, Decision, HoldAnswer, Result};
 
 use crate::error::{ClosedError, config, raise_about};
@@ -52,6 +52,11 @@ pub(super) fn acquire(
     options: CheckOptions,
     timeout: Option<Duration>,
 ) -> PyResult<Decision> {
+    if let Some(decision) =
+        limiter.acquire_at_once(policy, key, &options).map_err(|error| raise_about(error, policy.text()))?
+    {
+        return Ok(decision);
+    }
     let wait_read = greenlet_wait(py)?;
     if wait_read.is_none() && !(is_long(timeout) && is_main_thread(py)?) {
         let decision = py.detach(|| limiter.acquire_with(policy, key, &options, timeout));
@@ -136,7 +141,10 @@ fn wait(
     let outcome = Mutex::new(outcome);
     let completion = Arc::new(ThreadCompletion { sender: Mutex::new(sender), waker });
     let queue: Arc<dyn CompletionQueue> = completion.clone();
-    let task = post_task(0, &queue, task).map_err(to_exception)?;
+    let task = match py.detach(|| post_begun(0, &queue, task)).map_err(to_exception)? {
+        Started::Done(outcome) => return outcome.map_err(to_exception),
+        Started::Waits(task) => task,
+    };
     drop(queue);
     loop {
         let waited = match (&wait_read, &completion.waker) {

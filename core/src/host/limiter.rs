@@ -1,8 +1,9 @@
 //! What hosts ask of a limiter beside its calls.
 
 use super::ReplyPoller;
+use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::{AsPolicy, AsyncLimiter, Limiter};
+use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Limiter};
 use crate::policy::Policy;
 
 #[doc(hidden)]
@@ -11,6 +12,19 @@ impl Limiter {
     #[must_use]
     pub fn waits(&self) -> bool {
         self.core.layers.is_some()
+    }
+
+    /// The Decision of `acquire` where that is admitted in one step; `None` where it may have to wait.
+    ///
+    /// # Errors
+    /// As [`Limiter::acquire_with`].
+    pub fn acquire_at_once(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        options: &CheckOptions,
+    ) -> Result<Option<Decision>> {
+        self.core.acquire_at_once(&policy, key, options)
     }
 
     /// As its `waiting`, and what is wrong with a policy or a key is an error.

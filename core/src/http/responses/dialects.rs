@@ -119,6 +119,16 @@ pub(super) fn find(name: &str) -> Option<(&'static Dialect, Range<usize>)> {
     DIALECTS.iter().find_map(|row| Some((row, row.fits(name)?)))
 }
 
+/// A regular expression for the names, in lower case, of all fields but `Date`.
+pub(super) fn speaking_fields() -> String {
+    let speaking = DIALECTS.iter().filter(|row| !matches!(row.says, Says::Date));
+    let patterns = speaking.map(|row| match row.after {
+        Some(after) => format!("{}(?:-.*)?{after}", row.before),
+        None => row.before.to_owned(),
+    });
+    format!("^(?:{})$", patterns.collect::<Vec<_>>().join("|")).to_ascii_lowercase()
+}
+
 impl Dialect {
     fn fits(&self, name: &str) -> Option<Range<usize>> {
         let begin = self.before.len();

@@ -131,6 +131,19 @@ impl ResponseReader {
         matches!(status, 403 | 429 | 503)
     }
 
+    /// Whether a field with this name is read.
+    #[must_use]
+    pub fn reads_field(name: &str) -> bool {
+        dialects::find(name).is_some()
+    }
+
+    /// A regular expression for the names, in lower case, of the fields that say something: all that are read but `Date`. A response
+    /// without them says nothing, but by its status or its body.
+    #[must_use]
+    pub fn speaking_fields() -> String {
+        dialects::speaking_fields()
+    }
+
     /// What the response with these fields and this body says.
     ///
     /// Names of fields count in any case, and a field may be repeated. A body that is longer than [`MAX_BODY`], that is no JSON,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LimiterCore;
-use super::caller::{DecisionWait, User};
+use super::caller::{DecisionWait, NoCompletion, User};
 use super::operations::{CheckOptions, attempt, rank, whole_operation};
 use super::policy_ref::AsPolicy;
 use crate::algorithm::HoldId;
@@ -200,10 +200,32 @@ impl LimiterCore {
         timeout: Option<Duration>,
         user: User,
     ) -> Result<Decision> {
+        if let Some(decision) = self.acquire_at_once(policy, key, options)? {
+            return Ok(decision);
+        }
         let plan = self.plan(policy, key)?;
         let operation = whole_operation("acquire", options, &plan, 0)?;
-        let waited = self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, user);
+        // In a box: the future of a call that need not wait is small.
+        let waited = Box::pin(self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, user));
         waited.await.map(|(decision, _)| decision)
+    }
+
+    /// The Decision of a call that is admitted at once by a store in memory; `None` where it may have to wait.
+    pub(crate) fn acquire_at_once(
+        self: &Arc<Self>,
+        policy: &impl AsPolicy,
+        key: &str,
+        options: &CheckOptions,
+    ) -> Result<Option<Decision>> {
+        if self.layers.is_some() || self.answers.wait_queues.has_callers() {
+            return Ok(None);
+        }
+        let plan = self.plan(policy, key)?;
+        let operation = whole_operation("acquire", options, &plan, 0)?;
+        let asked = self.run(plan, key, attempt(&operation, None), DecisionWait::<NoCompletion>::Never);
+        let Some(decision) = asked.transpose()?.filter(Decision::allowed) else { return Ok(None) };
+        self.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
+        Ok(Some(decision))
     }
 
     /// Waits until a check is admitted, of a class that stands there in the line. Returns when the store was asked last, too, by the time of

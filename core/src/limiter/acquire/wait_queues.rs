@@ -130,6 +130,11 @@ impl WaitQueues {
         self.open.get()?.by_key.lock().get(plan, key)
     }
 
+    /// Whether a caller waits, or is about to.
+    pub(super) fn has_callers(&self) -> bool {
+        self.open.get().is_some_and(|open| open.waiting.load(Ordering::Relaxed) > 0)
+    }
+
     /// How many callers found no place.
     pub(in crate::limiter) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
