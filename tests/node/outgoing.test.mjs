@@ -1,9 +1,13 @@
 // `tidegate/outgoing`: whatever headers a client has. The dialects are vectors, in `tests/http/responses.json`.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { createServer, get } from 'node:http';
+import { createRequire } from 'node:module';
 import { test } from 'node:test';
 import { observations } from 'tidegate/outgoing';
+
+const { mayTell } = createRequire(import.meta.url)('../../bindings-node/dist/response-reading.js');
 
 const EXPECTED = [{ limit: 10, remaining: 0, resetAfterMs: 5_000, retryAfterMs: 7_000, scope: 'key' }];
 const FIELDS = {
@@ -54,4 +58,19 @@ test('what cannot be read is an error that says so', () => {
   for (const [name, value] of [...Object.entries(refused), ['body', { retry_after: 9 }]]) {
     assert.throws(() => observations({}, { [name]: value }), { code: 'config_invalid', message: new RegExp(name) });
   }
+});
+
+test('no field that says something is passed over', () => {
+  const { cases } = JSON.parse(readFileSync(new URL('../http/responses.json', import.meta.url), 'utf8'));
+  const telling = cases.filter(({ response, observations }) => response.headers?.length > 0 && observations.length > 0);
+  // Of what is refused every field is read, and a body too.
+  const served = telling.filter(({ response }) => !(response.status >= 400));
+  assert.ok(served.length >= 20, `only ${served.length} responses`);
+  for (const { name, response } of served) {
+    assert.ok(mayTell(response.headers), name);
+    assert.ok(mayTell(new Headers(response.headers)), name);
+    assert.ok(mayTell(Object.fromEntries(response.headers)), name);
+  }
+  const silent = { date: 'Mon, 01 Jan 2024 00:00:00 GMT', 'content-type': 'text/plain', 'x-ratelimited': '1' };
+  assert.ok(!mayTell(silent));
 });
