@@ -281,6 +281,8 @@ export declare const enum CallKind {
   Refund = 3,
   /** A partial check: consumes what there is, up to the cost. */
   Take = 4,
+  /** `acquire` of a store in memory, where that need not wait. Else nothing is done, and a task has to wait. */
+  Acquire = 5,
 }
 
 /** Trusts these proxies, or so many hops, and takes IPv6 addresses with the same first bits for one client. */

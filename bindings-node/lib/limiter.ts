@@ -255,6 +255,11 @@ export class Limiter<Name extends string = string> {
   async acquire(policy: PolicyLike<Name>, key: string, options: AcquireOptions = {}): Promise<Decision> {
     const { cost, timeoutMs, signal, meta, priority } = checkedOptions('acquire', options);
     const target = this.#target(policy, key, cost, meta, priority);
+    // What is wrong with a timeout the task says.
+    if (!signal?.aborted && (timeoutMs ?? 0) >= 0) {
+      const seen = await this.#transport.acquireAtOnce(target);
+      if (seen?.allowed) return seen;
+    }
     const { decision } = await this.#transport.tasks.about(TaskKind.Acquire, target, signal, finite(timeoutMs));
     return decision as Decision;
   }

@@ -130,6 +130,13 @@ export class Transport {
     return answer;
   }
 
+  /** The Decision of `acquire` where a store in memory admits the call at once; one that is not allowed where it may have to wait. */
+  acquireAtOnce({ policyRef, key, cost, meta, units, priority }: CallTarget): Decision | Promise<Decision> | undefined {
+    const isPlain = meta === undefined && units === undefined && priority === undefined;
+    if (!this.#crossesAtOnce || !isPlain) return undefined;
+    return this.call(CallKind.Acquire, policyRef, key, cost);
+  }
+
   /** Makes one call in a crossing of its own: with metadata, units or a class, or with a long key. */
   callWith(kind: CallKind, { policyRef, key, cost, meta, units, priority }: CallTarget): Decision | Promise<Decision> {
     return this.#callAlone(policyRef, key, cost, (ticket) =>

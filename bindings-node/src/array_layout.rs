@@ -42,6 +42,8 @@ pub enum CallKind {
     Refund,
     /// A partial check: consumes what there is, up to the cost.
     Take,
+    /// `acquire` of a store in memory, where that need not wait. Else nothing is done, and a task has to wait.
+    Acquire,
 }
 
 /// What a task about one key does. It crosses alone.

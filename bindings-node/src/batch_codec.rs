@@ -21,6 +21,7 @@ const CHECK: u8 = CallKind::Check as u8;
 const PEEK: u8 = CallKind::Peek as u8;
 const CHARGE: u8 = CallKind::Charge as u8;
 const TAKE: u8 = CallKind::Take as u8;
+const ACQUIRE: u8 = CallKind::Acquire as u8;
 
 /// A policy that calls name by its index in a list, so that no text crosses with each of them.
 #[derive(Clone)]
@@ -154,6 +155,11 @@ impl BatchCodec {
         }
     }
 
+    fn acquire(&self, call: &BatchCall, key: &str, options: &CheckOptions) -> Result<Outcome> {
+        let admitted = self.limiter.acquire_at_once(self.policy_ref(call.policy)?, key, options)?;
+        Ok(admitted.map_or(Outcome::Nothing, Outcome::Decision))
+    }
+
     /// Makes one call with options; `partial` is that of its kind.
     #[inline]
     pub(crate) fn post_of(
@@ -167,6 +173,7 @@ impl BatchCodec {
             CHECK | TAKE => Call::check(CheckOptions { partial: call.kind == TAKE, ..options }),
             PEEK => Call::peek(options),
             CHARGE => Call::Charge(options.into()),
+            ACQUIRE => return Some(self.acquire(call, key, &options)),
             _ => Call::Refund(options.into()),
         };
         self.post_call(call, key, &operation, batch)

@@ -38,6 +38,19 @@ impl Limiter {
 
 #[doc(hidden)]
 impl AsyncLimiter {
+    /// As [`Limiter::acquire_at_once`].
+    ///
+    /// # Errors
+    /// As [`Limiter::acquire_at_once`].
+    pub fn acquire_at_once(
+        &self,
+        policy: impl AsPolicy,
+        key: &str,
+        options: &CheckOptions,
+    ) -> Result<Option<Decision>> {
+        self.core.acquire_at_once(&policy, key, options)
+    }
+
     /// As [`Limiter::try_waiting`].
     ///
     /// # Errors
