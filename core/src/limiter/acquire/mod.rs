@@ -223,7 +223,8 @@ impl LimiterCore {
         let plan = self.plan(policy, key)?;
         let operation = whole_operation("acquire", options, &plan, 0)?;
         let asked = self.run(plan, key, attempt(&operation, None), DecisionWait::<NoCompletion>::Never);
-        let Some(decision) = asked.transpose()?.filter(Decision::allowed) else { return Ok(None) };
+        // A shadow allows what its limits deny: what that comes to is for a check.
+        let Some(decision) = asked.transpose()?.filter(|decision| decision.answer().applied) else { return Ok(None) };
         self.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
         Ok(Some(decision))
     }
