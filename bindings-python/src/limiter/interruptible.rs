@@ -52,9 +52,8 @@ pub(super) fn acquire(
     options: CheckOptions,
     timeout: Option<Duration>,
 ) -> PyResult<Decision> {
-    if let Some(decision) =
-        limiter.acquire_at_once(policy, key, &options).map_err(|error| raise_about(error, policy.text()))?
-    {
+    let at_once = limiter.to_async().acquire_at_once(policy, key, &options);
+    if let Some(decision) = at_once.map_err(|error| raise_about(error, policy.text()))? {
         return Ok(decision);
     }
     let wait_read = greenlet_wait(py)?;

@@ -14,19 +14,6 @@ impl Limiter {
         self.core.layers.is_some()
     }
 
-    /// The Decision of `acquire` where that is admitted in one step; `None` where it may have to wait.
-    ///
-    /// # Errors
-    /// As [`Limiter::acquire_with`].
-    pub fn acquire_at_once(
-        &self,
-        policy: impl AsPolicy,
-        key: &str,
-        options: &CheckOptions,
-    ) -> Result<Option<Decision>> {
-        self.core.acquire_at_once(&policy, key, options)
-    }
-
     /// As its `waiting`, and what is wrong with a policy or a key is an error.
     ///
     /// # Errors
@@ -38,10 +25,10 @@ impl Limiter {
 
 #[doc(hidden)]
 impl AsyncLimiter {
-    /// As [`Limiter::acquire_at_once`].
+    /// The Decision of `acquire` where that is admitted in one step; `None` where it may have to wait.
     ///
     /// # Errors
-    /// As [`Limiter::acquire_at_once`].
+    /// As [`AsyncLimiter::acquire_with`].
     pub fn acquire_at_once(
         &self,
         policy: impl AsPolicy,
