@@ -94,24 +94,26 @@ export function pacedFetch(options: PacedFetchOptions): WebFetch {
 class Hop implements Exchange<FetchAnswer> {
   private constructor(
     private readonly fetch: WebFetch,
-    private readonly url: URL,
+    /** `scheme://host[:port]`. */
+    readonly origin: string,
+    private readonly href: string,
     private readonly input: FetchInput,
     private readonly init: RequestInit | undefined,
   ) {}
 
   static first(fetch: WebFetch, input: FetchInput, init: RequestInit | undefined): Hop | undefined {
     const text = isRequest(input) ? input.url : String(input);
-    if (!URL.canParse(text)) return undefined;
-    const url = new URL(text);
-    return url.protocol === 'http:' || url.protocol === 'https:' ? new Hop(fetch, url, input, init) : undefined;
+    const origin = originOf(text);
+    return origin === undefined ? undefined : new Hop(fetch, origin, text, input, init);
+  }
+
+  /** The whole address. */
+  get #url(): URL {
+    return new URL(this.href);
   }
 
   get #request(): Request | undefined {
     return isRequest(this.input) ? this.input : undefined;
-  }
-
-  get origin(): string {
-    return this.url.origin;
   }
 
   get method(): string {
@@ -141,7 +143,7 @@ class Hop implements Exchange<FetchAnswer> {
   }
 
   async describe(): Promise<OutgoingRequest> {
-    return { method: this.method, url: this.url.href, headers: this.headers(), body: await this.#bytes() };
+    return { method: this.method, url: this.#url.href, headers: this.headers(), body: await this.#bytes() };
   }
 
   async #bytes(): Promise<string | Uint8Array | undefined> {
@@ -160,7 +162,7 @@ class Hop implements Exchange<FetchAnswer> {
   }
 
   made({ status, headers, body }: MadeResponse): FetchAnswer {
-    return new FetchAnswer(saying(new Response(body, { status, headers }), { url: this.url.href }));
+    return new FetchAnswer(saying(new Response(body, { status, headers }), { url: this.#url.href }));
   }
 
   /** The request that a redirect asks for; undefined where the response is no redirect, or is not followed. */
@@ -168,9 +170,8 @@ class Hop implements Exchange<FetchAnswer> {
     const location = REDIRECTS.has(status) && this.#follows ? headers.get('location') : null;
     if (location === null) return undefined;
     const address = Buffer.from(location, 'latin1').toString();
-    if (!URL.canParse(address, this.url.href))
-      throw failed(`the location of a redirect is no URL: ${describe(address)}`);
-    const url = new URL(address, this.url);
+    if (!URL.canParse(address, this.href)) throw failed(`the location of a redirect is no URL: ${describe(address)}`);
+    const url = new URL(address, this.#url);
     if (url.protocol !== 'http:' && url.protocol !== 'https:') throw failed(`a redirect leads to ${url.protocol}`);
     if (redirects >= MAX_REDIRECTS) throw failed(`there are more than ${MAX_REDIRECTS} redirects`);
     const init: RequestInit = { ...carried(this.#request), ...copied(this.init), headers: this.headers() };
@@ -185,9 +186,26 @@ class Hop implements Exchange<FetchAnswer> {
         'the body of a redirected request is a stream, which cannot be sent again: give it as text, bytes or a form in the options of fetch',
       );
     }
-    if (url.origin !== this.url.origin) for (const name of OF_ORIGIN) fields.delete(name);
-    return new Hop(this.fetch, url, url, init);
+    if (url.origin !== this.origin) for (const name of OF_ORIGIN) fields.delete(name);
+    return new Hop(this.fetch, url.origin, url.href, url, init);
   }
+}
+
+/** The origin of the last address, with the slash behind it. */
+let lastBase = 'http://localhost/';
+
+/** The origin of an address of HTTP. Most are of the same origin as the one before: a text that begins with it need not be read. */
+function originOf(text: string): string | undefined {
+  if (text.startsWith(lastBase)) return lastBase.slice(0, -1);
+  let url: URL;
+  try {
+    url = new URL(text);
+  } catch {
+    return undefined;
+  }
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') return undefined;
+  lastBase = `${url.origin}/`;
+  return url.origin;
 }
 
 function isRequest(input: FetchInput): input is Request {

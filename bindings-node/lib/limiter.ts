@@ -49,6 +49,14 @@ export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
  */
 export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: Cost) => Decision | Promise<Decision>;
 
+/** The Decision of `acquire` where memory answers at once; one that is not allowed where the call may have to wait. */
+export let acquireIn: (
+  limiter: Limiter,
+  policyRef: PolicyRef,
+  key: string,
+  cost: number,
+) => Decision | Promise<Decision> | undefined;
+
 /** Throws where no call of that cost could be made of a policy that is resolved. */
 export let checkCostIn: (limiter: Limiter, policyRef: PolicyRef, cost: Cost) => void;
 
@@ -440,6 +448,7 @@ export class Limiter<Name extends string = string> {
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);
+    acquireIn = (limiter, policyRef, key, cost) => limiter.#transport.acquireAtOnce({ policyRef, key, cost });
     checkCostIn = (limiter, policyRef, cost) =>
       throwIfFailed(limiter.#transport.nativeLimiter.costError(policyRef.id, numberOf(cost), unitsOf(cost)));
   }

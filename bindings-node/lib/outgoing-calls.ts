@@ -3,13 +3,13 @@
 import { checkClass } from './call-options.js';
 import type { CancelSignal } from './cancel-signal.js';
 import { type Cost, isUnits, nothingOf } from './cost.js';
-import { type Decision, policyRefOf } from './decision.js';
+import { Decision, policyRefOf } from './decision.js';
 import { delay } from './delay.js';
 import { ClosedError, ConfigError, CostError, describe, StoreError } from './errors.js';
 import type { Hold } from './hold.js';
 import { MEDIA_TYPE, problem, retryAfter, status } from './http/refusal.js';
 import { kept } from './kept.js';
-import { checkCostIn, type Limiter, policyRefIn, usePolicyIn } from './limiter.js';
+import { acquireIn, checkCostIn, isLocal, type Limiter, policyRefIn, usePolicyIn } from './limiter.js';
 import { neverFits } from './never-fits.js';
 import type { SettleReader } from './outgoing.js';
 import {
@@ -91,6 +91,8 @@ export class OutgoingCalls {
   readonly #limiter: Limiter;
   /** Whether a function among the options sees requests. */
   readonly #describes: boolean;
+  /** Whether all that is asked of a call is whether memory admits it for its origin. */
+  readonly #isPlain: boolean;
   /** What is asked in the place of a policy. */
   readonly #pacedPolicies = new WeakMap<PolicyRef, Policy>();
 
@@ -99,7 +101,9 @@ export class OutgoingCalls {
     this.#where = where;
     this.#options = checkedPacing(options, where, more);
     this.#limiter = unwrapped(options.limiter);
-    const { policy, key, cost, priority, settle } = this.#options;
+    const { policy, key, cost, priority, settle, onWait } = this.#options;
+    const isAlone = key === undefined && priority === undefined && onWait === undefined;
+    this.#isPlain = isAlone && typeof policy !== 'function' && typeof cost === 'number' && isLocal(this.#limiter);
     this.#describes = [policy, key, cost, priority, settle].some((option) => typeof option === 'function');
     if (policy === undefined && !this.#options.learn) {
       throw new ConfigError(`${where}: without a policy and with learn: false nothing is limited: give one of them`);
@@ -122,13 +126,13 @@ export class OutgoingCalls {
     const waits = new Waits(this.#options.timeoutMs);
     for (let retries = 0; ; retries++) {
       const request = this.#describes ? await exchange.describe() : undefined;
-      const turn = await this.#turn(exchange, request as OutgoingRequest, waits);
+      const turn = this.#turnAtOnce(exchange) ?? (await this.#turn(exchange, request as OutgoingRequest, waits));
       if (!(turn instanceof Turn)) return { answer: exchange.made(turn), turn: new Turn(this.#limiter, this.#where) };
       let answer: A | undefined;
       try {
         answer = await exchange.send();
         turn.settleWith(this.#options.settle?.(answer.head(), request as OutgoingRequest));
-        const waitMs = await this.#observe(turn, answer);
+        const waitMs = this.#saysNothing(turn, answer) ? undefined : await this.#observe(turn, answer);
         const isAgain = retries < this.#options.retries && waitMs !== undefined && mayRepeat(exchange);
         if (!isAgain || waitMs > waits.leftMs) return { answer, turn };
         answer.close();
@@ -143,6 +147,25 @@ export class OutgoingCalls {
         throw error;
       }
     }
+  }
+
+  /** The turn of a request that memory admits at once: nothing waits, so that no promise is made. */
+  #turnAtOnce<A extends Answer>(exchange: Exchange<A>): Turn | undefined {
+    const { policy: given, cost, prefix, learn } = this.#options;
+    if (!this.#isPlain || exchange.signal?.aborted || asked(this.#limiter) !== this.#limiter) return undefined;
+    if (given === undefined && !learn) return undefined;
+    const policy = this.#paced(given as PolicyLike | undefined);
+    const ref = policyRefIn(this.#limiter, policy);
+    if (ref.holds) return undefined;
+    const key = `${prefix}${this.#origin(exchange)}`;
+    const decision = acquireIn(this.#limiter, ref, key, cost as number);
+    if (decision instanceof Decision) {
+      const call = { policy, key, origin: undefined, decision, hold: undefined };
+      return decision.allowed ? new Turn(this.#limiter, this.#where, call) : undefined;
+    }
+    // It has failed, and fails in the same way where it is waited for.
+    decision?.catch(() => {});
+    return undefined;
   }
 
   /** Waits for the turn of a request. */
@@ -228,17 +251,20 @@ export class OutgoingCalls {
     return { status: status(decision), headers, body: withMessage(JSON.parse(problem(decision))) };
   }
 
+  /** Whether a response has nothing to be learned of it. */
+  #saysNothing<A extends Answer>(turn: Turn, { status, headers }: A): boolean {
+    const { learn, retries } = this.#options;
+    if (!learn && retries === 0) return true;
+    // Of a service that states no limit the next call goes when it is known that this one was served.
+    return status < 400 && !(learn && turn.asksLearned) && !mayTell(headers);
+  }
+
   /** Learns what a response says. The wait of a 429 or 503 that names one. */
   async #observe<A extends Answer>(turn: Turn, answer: A): Promise<number | undefined> {
-    const { learn, retries, maxLearnedWaitMs } = this.#options;
-    if (!learn && retries === 0) return undefined;
     const isRead = REFUSALS.has(answer.status) && /\bjson\b/i.test(answer.header('content-type') ?? '');
     const body = isRead ? await answer.read(MAX_BODY) : undefined;
-    const said =
-      answer.status >= 400 || mayTell(answer.headers)
-        ? readObservations(answer.headers, Date.now(), answer.status, body, maxLearnedWaitMs)
-        : [];
-    // Of a service that states no limit the next call goes when it is known that this one was served.
+    const { learn, maxLearnedWaitMs } = this.#options;
+    const said = readObservations(answer.headers, Date.now(), answer.status, body, maxLearnedWaitMs);
     if (learn && (said.length > 0 || turn.asksLearned)) await turn.observe(said);
     return WAITING.has(answer.status) ? waitOf(said) : undefined;
   }
@@ -324,10 +350,10 @@ export class Turn {
 
   /** The body has ended, or was given up. */
   end(): void {
-    if (this.#hasEnded) return;
+    const isOpen = this.isOpen;
     this.#hasEnded = true;
     // Nothing waits for this, and a store that fails is no error of the request.
-    void this.#done(() => (isReader(this.#settle) ? this.#settle.end() : this.#settle));
+    if (isOpen) void this.#done(() => (isReader(this.#settle) ? this.#settle.end() : this.#settle));
   }
 
   /** Nothing was sent: all that was charged goes back. */

@@ -88,9 +88,9 @@ let speaking: RegExp | undefined;
 
 /** Whether a field may say something of limits: those of nearly every response say nothing, and need not cross. */
 export function mayTell(headers: ResponseHeaders): boolean {
-  const names = Symbol.iterator in headers ? Array.from(headers, ([name]) => name) : Object.keys(headers);
   speaking ??= new RegExp(native.speakingFields(), 'i');
-  for (const name of names) if (speaking.test(name)) return true;
+  if (!(Symbol.iterator in headers)) return Object.keys(headers).some((name) => speaking?.test(name));
+  for (const [name] of headers) if (speaking.test(name)) return true;
   return false;
 }
 
