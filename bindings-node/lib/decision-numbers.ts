@@ -17,7 +17,7 @@ export function lengthOf(header: number): number {
 
 /** Copies the numbers of a Decision out of the array of answers, which is used again. */
 export function numbersAt(answers: Float64Array, at: number, header: number): DecisionNumbers {
-  // An array literal is allocated in one step, with its doubles inside.
+  // An array literal is allocated in one step, with its doubles inside: all those of a Decision about one limit that is simple.
   const numbers = [
     header,
     answers[at + 1] as number,
@@ -34,9 +34,12 @@ export function numbersAt(answers: Float64Array, at: number, header: number): De
     answers[at + 12] as number,
     answers[at + 13] as number,
     answers[at + 14] as number,
+    answers[at + 15] as number,
   ];
   const length = lengthOf(header);
-  for (let index = 15; index < length; index++) numbers.push(answers[at + index] as number);
+  for (let index = 16; index < length; index++) numbers.push(answers[at + index] as number);
+  // Without a limit there is one number less.
+  if (length < 16) numbers.pop();
   return numbers as MutableNumbers;
 }
 

@@ -16,6 +16,9 @@ export class PolicyRefs {
   /** The store and the prefix of the limiter. */
   readonly identity: string;
   readonly #resolved = new Map<PolicyLike, PolicyRef>();
+  /** What was found last: to compare a policy with one is faster than to look it up, and most calls name the same. */
+  #lastFound: PolicyLike | undefined;
+  #lastRef: PolicyRef | undefined;
   /** The policies of long notations, by their canonical ones. */
   readonly #ofLongNotations = new Map<string, PolicyRef>();
   #bytes = 0;
@@ -33,7 +36,12 @@ export class PolicyRefs {
 
   /** The policy as calls name it. */
   of(policy: PolicyLike): PolicyRef {
-    return this.#resolved.get(policy) ?? this.#resolve(policy);
+    if (policy === this.#lastFound && this.#lastRef !== undefined) return this.#lastRef;
+    const found = this.#resolved.get(policy);
+    if (found === undefined) return this.#resolve(policy);
+    this.#lastFound = policy;
+    this.#lastRef = found;
+    return found;
   }
 
   /** Registers that `user`, which `by` names in errors, uses a policy: `reload` refuses to drop it while `user` lives. */
@@ -90,6 +98,8 @@ export class PolicyRefs {
     // Queued calls name policies by the old list, and so do denials that are to be counted.
     this.#transport.flush();
     this.#transport.countRepeated();
+    this.#lastFound = undefined;
+    this.#lastRef = undefined;
     this.#resolved.clear();
     this.#ofLongNotations.clear();
     this.#bytes = 0;

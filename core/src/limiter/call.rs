@@ -301,6 +301,20 @@ impl LimiterCore {
         Some(answer.map(|answer| Decision::new(self.id, plan, decided_key, cost, answer)))
     }
 
+    /// Makes a plain check whose answer needs no waiting: nothing was done when there is none.
+    #[inline(always)]
+    fn try_check(
+        self: &Arc<Self>,
+        policy: &(impl AsPolicy + ?Sized),
+        key: &str,
+        cost: u64,
+    ) -> Option<Result<Decision>> {
+        match valid_cost(cost) {
+            Ok(cost) => self.check(policy, key, cost, Waits::Never),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     /// The same for a policy that is not checked as most are.
     #[cold]
     fn check_rare(self: &Arc<Self>, plan: Arc<Plan>, key: &str, cost: u64, never: bool) -> Option<Result<Decision>> {
@@ -407,10 +421,7 @@ impl Limiter {
     #[inline]
     pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
         match call {
-            Call::Plain(cost) => match valid_cost(*cost) {
-                Ok(cost) => self.core.check(&policy, key, cost, Waits::Never),
-                Err(error) => Some(Err(error)),
-            },
+            Call::Plain(cost) => self.core.try_check(&policy, key, *cost),
             _ => self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Never),
         }
     }
@@ -429,6 +440,13 @@ impl AsyncLimiter {
         queue: &Arc<dyn CompletionQueue>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Decision>> {
+        // A store in memory answers a check on the short way.
+        if let Call::Plain(cost) = call
+            && self.core.layers.is_none()
+            && let Some(decision) = self.core.try_check(&policy, key, *cost)
+        {
+            return Some(decision);
+        }
         self.core.call(&policy, key, call, DecisionWait::Later { batch, make: || delivery(ticket, queue) })
     }
 
