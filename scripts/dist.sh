@@ -163,6 +163,8 @@ printf '\n== sizes, and what is inside\n'
 printf '\n== what this machine runs\n'
 "$python" scripts/packages/installed.py dist
 if [ "$system" = -linux- ]; then
+    printf '\n== pages, from their first line on\n'
+    "$python" scripts/packages/followed.py dist
     printf '\n== what other machines run\n'
     "$python" scripts/packages/emulated.py dist
 fi

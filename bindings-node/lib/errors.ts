@@ -37,7 +37,10 @@ export function didNotRun(error: unknown): boolean {
   return typeof error === 'object' && error !== null && OF_NO_RUN.has(error);
 }
 
-/** The base of every error that Tidegate throws. */
+/**
+ * The base of every error that Tidegate throws.
+ * @group Errors
+ */
 export class TidegateError extends Error {
   /** The stable code: programs should compare this, not the message. */
   readonly code: ErrorCode;
@@ -48,7 +51,10 @@ export class TidegateError extends Error {
   }
 }
 
-/** A policy, a limit, a notation or a policy file is not valid, or the limiter has no policy of that name. */
+/**
+ * A policy, a limit, a notation or a policy file is not valid, or the limiter has no policy of that name.
+ * @group Errors
+ */
 export class PolicyError extends TidegateError {
   /** The position of the error in the policy file or in the notation. */
   readonly place: SourceLocation | undefined;
@@ -59,14 +65,20 @@ export class PolicyError extends TidegateError {
   }
 }
 
-/** A cost is not a whole number from 1 to 2^53 - 1, or names other units than the policy counts. */
+/**
+ * A cost is not a whole number from 1 to 2^53 - 1, or names other units than the policy counts.
+ * @group Errors
+ */
 export class CostError extends TidegateError {
   constructor(message: string, code: ErrorCode = 'cost_invalid') {
     super(message, code);
   }
 }
 
-/** A key is too long, or not well-formed text. */
+/**
+ * A key is too long, or not well-formed text.
+ * @group Errors
+ */
 export class KeyInvalid extends TidegateError {
   constructor(message: string, code: ErrorCode = 'key_invalid') {
     super(message, code);
@@ -169,21 +181,30 @@ export function unitError(name: string, value: unknown): CostError {
   );
 }
 
-/** A store URL or an option is not valid. */
+/**
+ * A store URL or an option is not valid.
+ * @group Errors
+ */
 export class ConfigError extends TidegateError {
   constructor(message: string, code: ErrorCode = 'config_invalid') {
     super(message, code);
   }
 }
 
-/** The store could not be reached, did not answer in time, or answered with an error. */
+/**
+ * The store could not be reached, did not answer in time, or answered with an error.
+ * @group Errors
+ */
 export class StoreError extends TidegateError {
   constructor(message: string, code: ErrorCode = 'store_unavailable') {
     super(message, code);
   }
 }
 
-/** The limiter is closed. */
+/**
+ * The limiter is closed.
+ * @group Errors
+ */
 export class ClosedError extends TidegateError {
   constructor(message = 'the limiter is closed: make a new one', code: ErrorCode = 'closed') {
     super(message, code);

@@ -120,7 +120,7 @@ export class Limiter<Name extends string = string> {
     );
   }
 
-  /** The limiter that a policy file describes: its policies, and its store unless another is given. */
+  /** The limiter that a policy file describes: its policies, and its store and prefix unless others are given. */
   static async fromFile(path: string, options: LimiterOptions = {}): Promise<Limiter> {
     if (typeof path !== 'string') throw new ConfigError(`a policy file cannot be ${describe(path)}: give its path`);
     fileOfNext = path;

@@ -5,6 +5,7 @@ mod classes;
 mod command;
 mod decision_text;
 mod failure;
+mod key_options;
 mod number_text;
 mod outcome;
 mod output;

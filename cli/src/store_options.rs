@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use tidegate::host::{self, KeyNames, Links, StoreServers};
+use tidegate::host::{self, DEFAULT_PREFIX, KeyNames, Links, StoreServers};
 use tidegate::{AsyncLimiter, Builder, Limiter, OnStoreError, Policy, PolicyFile};
 
 use crate::policy_argument;
@@ -30,9 +30,9 @@ pub(crate) struct StoreOptions {
     #[command(flatten)]
     pub(crate) policies: PoliciesOption,
 
-    /// What every key in Redis begins with
-    #[arg(long, value_name = "TEXT", default_value = "tg", help_heading = "Store")]
-    pub(crate) prefix: String,
+    /// What every key in Redis begins with; without it `prefix` of the policy file, or tg
+    #[arg(long, value_name = "TEXT", help_heading = "Store")]
+    prefix: Option<String>,
 
     /// A file with the secret of the digests in the names of keys (`key_secret`)
     #[arg(long, value_name = "FILE", env = "TIDEGATE_KEY_SECRET_FILE", hide_env_values = true, help_heading = "Store")]
@@ -64,6 +64,8 @@ impl PoliciesOption {
 pub(crate) struct ChosenStore {
     pub(crate) urls: Vec<String>,
     pub(crate) rollout: Option<(String, f64)>,
+    /// What keys begin with where --prefix says nothing.
+    pub(crate) prefix: String,
 }
 
 impl ChosenStore {
@@ -113,12 +115,18 @@ pub(crate) struct OpenStore {
 
 impl StoreOptions {
     pub(crate) fn chosen(&self, file: Option<&PolicyFile>) -> ChosenStore {
+        let prefix = file.and_then(PolicyFile::prefix).unwrap_or(DEFAULT_PREFIX).to_owned();
         if !self.stores.is_empty() {
-            return ChosenStore { urls: self.stores.clone(), rollout: None };
+            return ChosenStore { urls: self.stores.clone(), rollout: None, prefix };
         }
         let of_file = file.and_then(PolicyFile::store).map(<[String]>::to_vec);
         let rollout = file.and_then(PolicyFile::rollout).map(|(url, percent)| (url.to_owned(), percent));
-        ChosenStore { urls: of_file.unwrap_or_else(|| vec!["memory://".to_owned()]), rollout }
+        ChosenStore { urls: of_file.unwrap_or_else(|| vec!["memory://".to_owned()]), rollout, prefix }
+    }
+
+    /// What every key begins with.
+    pub(crate) fn prefix<'a>(&'a self, store: &'a ChosenStore) -> &'a str {
+        self.prefix.as_deref().unwrap_or(&store.prefix)
     }
 
     /// The policy of a verb that works on a key, and the limiter.
@@ -143,7 +151,7 @@ impl StoreOptions {
 
     /// These options with keys of their own, for a measurement that removes them again.
     pub(crate) fn with_temporary_keys(&self, verb: &str) -> Self {
-        Self { prefix: temporary_prefix(verb), key_secret_file: None, ..self.clone() }
+        Self { prefix: Some(temporary_prefix(verb)), key_secret_file: None, ..self.clone() }
     }
 
     /// A limiter without layers that answer in the place of the store.
@@ -163,8 +171,8 @@ impl StoreOptions {
     }
 
     /// How the names of keys are made.
-    pub(crate) fn names(&self) -> Result<KeyNames, Failure> {
-        Ok(KeyNames::new(&self.prefix, self.key_secret()?.as_deref())?)
+    pub(crate) fn names(&self, store: &ChosenStore) -> Result<KeyNames, Failure> {
+        Ok(KeyNames::new(self.prefix(store), self.key_secret()?.as_deref())?)
     }
 
     /// What the file of the secret holds, without blanks at its end.
@@ -186,7 +194,7 @@ impl StoreOptions {
             (Some((new, percent)), [old]) => builder.rollout(old, new, *percent),
             _ => builder.stores(&store.urls),
         };
-        let builder = builder.prefix(&self.prefix).timeout(self.timeout).deny_cache(Duration::ZERO);
+        let builder = builder.prefix(self.prefix(store)).timeout(self.timeout).deny_cache(Duration::ZERO);
         Ok(builder.on_store_error(OnStoreError::Raise))
     }
 }

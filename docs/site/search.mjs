@@ -63,6 +63,11 @@ const QUESTIONS = [
   ['flask-limiter', 'moving/flask-limiter/'],
   ['express-rate-limit', 'moving/express-rate-limit/'],
   ['production', 'production/checklist/'],
+  ['upgrade', 'production/upgrading/'],
+  // Without the boosts, what was decided comes before the guides.
+  ['windows', 'guides/algorithms/'],
+  ['node', 'frameworks/node/'],
+  ['downgrade', 'production/upgrading/'],
 ];
 
 const [folder = '.cache/site'] = process.argv.slice(2);

@@ -119,6 +119,7 @@ KEYWORDS = {
         "redis",
     ],
     "production/store-failures.md": ["redis down", "outage", "fail open", "fail closed", "fallback", "timeout", "503"],
+    "production/upgrading.md": ["upgrade", "downgrade", "migration", "stored values"],
     "metrics.md": ["prometheus", "grafana", "opentelemetry", "tracing", "monitoring", "alerts", "spans"],
     "reference/command.md": ["cli", "tidegate command", "simulate", "doctor", "top", "explain"],
     "reference/errors.md": ["error codes", "exceptions", "store_unavailable", "policy_invalid", "key_invalid"],

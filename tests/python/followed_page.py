@@ -7,7 +7,8 @@ commands, and compares what they print with what the page says.
     text, http                a text as it stands there; of a response the status, the fields that are shown, the body
 
 What differs from run to run is compared by its shape: moments, lengths of time, seconds to wait. Three things are of
-the test: the port, the folder `/run/app`, and that packages are installed already.
+the test: the port, the folder `/run/app`, and that packages are installed already; `scripts/packages/followed.py`
+installs them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ from types import TracebackType
 from paths import ROOT
 from snippets import Block, blocks_of
 
-# The longest that a server may take to listen, and a command to end.
-PATIENCE = 60
 PORTS = ("8000", "3000")
 FOLDER = "/run/app"
 INSTALLS = re.compile(r"(pip|npm) install |cargo (add|new) |cd \w+$|python -m venv ")
@@ -51,6 +50,9 @@ def shape(text: str) -> str:
 
 class FollowedPage:
     """A page and the folder of its reader."""
+
+    # The longest that a server may take to listen, and a command to end.
+    patience = 60
 
     def __init__(self, path: Path, folder: Path) -> None:
         self.blocks = blocks_of(path)
@@ -78,9 +80,13 @@ class FollowedPage:
         """Follows the page from top to bottom. Returns how many answers it compared."""
         compared, printed = 0, None
         for block in self.blocks:
-            if block.language == "sh":
-                printed = self._start(block) if block.title == "server" else self._run_commands(block)
-            elif block.language in ("text", "http") and printed is not None:
+            if block.language == "sh" and block.title == "server":
+                self._start(block)
+                printed = None
+            elif block.language == "sh":
+                printed = self._run_commands(block)
+            elif block.language in ("text", "http"):
+                assert printed is not None, f"{block}: no command before it prints this"
                 compare = self._compare_response if block.language == "http" else self._compare_text
                 compare(block, printed)
                 compared, printed = compared + 1, None
@@ -100,13 +106,13 @@ class FollowedPage:
 
     def _commands(self, block: Block) -> str:
         lines = [line for line in block.code.splitlines() if not INSTALLS.match(line)]
-        return self._here("\n".join(lines)).replace("cargo run", str(self._compiled()))
+        return self._here("\n".join(lines)).replace("cargo run", self._cargo_run())
 
-    def _compiled(self) -> Path:
+    def _cargo_run(self) -> str:
         """The example that is compiled with the tests, and has the text of the page's main.rs."""
         shown = next((block.code for block in self.blocks if block.title == "src/main.rs"), "")
         same = (file for file in (ROOT / "examples").glob("*.rs") if file.read_text(encoding="utf-8") == shown)
-        return COMPILED / next(same, Path("no example has the text of src/main.rs")).stem
+        return str(COMPILED / next(same, Path("no example has the text of src/main.rs")).stem)
 
     def _start(self, block: Block) -> None:
         self._stop()
@@ -118,7 +124,7 @@ class FollowedPage:
                 command, cwd=self.folder, env=self._environment, stdout=output, stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
-        ends = time.monotonic() + PATIENCE
+        ends = time.monotonic() + self.patience
         while True:
             with socket.socket() as client:
                 if client.connect_ex(("127.0.0.1", int(self._port))) == 0:
@@ -141,7 +147,7 @@ class FollowedPage:
 
     def _wait_for_the_port(self) -> None:
         """The next server takes the port that the workers of this one may still have."""
-        ends = time.monotonic() + PATIENCE
+        ends = time.monotonic() + self.patience
         while time.monotonic() < ends:
             with socket.socket() as client:
                 if client.connect_ex(("127.0.0.1", int(self._port))) != 0:
@@ -156,7 +162,7 @@ class FollowedPage:
         before = ". ./exported\n" if (self.folder / "exported").exists() else ""
         ended = subprocess.run(
             ["bash", "-c", before + script], cwd=self.folder, env=self._environment, capture_output=True, text=True,
-            timeout=PATIENCE, check=False,
+            timeout=self.patience, check=False,
         )  # fmt: skip
         # A denial of a command is 1, and what the page is about.
         log = self.folder / "server.log"
@@ -179,7 +185,7 @@ class FollowedPage:
             name, _, value = field.partition(": ")
             volatile = name in ("Retry-After", "grpc-retry-pushback-ms")
             found = said.get(name.lower(), "absent")
-            assert (volatile and found.isdigit()) or shape(found) == shape(value), f"{block}: {name}\n{printed}"
+            assert (volatile and (found + value).isdigit()) or shape(found) == shape(value), f"{block}: {name}\n{printed}"
         if body.lstrip().startswith("{"):
             assert json.loads(shape(said_body)) == json.loads(shape(body)), f"{block}\n{printed}"
         else:

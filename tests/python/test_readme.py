@@ -193,8 +193,9 @@ def test_the_page_of_errors_has_each_code_its_classes_and_its_sentence() -> None
         code, kind, python, node = row["code"], row["kind"], row["python"], row["node"]
         line = f"| `{code}` | `ErrorKind::{kind}` | `{python}` | `{node}` | {sentences[kind]} |"
         assert f"\n{line}\n" in page, line
-        assert f"\n| `{code}` |" in what_to_do, code
     assert page.count("`ErrorKind::") == len(table)
+    advised = re.findall(r"^\| `(\w+)` \| .+ \| .+ \|$", what_to_do, re.MULTILINE)
+    assert set(advised) == {row["code"] for row in table}
 
 
 MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -220,17 +221,25 @@ def test_commands_exist(block: Block) -> None:
         command = line.split("#")[0].strip()
         if command.startswith("make "):
             assert command.split()[1] in MAKE, f"{block}: {command}"
-        elif command.startswith("tidegate "):
-            assert command.split()[1] in command_verbs(), f"{block}: {command}"
         elif command:
             assert any(re.fullmatch(pattern, command) for pattern in SHELL), f"{block}: {command}"
 
 
-def command_verbs() -> set[str]:
-    """The verbs that the page about the command lists."""
-    page = (ROOT / "docs" / "reference" / "command.md").read_text(encoding="utf-8")
-    cells = re.findall(r"^\|([^|]+)\|", page, re.MULTILINE)
-    return {verb for cell in cells for verb in re.findall(r"`([a-z]+)", cell)}
+def test_commands_of_a_text_exist() -> None:
+    """`tidegate VERB --option …` in a line of text, in any page but those that only history reads."""
+    golden = ROOT / "cli" / "tests" / "golden"
+    help_of = {path.stem.removeprefix("help-"): path.read_text(encoding="utf-8") for path in golden.glob("help-*.txt")}
+    found = 0
+    for path in pages():
+        for command in re.findall(r"`(?:\w+=\S+ )*tidegate ([^`]+)`", path.read_text(encoding="utf-8")):
+            verb, *words = command.split()
+            if path.parent.name == "adr" or verb.startswith(("-", "=", "VERB")):
+                continue
+            found += 1
+            assert verb in help_of, f"{named(path)}: tidegate {command}"
+            unknown = [word for word in words if word.startswith("--") and f" {word} " not in help_of[verb]]
+            assert unknown == [], f"{named(path)}: tidegate {command}"
+    assert found > 20, found
 
 
 def test_links_of_the_readmes_lead_to_files() -> None:

@@ -222,7 +222,7 @@ class AsyncLimiter(Generic[Name]):
         **options: Unpack[LimiterOptions],
     ) -> AsyncLimiter[str]:
         """
-        The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
+        The limiter that a policy file describes: YAML, TOML or JSON. `store` and `prefix` replace those of the file.
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """
@@ -914,7 +914,7 @@ class Limiter(Generic[Name]):
         **options: Unpack[LimiterOptions],
     ) -> Limiter[str]:
         """
-        The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
+        The limiter that a policy file describes: YAML, TOML or JSON. `store` and `prefix` replace those of the file.
 
         Its policies are those of the file and of `policies`. The other options are those of the class.
         """

@@ -53,7 +53,7 @@ macro_rules! limiter_methods {
                 Self::build(LimiterOptions { function, store: store.as_ref(), options }.with_policies()?)
             }
 
-            /// The limiter that a policy file describes: YAML, TOML or JSON. `store` replaces that of the file.
+            /// The limiter that a policy file describes: YAML, TOML or JSON. `store` and `prefix` replace those of the file.
             ///
             /// Its policies are those of the file and of `policies`. The other options are those of the class.
             #[classmethod]

@@ -12,6 +12,7 @@ use tidegate::{Attempt, CheckOptions, Cost, Decision, LimitState, Limiter, Polic
 use super::journal;
 use crate::classes::{self, PolicyClass};
 use crate::decision_text::{as_json, blocked, overridden, waiting, when};
+use crate::key_options::KeyOptions;
 use crate::number_text::{number, of_unit};
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width};
@@ -31,6 +32,10 @@ Examples:
   $ tidegate inspect login alice --policies tidegate.yaml --store redis://localhost:6379
   $ tidegate inspect \"20/minute; 5/3s\" 203.0.113.7 --store redis://localhost:6379 --json
 
+The key that a service makes of a header, and that of a notation in the code of a route:
+  $ tidegate inspect 5/minute --header X-API-Key k-123 --store redis://localhost:6379
+  $ tidegate inspect 5/minute 203.0.113.7 --place search --store redis://localhost:6379
+
 Why is this customer limited? Every policy of the file, those that refuse first:
   $ tidegate inspect --key alice --policies tidegate.yaml --store redis://localhost:6379"
 )]
@@ -44,6 +49,8 @@ pub(crate) struct Inspect {
     /// A key, of which every policy of --policies is shown
     #[arg(long = "key", value_name = "KEY", conflicts_with_all = ["policy", "named"])]
     all_of: Option<String>,
+    #[command(flatten)]
+    made: KeyOptions,
     #[command(flatten)]
     store: StoreOptions,
 }
@@ -63,8 +70,9 @@ impl Inspect {
         if let Some(key) = &self.all_of {
             return self.all(key, output);
         }
-        let (policy, key) = (self.policy.as_deref().unwrap_or_default(), self.named.as_deref().unwrap_or_default());
+        let (policy, named) = (self.policy.as_deref().unwrap_or_default(), self.named.as_deref().unwrap_or_default());
         let OpenStore { limiter, policy } = self.store.open(policy, OnMemory::Refuses, output)?;
+        let key = &self.made.key(named, &policy)?;
         let decision = limiter.peek(&policy, key, Cost::one_of_each(&policy))?;
         let classes = class_answers(&limiter, &policy, key)?;
         let attempts = limiter.journal(&policy, key)?;
@@ -87,7 +95,7 @@ impl Inspect {
     }
 
     /// Every policy of the file: those that refuse the key first, then those that it has used.
-    fn all(&self, key: &str, output: &mut Output) -> Result<Outcome, Failure> {
+    fn all(&self, named: &str, output: &mut Output) -> Result<Outcome, Failure> {
         let file = self.store.policies.read()?.ok_or_else(|| {
             Failure::argument(
                 "--key shows every policy of a file: name the file with --policies, or a policy before the key",
@@ -96,6 +104,7 @@ impl Inspect {
         let mut found = Vec::new();
         for policy in file.policies() {
             let OpenStore { limiter, policy } = self.store.open(policy.name(), OnMemory::Refuses, output)?;
+            let key = &self.made.key(named, &policy)?;
             let classes = class_answers(&limiter, &policy, key)?;
             found.push((limiter.peek(&policy, key, Cost::one_of_each(&policy))?, classes, policy));
         }
@@ -107,7 +116,7 @@ impl Inspect {
                 policy_json["classes"] = classes_as_json(classes, decision, policy);
                 policy_json
             });
-            output.json(&json!({"key": key, "policies": policies.collect::<Vec<_>>()}));
+            output.json(&json!({"key": found.first().map_or(named, |(decision, ..)| decision.key()), "policies": policies.collect::<Vec<_>>()}));
             return Ok(Outcome::Done);
         }
         for (index, (decision, classes, policy)) in found.iter().enumerate() {

@@ -4,8 +4,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use tidegate::Attempt;
 
+use super::key::{Key, OpenKey};
 use crate::number_text::number;
-use crate::store_options::{OnMemory, OpenStore, StoreOptions};
+use crate::store_options::OnMemory;
 use crate::terminal::{BAD, DIM, GOOD, escaped, paint};
 use crate::time_text::moment;
 use crate::{Failure, Outcome, Output};
@@ -18,20 +19,16 @@ use crate::{Failure, Outcome, Output};
 A line of JSON for each attempt, the oldest first, which simulate --trace FILE reads: what would other limits have said?
   $ tidegate journal login alice --policies tidegate.yaml --store redis://localhost:6379 --json")]
 pub(crate) struct Journal {
-    /// The name of a policy of --policies
-    policy: String,
-    /// Who or what is limited
-    key: String,
+    #[command(flatten)]
+    key: Key,
     /// The most attempts to show
     #[arg(long, value_name = "N")]
     last: Option<usize>,
-    #[command(flatten)]
-    store: StoreOptions,
 }
 
 impl Journal {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let OpenStore { limiter, policy } = self.store.open(&self.policy, OnMemory::Refuses, output)?;
+        let OpenKey { limiter, policy, key } = self.key.open(OnMemory::Refuses, output)?;
         if policy.options().journal == 0 {
             return Err(Failure::argument(format!(
                 "{:?} keeps no journal: give it one in the policy file, as in `journal: 100`, and name the file with \
@@ -39,12 +36,12 @@ impl Journal {
                 policy.name()
             )));
         }
-        let mut attempts = limiter.journal(&policy, &self.key)?;
+        let mut attempts = limiter.journal(&policy, &key)?;
         attempts.truncate(self.last.unwrap_or(usize::MAX));
         if output.is_json() {
             // A trace: `simulate` reads calls in the order of their times.
             for mut line in as_json(&attempts).into_iter().rev() {
-                (line["policy"], line["key"]) = (policy.name().into(), self.key.clone().into());
+                (line["policy"], line["key"]) = (policy.name().into(), key.clone().into());
                 output.line(line.to_string());
             }
             return Ok(Outcome::Done);

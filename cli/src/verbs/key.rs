@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use serde_json::json;
-use tidegate::{CheckOptions, Cost, Decision, Policy};
+use tidegate::{CheckOptions, Cost, Decision, Limiter, Policy};
 
 use crate::decision_text::{as_json, cost as cost_text, details, headline, table};
+use crate::key_options::KeyOptions;
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
 use crate::terminal::{BOLD, NAME, paint};
 use crate::time_text::{self, length};
@@ -19,37 +20,50 @@ pub(crate) struct Key {
     /// Who or what is limited
     key: String,
     #[command(flatten)]
+    made: KeyOptions,
+    #[command(flatten)]
     store: StoreOptions,
 }
 
+/// A key under which a policy counts, and a limiter on the store.
+pub(crate) struct OpenKey {
+    pub(crate) limiter: Limiter,
+    pub(crate) policy: Policy,
+    pub(crate) key: String,
+}
+
 impl Key {
-    fn open(&self, on_memory: OnMemory, output: &mut Output) -> Result<OpenStore, Failure> {
-        self.store.open(&self.policy, on_memory, output)
+    pub(crate) fn open(&self, on_memory: OnMemory, output: &mut Output) -> Result<OpenKey, Failure> {
+        let OpenStore { limiter, policy } = self.store.open(&self.policy, on_memory, output)?;
+        let key = self.made.key(&self.key, &policy)?;
+        Ok(OpenKey { limiter, policy, key })
     }
 
     pub(crate) fn clear(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let OpenStore { limiter, policy } = self.open(OnMemory::Refuses, output)?;
-        limiter.clear(&policy, &self.key)?;
-        Ok(self.done(&policy, "cleared", None, output))
+        let open = self.open(OnMemory::Refuses, output)?;
+        open.limiter.clear(&open.policy, &open.key)?;
+        Ok(open.done("cleared", None, output))
     }
 
     pub(crate) fn unblock(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let OpenStore { limiter, policy } = self.open(OnMemory::Refuses, output)?;
-        limiter.unblock(&policy, &self.key)?;
-        Ok(self.done(&policy, "unblocked", None, output))
+        let open = self.open(OnMemory::Refuses, output)?;
+        open.limiter.unblock(&open.policy, &open.key)?;
+        Ok(open.done("unblocked", None, output))
     }
+}
 
+impl OpenKey {
     /// Reports a call that answers with nothing but success.
-    fn done(&self, policy: &Policy, what: &str, time: Option<Duration>, output: &mut Output) -> Outcome {
+    fn done(&self, what: &str, time: Option<Duration>, output: &mut Output) -> Outcome {
         if output.is_json() {
             let (name, value) = match time {
                 Some(time) => (format!("{what}_for"), json!(time.as_secs_f64())),
                 None => (what.to_owned(), json!(true)),
             };
-            output.json(&json!({"done": what, "policy": policy.name(), "key": self.key, name: value}));
+            output.json(&json!({"done": what, "policy": self.policy.name(), "key": self.key, name: value}));
         } else {
             let time = time.map_or_else(String::new, |time| format!(" for {}", length(time)));
-            output.line(format!("{}{time}  {}  {:?}", paint(BOLD, what), paint(NAME, policy.name()), self.key));
+            output.line(format!("{}{time}  {}  {:?}", paint(BOLD, what), paint(NAME, self.policy.name()), self.key));
         }
         Outcome::Done
     }
@@ -81,11 +95,11 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let OpenStore { limiter, policy } = self.key.open(OnMemory::Works, output)?;
+        let OpenKey { limiter, policy, key } = self.key.open(OnMemory::Works, output)?;
         let meta = self.meta.as_ref().map(|meta| meta.clone().into_bytes());
         let options =
             CheckOptions { meta, partial: self.partial, priority: self.priority.clone(), ..self.cost.clone().into() };
-        let decision = limiter.check_with(&policy, &self.key.key, &options)?;
+        let decision = limiter.check_with(&policy, &key, &options)?;
         Ok(answered(&decision, &policy, output))
     }
 }
@@ -120,10 +134,10 @@ pub(crate) struct Peek {
 
 impl Peek {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let OpenStore { limiter, policy } = self.key.open(OnMemory::Works, output)?;
+        let OpenKey { limiter, policy, key } = self.key.open(OnMemory::Works, output)?;
         let decision = limiter.peek_with(
             &policy,
-            &self.key.key,
+            &key,
             &CheckOptions { priority: self.priority.clone(), ..self.cost.clone().into() },
         )?;
         Ok(answered(&decision, &policy, output))
@@ -148,8 +162,8 @@ fn cost(text: &str) -> Result<Cost, String> {
 }
 
 /// Shows what a charge or a refund has left.
-fn changed(what: &str, decision: &Decision, store: &OpenStore, output: &mut Output) -> Result<Outcome, Failure> {
-    let OpenStore { limiter, policy } = store;
+fn changed(what: &str, decision: &Decision, open: &OpenKey, output: &mut Output) -> Result<Outcome, Failure> {
+    let OpenKey { limiter, policy, .. } = open;
     if output.is_json() {
         output.json(&as_json(decision, policy));
         return Ok(Outcome::Done);
@@ -181,15 +195,15 @@ impl KeyAndUnits {
     }
 
     pub(crate) fn charge(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let store = self.key.open(OnMemory::Works, output)?;
-        let decision = store.limiter.charge(&store.policy, &self.key.key, self.count())?;
-        changed("charged", &decision, &store, output)
+        let open = self.key.open(OnMemory::Works, output)?;
+        let decision = open.limiter.charge(&open.policy, &open.key, self.count())?;
+        changed("charged", &decision, &open, output)
     }
 
     pub(crate) fn refund(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let store = self.key.open(OnMemory::Refuses, output)?;
-        let decision = store.limiter.refund(&store.policy, &self.key.key, self.count())?;
-        changed("refunded", &decision, &store, output)
+        let open = self.key.open(OnMemory::Refuses, output)?;
+        let decision = open.limiter.refund(&open.policy, &open.key, self.count())?;
+        changed("refunded", &decision, &open, output)
     }
 }
 
@@ -214,9 +228,9 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let OpenStore { limiter, policy } = self.key.open(OnMemory::Refuses, output)?;
+        let open = self.key.open(OnMemory::Refuses, output)?;
         let time = self.time.or(self.length).unwrap_or_default();
-        limiter.block(&policy, &self.key.key, time)?;
-        Ok(self.key.done(&policy, "blocked", Some(time), output))
+        open.limiter.block(&open.policy, &open.key, time)?;
+        Ok(open.done("blocked", Some(time), output))
     }
 }

@@ -6,6 +6,7 @@ use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 use tidegate::KeyOverride;
 
+use super::key::{Key, OpenKey};
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
 use crate::terminal::{BOLD, DIM, NAME, escaped, paint};
 use crate::time_text::{self, length, moment};
@@ -24,10 +25,8 @@ Examples:
   $ tidegate override \"20/minute\" alice --remove --store redis://localhost:6379"
 )]
 pub(crate) struct Override {
-    /// The name of a policy of --policies, or a notation such as "20/minute; 5/3s"
-    policy: String,
-    /// Who or what is limited
-    key: String,
+    #[command(flatten)]
+    key: Key,
     /// The limits of this key: a notation, or none
     #[arg(value_name = "LIMITS", group = "what")]
     limits: Option<String>,
@@ -37,23 +36,21 @@ pub(crate) struct Override {
     /// For how long: 10m, 1h, "1 day", or a number of seconds; without it until they are removed
     #[arg(long, value_name = "TIME", value_parser = time_text::parse, conflicts_with = "remove")]
     ttl: Option<Duration>,
-    #[command(flatten)]
-    store: StoreOptions,
 }
 
 impl Override {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let OpenStore { limiter, policy } = self.store.open(&self.policy, OnMemory::Refuses, output)?;
+        let OpenKey { limiter, policy, key } = self.key.open(OnMemory::Refuses, output)?;
         let own = self.limits.as_deref().map(KeyOverride::parse).transpose()?;
-        limiter.set_override(&policy, &self.key, own.as_ref(), self.ttl)?;
+        limiter.set_override(&policy, &key, own.as_ref(), self.ttl)?;
         let shown = own.as_ref().map(ToString::to_string);
         if output.is_json() {
             let ttl = self.ttl.map(|ttl| ttl.as_secs_f64());
             let done = if own.is_some() { "overridden" } else { "removed" };
-            output.json(&json!({"done": done, "policy": policy.name(), "key": self.key, "limits": shown, "ttl": ttl}));
+            output.json(&json!({"done": done, "policy": policy.name(), "key": key, "limits": shown, "ttl": ttl}));
             return Ok(Outcome::Done);
         }
-        let about = format!("{}  {:?}", paint(NAME, policy.name()), self.key);
+        let about = format!("{}  {:?}", paint(NAME, policy.name()), key);
         output.line(match shown {
             None => format!("{}  {about}", paint(BOLD, "removed")),
             Some(limits) => {

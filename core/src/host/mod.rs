@@ -17,6 +17,7 @@ pub use crate::limiter::{
 };
 pub use crate::policy::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
+pub use crate::policy::prefix::DEFAULT_PREFIX;
 pub use crate::policy::suggestion::nearest;
 pub use crate::process::fork::generation as process_generation;
 #[cfg(any(feature = "files", feature = "redis"))]

@@ -18,7 +18,7 @@ use crate::counting::DecisionCounts;
 use crate::counting::histogram::SharedHistogram;
 use crate::decision::LimiterId;
 use crate::error::{Error, Result, named};
-use crate::policy::quoted;
+use crate::policy::prefix::why_no_prefix;
 use crate::process::fork::{self, ForkListener, PerProcess};
 use crate::process::log::Log;
 use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
@@ -30,9 +30,6 @@ use crate::store::machine::{Machine, MachineStore};
 use crate::store::memory::Memory;
 use crate::store::redis::{self, ReaderRegistry};
 use crate::store::url::{Endpoints, StoreUrl, without_secrets};
-
-/// The longest prefix, in bytes.
-const MAX_PREFIX: usize = 128;
 
 impl Builder {
     /// A limiter for threads.
@@ -164,11 +161,8 @@ impl Builder {
     }
 
     fn core(self) -> Result<Arc<LimiterCore>> {
-        if self.prefix.is_empty() || self.prefix.len() > MAX_PREFIX || self.prefix.contains(['{', '}']) {
-            return Err(Error::config(format!(
-                "the prefix {} cannot be used: it must have from 1 to {MAX_PREFIX} bytes and no braces",
-                quoted(&self.prefix)
-            )));
+        if let Some(why) = why_no_prefix(&self.prefix) {
+            return Err(Error::config(why));
         }
         if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(3_600) {
             return Err(Error::config(format!(

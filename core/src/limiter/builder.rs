@@ -9,6 +9,7 @@ use super::acquire::WaitBounds;
 use super::policy_source::PolicySource;
 use crate::error::{Error, Result};
 use crate::policy::declaration::{OptionDeclaration, declared_options};
+use crate::policy::prefix::DEFAULT_PREFIX;
 use crate::policy::{OnStoreError, Policy, Warning, lint};
 use crate::process::clock::ManualClock;
 use crate::process::log::WarningListener;
@@ -16,7 +17,6 @@ use crate::resilience::{Listener, StoreChange};
 use crate::store::MAX_ENTRIES;
 
 const STORE: &str = "memory://";
-const PREFIX: &str = "tg";
 const TIMEOUT: Duration = Duration::from_millis(250);
 const DENY_CACHE: Duration = Duration::from_secs(1);
 
@@ -72,7 +72,7 @@ limiter_options! {
     policies: Policies;
 
     /// What every key in Redis begins with.
-    prefix: Text = Text(PREFIX) => set;
+    prefix: Text = Text(DEFAULT_PREFIX) => set;
 
     /// A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell whether a
     /// key that was guessed, such as an address, was used. All limiters that share limits need the same one.
@@ -183,7 +183,7 @@ impl Default for Builder {
             source: None,
             uses_store_of_file: false,
             file_warnings: Vec::new(),
-            prefix: PREFIX.to_owned(),
+            prefix: DEFAULT_PREFIX.to_owned(),
             key_secret: None,
             timeout: TIMEOUT,
             on_store_error: OnStoreError::default(),
@@ -202,7 +202,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The options of a policy file: its policies, and its store unless another is given afterwards.
+    /// The options of a policy file: its policies, and its store and its prefix unless others are given afterwards.
     ///
     /// # Errors
     /// `policy_invalid` with file, line and column.
@@ -213,6 +213,9 @@ impl Builder {
         let mut builder = Self { uses_store_of_file: true, file_warnings: lint(file), ..Self::default() };
         if let Some(stores) = file.store() {
             builder.stores = stores.to_vec();
+        }
+        if let Some(prefix) = file.prefix() {
+            builder.prefix = prefix.to_owned();
         }
         builder.rollout = file.rollout().map(|(new, percent)| (new.to_owned(), percent));
         builder.source = Some(source);

@@ -302,7 +302,7 @@ impl LimiterCore {
             .ok_or_else(|| Error::config("this limiter was not made from a file: there is nothing to reload"))?;
         // The last of several reloads is the last that reads.
         let _reloading = self.reloading.lock();
-        let file = source.reread(self.uses_store_of_file)?;
+        let file = source.reread(self.uses_store_of_file, &self.prefix)?;
         source.refuse_in_code(&file, self.policies.in_code())?;
         let replaced = self.policies.replace(file.policies()).map_err(|gone| {
             source.refusal(&format!(

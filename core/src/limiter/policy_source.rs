@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result, named};
-use crate::policy::{Policy, PolicyFile};
+use crate::policy::prefix::DEFAULT_PREFIX;
+use crate::policy::{Policy, PolicyFile, quoted};
 use crate::store::url::without_secrets;
 
 /// The path of a policy file, and what it said first.
@@ -27,9 +28,9 @@ impl PolicySource {
     /// Reads the file anew.
     ///
     /// # Errors
-    /// `policy_invalid` for what is wrong in it, `config_invalid` when it names another store and the limiter uses that of
-    /// the file.
-    pub(super) fn reread(&self, uses_its_store: bool) -> Result<PolicyFile> {
+    /// `policy_invalid` for what is wrong in it, `config_invalid` when it names another store or prefix and the limiter uses
+    /// that of the file.
+    pub(super) fn reread(&self, uses_its_store: bool, prefix: &str) -> Result<PolicyFile> {
         let file = PolicyFile::read(&self.path)?;
         if uses_its_store && (stores(&file), file.rollout()) != (stores(&self.first), self.first.rollout()) {
             let [before, now] = [&self.first, &file].map(shown);
@@ -38,6 +39,15 @@ impl PolicySource {
                 "the store has changed ({change}), which a reload cannot do. Restart the service, or restore `store`; \
                  {} changes the percentage of a rollout",
                 named("set_rollout")
+            )));
+        }
+        let [before, now] = [&self.first, &file].map(|file| file.prefix().unwrap_or(DEFAULT_PREFIX));
+        if prefix == before && now != before {
+            return Err(self.refusal(&format!(
+                "the prefix has changed ({} to {}), which a reload cannot do: all usage would begin anew. Restart \
+                 the service, or restore `prefix`",
+                quoted(before),
+                quoted(now)
             )));
         }
         Ok(file)

@@ -13,6 +13,7 @@ mod notation;
 pub(crate) mod options;
 mod overrides;
 mod paced;
+pub(crate) mod prefix;
 mod priorities;
 pub(crate) mod suggestion;
 

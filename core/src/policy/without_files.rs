@@ -52,6 +52,12 @@ impl PolicyFile {
         match self.0 {}
     }
 
+    /// What every key in Redis begins with.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        match self.0 {}
+    }
+
     /// The policies.
     #[must_use]
     pub fn policies(&self) -> &[Policy] {

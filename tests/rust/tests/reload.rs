@@ -103,6 +103,21 @@ fn a_changed_store_refuses_the_whole_file() {
 }
 
 #[test]
+fn a_changed_prefix_refuses_the_whole_file() {
+    let file = PolicyText::new("prefix", "prefix: shop\npolicies: {login: 20/minute}");
+    let (limiter, given) = (file.limiter(), file.builder().prefix("own").build().expect("a limiter"));
+    for (now, said) in [("prefix: other\n", "\"shop\" to \"other\""), ("", "\"shop\" to \"tg\"")] {
+        file.write(&format!("{now}policies: {{login: 5/minute}}"));
+        refused(&limiter, ErrorKind::ConfigInvalid, &[&file.name(), "prefix", said]);
+        assert_eq!(limits(&limiter, &["login"]), [Policy::parse("20/minute").expect("a notation").to_string()]);
+        given.reload().expect("the prefix is that of the code");
+    }
+    file.write("prefix: shop\npolicies: {login: 5/minute}");
+    limiter.reload().expect("the same prefix");
+    assert_eq!(limits(&limiter, &["login"]), [Policy::parse("5/minute").expect("a notation").to_string()]);
+}
+
+#[test]
 fn the_store_of_the_file_does_not_matter_where_code_gives_one() {
     let file = PolicyText::new("given", "store: redis://127.0.0.1:1\npolicies: {login: 20/minute}");
     let limiter = file.builder().store("memory://").build().expect("a limiter");

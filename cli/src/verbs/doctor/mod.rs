@@ -70,9 +70,9 @@ impl Doctor {
         }
         for (url, servers) in store.all().zip(store.servers(self.store.timeout)?) {
             output.progress(&format!("examining {} …", servers.shown()));
-            let mut report = StoreReport::of(&servers, file.as_ref(), &self.store.prefix);
+            let mut report = StoreReport::of(&servers, file.as_ref(), self.store.prefix(&store));
             if report.was_asked {
-                report.findings.push(served(url, &self.store));
+                report.findings.push(served(url, &store.prefix, &self.store));
             }
             reports.push(report);
         }
@@ -103,8 +103,8 @@ fn report(reports: &[StoreReport], output: &mut Output) -> Outcome {
 }
 
 /// Whether a call goes through: a ping of the limiter counts a key of its own, on every primary.
-fn served(url: &str, options: &StoreOptions) -> Finding {
-    let store = ChosenStore { urls: vec![url.to_owned()], rollout: None };
+fn served(url: &str, prefix: &str, options: &StoreOptions) -> Finding {
+    let store = ChosenStore { urls: vec![url.to_owned()], rollout: None, prefix: prefix.to_owned() };
     match options.builder(&store).and_then(|builder| Ok(builder.build()?.ping()?)) {
         Ok(()) => Finding::ok("a check", "every primary counts a check"),
         Err(failure) => Finding::problem("a check", format!("{failure} [{}]", failure.code))

@@ -71,14 +71,14 @@ pub(super) fn costs(
     policies: &[Policy],
     output: &mut Output,
 ) -> Result<Costs, Failure> {
-    let usual_prefix = &options.prefix;
-    let options = options.with_temporary_keys("size");
+    let usual_prefix = options.prefix(store);
+    let options = &options.with_temporary_keys("size");
     let limiter = options.limiter(store, output)?;
     let temporary = TemporaryKeys::of(options.builder(store)?, &limiter)?;
     let mut primaries = Primaries::of(store, options.timeout)?;
     output.progress("measuring memory …");
     let mut costs = Costs::shipped(policies);
-    match key_bytes(&limiter, &mut primaries, [&options.prefix, usual_prefix], policies)? {
+    match key_bytes(&limiter, &mut primaries, [options.prefix(store), usual_prefix], policies)? {
         Some(bytes) => costs.key_bytes = bytes,
         None => costs
             .notes

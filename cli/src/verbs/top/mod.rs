@@ -97,7 +97,8 @@ struct Observation {
 impl Top {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
         let file = self.store.policies.read()?;
-        let (store, names) = (self.store.chosen(file.as_ref()), self.store.names()?);
+        let store = self.store.chosen(file.as_ref());
+        let names = self.store.names(&store)?;
         if !INTERVALS.contains(&self.interval) {
             return Err(Failure::argument("--interval must be from 100ms to 1h"));
         }
@@ -130,7 +131,7 @@ impl Top {
                 limiter.as_ref()?.peek(&policy, &named.key, Cost::one_of_each(&policy)).ok()
             };
             let name = |policy: &Policy, key: &str| Some(samplers.first()?.name(&names, policy, key));
-            let (keys, left_out) = self.keys(&mut sample, &policies, published.as_ref(), (&store.shown(), &name), peek);
+            let (keys, left_out) = self.keys(&mut sample, &policies, published.as_ref(), (&store, &name), peek);
             let reading = Observation { at: SystemTime::now(), sample, keys, left_out };
             let page = Page { top: self, store: &store, reading: &reading, published: published.as_ref() };
             page.show(output, readings > 1);
@@ -156,7 +157,7 @@ impl Top {
         }
         let _ = names;
         let servers = store.servers(self.store.timeout)?.into_iter();
-        Ok(servers.map(|servers| Sampler::Servers(ServerSampler::new(servers, &self.store.prefix))).collect())
+        Ok(servers.map(|servers| Sampler::Servers(ServerSampler::new(servers, self.store.prefix(store)))).collect())
     }
 
     /// The lines of keys, and how many did not fit: those that are denied most, then the others at their limit.
@@ -165,11 +166,11 @@ impl Top {
         sample: &mut Sample,
         policies: &[Policy],
         published: Option<&Published>,
-        (store, name_in_store): (&str, NameInStore<'_>),
+        (store, name_in_store): (&ChosenStore, NameInStore<'_>),
         peek: impl Fn(&NamedKey) -> Option<Decision>,
     ) -> (Vec<KeyLine>, usize) {
-        let prefix = &self.store.prefix;
-        let names = published.into_iter().flat_map(Published::names).filter(|(of_process, _)| of_process == prefix);
+        let (prefix, store) = (self.store.prefix(store), &store.shown());
+        let names = published.into_iter().flat_map(Published::names).filter(|(of_process, _)| *of_process == prefix);
         let by_name = |(_, named): (&str, &NamedKey)| {
             let policy = policy_of(named, policies)?;
             Some((name_in_store(&policy, &named.key)?, named.clone()))

@@ -82,7 +82,7 @@ impl Page<'_> {
                 number(sample.all_keys),
                 number(sample.scanned as u64),
                 number(sample.of_prefix as u64),
-                self.top.store.prefix,
+                self.top.store.prefix(self.store),
                 length(sample.slowest),
             ));
             if sample.unknown > 0 {

@@ -34,6 +34,7 @@ const MAX_FILE_SIZE: usize = 8 << 20;
 #[derive(Clone, PartialEq)]
 pub struct PolicyFile {
     store: Option<FileStore>,
+    prefix: Option<String>,
     policies: Vec<Policy>,
     /// Where each policy begins, in the order of `policies`.
     locations: Vec<PolicyLocations>,
@@ -116,14 +117,14 @@ impl PolicyFile {
             environment::expand(&mut tree, environment)?;
             schema::policy_file(&tree, format)
         })
-        .map(|(store, found)| {
+        .map(|schema::Contents { store, prefix, policies: found }| {
             let located = |found: FilePolicy| {
                 let limits = found.limits.into_iter().map(|position| position.in_file(file_name)).collect();
                 let policy = found.position.in_file(file_name);
                 (found.policy, PolicyLocations { policy, limits, older: found.older })
             };
             let (policies, locations) = found.into_iter().map(located).unzip();
-            Self { store, policies, locations, format }
+            Self { store, prefix, policies, locations, format }
         })
         .map_err(|error| tree::FileError { position: lines.within(error.position), ..error }.into_error(file_name))
     }
@@ -139,6 +140,12 @@ impl PolicyFile {
     pub fn rollout(&self) -> Option<(&str, f64)> {
         let (new, percent) = self.store.as_ref()?.rollout.as_ref()?;
         Some((new, *percent))
+    }
+
+    /// What every key in Redis begins with, when the file says it.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        self.prefix.as_deref()
     }
 
     /// The policies, named, in the order of the file.

@@ -156,7 +156,7 @@ fn scalar(node: &Node) -> Value {
     }
 }
 
-fn wrong_value(key: &Key, node: &Node, wanted: &str) -> FileError {
+pub(super) fn wrong_value(key: &Key, node: &Node, wanted: &str) -> FileError {
     node.is_not(&format!("{} must be {wanted}", key.shown()), "")
 }
 

@@ -4,19 +4,27 @@ use std::collections::HashMap;
 
 use super::super::options::{Options, PolicyOption};
 use super::super::overrides::KeyOverride;
+use super::super::prefix::why_no_prefix;
 use super::super::suggestion::did_you_mean;
 use super::Format;
 use super::file_policy::{FilePolicy, limit_list, policy_names};
 use super::limit::{self, LocatedLimit};
 use super::older_shape;
-use super::option_value::{self, unknown_name};
+use super::option_value::{self, unknown_name, wrong_value};
 use super::stores::{self, FileStore};
 use super::tree::{FileError, Key, Node, Value, duplicate};
 
-const FILE_NAMES: [&str; 3] = ["policies", "limits", "store"];
+const FILE_NAMES: [&str; 4] = ["policies", "limits", "store", "prefix"];
 
-/// What a file says: its store and its policies.
-pub(super) fn policy_file(root: &Node, format: Format) -> Result<(Option<FileStore>, Vec<FilePolicy>), FileError> {
+/// What a file says.
+pub(super) struct Contents {
+    pub(super) store: Option<FileStore>,
+    pub(super) prefix: Option<String>,
+    pub(super) policies: Vec<FilePolicy>,
+}
+
+/// Reads the entries of a whole file.
+pub(super) fn policy_file(root: &Node, format: Format) -> Result<Contents, FileError> {
     let entries = match &root.value {
         Value::Map(entries) => entries,
         // A file that is being written may be empty for a moment: to read it as "no policies" would lift every limit.
@@ -30,12 +38,16 @@ pub(super) fn policy_file(root: &Node, format: Format) -> Result<(Option<FileSto
             ));
         }
     };
-    let mut store = None;
+    let (mut store, mut prefix) = (None, None);
     let mut policies: Option<Vec<FilePolicy>> = None;
     for (key, node) in entries {
         let found = match key.name.as_str() {
             "store" => {
                 store = Some(stores::read(node)?);
+                continue;
+            }
+            "prefix" => {
+                prefix = Some(prefix_of(key, node)?);
                 continue;
             }
             "policies" => policy_map(node, format)?,
@@ -46,7 +58,17 @@ pub(super) fn policy_file(root: &Node, format: Format) -> Result<(Option<FileSto
     }
     let policies = policies.ok_or_else(|| FileError::new(root.position, "the file has no `policies`"))?;
     refuse_duplicates(&policies)?;
-    Ok((store, policies))
+    Ok(Contents { store, prefix, policies })
+}
+
+fn prefix_of(key: &Key, node: &Node) -> Result<String, FileError> {
+    let Value::Text(text) = &node.value else {
+        return Err(wrong_value(key, node, "a text"));
+    };
+    match why_no_prefix(&text.text) {
+        Some(why) => Err(FileError::new(node.position, why)),
+        None => Ok(text.text.clone()),
+    }
 }
 
 /// A map has no name twice, but the two shapes together, and a list, may. And the limits of policies have names.

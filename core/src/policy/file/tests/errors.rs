@@ -26,7 +26,7 @@ fn errors_have_a_location() {
             "polices: {}",
             1,
             1,
-            "unknown name `polices`; did you mean `policies`?\na policy file has policies, limits, store",
+            "unknown name `polices`; did you mean `policies`?\na policy file has policies, limits, store, prefix",
         ),
         // What YAML makes of `u:SE:CRET: /x@h`, a URL without a scheme.
         ("u:SE:CRET: /x@h", 1, 1, "unknown name `…:…` (not shown: it may be a part of a URL)\n"),

@@ -1,4 +1,4 @@
-//! `store`: a URL, shards, or a rollout.
+//! `store`: a URL, shards, or a rollout. `prefix`.
 
 use super::errors::fails;
 use super::*;
@@ -71,5 +71,26 @@ fn a_wrong_shape_has_a_location_and_no_secret() {
         let message = fails(&text, Format::Yaml, 1, column);
         assert!(message.contains(words), "{text}\n{message}");
         assert!(!message.contains("hunter2"), "{message}");
+    }
+}
+
+#[test]
+fn a_prefix_is_a_text_that_keys_can_begin_with() {
+    assert_eq!(yaml("policies: {}").prefix(), None);
+    for text in ["prefix: shop\npolicies: {}", "policies: {}\nprefix: '${SHOP:-shop}'"] {
+        assert_eq!(yaml(text).prefix(), Some("shop"), "{text}");
+    }
+    let longest = "a".repeat(128);
+    assert_eq!(yaml(&format!("prefix: {longest}\npolicies: {{}}")).prefix(), Some(&*longest));
+    for (text, words) in [
+        ("5", "`prefix` must be a text, not the number 5"),
+        ("[a]", "must be a text"),
+        ("''", "from 1 to 128 bytes"),
+        (&*format!("{longest}a"), "from 1 to 128 bytes"),
+        ("'a{b'", "no braces"),
+        ("'redis://:hunter2@{a}'", "the prefix a URL cannot be used"),
+    ] {
+        let message = fails(&format!("policies: {{}}\nprefix: {text}"), Format::Yaml, 2, 9);
+        assert!(message.contains(words) && !message.contains("hunter2"), "{text}\n{message}");
     }
 }

@@ -92,10 +92,11 @@ fn is_unknown_script(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-/// Servers before Redis 7 do not compile a script that says that its keys have several slots.
+/// Redis before 7 and Dragonfly do not compile a script that says that its keys have several slots.
 fn is_compiled(error: &ServerError) -> bool {
     let details = error.details().unwrap_or_default();
-    error.code() != "ERR" || !details.starts_with("Error compiling script") && !details.contains("script shebang")
+    let refusals = ["Error compiling script", "script shebang", "Invalid flag: allow-cross-slot-keys"];
+    error.code() != "ERR" || !refusals.iter().any(|words| details.contains(words))
 }
 
 /// Whether an error may be about one of the keys, or about a write, which only some of the calls may need. It comes before
@@ -208,11 +209,20 @@ mod tests {
         for text in [
             "-ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'\r\n",
             "-ERR Unexpected flag in script shebang: allow-cross-slot-keys\r\n",
+            "-ERR Invalid flag: allow-cross-slot-keys\r\n",
         ] {
             assert!(matches!(of(text), (ReplyMeaning::NotAsOne { known: false }, true)), "{text}");
         }
         for text in ["-MOVED 7 10.0.0.1:7001\r\n", "-ASK 7 10.0.0.1:7001\r\n", "-OOM full\r\n", "-NOPERM no\r\n"] {
             assert!(matches!(of(text), (ReplyMeaning::NotAsOne { known: true }, true)), "{text}");
+        }
+        for text in [
+            "-ERR Script attempted to access a non local key in a cluster node\r\n",
+            "-ERR Script attempted to access keys that do not hash to the same slot\r\n",
+            "-ERR script tried accessing undeclared key, key: tg\r\n",
+        ] {
+            let item = redis::parse_redis_value(text.as_bytes()).expect("a reply");
+            assert_eq!(batch.not_local(&Value::Array(vec![item])).to_vec(), [0], "{text}");
         }
         // A script that failed while it ran may have done a part of its work.
         assert!(matches!(of("-ERR user_script:9: attempt to index a nil value\r\n"), (ReplyMeaning::Answer, false)));

@@ -127,11 +127,12 @@ impl ScriptReply {
     }
 }
 
-/// Whether a server refused a command of the script because another node has its key.
+/// Whether a server refused a command of the script because another node has its key, or because the call does not declare it.
 fn is_not_local(error: &redis::ServerError) -> bool {
     let details = error.details().unwrap_or_default();
     details.starts_with("Script attempted to access a non local key")
         || details.starts_with("Script attempted to access keys that do not hash to the same slot")
+        || details.contains("accessing undeclared key")
 }
 
 /// A time that the script says: whole microseconds.

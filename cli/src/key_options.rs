@@ -1,0 +1,67 @@
+//! The options that make a key as a web service makes it of a request.
+
+use clap::Args;
+use tidegate::Policy;
+use tidegate::http::{hashed, placed_key};
+
+use crate::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyOptions {
+    /// KEY is what this header of the request says, which the service hashes
+    #[arg(long, value_name = "NAME", value_parser = header_name, help_heading = "Key")]
+    header: Option<String>,
+    /// Where the code of the service has the notation: an endpoint, a function or a route; "" for the whole application
+    #[arg(long, value_name = "PLACE", help_heading = "Key")]
+    place: Option<String>,
+    /// The method of the request, where each has a budget of its own
+    #[arg(long, value_name = "METHOD", help_heading = "Key")]
+    method: Option<String>,
+}
+
+impl KeyOptions {
+    /// The key under which the policy counts a request of which the user has named this.
+    pub(crate) fn key(&self, named: &str, policy: &Policy) -> Result<String, Failure> {
+        if self.place.is_some() && policy.name() != policy.to_string() {
+            return Err(Failure::argument(format!(
+                "--place is for a notation: the policy {:?} counts alike wherever it is used",
+                policy.name()
+            )));
+        }
+        let key = if self.header.is_some() { &*hashed(named) } else { named };
+        Ok(placed_key(self.place.as_deref(), self.method.as_deref(), key))
+    }
+}
+
+/// The name of a header, without its value.
+fn header_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains([':', '=', ' ']) {
+        return Err("it is the name alone, and KEY the value, as in --header X-API-Key \"$VALUE\"".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_requests() {
+        let (named, notation) = (Policy::parse("5/s; 9/m").and_then(|it| it.named("login")), Policy::parse("5/s; 9/m"));
+        let key = |policy: &tidegate::Result<Policy>, header: &str, place: Option<&str>, method: Option<&str>| {
+            let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+            let options =
+                KeyOptions { header: text(header), place: place.map(str::to_owned), method: method.map(str::to_owned) };
+            options.key("k 1", policy.as_ref().expect("a policy"))
+        };
+        let (digest, post) = (hashed("k 1"), Some("POST"));
+        assert_eq!(key(&named, "", None, None).expect("a key"), "k 1");
+        assert_eq!(key(&named, "X-API-Key", None, None).expect("a key"), digest);
+        assert_eq!(key(&named, "X-API-Key", None, post).expect("a key"), format!("\"\" POST {digest}"));
+        assert_eq!(key(&notation, "", Some("search"), None).expect("a key"), "search \"k 1\"");
+        assert_eq!(key(&notation, "X-API-Key", Some("search"), post).expect("a key"), format!("search POST {digest}"));
+        assert_eq!(key(&notation, "", Some(""), None).expect("a key"), "\"k 1\"");
+        let refused = key(&named, "", Some("search"), None).expect_err("a place");
+        assert!(refused.message.contains("\"login\" counts alike"), "{}", refused.message);
+    }
+}

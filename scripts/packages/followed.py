@@ -1,0 +1,102 @@
+"""Follows each page that begins with an installation as its reader does, with the packages of `make dist`: in a clean
+folder, with an environment of its own for Python, and a program of its own for Rust.
+
+python scripts/packages/followed.py dist [page …]
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from installed import ROOT, suffix
+
+sys.path.insert(0, str(ROOT / "tests" / "python"))
+
+from followed_page import INSTALLS, FollowedPage
+from snippets import Block, blocks_of, is_followed, pages
+
+
+class InstalledPage(FollowedPage):
+    """A page whose installations are made."""
+
+    # A server may have to be compiled first.
+    patience = 900
+
+    def __init__(self, path: Path, folder: Path, dist: Path) -> None:
+        super().__init__(path, folder)
+        self._dist = dist
+        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "NODE_PATH"):
+            self._environment.pop(name, None)
+        self._environment["PATH"] = os.pathsep.join([str(folder / "venv" / "bin"), os.environ["PATH"]])
+        # One for all pages, and none of the checkout: a package with the same name is another one there.
+        self._environment["CARGO_TARGET_DIR"] = str(folder.parent / "target")
+        shutil.copy(ROOT / "rust-toolchain.toml", folder)
+
+    def _run_commands(self, block: Block) -> str | None:
+        installs = [line for line in block.code.splitlines() if INSTALLS.match(line)]
+        if installs:
+            lines = "\n".join(["set -e", *map(self._with_package, installs)])
+            subprocess.run(
+                ["bash", "-c", lines], cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL,
+                timeout=self.patience, check=True,
+            )  # fmt: skip
+        for name in re.findall(r"^cd (\w+)$", block.code, re.MULTILINE):
+            self.folder /= name
+        return super()._run_commands(block)
+
+    def _cargo_run(self) -> str:
+        return "cargo run --quiet"
+
+    def _with_package(self, line: str) -> str:
+        """A line that installs, with the package of `dist` in place of that of a registry."""
+        if line.startswith("pip "):
+            kind = "musllinux" if suffix().endswith("musl") else "manylinux"
+            wheel = Path(self.one(f"python/tidegate-*{kind}*{platform.machine()}.whl"))
+            line = line.replace("pip install", "pip install --quiet --disable-pip-version-check")
+            return re.sub(r'"tidegate(\[\w+\])?"', rf'"tidegate\1 @ {wheel.as_uri()}"', line)
+        if line.startswith("npm "):
+            packages = [self.one(f"npm/tidegate-{part}*.tgz") for part in ("[0-9]", f"{suffix()}-")]
+            options = "--omit=optional --no-audit --no-fund --loglevel=error"
+            return line.replace("npm install tidegate", f"npm install {options} {' '.join(packages)}")
+        if line.startswith("cargo add tidegate"):
+            with tarfile.open(self.one("crates/tidegate-[0-9]*.crate")) as archive:
+                # The archive is our own; Python 3.10 has no filter in its first releases.
+                archive.extractall(self.folder)
+            [crate] = self.folder.glob("tidegate-*")
+            return line.replace("tidegate", f"tidegate --quiet --path {crate}", 1)
+        return line
+
+    def one(self, pattern: str) -> str:
+        """The artefact of that name."""
+        [found] = self._dist.glob(pattern)
+        return str(found)
+
+
+def main() -> None:
+    dist, named = Path(sys.argv[1]).resolve(), sys.argv[2:]
+    found = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        for path in filter(is_followed, pages()):
+            begins = any(INSTALLS.match(line) for block in blocks_of(path) for line in block.code.splitlines())
+            if not begins or (named and path.stem not in named):
+                continue
+            found += 1
+            folder = Path(temporary) / path.stem
+            folder.mkdir()
+            with InstalledPage(path, folder, dist) as page:
+                print(f"  {path.relative_to(ROOT)}: {page.follow()} answers are as the page says", flush=True)
+    if not found:
+        sys.exit("dist: no page was followed")
+
+
+if __name__ == "__main__":
+    main()
