@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the documentation site into .cache/site, strictly, and checks every link. The pages are in docs/; the API of Python is
-# read from the package's source, that of Node by TypeDoc, and the crate's documentation is built beside.
+# read from the package's source, that of Node by TypeDoc, and the crate's documentation is built beside. The playground has the
+# command, compiled to WebAssembly.
 #
 #     scripts/docs.sh           builds and checks
 #     scripts/docs.sh serve     serves the pages on port 8000 and builds them again when they change
@@ -39,6 +40,15 @@ done
 "$typedoc/node_modules/.bin/typedoc" --options docs/site/typedoc.json --tsconfig bindings-node/tsconfig.json \
     --treatWarningsAsErrors --logLevel Warn --out .cache/node-api "${entries[@]}"
 
+wasm=wasm32-wasip1
+if ! rustup target list --installed | grep -qx "$wasm"; then
+    echo "docs: rustup target add $wasm"
+    rustup target add "$wasm"
+fi
+echo "docs: the command for the playground"
+cargo build --quiet --locked --package tidegate-cli --no-default-features --target "$wasm" --profile page
+"$venv/bin/python" docs/site/packed.py "${CARGO_TARGET_DIR:-target}/$wasm/page/tidegate.wasm" .cache/tidegate.wasm.zst
+
 if [ "${1:-}" = serve ]; then
     exec "$venv/bin/mkdocs" serve
 fi
@@ -51,4 +61,5 @@ RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --package tidegate --no-de
 cp -r "${CARGO_TARGET_DIR:-target}/doc" .cache/site/rust-api
 "$venv/bin/python" docs/site/check.py .cache/site
 node docs/site/search.mjs .cache/site
+node docs/site/playground.mjs .cache/site
 echo "docs: .cache/site/index.html"

@@ -1,19 +1,36 @@
-//! The command `tidegate`, as a library: the binary, the Python wheel and the npm package run the same code.
+//! The command `tidegate`, as a library: the binary, the Python wheel, the npm package and the playground of the documentation
+//! run the same code.
+#![cfg_attr(
+    not(feature = "stores"),
+    allow(
+        dead_code,
+        clippy::large_enum_variant,
+        reason = "some of what modules have is only for the verbs that ask a store"
+    )
+)]
 
 mod calendar;
 mod classes;
 mod command;
+#[cfg(feature = "stores")]
 mod decision_text;
 mod failure;
+#[cfg(feature = "stores")]
 mod key_options;
+mod limiter_builder;
 mod number_text;
 mod outcome;
 mod output;
 mod policy_argument;
 mod redis_cost;
+#[cfg(feature = "stores")]
 mod reply;
 mod simulate;
+#[cfg(feature = "stores")]
 mod store_options;
+#[cfg(feature = "stores")]
+mod store_verb;
+#[cfg_attr(not(feature = "stores"), path = "without_temporary_keys.rs")]
 mod temporary_keys;
 mod terminal;
 mod time_text;

@@ -1,8 +1,39 @@
 //! A policy as an argument names it: the name of one of the policy file, a notation, or `name=notation`.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use tidegate::{Error, ErrorKind, Policy, PolicyFile, host};
 
 use crate::Failure;
+
+/// What the option of the policy file is called.
+pub(crate) const POLICIES: &str = "policies";
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PoliciesOption {
+    /// The policy file: its policies by name, and its store where --store names none
+    #[arg(id = POLICIES, long = POLICIES, value_name = "FILE", help_heading = "Store")]
+    file: Option<PathBuf>,
+}
+
+impl PoliciesOption {
+    /// The policy file, where one was named.
+    pub(crate) fn read(&self) -> Result<Option<PolicyFile>, Failure> {
+        Ok(self.file.as_ref().map(PolicyFile::read).transpose()?)
+    }
+}
+
+/// The policies that texts mean; without any, all of the file.
+pub(crate) fn find_all(texts: &[String], file: Option<&PolicyFile>) -> Result<Vec<Policy>, Failure> {
+    match file {
+        Some(file) if texts.is_empty() => match file.policies() {
+            [] => Err(Failure::argument("the policy file has no policies")),
+            all => Ok(all.to_vec()),
+        },
+        _ => texts.iter().map(|text| find(text, file)).collect(),
+    }
+}
 
 /// The policy that a text means.
 pub(crate) fn find(text: &str, file: Option<&PolicyFile>) -> Result<Policy, Failure> {

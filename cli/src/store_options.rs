@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tidegate::host::{self, DEFAULT_PREFIX, KeyNames, Links, StoreServers};
 use tidegate::{AsyncLimiter, Builder, Limiter, OnStoreError, Policy, PolicyFile};
 
-use crate::policy_argument;
+use crate::limiter_builder::limiter_builder;
+use crate::policy_argument::{self, PoliciesOption};
+use crate::temporary_keys::temporary_prefix;
 use crate::{Failure, Output, time_text};
 
 #[derive(Debug, Clone, Args)]
@@ -45,20 +47,6 @@ pub(crate) struct StoreOptions {
 
 /// The largest file of a secret, in bytes: a guard against reading another file by mistake.
 const MAX_SECRET: usize = 65_536;
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct PoliciesOption {
-    /// The policy file: its policies by name, and its store where --store names none
-    #[arg(long = "policies", value_name = "FILE", help_heading = "Store")]
-    file: Option<PathBuf>,
-}
-
-impl PoliciesOption {
-    /// The policy file, where one was named.
-    pub(crate) fn read(&self) -> Result<Option<PolicyFile>, Failure> {
-        Ok(self.file.as_ref().map(PolicyFile::read).transpose()?)
-    }
-}
 
 /// The stores of a command: of a rollout the old one, and the new one with its share of the keys.
 pub(crate) struct ChosenStore {
@@ -197,17 +185,6 @@ impl StoreOptions {
         let builder = builder.prefix(self.prefix(store)).timeout(self.timeout).deny_cache(Duration::ZERO);
         Ok(builder.on_store_error(OnStoreError::Raise))
     }
-}
-
-/// A prefix that no other command and no service has.
-pub(crate) fn temporary_prefix(verb: &str) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("tidegate-{verb}-{:x}-{:x}:", std::process::id(), now.as_nanos())
-}
-
-/// What every limiter of the command is built from: `tidegate top` shows services, and no commands.
-pub(crate) fn limiter_builder() -> Builder {
-    host::unpublished(Limiter::builder())
 }
 
 /// The policy without what a service does in the place of its store: a command reports that the store failed, and asks it

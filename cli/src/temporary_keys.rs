@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, Once, PoisonError, mpsc};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidegate::{Builder, Limiter};
 #[cfg(unix)]
@@ -63,6 +64,12 @@ impl Drop for TemporaryKeys {
             let _ = self.cleaner.clear_all();
         }
     }
+}
+
+/// A prefix that no other command and no service has.
+pub(crate) fn temporary_prefix(verb: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("tidegate-{verb}-{:x}-{:x}:", std::process::id(), now.as_nanos())
 }
 
 /// The exit code of a command that a signal has ended, as shells have it.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
+use terminal_size::{Height, Width, terminal_size};
 
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
@@ -54,15 +55,20 @@ pub(crate) fn is_interactive() -> bool {
     io::stdout().is_terminal()
 }
 
+/// The size of standard output, where that is a terminal.
+fn size() -> Option<(Width, Height)> {
+    is_interactive().then(terminal_size).flatten()
+}
+
 /// The columns of standard output.
 pub(crate) fn width() -> usize {
-    let columns = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    let columns = size().map(|(width, _)| usize::from(width.0));
     columns.unwrap_or(DEFAULT_WIDTH).clamp(40, MAX_WIDTH)
 }
 
 /// The rows of standard output.
 pub(crate) fn screen_rows() -> usize {
-    let rows = terminal_size::terminal_size_of(io::stdout()).map(|(_, height)| usize::from(height.0));
+    let rows = size().map(|(_, height)| usize::from(height.0));
     rows.unwrap_or(DEFAULT_HEIGHT).max(4) - 1
 }
 

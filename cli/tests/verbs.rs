@@ -68,6 +68,27 @@ fn explain_a_policy_of_a_file() {
 }
 
 #[test]
+fn without_names_all_policies_of_a_file_are_meant() {
+    let file = ["--policies", "tidegate.yaml"];
+    let all = run(&[&["explain"][..], &file].concat());
+    let names = ["login", "api", "reports", "exports"];
+    assert_eq!((all.code, all.out), (0, run(&[&["explain"][..], &names, &file].concat()).out));
+    let one = run(&[&["explain", "--json"][..], &file].concat());
+    assert_eq!(one.json().as_array().map(Vec::len), Some(4));
+    let simulated = run(&[&["simulate", "--pattern", "steady", "--json"][..], &file].concat()).json();
+    let found = simulated["policies"].as_array().expect("policies").iter().map(|policy| &policy["policy"]);
+    assert_eq!(found.collect::<Vec<_>>(), names);
+    let scratch = Scratch::new("no-policies");
+    let empty = scratch.file("empty.yaml");
+    std::fs::write(&empty, "policies: {}\n").expect("a file");
+    for verb in [&["explain"][..], &["simulate", "--pattern", "steady"]] {
+        let none = run(&[verb, &["--policies", &empty]].concat());
+        assert_eq!((none.code, none.out.as_str()), (2, ""));
+        assert!(none.error.contains("has no policies"), "{}", none.error);
+    }
+}
+
+#[test]
 fn lint_for_people_programs_and_github() {
     let clean = run(&["lint", "tidegate.yaml"]);
     assert_eq!((clean.code, clean.out.as_str()), (0, "tidegate.yaml: nothing found\n"));

@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(unix),
+    any(not(unix), all(feature = "stored", not(feature = "redis"))),
     allow(
         dead_code,
         unused_imports,
-        reason = "the store in a file writes values, and this system does not have it yet"
+        reason = "stores write values, and neither this system nor the features have all of them"
     )
 )]
 

@@ -1,7 +1,8 @@
 """Hooks of mkdocs.
 
-The site has pages that are not in `docs`: the documents of the repository's root, and the API of Node that TypeDoc has
-written. A link to any other file of the repository leads to GitHub, and fails the build when the file does not exist.
+The site has files that are not in `docs`: the documents of the repository's root, the API of Node that TypeDoc has
+written, and the command for the playground. A link to any other file of the repository leads to GitHub, and fails the
+build when the file does not exist.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ log = get_plugin_logger("links")
 ROOT = Path(__file__).resolve().parents[2]
 GITHUB = "https://github.com/tidegate/tidegate/blob/main/"
 DOCUMENTS = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+# What scripts/docs.sh has compiled for the playground, and what unpacks it.
+COMMAND = ROOT / ".cache" / "tidegate.wasm.zst"
+UNPACKER = ROOT / ".cache" / "typedoc" / "node_modules" / "fzstd" / "esm" / "index.mjs"
 # Where scripts/docs.sh has TypeDoc write the API of Node, and where it is in the site.
 NODE_API = ROOT / ".cache" / "node-api"
 NODE_PAGES = "reference/node"
@@ -32,12 +36,14 @@ CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the pages from elsewhere."""
+    """Adds the files from elsewhere."""
     for name in DOCUMENTS:
         files.append(File.generated(config, name, content=(ROOT / name).read_text(encoding="utf-8")))
     for path in sorted(NODE_API.rglob("*.md")):
         name = f"{NODE_PAGES}/{path.relative_to(NODE_API).as_posix()}"
         files.append(File.generated(config, name, content=path.read_text(encoding="utf-8")))
+    for name, path in (("tidegate.wasm.zst", COMMAND), ("fzstd.mjs", UNPACKER)):
+        files.append(File.generated(config, f"javascripts/{name}", abs_src_path=str(path)))
     return files
 
 

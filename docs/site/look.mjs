@@ -3,16 +3,13 @@
 //
 //     node docs/site/look.mjs FOLDER [WORD OF A PAGE'S PATH …]
 //
-// It needs chromium in the PATH. Node drives it over its own protocol, so nothing has to be installed beside it.
+// It needs chromium in the PATH.
 
-import { spawn } from 'node:child_process';
-import { createReadStream, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { tmpdir } from 'node:os';
-import { extname, join, relative } from 'node:path';
+import { readdirSync } from 'node:fs';
+import { relative } from 'node:path';
+import { openBrowser } from './browser.mjs';
 
 const [folder = '.cache/site', ...words] = process.argv.slice(2);
-const TYPES = { '.html': 'text/html', '.css': 'text/css', '.js': 'text/javascript', '.svg': 'image/svg+xml', '.png': 'image/png' };
 const WIDTHS = [1280, 390];
 const SCHEMES = ['default', 'slate'];
 
@@ -73,89 +70,25 @@ function faults() {
   return found;
 }
 
-const server = createServer((request, response) => {
-  const path = join(folder, decodeURIComponent(new URL(request.url, 'http://site').pathname));
-  const file = path.endsWith('/') ? join(path, 'index.html') : path;
-  if (!existsSync(file)) return response.writeHead(404).end();
-  response.writeHead(200, { 'Content-Type': TYPES[extname(file)] ?? 'application/octet-stream' });
-  createReadStream(file).pipe(response);
-});
-await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-const site = `http://127.0.0.1:${server.address().port}/`;
-
-const profile = mkdtempSync(join(tmpdir(), 'look-'));
-const options = ['--headless=new', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', '--remote-debugging-port=0'];
-const browser = spawn('chromium', [...options, `--user-data-dir=${profile}`, 'about:blank'], { stdio: ['ignore', 'ignore', 'pipe'] });
-const endpoint = await new Promise((resolve, reject) => {
-  let said = '';
-  browser.on('error', () => reject(new Error('chromium is not in the PATH')));
-  browser.on('exit', () => reject(new Error(`chromium has ended: ${said}`)));
-  browser.stderr.on('data', (data) => {
-    said += data;
-    const found = said.match(/ws:\/\/\S+/);
-    if (found) resolve(found[0]);
-  });
-});
-const { WebSocket } = await import('ws');
-const socket = new WebSocket(endpoint, { perMessageDeflate: false });
-await new Promise((resolve) => socket.once('open', resolve));
-let last = 0;
-const waiting = new Map();
-const listeners = new Set();
-socket.on('message', (text) => {
-  const message = JSON.parse(text);
-  if (message.id) waiting.get(message.id)?.(message);
-  for (const listener of listeners) listener(message);
-});
-/** A command of the browser's protocol, and its answer. */
-function command(method, parameters = {}, session = undefined) {
-  last += 1;
-  const id = last;
-  socket.send(JSON.stringify({ id, method, params: parameters, sessionId: session }));
-  return new Promise((resolve, reject) => {
-    waiting.set(id, (message) => {
-      waiting.delete(id);
-      if (message.error) reject(new Error(`${method}: ${message.error.message}`));
-      else resolve(message.result);
-    });
-  });
-}
-function loaded(session) {
-  return new Promise((resolve) => {
-    const listener = (message) => {
-      if (message.sessionId === session && message.method === 'Page.loadEventFired') {
-        listeners.delete(listener);
-        resolve();
-      }
-    };
-    listeners.add(listener);
-  });
-}
-
+const { site, command, open, go, evaluate, close } = await openBrowser(folder);
 const pages = readdirSync(folder, { recursive: true })
   .filter((name) => name.endsWith('index.html') && !name.startsWith('rust-api'))
   .map((name) => relative('.', name).replace(/index\.html$/, ''))
   .filter((name) => words.length === 0 || words.some((word) => name.includes(word)))
   .sort();
-const { targetId } = await command('Target.createTarget', { url: 'about:blank' });
-const { sessionId: session } = await command('Target.attachToTarget', { targetId, flatten: true });
-await command('Page.enable', {}, session);
+const session = await open();
 let count = 0;
 for (const page of pages) {
-  const went = loaded(session);
-  await command('Page.navigate', { url: site + page }, session);
-  await went;
+  await go(session, site + page);
   // Colours that change over some time would be read on their way.
   const still = "document.head.append(Object.assign(document.createElement('style'), { textContent: '* { transition: none !important }' }))";
-  await command('Runtime.evaluate', { expression: still }, session);
+  await evaluate(session, still);
   for (const width of WIDTHS) {
     const metrics = { width, height: 900, deviceScaleFactor: 1, mobile: width < 500 };
     await command('Emulation.setDeviceMetricsOverride', metrics, session);
     for (const scheme of SCHEMES) {
       const look = `document.body.setAttribute('data-md-color-scheme', '${scheme}'); (${faults})()`;
-      const { result, exceptionDetails } = await command('Runtime.evaluate', { expression: look, returnByValue: true }, session);
-      if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
-      for (const fault of result.value) {
+      for (const fault of await evaluate(session, look)) {
         count += 1;
         console.log(`${page || 'home'} at ${width}, ${scheme === 'slate' ? 'dark' : 'light'}: ${fault}`);
       }
@@ -163,9 +96,5 @@ for (const page of pages) {
   }
 }
 console.log(`${pages.length} pages looked at, ${count} faults`);
-const ended = new Promise((resolve) => browser.once('exit', resolve));
-await command('Browser.close');
-await ended;
-rmSync(profile, { recursive: true, force: true });
-server.close();
+await close();
 process.exitCode = count || pages.length === 0 ? 1 : 0;

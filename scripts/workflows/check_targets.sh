@@ -17,6 +17,10 @@ echo "check-targets: wasm32-unknown-unknown, limits in memory"
 rustup target add wasm32-unknown-unknown
 cargo check --locked -p tidegate --no-default-features --target wasm32-unknown-unknown
 
+echo "check-targets: wasm32-wasip1, the command without stores"
+rustup target add wasm32-wasip1
+cargo check --locked -p tidegate-cli --no-default-features --target wasm32-wasip1
+
 echo "check-targets: free-threaded Python 3.14"
 mkdir -p .cache
 # What such an interpreter would tell PyO3, so that none is needed.

@@ -31,7 +31,10 @@ async function soon(holds) {
 describe('lint', () => {
   it('has for a notation and a policy the warnings of a file', () => {
     const [inFile] = lint(file('odd.yaml', `policies:\n  login: ${USELESS}\n`));
-    for (const source of [USELESS, new Policy(USELESS), { login: USELESS }, { login: { limits: [USELESS] } }]) {
+    const [inText] = lint(USELESS);
+    assert.equal(inText.message, inFile.message);
+    assert.deepEqual([inText.place.line, inText.place.column, inFile.place.column], [1, 9, '  login: '.length + 9]);
+    for (const source of [new Policy(USELESS), { login: USELESS }, { login: { limits: [USELESS] } }]) {
       const [warning, ...others] = lint(source);
       assert.equal(warning.message, inFile.message);
       assert.equal(warning.place, undefined);

@@ -19,7 +19,10 @@ def test_a_notation_has_the_warnings_of_a_file(tmp_path: Path) -> None:
     path.write_text(f"policies:\n  login: {USELESS}\n")
     (in_file,) = lint(path)
     assert (in_file.file, in_file.line) == (str(path), 2)
-    for source in (USELESS, Policy(USELESS), {"login": USELESS}, UserDict(login=Policy(USELESS))):
+    (in_text,) = lint(USELESS)
+    assert (in_text.message, in_text.file, in_text.line, in_text.column) == (in_file.message, None, 1, 9)
+    assert in_file.column == len("  login: ") + in_text.column
+    for source in (Policy(USELESS), {"login": USELESS}, UserDict(login=Policy(USELESS))):
         (warning,) = lint(source)  # type: ignore[arg-type]
         assert warning.message == in_file.message
         assert (warning.file, warning.line, warning.column) == (None, None, None)

@@ -14,11 +14,12 @@ use super::traffic::value_name;
 use super::traffic::{Asked, Event, Traffic, cost_option};
 use super::waiting_callers::{Retries, Retry};
 use crate::calendar::MINUTE;
+use crate::policy_argument::{self, POLICIES};
 use crate::terminal::path_text;
-use crate::{Failure, number_text, policy_argument};
+use crate::{Failure, number_text};
 
 /// The most calls that a pattern has by itself.
-const USUAL_CALLS: f64 = 1e6;
+const USUAL_CALLS: u32 = 1_000_000;
 /// How often a caller tries again, by itself.
 const RETRIES: u32 = 5;
 /// The most policies side by side.
@@ -27,8 +28,8 @@ const MAX_POLICIES: usize = 16;
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, group(clap::ArgGroup::new("traffic").required(true).args(["pattern", "trace"])))]
 pub(crate) struct Arguments {
-    /// Notations, or names of policies of --policies
-    #[arg(required = true, value_name = "POLICY")]
+    /// Notations, or names of policies of --policies; none for all of that file
+    #[arg(required_unless_present = POLICIES, value_name = "POLICY")]
     policy: Vec<String>,
 
     /// Make traffic up: its shape
@@ -69,7 +70,7 @@ pub(crate) struct Arguments {
     pub(super) decisions: Option<PathBuf>,
 
     /// The policy file that has the names
-    #[arg(long = "policies", value_name = "FILE", help_heading = "Store")]
+    #[arg(id = POLICIES, long = POLICIES, value_name = "FILE", help_heading = "Store")]
     policy_file: Option<PathBuf>,
 
     /// Replay on this store instead of in memory, with keys of its own that are removed afterwards. TIDEGATE_STORE is not
@@ -89,6 +90,11 @@ struct PatternOptions {
     /// How long the traffic lasts, as in 90s, 10m or 1 day [default: some periods of the policies; a day for daily]
     #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace")]
     duration: Option<u64>,
+
+    /// The most calls where no --duration is given: the traffic is shorter then. An attack has at least two windows, and a day
+    /// its curve [default: 1000000]
+    #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=1_000_000), conflicts_with = "trace")]
+    calls: Option<u32>,
 
     /// How many keys make the calls [default: 10; with outgoing 1, the service that is called]
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=1_000_000), conflicts_with = "trace")]
@@ -159,8 +165,7 @@ impl Arguments {
     /// The policies, each once.
     pub(super) fn policies(&self) -> Result<Vec<Policy>, Failure> {
         let file = self.policy_file.as_ref().map(PolicyFile::read).transpose()?;
-        let find = |text: &String| policy_argument::find(text, file.as_ref());
-        let policies: Vec<Policy> = self.policy.iter().map(find).collect::<Result<_, Failure>>()?;
+        let policies = policy_argument::find_all(&self.policy, file.as_ref())?;
         if policies.len() > MAX_POLICIES {
             let count = policies.len();
             let message = format!("{count} policies are too many to compare: give at most {MAX_POLICIES}");
@@ -189,14 +194,15 @@ impl Arguments {
         let usual = pattern::usual_duration(shape, window.max(longest_period));
         let keys = self.keys();
         let the_limit = f64::from(keys) * most_generous(policies, &call);
+        let most_calls = f64::from(options.calls.unwrap_or(USUAL_CALLS));
         let rate = options.rate.unwrap_or_else(|| match shape {
             // Its curve takes a day, whatever the rate.
-            Shape::Daily => (2.0 * the_limit).min(USUAL_CALLS * 1e6 / options.duration.unwrap_or(usual) as f64),
+            Shape::Daily => (2.0 * the_limit).min(most_calls * 1e6 / options.duration.unwrap_or(usual) as f64),
             // A backlog that ends with the duration.
             Shape::Outgoing => the_limit,
             _ => 2.0 * the_limit,
         });
-        let for_usual_calls = (USUAL_CALLS / rate * 1e6) as u64;
+        let for_usual_calls = (most_calls / rate * 1e6) as u64;
         let duration = options.duration.unwrap_or_else(|| match shape {
             Shape::Daily => usual,
             // The attack takes two windows.
@@ -245,6 +251,7 @@ impl Arguments {
             ("rate", pattern_options.rate.map(|rate| rate.to_string())),
             ("duration", pattern_options.duration.map(seconds)),
             ("window", pattern_options.window.map(seconds)),
+            ("calls", pattern_options.calls.map(|calls| calls.to_string())),
             ("keys", has_pattern.then(|| self.keys().to_string())),
             ("seed", has_seed.then(|| self.seed.to_string())),
             ("cost", pattern_options.cost.clone()),

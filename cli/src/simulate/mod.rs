@@ -23,7 +23,7 @@ use replay::{DECISION_COLUMNS, Replay};
 use report::Report;
 use traffic::Traffic;
 
-use crate::store_options::temporary_prefix;
+use crate::temporary_keys::temporary_prefix;
 use crate::terminal::path_text;
 use crate::{Failure, Outcome, Output};
 
@@ -92,8 +92,11 @@ fn replay(
     Ok(Report::new(replays, traffic, (start, end)))
 }
 
-/// Does the same with every policy, each in a thread of its own.
+/// Does the same with every policy, each in a thread of its own where there are threads.
 fn all(replays: &mut [Replay], work: impl Fn(&mut Replay) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+    if cfg!(target_family = "wasm") {
+        return replays.iter_mut().try_for_each(work);
+    }
     std::thread::scope(|scope| {
         let threads: Vec<_> = replays.iter_mut().map(|replay| scope.spawn(|| work(replay))).collect();
         threads

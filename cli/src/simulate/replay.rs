@@ -11,11 +11,15 @@ use super::figures::{Answer, Figures};
 use super::traffic::{Event, Keys};
 use super::waiting_callers::{Retries, Retry, Tried, WaitingCallers};
 use crate::Failure;
-use crate::store_options::limiter_builder;
+use crate::limiter_builder::limiter_builder;
 use crate::temporary_keys::TemporaryKeys;
 
 /// Room for more keys than a simulation may have, so that the store forgets none.
-const MEMORY: &str = "memory://?max_keys=8000000&max_bytes=64GB";
+const MEMORY: &str = if usize::BITS < 64 {
+    "memory://?max_keys=8000000&max_bytes=2GB"
+} else {
+    "memory://?max_keys=8000000&max_bytes=64GB"
+};
 /// How long Redis may take for a check.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A value of Redis outlives its meaning by this at least, in microseconds of real time.

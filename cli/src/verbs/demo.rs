@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tidegate::{Decision, Limiter, Policy};
 
 use crate::decision_text::as_json;
-use crate::store_options::limiter_builder;
+use crate::limiter_builder::limiter_builder;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, bar, is_interactive, paint};
 use crate::{Failure, Outcome, Output};
 

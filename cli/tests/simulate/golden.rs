@@ -122,15 +122,20 @@ fn standard_input_and_sorting() {
 #[test]
 fn the_command_that_is_shown_makes_the_simulation_again() {
     let storm = ["5/s", "--pattern", "retry-storm", "--rate", "20/s", "--duration", "3s", "--retries", "2"];
+    let short = ["5/s", "--pattern", "steady", "--calls", "500"];
+    assert_eq!(done(&[&short[..], &["--json"]].concat()).json()["traffic"]["calls"], json!(500));
     let trace = ["5/s", "--trace", "columns.csv", "--format", "timestamps", "--retry", "backoff"];
     let backlog = ["5/s", "--pattern", "outgoing", "--rate", "9/s", "--duration", "3s", "--retries", "2"];
-    for arguments in [&storm[..], &trace, &backlog] {
+    for arguments in [&storm[..], &trace, &backlog, &short] {
         let first = done(&[arguments, &["--json"]].concat()).json();
         let shown =
             first["command"].as_str().and_then(|shown| shown.strip_prefix("tidegate simulate ")).expect("a command");
         let again = done(&shown.split(' ').chain(["--json"]).collect::<Vec<_>>()).json();
         assert_eq!(first, again, "{shown}");
-        assert!(shown.contains("--retries 2") || shown.contains("--format timestamps"), "{shown}");
+        assert!(
+            ["--retries 2", "--format timestamps", "--calls 500"].iter().any(|said| shown.contains(said)),
+            "{shown}"
+        );
     }
 }
 

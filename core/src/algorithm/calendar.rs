@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 /// Weekdays as the notation has them, in the order of the week.
 pub(crate) const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 /// A moment of which edges are known where nothing is known of the time: 1 January 2024.
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 const ANY_TIME: u64 = 1_704_067_200_000_000;
 /// How many windows before and after a moment are looked at. A clock that skips a day makes two edges one.
 const WINDOWS_AROUND: i64 = 4;
@@ -205,13 +205,13 @@ impl Calendar {
     }
 
     /// The edges around the moment that was asked for last.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "stored")]
     pub(crate) fn last_known(&self) -> [u64; 4] {
         self.known.read().unwrap_or_else(|| self.edges_around(ANY_TIME))
     }
 
     /// Whether no moment was asked for.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "stored")]
     pub(crate) fn knows_nothing(&self) -> bool {
         self.known.read().is_none()
     }

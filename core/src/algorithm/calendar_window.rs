@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::calendar::Calendar;
 use super::kept_window::KeptWindow;
 use super::period::{DAY, Period, TimeUnit};
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 use super::stored::{Field, StoredRule, fits};
 use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, left};
 
@@ -333,7 +333,7 @@ pub fn edges(limit: &Limit) -> Vec<u64> {
     (0..=EDGES).map(|number| start_of(grid, first + number)).collect()
 }
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
 

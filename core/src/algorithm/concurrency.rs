@@ -9,15 +9,15 @@
 //! **Example,** 2 with a ttl of 30 s: holds A at 0 s and B at 10 s are admitted, a third is refused until A expires at
 //! 30 s. When B is renewed at 20 s, it expires at 50 s instead of 40 s. When A is closed at 25 s, a third is admitted.
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 use super::stored::{Field, StoredRule, fits, items, put_items};
 use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, boxed, left};
 use crate::tables::allocation::allocated;
 
 /// The holds that a reply may have, whatever the count.
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 const MIN_HOLDS: u64 = 100_000;
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 const MAX_HOLDS: u64 = 10_000_000;
 
 /// Names a hold; 0 stands for a hold without an id, which cannot be renewed or closed.
@@ -198,7 +198,7 @@ impl Meaning for Rule {
     }
 }
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 impl StoredRule for Rule {
     const ITEM: u8 = 3;
 

@@ -185,7 +185,7 @@ impl Rule {
 }
 
 /// What [`StoredRule`] says of each.
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 impl Rule {
     pub(crate) fn fields(&self) -> &'static [Field] {
         const fn fields<R: StoredRule>(_: &R) -> &'static [Field] {

@@ -8,7 +8,7 @@
 //! after that, at 12 s, opens the window [12 s, 22 s). Around the end of a window up to 2n - 1 units pass within less
 //! than p: one at 0 s, two at 9.9 s and three at 10 s are all admitted.
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 use super::stored::{Field, StoredRule, fits};
 use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, Tried, View, left};
 
@@ -135,7 +135,7 @@ impl Meaning for Rule {
     }
 }
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
 

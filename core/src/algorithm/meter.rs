@@ -25,7 +25,7 @@
 
 use std::ops::Deref;
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 use super::stored::{Field, StoredRule, fits};
 use super::{LeaseTerms, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Tried, View, left};
 
@@ -357,7 +357,7 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
     }
 }
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 impl<const DELAYS: bool> StoredRule for Bucket<DELAYS> {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count];
 

@@ -28,9 +28,9 @@ mod period;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 mod stored;
-#[cfg(all(test, feature = "redis"))]
+#[cfg(all(test, feature = "stored"))]
 mod tests;
 mod token_bucket;
 mod unit;
@@ -40,7 +40,7 @@ pub(crate) use calendar::{AnchorDay, Calendar, WEEKDAYS, zone_names};
 pub use calendar_window::edges as calendar_edges;
 pub(crate) use charge::{LimitCharge, Traces};
 pub(crate) use concurrency::{HoldId, StoredHold};
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 pub(crate) use learned::LEARNED_NUMBERS;
 pub(crate) use learned::{AskedOf, LearnedAnswer, LearnedLimits, Learning, MAX_LEARNED_WINDOWS, Said, SaidLimit};
 pub(crate) use lease::{LEASED_PART, LeaseTerms};
@@ -49,9 +49,9 @@ use meaning::Meaning;
 pub(crate) use meter::Meter;
 pub use period::{Period, TimeUnit};
 pub(crate) use period::{SECOND, SPELLINGS};
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 use stored::StoredRule;
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, Stored, number, put};
 pub use unit::Unit;
 pub(crate) use unit::is_word;
@@ -306,7 +306,7 @@ macro_rules! algorithms {
 
             /// The state of the numbers in its fields, in order, and of the bytes of its list. `None` of a log of which a part stays on
             /// the server.
-            #[cfg(feature = "redis")]
+            #[cfg(feature = "stored")]
             pub(crate) fn read(&self, numbers: [u64; 4], list: &[u8]) -> Option<State> {
                 match self {
                     $(Self::$name(_) => {
@@ -316,7 +316,7 @@ macro_rules! algorithms {
             }
         }
 
-        #[cfg(feature = "redis")]
+        #[cfg(feature = "stored")]
         impl State {
             /// Its numbers, in the order of the fields; its list is appended.
             pub(crate) fn write(&self, list: &mut Vec<u8>) -> [u64; 4] {
@@ -327,7 +327,7 @@ macro_rules! algorithms {
         }
 
         /// The bytes of a limit's list when all its units are in use, and the most that a reply may have of it.
-        #[cfg(feature = "redis")]
+        #[cfg(feature = "stored")]
         impl Limit {
             pub(crate) fn list_bytes(&self) -> (usize, usize) {
                 match self.algorithm() {
@@ -337,11 +337,11 @@ macro_rules! algorithms {
         }
 
         /// The fields of each algorithm, in the order of their numbers.
-        #[cfg(feature = "redis")]
+        #[cfg(feature = "stored")]
         pub(crate) const FIELDS: &[&[Field]] = &[$(<$rule as StoredRule>::FIELDS),+];
 
         /// The algorithms as the script knows them, whose number is their place from 1 on.
-        #[cfg(feature = "redis")]
+        #[cfg(feature = "stored")]
         pub(crate) fn stored() -> Vec<Stored> {
             vec![$(Stored::of::<$rule>(stringify!($name))),+]
         }

@@ -9,7 +9,7 @@
 //! **Example,** 10 per 60 s: 10 units in the window [0 s, 60 s), none since. At 75 s the estimate is
 //! floor(10 * 45 / 60) = 7, so 3 units are admitted. The estimate is 1 until 114 s, and 0 after that.
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 use super::stored::{Field, StoredRule, fits};
 use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, left};
 
@@ -192,7 +192,7 @@ impl Meaning for Rule {
     }
 }
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count, Field::Count];
 

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 use super::stored::{Field, MOMENT_WIDTH, StoredRule, fits, items, put_items};
 use super::{AlgorithmKind, LeaseTerms, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, boxed, left};
 use crate::tables::allocation::allocated;
@@ -81,7 +81,7 @@ impl Rule {
 
     /// A log of which only this is known: the units used, that a check of `cost` is admitted at `release`, and when the
     /// newest units leave. Units leave it no earlier than they leave the log itself.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "stored")]
     pub(crate) fn state_of_summary(&self, used: u64, cost: u64, release: u64, ends: u64) -> State {
         let mut state = State::default();
         // Units that have left the log at `release`: the check then fits, and earlier it does not.
@@ -215,7 +215,7 @@ impl Meaning for Rule {
     }
 }
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 impl StoredRule for Rule {
     const ITEM: u8 = 2;
 
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(rule.view(&state, 9_500, 2).admits_at, Some(14_000));
     }
 
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "stored")]
     #[test]
     fn a_log_of_which_only_a_summary_is_known() {
         let rule = Rule { count: 10, period: 10_000 };

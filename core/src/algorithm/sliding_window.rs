@@ -12,10 +12,10 @@
 use std::collections::VecDeque;
 
 use super::limit::DEFAULT_PRECISION;
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 use super::limit::MAX_PRECISION;
 use super::meaning::lint_nominal;
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 use super::stored::{Field, StoredRule, fits, items, put_items};
 use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, Tried, View, boxed, left};
 use crate::tables::allocation::allocated;
@@ -296,7 +296,7 @@ impl Meaning for Rule {
     }
 }
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 impl StoredRule for Rule {
     const ITEM: u8 = 2;
 

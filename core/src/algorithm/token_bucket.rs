@@ -11,7 +11,7 @@
 //! token comes every 200 ms, so the third is admitted at 200 ms; the bucket is full again at 2200 ms.
 
 use super::meter::{Bucket, Meter, State};
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 use super::stored::{Field, StoredRule};
 use super::{AlgorithmKind, LeaseTerms, Limit, LimitCharge, LimitRule, Meaning, Tried, View};
 
@@ -151,7 +151,7 @@ impl Meaning for Rule {
     }
 }
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 impl StoredRule for Rule {
     const FIELDS: &'static [Field] = Bucket::<false>::FIELDS;
 

@@ -32,8 +32,8 @@ pub use parts::Parts;
 pub use reply_poller::ReplyPoller;
 #[cfg(feature = "redis")]
 pub use servers::{
-    KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, pattern_of_keys, redis_key, scanned_keys,
-    stored_bytes, stored_decision, stored_limits,
+    ServerAddress, ServerConnection, ShardServers, StoreServers, pattern_of_keys, redis_key, scanned_keys,
+    stored_decision, stored_limits,
 };
 pub use tasks::{Started, Task, post_begun, post_task};
 
@@ -44,7 +44,21 @@ use crate::error::{Error, Result};
 use crate::limiter::{Builder, Cost};
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Algorithm, Limit, Policy, Warning};
+#[cfg(feature = "stored")]
+use crate::store::stored_key::StoredKey;
 use crate::store::url;
+
+/// Bytes of the digest that follows the prefix in the name of a key.
+#[cfg(feature = "stored")]
+pub const KEY_DIGEST: usize = StoredKey::DIGEST;
+
+/// The bytes of a policy's value in Redis: of a key that is hardly used, and of one that uses all its limits. Without the log
+/// of a `sliding-log` and without a journal, which have keys of their own.
+#[cfg(feature = "stored")]
+#[must_use]
+pub fn stored_bytes(policy: &Policy) -> (usize, usize) {
+    plan_of(policy).stored.value_bytes(policy)
+}
 
 /// Every warning about what a text names: a policy file, by its path, or a notation.
 ///

@@ -1,7 +1,7 @@
 //! Questions to the servers of a store, and what they have stored.
 
 pub use crate::store::redis::{
-    KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, pattern_of_keys, redis_key, scanned_keys,
+    ServerAddress, ServerConnection, ShardServers, StoreServers, pattern_of_keys, redis_key, scanned_keys,
     stored_limits,
 };
 
@@ -17,11 +17,4 @@ pub fn stored_decision(policy: &Policy, key: &str, value: &[u8], now: u64) -> Op
     let plan = plan_of(policy);
     let answer = stored_answer(&plan, value, now)?;
     Some(Decision::new(LimiterId::ELSEWHERE, plan, key, 1, answer))
-}
-
-/// The bytes of a policy's value in Redis: of a key that is hardly used, and of one that uses all its limits. Without the log
-/// of a `sliding-log` and without a journal, which have keys of their own.
-#[must_use]
-pub fn stored_bytes(policy: &Policy) -> (usize, usize) {
-    plan_of(policy).stored.value_bytes(policy)
 }

@@ -193,7 +193,7 @@ impl Builder {
         log.file_warnings(&self.file_warnings);
         let forgotten_denials = ForgottenDenials::shared(&log);
         let (store, layers) = self.layers(&readers, &forgotten_denials, &log)?;
-        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
+        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), fork::id());
         let (shared_id, publishes) = (self.shared_id(&self.names()?), self.publishes);
         let id = LimiterId::of_digest(if layers.is_none() { seed } else { shared_id });
         let wait_queues = WaitQueues::new(self.wait_bounds);

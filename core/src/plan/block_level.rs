@@ -11,13 +11,13 @@ pub(crate) struct BlockLevel(u8);
 
 impl BlockLevel {
     /// The level of that stored byte.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "stored")]
     pub(crate) const fn stored(byte: u8) -> Self {
         Self(byte)
     }
 
     /// The byte that is stored of it.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "stored")]
     pub(crate) const fn as_byte(self) -> u8 {
         self.0
     }

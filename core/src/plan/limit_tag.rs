@@ -43,7 +43,7 @@ impl LimitTag {
     }
 
     /// Reads the tag that bytes begin with.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "stored")]
     pub(crate) fn read(bytes: &mut &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first()?;
         let (algorithm, width) = (head >> 4, usize::from(head & 7));

@@ -6,9 +6,9 @@ mod conversion;
 mod limit_tag;
 mod own_numbers;
 pub(crate) mod plan_cache;
-#[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
+#[cfg_attr(not(feature = "stored"), path = "without_stored.rs")]
 mod stored;
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 mod stored_value;
 
 use std::sync::{Arc, OnceLock};
@@ -28,9 +28,9 @@ pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;
 pub(crate) use own_numbers::{MAX_OVERRIDDEN_KEY, MAX_OVERRIDDEN_KEYS, Moved, OverrideChange, StoredOverride};
 use stored::StoredForm;
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 pub(crate) use stored::section;
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 pub(crate) use stored_value::{parts_of_any, states_of_any};
 
 /// The longest metadata of an attempt, in bytes.

@@ -15,6 +15,11 @@ use crate::error::{Error, Result};
 
 /// The limits that a notation means.
 pub(super) fn parse(text: &str) -> Result<Vec<Limit>> {
+    Ok(parse_located(text)?.into_iter().map(|(_, limit)| limit).collect())
+}
+
+/// [`parse`], with the column of each limit, from 0.
+pub(super) fn parse_located(text: &str) -> Result<Vec<(usize, Limit)>> {
     scan(text).map_err(|error| error.to_error(text))
 }
 
@@ -23,10 +28,11 @@ fn parse_duration(text: &str) -> Result<Period> {
     scan_duration(text).map_err(|error| error.to_error(text))
 }
 
-/// [`parse`], for callers that know the position of the text in a file.
-pub(super) fn scan(text: &str) -> Result<Vec<Limit>, SyntaxError> {
+/// [`parse_located`], for callers that know the position of the text in a file.
+pub(super) fn scan(text: &str) -> Result<Vec<(usize, Limit)>, SyntaxError> {
     refuse_url(text, "limits, as in `20/minute; 5/3s`")?;
-    Parser::new(text).policy()
+    let limits = Parser::new(text).policy()?;
+    Ok(limits.into_iter().map(|(offset, limit)| (text[..offset].chars().count(), limit)).collect())
 }
 
 /// [`parse_duration`], for callers that know the position of the text in a file.

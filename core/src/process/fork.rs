@@ -42,6 +42,11 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
+/// What the system calls this process. WebAssembly has no processes, and asking for it would be a panic.
+pub(crate) fn id() -> u32 {
+    if cfg!(target_family = "wasm") { 0 } else { std::process::id() }
+}
+
 /// A value that each process makes on its first use. A child does not touch what its parent made and does not even drop
 /// it: closing the parent's connections from there would end them.
 pub(crate) struct PerProcess<T> {

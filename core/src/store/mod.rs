@@ -14,7 +14,7 @@ pub(crate) mod memory;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 pub(crate) mod redis;
 pub(crate) mod request;
-#[cfg(feature = "redis")]
+#[cfg(feature = "stored")]
 pub(crate) mod stored_key;
 pub(crate) mod url;
 pub(crate) mod usage;

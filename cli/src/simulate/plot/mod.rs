@@ -3,20 +3,19 @@
 mod axis;
 mod drawing;
 mod html;
+#[cfg_attr(not(feature = "png"), path = "without_pixels.rs")]
 mod pixels;
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use plotters::prelude::SVGBackend;
-use tiny_skia::Pixmap;
 
 use super::report::Report;
 use super::table;
 use crate::Failure;
 use crate::terminal::path_text;
 use drawing::{Palette, SCALE};
-use pixels::PixelBackend;
 
 /// Which colours a plot has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,7 +58,7 @@ pub(super) fn check(paths: &[PathBuf]) -> Result<(), Failure> {
 pub(super) fn write(path: &Path, report: &Report, theme: Theme) -> Result<(), Failure> {
     let contents = match kind(path)? {
         Kind::Svg => svg(report, theme, true)?.into_bytes(),
-        Kind::Png => png(report, theme)?,
+        Kind::Png => pixels::png(report, theme)?,
         Kind::Html => html::page(report, &svg(report, theme, false)?, theme).into_bytes(),
     };
     std::fs::write(path, contents).map_err(|error| Failure::unwritable(path_text(path), &error))
@@ -84,12 +83,4 @@ fn svg(report: &Report, theme: Theme, titled: bool) -> Result<String, Failure> {
     let style = if theme == Theme::Auto { drawing::style_for_dark() } else { String::new() };
     let rest = rest.trim_start();
     Ok(format!("{tag} role=\"img\" style=\"max-width:100%;height:auto\">\n<title>{title}</title>\n{style}{rest}"))
-}
-
-fn png(report: &Report, theme: Theme) -> Result<Vec<u8>, Failure> {
-    let (width, height) = drawing::size(report, true);
-    let mut pixels = Pixmap::new(width, height).ok_or_else(|| undrawn("it is too large"))?;
-    let backend = PixelBackend::new(&mut pixels).map_err(undrawn)?;
-    drawing::draw(backend, report, Palette::of(theme)).map_err(undrawn)?;
-    pixels.encode_png().map_err(undrawn)
 }

@@ -10,6 +10,11 @@ use skrifa::outline::{DrawSettings, OutlinePen};
 use skrifa::{FontRef, MetadataProvider, raw::ReadError};
 use tiny_skia::{Color, FillRule, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, Transform};
 
+use super::super::report::Report;
+use super::drawing::{self, Palette};
+use super::{Theme, undrawn};
+use crate::Failure;
+
 /// The font of the pictures, whose licence is beside it.
 const FONT: &[u8] = include_bytes!("font/Inter-subset.otf");
 /// Where SVG has the baseline below its anchor, as shares of the font's size: half the height of an `x` is 0.273.
@@ -18,15 +23,24 @@ const BELOW_CENTER: f32 = 0.273;
 
 type DrawingResult = Result<(), DrawingErrorKind<Infallible>>;
 
+/// The drawing as a file of PNG.
+pub(super) fn png(report: &Report, theme: Theme) -> Result<Vec<u8>, Failure> {
+    let (width, height) = drawing::size(report, true);
+    let mut pixels = Pixmap::new(width, height).ok_or_else(|| undrawn("it is too large"))?;
+    let backend = PixelBackend::new(&mut pixels).map_err(undrawn)?;
+    drawing::draw(backend, report, Palette::of(theme)).map_err(undrawn)?;
+    pixels.encode_png().map_err(undrawn)
+}
+
 /// Draws into a picture.
-pub(super) struct PixelBackend<'a> {
+struct PixelBackend<'a> {
     pixels: &'a mut Pixmap,
     font: FontRef<'static>,
     characters: Charmap<'static>,
 }
 
 impl<'a> PixelBackend<'a> {
-    pub(super) fn new(pixels: &'a mut Pixmap) -> Result<Self, ReadError> {
+    fn new(pixels: &'a mut Pixmap) -> Result<Self, ReadError> {
         let font = FontRef::new(FONT)?;
         let characters = font.charmap();
         Ok(Self { pixels, font, characters })

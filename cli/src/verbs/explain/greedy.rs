@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate::{Algorithm, Cost, Limit, Limiter, ManualClock, Options, Policy};
 
 use crate::Failure;
-use crate::store_options::limiter_builder;
+use crate::limiter_builder::limiter_builder;
 
 /// Monday, 1 January 2024, 00:00 UTC: every window of the calendar begins here, and every one of a period that divides a day.
 pub(super) const START: u64 = 1_704_067_200_000_000;

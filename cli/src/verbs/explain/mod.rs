@@ -17,11 +17,11 @@ use tidegate::{Period, Policy};
 
 use crate::classes;
 use crate::number_text::{number, of_unit};
+use crate::policy_argument::{self, POLICIES, PoliciesOption};
 use crate::redis_cost::RedisCost;
-use crate::store_options::PoliciesOption;
 use crate::terminal::{BOLD, DIM, NAME, WARN, paint, width, wrapped};
 use crate::time_text::length;
-use crate::{Failure, Outcome, Output, policy_argument};
+use crate::{Failure, Outcome, Output};
 use bursts::Burst;
 use greedy::{GreedyCaller, Run, Wait, over_time};
 use steady::Steady;
@@ -35,10 +35,11 @@ const WAITS: usize = 6;
 #[command(after_help = "Examples:
   $ tidegate explain \"20/minute; 5/3s\"
   $ tidegate explain \"gcra 100/s burst 200; calendar-window 100000/day\"
-  $ tidegate explain login --policies tidegate.yaml --json")]
+  $ tidegate explain login --policies tidegate.yaml --json
+  $ tidegate explain --policies tidegate.yaml")]
 pub(crate) struct Explain {
-    /// Notations such as "20/minute; 5/3s", or names of policies of --policies
-    #[arg(required = true, value_name = "POLICY")]
+    /// Notations such as "20/minute; 5/3s", or names of policies of --policies; none for all of that file
+    #[arg(required_unless_present = POLICIES, value_name = "POLICY")]
     named: Vec<String>,
     #[command(flatten)]
     policies: PoliciesOption,
@@ -59,9 +60,8 @@ impl Explain {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
         let file = self.policies.read()?;
         let mut all = Vec::new();
-        for (index, name) in self.named.iter().enumerate() {
-            let policy = policy_argument::find(name, file.as_ref())?;
-            let explanation = Explanation::of(&policy)?;
+        for (index, policy) in policy_argument::find_all(&self.named, file.as_ref())?.iter().enumerate() {
+            let explanation = Explanation::of(policy)?;
             if output.is_json() {
                 all.push(explanation.as_json());
             } else {
@@ -72,7 +72,7 @@ impl Explain {
             }
         }
         if output.is_json() {
-            output.json(&if all.len() == 1 { all.swap_remove(0) } else { Value::Array(all) });
+            output.json(&if self.named.len() == 1 { all.swap_remove(0) } else { Value::Array(all) });
         }
         Ok(Outcome::Done)
     }

@@ -38,7 +38,7 @@ pub(crate) struct SaidLimit {
 
 impl SaidLimit {
     /// Its numbers, in the order in which the script reads them.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "stored")]
     pub(crate) fn numbers(&self) -> [f64; 10] {
         let Self { id, place, is_stated, limit, used, reset, length, units, capacity, known } = *self;
         let numbers = [id, place.into(), is_stated.into(), limit, used, reset, length, units, capacity];

@@ -46,7 +46,7 @@ fn replace(text: &Text, position: Position, lookup: EnvironmentLookup<'_>) -> Re
             continue;
         }
         result.push_str(before);
-        let here = text.verbatim.map_or(position, |start| Position { column: start.column + column, ..start });
+        let here = text.position(column, position);
         let inside = reference[2..].split_once('}').map(|(inside, _)| inside).ok_or_else(|| {
             FileError::new(
                 here,

@@ -21,7 +21,8 @@ pub(super) fn limits(node: &Node) -> Result<Vec<LocatedLimit>, FileError> {
     match &node.value {
         Value::Text(text) => {
             let limits = notation::scan(&text.text).map_err(|error| notation_error(&error, text, node.position))?;
-            Ok(limits.into_iter().map(|limit| LocatedLimit { limit, position: node.position }).collect())
+            let located = |(column, limit)| LocatedLimit { limit, position: text.position(column, node.position) };
+            Ok(limits.into_iter().map(located).collect())
         }
         Value::Map(entries) => {
             Ok(vec![LocatedLimit { limit: limit(entries, node.position)?, position: node.position }])

@@ -162,8 +162,7 @@ pub(super) fn wrong_value(key: &Key, node: &Node, wanted: &str) -> FileError {
 
 /// An error of the notation, at its column in the file when that is known.
 pub(super) fn notation_error(error: &notation::SyntaxError, text: &Text, position: Position) -> FileError {
-    let position =
-        text.verbatim.map_or(position, |start| Position { column: start.column + error.column(&text.text), ..start });
+    let position = text.position(error.column(&text.text), position);
     // Instead of a notation the variable may hold a secret.
     let message = if text.from_environment { error.message_without(&text.text) } else { error.message(&text.text) };
     FileError::new(position, message)

@@ -73,6 +73,13 @@ pub(super) struct Text {
     pub(super) from_environment: bool,
 }
 
+impl Text {
+    /// The position of the character in that column, from 0; of a text that the file does not hold verbatim, where the value begins.
+    pub(super) fn position(&self, column: usize, of_value: Position) -> Position {
+        self.verbatim.map_or(of_value, |start| Position { column: start.column + column, ..start })
+    }
+}
+
 impl Key {
     /// The name, for an error. One with a colon is never shown: YAML may have cut it from a URL with a password.
     pub(super) fn shown(&self) -> String {

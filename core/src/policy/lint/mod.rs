@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::lease::SHORTEST_LEASE;
 use super::options::OnStoreError;
-use super::{Policy, PolicyFile};
+use super::{Policy, PolicyFile, notation};
 use crate::algorithm::{AlgorithmKind, Limit};
 use crate::error::{Result, SourceLocation};
 
@@ -19,7 +19,7 @@ use crate::error::{Result, SourceLocation};
 pub struct Warning {
     /// The policy's name.
     pub policy: String,
-    /// Where in the file it is; none for a policy that was given in code.
+    /// Where in the file or in the notation it is; none for a policy that was given in code.
     pub location: Option<SourceLocation>,
     /// What is odd, and what to do about it.
     pub message: String,
@@ -37,13 +37,13 @@ impl fmt::Display for Warning {
 /// Every warning about a file, in the order of its policies.
 #[must_use]
 pub fn lint(file: &PolicyFile) -> Vec<Warning> {
-    warnings(file.policies(), Some(file))
+    warnings(file.policies(), &WarningSource::File(file))
 }
 
 /// Every warning about policies that were given in code, in their order.
 #[must_use]
 pub fn lint_policies<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Vec<Warning> {
-    warnings(policies, None)
+    warnings(policies, &WarningSource::Code)
 }
 
 /// What the policies of a file, a notation or code have in common.
@@ -57,20 +57,45 @@ pub(crate) fn lint_text(text: &str) -> Result<Vec<Warning>> {
     if named || !text.contains(|c: char| c.is_ascii_digit()) {
         return PolicyFile::read(path).map(|file| lint(&file));
     }
-    Policy::parse(text).map(|policy| policy.lint())
+    let columns: Vec<usize> = notation::parse_located(text)?.into_iter().map(|(column, _)| column).collect();
+    Ok(warnings([&Policy::parse(text)?], &WarningSource::Notation(&columns)))
 }
 
-fn warnings<'a>(policies: impl IntoIterator<Item = &'a Policy>, file: Option<&PolicyFile>) -> Vec<Warning> {
+/// Where policies were written.
+enum WarningSource<'a> {
+    Code,
+    /// One policy in one line, with the column of each limit from 0.
+    Notation(&'a [usize]),
+    File(&'a PolicyFile),
+}
+
+impl WarningSource<'_> {
+    fn location(&self, policy: usize, limit: Option<usize>) -> Option<SourceLocation> {
+        match self {
+            Self::Code => None,
+            Self::Notation(columns) => Some(SourceLocation::new(None, 1, columns[limit.unwrap_or(0)] + 1)),
+            Self::File(file) => {
+                let of_limit = limit.and_then(|limit| file.limit_location(policy, limit));
+                of_limit.or_else(|| file.policy_location(policy)).cloned()
+            }
+        }
+    }
+
+    fn new_form(&self, policy: usize) -> Option<String> {
+        let Self::File(file) = self else { return None };
+        file.new_form(policy)
+    }
+}
+
+fn warnings<'a>(policies: impl IntoIterator<Item = &'a Policy>, source: &WarningSource<'_>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut folded: HashMap<String, &str> = HashMap::new();
     for (index, policy) in policies.into_iter().enumerate() {
         let mut warn = |limit: Option<usize>, message: String| {
-            let location = file.and_then(|file| {
-                limit.and_then(|limit| file.limit_location(index, limit)).or_else(|| file.policy_location(index))
-            });
-            warnings.push(Warning { policy: policy.name().to_owned(), location: location.cloned(), message });
+            let location = source.location(index, limit);
+            warnings.push(Warning { policy: policy.name().to_owned(), location, message });
         };
-        if let Some(new_form) = file.and_then(|file| file.new_form(index)) {
+        if let Some(new_form) = source.new_form(index) {
             warn(None, format!("the shape of older files: write it under `policies`, as `{new_form}`"));
         }
         names(policy, &mut folded, |message| warn(None, message));

@@ -125,7 +125,8 @@ fn policies_of_code_have_the_warnings_of_a_file() {
 
 #[test]
 fn a_text_is_a_notation_or_the_name_of_a_file() {
-    assert_eq!(lint_text("10/10s; 600/600s").unwrap().len(), 1);
+    let warnings = lint_text("10/10s; 600/600s").unwrap();
+    assert_eq!((warnings.len(), &warnings[0].location), (1, &Some(SourceLocation::new(None, 1, 9))));
     assert_eq!(lint_text("20/minute; 5/3s").unwrap(), []);
     for (text, words) in [
         ("missing.yaml", "missing.yaml: the policy file cannot be read"),

@@ -26,7 +26,8 @@ impl<'a> Parser<'a> {
         Self { text, offset: 0 }
     }
 
-    pub(super) fn policy(&mut self) -> Result<Vec<Limit>, SyntaxError> {
+    /// The limits, and where each begins, in bytes.
+    pub(super) fn policy(&mut self) -> Result<Vec<(usize, Limit)>, SyntaxError> {
         let mut limits = Vec::new();
         loop {
             self.skip_blanks();
@@ -38,7 +39,7 @@ impl<'a> Parser<'a> {
                     "fewer limits",
                 ));
             }
-            limits.push(self.limit()?);
+            limits.push((start, self.limit()?));
             self.skip_blanks();
             // The `limits` package accepts a colon before a separator, so texts that people have may hold one.
             if self.peek() == Some(':') && self.rest().get(1..).is_some_and(|rest| rest.starts_with(is_separator)) {

@@ -42,7 +42,7 @@ pub(crate) use io::{EpollSet, ReaderRegistry};
 pub(crate) use protocol::ReplyBuffer;
 pub use scan::{pattern_of_keys, scanned_keys};
 pub(crate) use servers::stored_answer;
-pub use servers::{KEY_DIGEST, ServerAddress, ServerConnection, ShardServers, StoreServers, redis_key, stored_limits};
+pub use servers::{ServerAddress, ServerConnection, ShardServers, StoreServers, redis_key, stored_limits};
 
 /// A store on Redis or Valkey servers.
 struct Redis {

@@ -17,7 +17,6 @@ use crate::policy::Policy;
 use crate::process::log::Log;
 use crate::store::key_names::KeyNames;
 use crate::store::request::{Answer, Entry, Operation};
-use crate::store::stored_key::StoredKey;
 use crate::store::url::{Address, Deployment, Endpoints, StoreUrl};
 
 /// The most bytes of a reply.
@@ -145,9 +144,6 @@ impl StoreServers {
         Ok(ServerConnection { connection, timeout, shown: server.to_string() })
     }
 }
-
-/// Bytes of the digest that follows the prefix in the name of a key.
-pub const KEY_DIGEST: usize = StoredKey::DIGEST;
 
 /// The name of the Redis key that holds the usage of a policy and key.
 #[must_use]

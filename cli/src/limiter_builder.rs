@@ -1,0 +1,8 @@
+//! What every limiter of the command is built from.
+
+use tidegate::{Builder, Limiter, host};
+
+/// A builder of a limiter that `tidegate top` does not show: it shows services, and no commands.
+pub(crate) fn limiter_builder() -> Builder {
+    host::unpublished(Limiter::builder())
+}
