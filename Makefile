@@ -30,7 +30,7 @@ toolchain:
 
 demo: toolchain ## Show a policy of two limits admit, refuse, explain and admit again
 	@echo "Building the demo (the first time takes a minute) …"
-	@cargo run --release --locked --quiet -p tidegate-cli -- demo
+	@cargo run --release --locked --quiet -p tidegate-cli --no-default-features --features demo -- demo
 
 python: setup ## Build the Python package into .cache/venv, for work on it
 	@VIRTUAL_ENV=.cache/venv .cache/venv/bin/maturin develop --release --locked

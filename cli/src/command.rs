@@ -8,6 +8,8 @@ use clap::{Parser, Subcommand};
 use crate::store_verb::StoreVerb;
 #[cfg(feature = "stores")]
 use crate::verbs::completions::Completions;
+#[cfg(feature = "demo")]
+use crate::verbs::demo::Demo;
 use crate::verbs::explain::Explain;
 use crate::verbs::lint::Lint;
 use crate::{Failure, Outcome, Output, simulate};
@@ -52,6 +54,9 @@ enum Verb {
     #[cfg(feature = "stores")]
     #[command(flatten)]
     Store(StoreVerb),
+    /// Show a policy of two limits admit, refuse, explain and admit again
+    #[cfg(feature = "demo")]
+    Demo(Demo),
     /// Print the completions of a shell
     #[cfg(feature = "stores")]
     Completions(Completions),
@@ -65,6 +70,8 @@ impl Command {
             Verb::Simulate(arguments) => simulate::run(arguments, output),
             #[cfg(feature = "stores")]
             Verb::Store(verb) => verb.run(output),
+            #[cfg(feature = "demo")]
+            Verb::Demo(verb) => verb.run(output),
             #[cfg(feature = "stores")]
             Verb::Completions(verb) => verb.run(&mut Self::command(), output),
         }

@@ -12,7 +12,7 @@
 mod calendar;
 mod classes;
 mod command;
-#[cfg(feature = "stores")]
+#[cfg(any(feature = "demo", feature = "stores"))]
 mod decision_text;
 mod failure;
 #[cfg(feature = "stores")]

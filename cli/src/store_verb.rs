@@ -1,9 +1,8 @@
-//! The verbs that ask a store, or show what limiters do.
+//! The verbs that ask a store.
 
 use clap::Subcommand;
 
 use crate::verbs::bench::Bench;
-use crate::verbs::demo::Demo;
 use crate::verbs::doctor::Doctor;
 use crate::verbs::inspect::Inspect;
 use crate::verbs::journal::Journal;
@@ -57,8 +56,6 @@ Examples:
     Top(Top),
     /// Measure checks per second and latency: this machine, this store
     Bench(Bench),
-    /// Show a policy of two limits admit, refuse, explain and admit again
-    Demo(Demo),
 }
 
 impl StoreVerb {
@@ -79,7 +76,6 @@ impl StoreVerb {
             Self::Size(verb) => verb.run(output),
             Self::Top(verb) => verb.run(output),
             Self::Bench(verb) => verb.run(output),
-            Self::Demo(verb) => verb.run(output),
         }
     }
 }

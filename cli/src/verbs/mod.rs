@@ -4,7 +4,7 @@
 pub(crate) mod bench;
 #[cfg(feature = "stores")]
 pub(crate) mod completions;
-#[cfg(feature = "stores")]
+#[cfg(feature = "demo")]
 pub(crate) mod demo;
 #[cfg(feature = "stores")]
 pub(crate) mod doctor;
