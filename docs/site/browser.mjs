@@ -38,6 +38,8 @@ export async function openBrowser(folder) {
   const profile = mkdtempSync(join(tmpdir(), 'look-'));
   const options = ['--headless=new', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', '--remote-debugging-port=0'];
   const browser = spawn(chromium() ?? 'chromium', [...options, `--user-data-dir=${profile}`, 'about:blank'], { stdio: ['ignore', 'ignore', 'pipe'] });
+  // Also when a test fails on its way.
+  process.on('exit', () => browser.kill());
   const endpoint = await new Promise((resolve, reject) => {
     let said = '';
     browser.on('error', () => reject(new Error('chromium is not in the PATH')));

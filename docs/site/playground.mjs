@@ -76,7 +76,7 @@ const key = (name, more = {}, at = session) =>
   command('Input.dispatchKeyEvent', { type: 'keyDown', key: name, code: name, windowsVirtualKeyCode: CODES[name], ...more }, at).then(() =>
     command('Input.dispatchKeyEvent', { type: 'keyUp', key: name, code: name, windowsVirtualKeyCode: CODES[name] }, at),
   );
-const CODES = { Tab: 9, Home: 36, End: 35, ArrowLeft: 37, ArrowUp: 38, ArrowRight: 39, ArrowDown: 40, a: 65, Backspace: 8 };
+const CODES = { Tab: 9, Home: 36, End: 35, ArrowLeft: 37, ArrowUp: 38, ArrowRight: 39, ArrowDown: 40 };
 const write = (typed) => command('Input.insertText', { text: typed }, session);
 
 /** Waits until an expression holds in the page. */
@@ -206,6 +206,16 @@ await new Promise((resolve) => {
 });
 await type('Policy', '12/minute');
 check('it works without a network', (await ask(explained(0))).includes('12'));
+
+// What takes too long is ended, and what is typed then is answered.
+await ask(`${field('Traffic')}.focus()`);
+await answered(() => key('Home'));
+await type('Duration', '30s');
+await focus('Rate');
+await write('1M/s');
+await until('an answer that takes too long is ended', "document.querySelector('.playground figcaption').textContent.startsWith('No answer')");
+await type('Rate', '2/s');
+check('the next question is answered', (await ask("document.querySelector('.playground figcaption').textContent")).includes('60 calls'));
 
 // On a phone, in the dark.
 await command('Emulation.setDeviceMetricsOverride', { width: 390, height: 844, deviceScaleFactor: 2, mobile: true }, session);

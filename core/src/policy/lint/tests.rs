@@ -112,7 +112,7 @@ fn policies_of_code_have_the_warnings_of_a_file() {
     assert_eq!(found[0].location, None);
     assert_eq!(
         format!("t:1:12: {}", found[0]).replace("10/10s; 600/10 minutes: ", "a: "),
-        warnings("{a: 10/10s; 600/600s}")[0].replace("t:1:15: ", "t:1:12: ")
+        warnings("{a: 10/10s; 600/600s}")[0].replace("t:1:23: ", "t:1:12: ")
     );
     let named = |name: &str| Policy::parse("5/s").unwrap().named(name).unwrap();
     assert_eq!(lint_policies(&[named("a-b"), named("AB")]).len(), 1);
