@@ -249,6 +249,7 @@ class Playground {
     this.parts.shell.textContent = shell;
     if (names.length === 0) return;
     const began = performance.now();
+    const asked = address(this.state);
     const results = await this.ask(runs);
     if (!results) return;
     const isFile = this.state.form === 'file';
@@ -267,7 +268,7 @@ class Playground {
     );
     // For tests: what was answered, and how fast.
     this.root.dataset.milliseconds = Math.round(performance.now() - began);
-    this.root.dataset.answered = JSON.stringify(runs.at(-1).words);
+    this.root.dataset.answered = asked;
   }
 
   /** The results of runs, of the newest question. */

@@ -87,11 +87,11 @@ async function until(what, expression, at = session) {
   }
   faults.push(what);
 }
-/** Does something, and waits for the answer of the command. */
+/** Does something, and waits for the answer of the command to what the address says then. */
 async function answered(act) {
   await ask("delete document.querySelector('.playground').dataset.answered");
   await act();
-  await until('an answer', "document.querySelector('.playground').dataset.answered !== undefined");
+  await until('an answer', "document.querySelector('.playground').dataset.answered === location.hash.slice(1)");
 }
 const field = (label) => `[...document.querySelectorAll('.playground label')].find((one) => one.textContent === '${label}').control`;
 const focus = (label) => ask(`${field(label)}.focus(); ${field(label)}.select?.()`);
