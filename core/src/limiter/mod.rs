@@ -6,6 +6,7 @@ mod build;
 mod builder;
 mod call;
 mod caller;
+mod check;
 mod check_all;
 mod completion_queue;
 mod cost;
