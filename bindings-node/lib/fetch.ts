@@ -69,7 +69,7 @@ export function pacedFetch(options: PacedFetchOptions): WebFetch {
     for (let redirects = 0; ; redirects++) {
       const { answer, turn } = await calls.send(hop);
       try {
-        const next: Hop | undefined = hop.next(answer.response, redirects);
+        const next: Hop | undefined = hop.next(answer, redirects);
         if (next === undefined) return handedOn(answer.response, turn, redirects > 0);
         hop = next;
       } catch (error) {
@@ -156,9 +156,9 @@ class Hop implements Exchange<FetchAnswer> {
     return new Uint8Array(await request.clone().arrayBuffer());
   }
 
-  async send(): Promise<FetchAnswer> {
+  send(): Promise<FetchAnswer> {
     const init = this.#follows ? { ...copied(this.init), redirect: 'manual' as const } : this.init;
-    return new FetchAnswer(await this.fetch(this.input, init));
+    return Promise.resolve(this.fetch(this.input, init)).then(answerOf);
   }
 
   made({ status, headers, body }: MadeResponse): FetchAnswer {
@@ -166,8 +166,9 @@ class Hop implements Exchange<FetchAnswer> {
   }
 
   /** The request that a redirect asks for; undefined where the response is no redirect, or is not followed. */
-  next({ status, headers }: Response, redirects: number): Hop | undefined {
-    const location = REDIRECTS.has(status) && this.#follows ? headers.get('location') : null;
+  next(answer: FetchAnswer, redirects: number): Hop | undefined {
+    const { status } = answer;
+    const location = REDIRECTS.has(status) && this.#follows ? answer.headers.get('location') : null;
     if (location === null) return undefined;
     const address = Buffer.from(location, 'latin1').toString();
     if (!URL.canParse(address, this.href)) throw failed(`the location of a redirect is no URL: ${describe(address)}`);
@@ -233,10 +234,10 @@ function failed(message: string): TypeError {
 }
 
 class FetchAnswer implements Answer {
-  constructor(readonly response: Response) {}
+  readonly status: number;
 
-  get status(): number {
-    return this.response.status;
+  constructor(readonly response: Response) {
+    this.status = response.status;
   }
 
   get headers(): Headers {
@@ -279,11 +280,15 @@ class FetchAnswer implements Answer {
   }
 }
 
+function answerOf(response: Response): FetchAnswer {
+  return new FetchAnswer(response);
+}
+
 /** The response for the caller. The turn ends with its body. */
 function handedOn(response: Response, turn: Turn, isRedirected: boolean): Response {
-  const redirected = isRedirected || response.redirected;
   if (turn.isOpen && response.body !== null) {
     const { url, type } = response;
+    const redirected = isRedirected || response.redirected;
     const body = withEnd(
       response.body,
       () => turn.end(),
@@ -292,7 +297,7 @@ function handedOn(response: Response, turn: Turn, isRedirected: boolean): Respon
     return saying(new Response(body, response), { url, type, redirected });
   }
   turn.end();
-  return isRedirected ? saying(response, { redirected }) : response;
+  return isRedirected ? saying(response, { redirected: true }) : response;
 }
 
 /** A response, and each copy of it, says this. */
