@@ -151,9 +151,8 @@ export class OutgoingCalls {
 
   /** The turn of a request that memory admits at once: nothing waits, so that no promise is made. */
   #turnAtOnce<A extends Answer>(exchange: Exchange<A>): Turn | undefined {
-    const { policy: given, cost, prefix, learn } = this.#options;
+    const { policy: given, cost, prefix } = this.#options;
     if (!this.#isPlain || exchange.signal?.aborted || asked(this.#limiter) !== this.#limiter) return undefined;
-    if (given === undefined && !learn) return undefined;
     const policy = this.#paced(given as PolicyLike | undefined);
     const ref = policyRefIn(this.#limiter, policy);
     if (ref.holds) return undefined;
