@@ -56,6 +56,17 @@ class Versions(unittest.TestCase):
         entries = re.findall(r"^## \[(\d[^\]]*)\]", read("CHANGELOG.md"), re.MULTILINE)
         self.assertEqual(entries[:1], [VERSION])
 
+    def test_pages_name_it(self) -> None:
+        # A page that says `0.1` would not find a candidate of 0.1.0.
+        dependency = re.compile(r'^tidegate = \{ version = "([^"]*)"', re.MULTILINE)
+        named = [
+            (str(page.relative_to(ROOT)), version)
+            for page in [ROOT / "core/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+            for version in dependency.findall(page.read_text(encoding="utf-8"))
+        ]
+        self.assertTrue(named)
+        self.assertEqual([(page, version) for page, version in named if version != VERSION], [])
+
     def members(self) -> list[str]:
         line = re.search(r"^members = \[(.*?)\]", read("Cargo.toml"), re.MULTILINE | re.DOTALL)
         assert line is not None

@@ -28,6 +28,9 @@ case "${1:-}" in
         [ "${#named[@]}" -eq 0 ] || cargo publish --locked "${named[@]}"
         ;;
     npm)
+        # `npm install tidegate` takes what is tagged latest, which no candidate of a release is.
+        tag=latest
+        [[ "$version" != *-* ]] || tag=next
         main=
         for tarball in dist/npm/*.tgz; do
             case "$(basename "$tarball")" in
@@ -40,7 +43,7 @@ case "${1:-}" in
             if npm view "$name@$version" version >/dev/null 2>&1; then
                 echo "publish: $name $version is already there"
             else
-                npm publish "./$tarball" --provenance --access public
+                npm publish "./$tarball" --tag "$tag" --provenance --access public
             fi
         done
         ;;
