@@ -1,5 +1,5 @@
 """Calls that go out, from a process of its own: it says that it is ready, reads JSON of `outgoing_share.py`,
-and writes its answers by their status."""
+and writes its answers by their status, and when it sent what was refused."""
 
 from __future__ import annotations
 
@@ -11,10 +11,38 @@ import sys
 import threading
 import time
 from collections import Counter
+from itertools import count
 from typing import Any
 
-from outgoing_clients import CLIENTS, LoopClient
+import aiohttp
+
+from outgoing_clients import CLIENTS, Aiohttp, AsyncHttpx, LoopClient
 from tidegate import Limiter
+
+
+def tells_when_it_sends(client: Any) -> Any:
+    """Options of a call that note in a list when its request leaves, behind its turn. Threads note nothing."""
+    if isinstance(client, Aiohttp):
+
+        async def note(_: Any, context: Any, __: Any) -> None:
+            context.trace_request_ctx.append(time.time())
+
+        config = aiohttp.TraceConfig()
+        config.on_request_headers_sent.append(note)
+        config.freeze()
+        client.session.trace_configs.append(config)
+        return lambda sent: {"trace_request_ctx": sent}
+    if isinstance(client, AsyncHttpx):
+
+        def traced(sent: list[float]) -> dict[str, Any]:
+            async def trace(event: str, _: Any) -> None:
+                if event.endswith("send_request_headers.started"):
+                    sent.append(time.time())
+
+            return {"extensions": {"trace": trace}}
+
+        return traced
+    return lambda sent: {}
 
 
 def main(told: dict[str, Any]) -> None:
@@ -25,27 +53,36 @@ def main(told: dict[str, Any]) -> None:
     if told["tokens"]:
         options["cost"] = lambda request: {"tokens": json.loads(request.content)["tokens"]}
 
-    def arguments() -> dict[str, Any]:
-        if not told["tokens"]:
-            return {"method": "GET", "url": told["url"]}
-        body = {"tokens": random.randint(told["tokens"] // 2, told["tokens"])}
-        return {"method": "POST", "url": told["url"], "content": json.dumps(body).encode()}
+    numbers = count()
+    # When a request was sent that was refused, by its target.
+    refused: dict[str, float] = {}
 
-    def count(answer: Any) -> None:
+    def arguments(number: int) -> dict[str, Any]:
+        url = f"{told['url']}&call={os.getpid()}-{number}"
+        if not told["tokens"]:
+            return {"method": "GET", "url": url}
+        body = {"tokens": random.randint(told["tokens"] // 2, told["tokens"])}
+        return {"method": "POST", "url": url, "content": json.dumps(body).encode()}
+
+    def note(answer: Any, sent: list[float]) -> None:
         answers[str(answer.status)] += 1
+        if answer.status == 429 and sent:
+            refused[answer.url[answer.url.index("/", len("http://")) :]] = sent[-1]
 
     with (
         Limiter(told["store"], prefix=told["prefix"], timeout=5) as limiter,
         kind(limiter, told["policy"], **options) as client,
     ):
+        traced = tells_when_it_sends(client)
 
         def call() -> None:
             while time.time() < until:
-                count(client.call(**arguments()))
+                note(client.call(**arguments(next(numbers))), [])
 
         async def acall() -> None:
             while time.time() < until:
-                count(await client.acall(**arguments()))
+                sent: list[float] = []
+                note(await client.acall(**arguments(next(numbers)), **traced(sent)), sent)
 
         async def all_callers() -> None:
             tasks = [asyncio.ensure_future(acall()) for _ in range(told["callers"])]
@@ -63,7 +100,7 @@ def main(told: dict[str, Any]) -> None:
                 thread.start()
             for thread in threads:
                 thread.join(max(0.0, until + 0.5 - time.time()))
-        print(json.dumps(answers), flush=True)
+        print(json.dumps({"answers": answers, "sent": refused}), flush=True)
         if not isinstance(client, LoopClient):
             # Threads that wait for a turn do not keep the process.
             os._exit(0)

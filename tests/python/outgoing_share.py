@@ -60,7 +60,7 @@ class Report:
     share: float
     # By process: answers by their status.
     answers: list[dict[str, int]]
-    # How late after a refusal another request still came, in seconds.
+    # How late after a refusal another request was still sent, in seconds.
     late: float
 
     def refused_from(self, second: float) -> int:
@@ -114,23 +114,28 @@ def run(
     if becomes is not None:
         time.sleep(case.window * (windows // 2))
         service.change(becomes)
-    answers = [json.loads(process.communicate(timeout=case.window * windows + 60)[0]) for process in processes]
+    told_back = [json.loads(process.communicate(timeout=case.window * windows + 60)[0]) for process in processes]
     counts = service.counts()
     first, last = int(case.window), int(case.window * (windows - 1))
     used = sum(row[3] for row in counts["seconds"] if first <= row[0] < last)
     allowed = case.limit / case.window * (last - first)
     share = used / allowed if case.book != "concurrency" else counts["busy"] / (case.limit * case.window * windows)
-    late = latest_after_refusal(service.requests())
+    sent = {target: at for told in told_back for target, at in told["sent"].items()}
+    late = latest_after_refusal(service.requests(), sent)
+    answers = [told["answers"] for told in told_back]
     return Report(case, counts["admitted"], counts["refused"], counts["seconds"], share, answers, late)
 
 
-def latest_after_refusal(requests: list[dict[str, Any]]) -> float:
-    """How late after a refusal a request still came that was refused, too, in seconds: the longest of all waits."""
+def latest_after_refusal(requests: list[dict[str, Any]], sent: dict[str, float]) -> float:
+    """How late after a refusal a request was still sent that was refused, too, in seconds: the longest of all waits.
+
+    What had been sent by then was on its way, and nothing could stop it. `sent` are the times by the target.
+    """
     latest, first = 0.0, None
     for request in requests:
         if request["status"] != 429:
             first = None
         else:
             first = request["at"] if first is None else first
-            latest = max(latest, request["at"] - first)
+            latest = max(latest, sent.get(request["target"], first) - first)
     return latest

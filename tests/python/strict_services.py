@@ -33,7 +33,7 @@ class StrictService:
         return dict(_ask(f"{self.url}/-/counts"))
 
     def requests(self) -> list[dict[str, Any]]:
-        """What was asked: `at`, `method`, `target`, `status` and the length of the `body`."""
+        """What was asked: `at` (unix seconds), `method`, `target`, `status` and the length of the `body`."""
         return list(_ask(f"{self.url}/-/requests"))
 
     def targets(self) -> list[str]:

@@ -1,5 +1,5 @@
 // Calls that go out, from a process of its own. It says that it is ready, reads what tests/python/outgoing_share.py describes as
-// JSON, and writes its answers by their status.
+// JSON, and writes its answers by their status, and when it sent what was refused.
 
 import { once } from 'node:events';
 import process from 'node:process';
@@ -13,8 +13,28 @@ const [line] = await once(createInterface(process.stdin), 'line');
 const told = JSON.parse(line);
 const limiter = new Limiter({ store: told.store, prefix: told.prefix, timeoutMs: 5_000 });
 const cost = told.tokens ? ({ body }) => ({ tokens: JSON.parse(body).tokens }) : undefined;
-const fetch = pacedFetch({ limiter, policy: told.policy ?? undefined, timeoutMs: Number.POSITIVE_INFINITY, cost });
+const fetch = pacedFetch({
+  limiter,
+  policy: told.policy ?? undefined,
+  timeoutMs: Number.POSITIVE_INFINITY,
+  cost,
+  fetch: sentNow,
+});
 const answers = {};
+// When a request was sent that was refused, by its target.
+const refused = {};
+let calls = 0;
+
+/** A request leaves here, behind its turn. */
+async function sentNow(url, init) {
+  const sent = Date.now() / 1000;
+  const response = await globalThis.fetch(url, init);
+  if (response.status === 429) {
+    const { pathname, search } = new URL(url);
+    refused[pathname + search] = sent;
+  }
+  return response;
+}
 
 function options() {
   if (!told.tokens) return undefined;
@@ -25,7 +45,7 @@ function options() {
 
 async function call() {
   while (Date.now() < told.until * 1000) {
-    const response = await fetch(told.url, options());
+    const response = await fetch(`${told.url}&call=${process.pid}-${calls++}`, options());
     await response.arrayBuffer();
     answers[response.status] = (answers[response.status] ?? 0) + 1;
   }
@@ -35,6 +55,6 @@ await Promise.race([
   Promise.all(Array.from({ length: told.callers }, call)),
   delay(Math.max(0, told.until * 1000 + 500 - Date.now())),
 ]);
-console.log(JSON.stringify(answers));
+console.log(JSON.stringify({ answers, sent: refused }));
 // What still waits for a turn does not keep the process.
 process.exit();

@@ -17,9 +17,7 @@ from strict_services import StrictServer
 
 pytestmark = pytest.mark.skipif(os.environ.get("TIDEGATE_PROOF") != "1", reason="TIDEGATE_PROOF=1 runs it")
 
-# Two processes of Node, where its client is.
-OTHERS = ["fetch", "fetch"] if (ROOT / "bindings-node/lib/fetch.ts").exists() else ["requests", "httpx2-async"]
-CLIENTS = ["httpx-async", "aiohttp", *OTHERS]
+CLIENTS = ["httpx-async", "aiohttp", "fetch", "fetch"]
 # How many windows each service is called for.
 WINDOWS = int(os.environ.get("TIDEGATE_PROOF_WINDOWS", "5"))
 
@@ -83,8 +81,8 @@ def test_a_limit_that_is_not_given_is_learned(case: Case, strict: StrictServer, 
         # One for each process at the start, and then none.
         assert report.refused_from(case.window) == 0
     assert report.share >= 0.9
-    # What was refused stops all others within 50 ms, and what was on its way by then.
-    assert report.late <= 0.1
+    # What was refused stops all others, but for what was on its way by then.
+    assert report.late <= 0.05
 
 
 @pytest.mark.parametrize("dialect", ["ietf", "openai", "retry-after"])

@@ -75,7 +75,7 @@ class Service:
         said: Answer = self._dialect(verdicts, admitted, now) if verdicts else (200, {}, None)
         status, fields, body = said
         fields = {"Date": formatdate(now, usegmt=True), **fields}
-        noted = {"at": now - self._began, "method": request.method, "target": request.target, "status": status}
+        noted = {"at": now, "method": request.method, "target": request.target, "status": status}
         if len(self._requests) < _REMEMBERED:
             self._requests.append({**noted, "status": 200 if admitted else status, "body": len(request.body)})
         if not admitted:
