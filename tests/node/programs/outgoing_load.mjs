@@ -55,6 +55,5 @@ await Promise.race([
   Promise.all(Array.from({ length: told.callers }, call)),
   delay(Math.max(0, told.until * 1000 + 500 - Date.now())),
 ]);
-console.log(JSON.stringify({ answers, sent: refused }));
 // What still waits for a turn does not keep the process.
-process.exit();
+process.stdout.write(`${JSON.stringify({ answers, sent: refused })}\n`, () => process.exit());
