@@ -50,6 +50,8 @@ pub(crate) use meter::Meter;
 pub use period::{Period, TimeUnit};
 pub(crate) use period::{SECOND, SPELLINGS};
 #[cfg(feature = "stored")]
+pub(crate) use sliding_log::ENTRIES_OF_A_CHUNK;
+#[cfg(feature = "stored")]
 use stored::StoredRule;
 #[cfg(feature = "stored")]
 pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, Stored, number, put};

@@ -32,6 +32,10 @@ pub(crate) struct State {
 /// The most units that a window counts.
 pub(super) const MAX_UNITS: u64 = MAX_SAFE_INTEGER / 2;
 
+/// How many entries of a log a server keeps in a field of its own.
+#[cfg(feature = "stored")]
+pub(crate) const ENTRIES_OF_A_CHUNK: u64 = 36;
+
 /// The units between two running totals, which wrap.
 #[inline]
 fn between(before: u64, after: u64) -> u64 {
@@ -221,11 +225,11 @@ impl StoredRule for Rule {
 
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Moment, Field::Moment, Field::Length];
 
-    /// The value itself has two chunks of the log at most (`CHUNK` in `lua/sliding_log.lua`), and the reply a summary beside them.
+    /// The value itself has two chunks of the log at most, and the reply a summary beside them.
     fn list_bytes(limit: &Limit) -> (usize, usize) {
-        const CHUNKS: usize = 2 * 36;
+        const MOST: u64 = 2 * ENTRIES_OF_A_CHUNK;
         const ENTRY: usize = 2 * MOMENT_WIDTH as usize;
-        (limit.count().min(CHUNKS as u64) as usize * ENTRY, CHUNKS * ENTRY + 64)
+        (limit.count().min(MOST) as usize * ENTRY, MOST as usize * ENTRY + 64)
     }
 
     fn can_have(&self, state: &State) -> bool {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Limiter, ManualClock, OnStoreError};
+use tidegate::{Limiter, ManualClock, OnStoreError, Policy};
 use tidegate_tests::history;
+use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
 use tidegate_tests::shared_file::SharedFile;
@@ -33,6 +34,39 @@ fn memory_and_a_file_agree() {
     for seed in seeds(HISTORIES) {
         let expected = history::run(seed, &memory, &memory_clock);
         let found = history::run(seed, &file, &file_clock);
+        history::agree(seed, &expected, &found);
+    }
+}
+
+/// Logs of hundreds of entries, whose older ones the server keeps in chunks: they fill, leave the window within a chunk and with one,
+/// and units go back from the oldest.
+#[test]
+fn long_logs_agree() {
+    let redis = Servers::start(Kind::Single);
+    let clock = Arc::new(ManualClock::new(Duration::from_secs(1_700_000_000)));
+    let memory = Limiter::builder().clock(Arc::clone(&clock)).build().expect("a memory limiter");
+    let store = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO);
+    let store = store.on_store_error(OnStoreError::Raise).clock(Arc::clone(&clock)).build().expect("a redis limiter");
+    let policy: Policy = "sliding-log 300/10s".parse().expect("a policy");
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        // From a log that is never full to one that nearly always is, and some that end in between.
+        let pause = 20_000 + 3_000 * seed;
+        let (mut expected, mut found) = (Vec::new(), Vec::new());
+        for _ in 0..400 {
+            let pause = if random.one_in(150) { 11_000_000 } else { random.below(2 * pause) };
+            clock.advance(Duration::from_micros(pause));
+            let (cost, back) = (random.pick(&[1, 1, 1, 2, 3]), random.pick(&[1, 30, 200]));
+            let key = seed.to_string();
+            let refunds = random.one_in(40);
+            for (limiter, lines) in [(&memory, &mut expected), (&store, &mut found)] {
+                let decision = limiter.check_n(&policy, &key, cost).expect("a check");
+                lines.push(history::text_of(&decision));
+                if refunds {
+                    limiter.refund(&policy, &key, back).expect("a refund");
+                }
+            }
+        }
         history::agree(seed, &expected, &found);
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct StoredForm {
     pub(crate) max_journal: usize,
     /// Whether a key has two Redis keys beside its value: the chunks of a log, and a journal.
     pub(crate) has_companions: bool,
+    /// Whether a loop of `lua/check.lua` serves plain checks: none keeps a journal, or a log beside other limits.
+    pub(crate) has_loop: bool,
     /// The bytes that it has allocated.
     pub(super) heap_bytes: usize,
 }
@@ -56,6 +58,8 @@ impl StoredForm {
             &full_header.bytes,
             policy.options(),
         );
+        let has_journal = policy.options().journal > 0;
+        let has_log = rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)));
         let heap_bytes = allocated(layouts.capacity() * size_of::<Layout>())
             + header.heap_bytes()
             + narrow_header.as_ref().map_or(0, Header::heap_bytes)
@@ -64,8 +68,8 @@ impl StoredForm {
         Self {
             max_value: ANNEX + policy.limits().iter().map(|limit| FIELDS + limit.list_bytes().1).sum::<usize>(),
             max_journal: FIELDS + policy.options().journal as usize * (ATTEMPT + MAX_METADATA),
-            has_companions: policy.options().journal > 0
-                || rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_))),
+            has_companions: has_journal || has_log,
+            has_loop: !has_journal && (rules.len() == 1 || !has_log),
             layouts,
             header,
             narrow_header,

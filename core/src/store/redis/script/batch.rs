@@ -172,7 +172,7 @@ impl Batch {
             && (request.operation.amounts().is_none() || request.only_units().is_some())
             && !request.remembers_refusals()
             && request.plan.learning.is_none()
-            && !request.plan.stored.has_companions
+            && request.plan.stored.has_loop
     }
 
     /// The most bytes that a reply to the call has.

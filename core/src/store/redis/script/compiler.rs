@@ -15,6 +15,8 @@
 //! | `charge` | charges `cost` after `advance`, and sets `ends` |
 //! | `methods` | what only the slow path calls: methods of `rule`, whose `self` is the limit. `lua/rules.lua` lists them |
 //! | `more methods` | those of them that checks and charges do without |
+//! | `alone`, `charge alone` | those of a loop for checks of one such limit, where `advance` and `charge` are methods |
+//! | `before alone:` | sets locals of these names before that loop |
 //! | `when:` | what follows, up to the next one, holds where this condition on the limit's numbers does |
 
 use std::collections::HashMap;
@@ -22,7 +24,7 @@ use std::collections::HashMap;
 use super::annex::LINE_NUMBERS;
 use super::batch::GROUPINGS;
 use super::instruction::OPERATIONS;
-use crate::algorithm::{Field, LEARNED_NUMBERS, Stored, stored};
+use crate::algorithm::{ENTRIES_OF_A_CHUNK, Field, LEARNED_NUMBERS, Stored, stored};
 
 /// The rules. The more common ones come first, since a check of several limits compares the algorithm of each.
 const RULES: [&str; 7] = [
@@ -96,12 +98,15 @@ fn forms(source: &str) -> Vec<RuleForm<'_>> {
 }
 
 impl<'a> RuleForm<'a> {
+    fn find(&self, name: &str) -> Option<Section<'a>> {
+        self.sections.get(name).or_else(|| self.shared.get(name)).copied()
+    }
+
     fn section(&self, name: &str) -> Section<'a> {
-        let find = |name: &str| self.sections.get(name).or_else(|| self.shared.get(name)).copied();
-        find(name).unwrap_or_else(|| {
+        self.find(name).unwrap_or_else(|| {
             panic!(
                 "no section {name} in the rule of {}",
-                find("algorithms").map_or("no algorithm", |rule| rule.argument)
+                self.find("algorithms").map_or("no algorithm", |rule| rule.argument)
             )
         })
     }
@@ -113,6 +118,11 @@ impl<'a> RuleForm<'a> {
     /// The functions that the rule calls, where it has such.
     fn helpers(&self) -> Option<Section<'a>> {
         self.sections.get("helpers").copied()
+    }
+
+    /// Whether only policies of one such limit have a loop, and the summary that a log's answer ends with.
+    fn is_alone(&self) -> bool {
+        self.sections.contains_key("alone")
     }
 
     /// Whether a limit is of this rule.
@@ -148,16 +158,22 @@ impl<'a> RuleForm<'a> {
         let mut fields = self.words("fields");
         let list = self.list();
         let small: Vec<_> = fields.iter().skip(1).map(|name| format!("{name} <= 255")).collect();
+        let expression = |name: &str| self.find(name).map_or("", |section| section.text.trim_end()).to_owned();
         let mut words = Names::from_iter([
-            ("USED".to_owned(), self.section("used").text.trim_end().to_owned()),
-            ("POSSIBLE".to_owned(), self.section("possible").text.trim_end().to_owned()),
+            ("USED".to_owned(), expression("used")),
+            ("POSSIBLE".to_owned(), expression("possible")),
             ("ITEM".to_owned(), self.stored().item.to_string()),
             ("SMALL".to_owned(), small.join(" and ")),
             ("FIELDS".to_owned(), fields.join(", ")),
         ]);
         fields.retain(|name| Some(*name) != list);
         words.insert("NUMBERS".to_owned(), fields.join(", "));
-        let part = format!("{part}{}", if list.is_some() { " with a list" } else { "" });
+        let kind = match list {
+            Some(_) if self.is_alone() => " with a log",
+            Some(_) => " with a list",
+            None => "",
+        };
+        let part = format!("{part}{kind}");
         let text = named(check(&part), &words);
         let text = filled(&text, |name| {
             let text = filled(self.section(name).text, |name| self.section(name).text.to_owned());
@@ -243,15 +259,18 @@ const METHODS: [(&str, &str, &str); 6] = [
 
 /// The loops for checks, of which a call takes one.
 fn checks() -> String {
-    let one = indented(
-        &(rules_of_checks().iter().flatten().map(one_limit).collect::<Vec<_>>().join("else") + "end\n"),
-        "    ",
-    );
+    let one = indented(&(rules_of_loops().iter().map(one_limit).collect::<Vec<_>>().join("else") + "end\n"), "    ");
     let several = indented(&several_limits(), "    ");
     format!("if grouping == CHECKS then\n  if limit_count == 1 then\n{one}  else\n{several}  end\nend\n")
 }
 
-/// The rules that loops have, in their forms.
+/// The rules that have a loop of their own.
+fn rules_of_loops() -> Vec<RuleForm<'static>> {
+    let alone = RULES.iter().flat_map(|rule| forms(rule)).filter(RuleForm::is_alone);
+    rules_of_checks().into_iter().flatten().chain(alone).collect()
+}
+
+/// The rules that the loop for several limits has, in their forms.
 fn rules_of_checks() -> Vec<Vec<RuleForm<'static>>> {
     let has_text = |form: &RuleForm<'_>| form.sections.contains_key("advance");
     let rules = RULES.iter().map(|rule| forms(rule).into_iter().filter(has_text).collect::<Vec<_>>());
@@ -264,9 +283,13 @@ fn one_limit(form: &RuleForm<'_>) -> String {
     let mut names: Names =
         form.words("numbers").iter().zip(NUMBERS).map(|(name, local)| ((*name).to_owned(), local.to_owned())).collect();
     names.extend(in_loops());
-    let body = filled(check("loop"), |mark| form.placed(&format!("{mark} one limit"), &names));
-    let helpers =
-        form.helpers().map_or_else(String::new, |helpers| format!("local {}\n{}", helpers.argument, helpers.text));
+    let place = if form.is_alone() { "i * 3 - 2" } else { "i" };
+    let body = filled(&at_place(check("loop"), place), |mark| match mark {
+        "answer" if !form.is_alone() => String::new(),
+        mark => form.placed(&format!("{mark} one limit"), &names),
+    });
+    let before = form.helpers().or_else(|| form.find("before alone"));
+    let helpers = before.map_or_else(String::new, |before| format!("local {}\n{}", before.argument, before.text));
     let when = form.when.map_or_else(String::new, |when| format!(" and {}", named(when, &names)));
     format!("if ({}){when} then\n{}", form.algorithms(), indented(&(helpers + &body), "  "))
 }
@@ -287,11 +310,19 @@ fn several_limits() -> String {
         });
         chosen(branches.collect())
     };
-    let body = filled(check("loop"), |mark| filled(check(&format!("{mark} several limits")), |_| each(mark)));
+    let body = filled(&at_place(check("loop"), "i"), |mark| match mark {
+        "answer" => String::new(),
+        mark => filled(check(&format!("{mark} several limits")), |_| each(mark)),
+    });
     let helpers: Vec<_> =
         rules.iter().flatten().filter_map(RuleForm::helpers).map(|helpers| helpers.argument).collect();
     let names = Names::from_iter([("HELPERS".to_owned(), helpers.join(", "))]);
     filled(&named(check("several limits"), &names), |_| body.clone())
+}
+
+/// The loop, where the value of the key `i` has that place among `KEYS`.
+fn at_place(text: &str, place: &str) -> String {
+    named(text, &Names::from_iter([("PLACE".to_owned(), place.to_owned())]))
 }
 
 /// A section of `lua/check.lua`.
@@ -346,7 +377,12 @@ const fn is_of_word(letter: char) -> bool {
 fn numbered(text: &str) -> String {
     let stored = stored();
     let algorithms = stored.iter().zip(1_u8..).map(|(stored, number)| (upper(stored.name), number.to_string()));
-    let others = LINE_NUMBERS.iter().chain(&LEARNED_NUMBERS).map(|(name, it)| ((*name).to_owned(), it.to_string()));
+    let of_logs = [("ENTRIES_OF_A_CHUNK", ENTRIES_OF_A_CHUNK)];
+    let others = LINE_NUMBERS
+        .iter()
+        .chain(&LEARNED_NUMBERS)
+        .chain(&of_logs)
+        .map(|(name, it)| ((*name).to_owned(), it.to_string()));
     let numbers = OPERATIONS.iter().chain(&GROUPINGS).map(|(name, number)| ((*name).to_owned(), number.to_string()));
     let of_algorithms = |name: &str, text: fn(&Stored) -> String| {
         (name.to_owned(), format!("{{ {} }}", stored.iter().map(text).collect::<Vec<_>>().join(", ")))
@@ -374,127 +410,4 @@ fn upper(name: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use crate::policy::Algorithm;
-
-    #[test]
-    fn names_become_numbers_but_for_those_in_comments() {
-        let text =
-            "if algorithm == GCRA then return MY_GCRA, GCRAS end -- GCRA\nlocal CHECK_ALL, b = CHECK, SLIDING_LOG";
-        let expected = "if algorithm == 7 then return MY_GCRA, GCRAS end -- GCRA\nlocal CHECK_ALL, b = 1, 3";
-        assert_eq!(numbered(text), expected);
-    }
-
-    #[test]
-    fn the_numbers_of_algorithms_are_those_of_their_tags() {
-        let (names, all): (Vec<_>, Vec<_>) = stored()
-            .iter()
-            .zip(Algorithm::ALL)
-            .map(|(stored, algorithm)| (stored.name, format!("{algorithm:?}")))
-            .unzip();
-        assert_eq!(names, all);
-        assert_eq!(stored().len(), Algorithm::ALL.len());
-    }
-
-    /// The text that runs for checks of these policies, beside what its name says.
-    #[test]
-    fn the_loops_are_those_of_the_golden_files() {
-        let rules = rules_of_checks();
-        let rule =
-            |name: &str| rules.iter().flatten().find(|form| form.words("algorithms").contains(&name)).map(one_limit);
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/script/golden");
-        for (name, text) in [
-            ("gcra", rule("GCRA")),
-            ("sliding_window", rule("SLIDING_WINDOW")),
-            ("three_limits", Some(several_limits())),
-        ] {
-            let (path, text) = (format!("{folder}/{name}.lua.txt"), numbered(&text.expect("a rule")));
-            if std::env::var_os("TIDEGATE_GOLDEN").is_some() {
-                std::fs::write(&path, &text).expect("a file");
-            }
-            let golden = std::fs::read_to_string(&path).unwrap_or_default();
-            assert_eq!(golden, text, "{path} differs: `TIDEGATE_GOLDEN=write cargo test -p tidegate golden` writes it");
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "no section charge in the rule of GCRA")]
-    fn a_rule_without_a_section_is_said() {
-        forms("--[[ algorithms: GCRA ]]\n--[[ advance ]]\n")[0].section("charge");
-    }
-
-    /// Words that stand for fields and numbers in the loops, and what sections read and set there.
-    const LOOP_WORDS: &str = "value first self list_slot numbers place count period x y z now cost hold ends";
-
-    /// The names that a text declares: its locals, the variables of its loops, and its functions with their arguments.
-    fn declared(text: &str) -> impl Iterator<Item = &str> {
-        let code = text.lines().map(|line| line.split("--").next().unwrap_or_default());
-        let rest = code
-            .flat_map(|line| ["local ", "for ", "function"].map(|word| line.split(word).skip(1)).into_iter().flatten());
-        rest.filter_map(|rest| rest.split(['=', ')']).next()?.split(" in ").next())
-            .flat_map(|names| names.split(|letter| !is_of_word(letter)))
-    }
-
-    /// The names that sections of a form declare and that mean something else there: a field, a number or a word of the loop.
-    fn clashes(form: &RuleForm<'_>) -> BTreeSet<String> {
-        let own = [form.words("fields"), form.words("numbers")].concat();
-        let mut clashes = BTreeSet::new();
-        for (section, Section { text, .. }) in form.sections.iter().filter(|(section, _)| **section != "helpers") {
-            let others = if section.ends_with("methods") { "first" } else { LOOP_WORDS };
-            let names =
-                declared(text).filter(|name| own.contains(name) || others.split(' ').any(|other| other == *name));
-            clashes.extend(names.map(|name| format!("{name} in {section} of {}", form.section("algorithms").argument)));
-        }
-        clashes
-    }
-
-    #[test]
-    fn a_section_declares_no_name_that_means_something_else_there() {
-        let clashes_of = |source: &str| forms(source).iter().flat_map(clashes).collect::<BTreeSet<_>>();
-        for (section, text, name) in [
-            ("advance", "local gone, units = 1, 2\n", "units"),
-            ("charge", "for period = 1, 2 do\nend\n", "period"),
-            ("charge", "if cost > 0 then local ends = now end\n", "ends"),
-            ("more methods", "local function settled(self, since) end\n", "since"),
-            ("methods", "each(function(first) end)\n", "first"),
-        ] {
-            let head = "--[[ algorithms: GCRA ]]\n--[[ fields: since, units ]]\n--[[ numbers: count, period ]]\n";
-            let wrong = format!("{head}--[[ {section} ]]\nlocal level = 1 -- local ends\n{text}");
-            assert_eq!(clashes_of(&wrong), BTreeSet::from([format!("{name} in {section} of GCRA")]));
-        }
-        for rule in RULES {
-            assert_eq!(clashes_of(rule), BTreeSet::new());
-        }
-    }
-
-    #[test]
-    fn no_mark_is_left_and_no_table_is_in_a_loop_for_one_limit() {
-        assert!(!script().contains("--<"));
-        for form in rules_of_checks().iter().flatten() {
-            let text = one_limit(form);
-            assert!(!text.contains("value[") && !text.contains("{ unpack_"), "{text}");
-        }
-    }
-
-    #[test]
-    fn no_bare_number_of_an_algorithm_operation_or_grouping_stands_in_a_source() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/script/lua");
-        for file in std::fs::read_dir(folder).expect("the folder of the sources") {
-            let path = file.expect("a source").path();
-            let source = std::fs::read_to_string(&path).expect("a source");
-            for line in source.lines().map(|line| line.split("--").next().unwrap_or_default()) {
-                for subject in ["algorithm", "operation", "grouping"] {
-                    for compared in ["==", "~=", "<", ">", "<=", ">="] {
-                        let rest = line.split_once(&format!("{subject} {compared} ")).map_or("", |(_, rest)| rest);
-                        assert!(!rest.starts_with(|first: char| first.is_ascii_digit()), "{}: {line}", path.display());
-                    }
-                }
-                let keyed = line.trim_start().strip_prefix('[').unwrap_or_default();
-                assert!(!keyed.starts_with(|first: char| first.is_ascii_digit()), "{}: {line}", path.display());
-            }
-        }
-    }
-}
+mod tests;

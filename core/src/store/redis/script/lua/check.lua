@@ -3,7 +3,7 @@
 -- a check makes no closure, of one limit not even a table. A value that it cannot read is left to the slow path, in `unread`.
 --[[ loop ]]
 for i = 1, key_count do
-  local key = KEYS[i]
+  local key = KEYS[PLACE]
   local s = pcall_('GET', key) or unused
   local admitted, possible, ends = true, false, nil
   --<ask>
@@ -18,6 +18,7 @@ for i = 1, key_count do
       if quarters ~= ttl_quarters then ttl_quarters, ttl_text = quarters, string.format('%d', quarters * 250) end
       local answer = pcall_('SET', key, s, 'PX', ttl_text)
       if answer.err then s = answer end
+      --<answer>
     end
     -- One text costs the server less than nested lists, each of which it examines for an error or a status.
     if key_count == 1 and type(s) == 'string' then
@@ -64,6 +65,20 @@ end
 --[[ apply one limit with a list ]]
 --<charge>
 s = pack(format, header, NUMBERS, #list) .. list
+--[[ ask one limit with a log ]]
+local tag, FIELDS, total, used, oldest
+if type(s) == 'string' and #s >= #unused then
+  tag, FIELDS = unpack_(format, s)
+  if tag == header and #s == #unused + list and list % ITEM == 0 then
+    list = sub(s, #unused + 1)
+    --<alone>
+  end
+end
+--[[ apply one limit with a log ]]
+--<charge alone>
+s = pack(format, header, NUMBERS, #list) .. list
+--[[ answer one limit with a log ]]
+if s ~= answer then s = s .. pack('<dddd', used + cost, 0, ends, oldest + period) end
 --[[ several limits ]]
 local numbers = { unpack_('<' .. string.rep('BBBBddddd', limit_count), ARGV[1], after - 36) }
 local last_limit = #numbers - 1

@@ -5,8 +5,40 @@
 --[[ algorithms: SLIDING_LOG ]]
 --[[ fields: head, tail, base, list ]]
 --[[ numbers: count, period ]]
+--[[ before alone: chunks ]]
+chunks = select(14, unpack_('<HddHddBBc0Bc0BBdBc0Bc0', ARGV[1], after + 8))
+--[[ alone ]]
+-- What reads no chunk but the oldest, writes none, and leaves room for another check of that cost, of which the summary then says
+-- nothing. The rest is left to the slow path.
+local body, touched, left = list, 0, now - period
+total = base
+if list ~= '' then touched, total = unpack_('<I7I7', list, #list - 13) end
+if head < tail then body = pcall_('HGET', KEYS[i * 3 - 1], chunks .. head) end
+if head == tail and touched <= left then
+  base, total, list, used, oldest, possible = 0, 0, '', 0, now, true
+elseif type(body) == 'string' and #body > 0 and #body % 14 == 0 and unpack_('<I7', body, #body - 13) > left then
+  local low, high = 0, #body / 14 - 1
+  if unpack_('<I7', body) > left then high = 0 end
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if unpack_('<I7', body, middle * 14 + 1) > left then high = middle else low = middle + 1 end
+  end
+  if low > 0 then
+    local _, before = unpack_('<I7I7', body, low * 14 - 13)
+    if (before - base) % (MAX + 1) < MAX / 2 then base = before end
+    if head == tail then list = sub(list, low * 14 + 1) end
+  end
+  local units
+  oldest, units = unpack_('<I7I7', body, low * 14 + 1)
+  units, used = (units - base) % (MAX + 1), (total - base) % (MAX + 1)
+  possible = 0 < units and units <= used and oldest <= touched
+end
+possible = possible and head <= tail and tail <= MAX and base <= MAX and touched < now and #list < 28 * ENTRIES_OF_A_CHUNK
+  and cost > 0 and used + 2 * cost <= count and used + cost < MAX / 2 and total + cost <= MAX
+--[[ charge alone ]]
+list, ends = list .. pack('<I7I7', now, total + cost), now + period
 --[[ methods ]]
-local CHUNK, WRAP, MAX_UNITS = 36 * 14, MAX + 1, (MAX - 1) / 2
+local CHUNK, WRAP, MAX_UNITS = 14 * ENTRIES_OF_A_CHUNK, MAX + 1, (MAX - 1) / 2
 -- The units between two running totals; 0 when `total` lies before `before`.
 local function between(before, total)
   local units = (total - before) % WRAP
