@@ -181,7 +181,14 @@ _AUTHORITY = re.compile(r"(?:[^/?#]*@)?([^/?#]*)")
 
 def origin_of(request: Any) -> str:
     """The origin of a request: scheme, host and a port that is not the default one."""
-    scheme, _, rest = str(request.url).partition("://")
+    url = str(request.url)
+    path = url.find("/", url.find("//") + 2)
+    return _origin_of(url if path < 0 else url[:path])
+
+
+@functools.lru_cache(256)
+def _origin_of(url: str) -> str:
+    scheme, _, rest = url.partition("://")
     scheme, found = scheme.lower(), _AUTHORITY.match(rest)
     host = found[1].lower() if found else ""
     return f"{scheme}://{host.removesuffix(_DEFAULT_PORTS.get(scheme, ':'))}"
@@ -213,6 +220,7 @@ class Pacing:
         # A task, where there is an event loop.
         self._begin: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None] = run_now if blocking else _begin
         self._sleep: Callable[[float], Coroutine[Any, Any, None]] = _sleep_now if blocking else asyncio.sleep
+        self._blocking = blocking
         self._policy = policy
         self._prepared = functools.lru_cache(256)(self._prepare)
         self._settle = _function(given.get("settle"), "settle is a function of a response")
@@ -229,6 +237,8 @@ class Pacing:
         if not isinstance(self._prefix, str):
             raise TypeError(f"prefix is a str, not {shown(self._prefix)}")
         self._keys_are_origins = given.get("key") is None
+        # Whether each request takes one unit of its origin, and its policy is no function.
+        self._is_plain = not callable(policy) and all(given.get(one) is None for one in ("key", "cost", "priority"))
         self._asking = self._asked(owner, given.get("key"), given.get("cost"), given.get("priority"))
 
     def _asked(self, owner: object, key: Any, cost: CostOption, priority: PriorityOption) -> Asking:
@@ -296,16 +306,7 @@ class Pacing:
 
     async def _turn(self, request: Any, left: float | None) -> _Turn:
         """Waits for the turn of a request. Raises RateLimited where it does not come in time."""
-        given = self._policy(request) if callable(self._policy) else self._policy
-        if not (given is None or isinstance(given, (str, Policy))):
-            raise TypeError(f"the policy of a request is a str, a Policy or None, not {shown(given)}")
-        policy, holds = self._prepared(given, self._limiter._generation)
-        made, cost = self._asking.key_and_cost((request,), {})
-        key = self._prefix + made
-        priority = self._asking.class_of((request,), {})
-        if given is None:
-            # What responses say knows no classes, and a call takes one of each unit that they name.
-            priority, cost = None, 1 if isinstance(cost, Mapping) else cost
+        policy, holds, key, cost, priority = self._asked_of(request)
         limiter: Any = asked(self._limiter) if TRACED else self._limiter
         origin = None if self._keys_are_origins else self._prefix + origin_of(request)
         if origin is not None:
@@ -317,10 +318,28 @@ class Pacing:
         if holds:
             hold = await self._done(limiter.hold(policy, key, cost, timeout=left, priority=priority))
             return _Turn(policy, key, origin, hold.decision, hold)
-        decision = await self._done(limiter.acquire(policy, key, cost, timeout=left, priority=priority))
+        decision = limiter.acquire(policy, key, cost, timeout=left, priority=priority)
+        # A coroutine more would cost as much as a turn that is given at once.
+        if not self._blocking:
+            decision = await decision
         if not decision:
             raise RateLimited(decision)
         return _Turn(policy, key, origin, decision, None)
+
+    def _asked_of(self, request: Any) -> tuple[Policy, bool, str, Cost, str | None]:
+        """What the turn of a request is asked with: policy, whether it has units to hold, key, cost and class."""
+        given, generation = self._policy, self._limiter._generation
+        if self._is_plain:
+            return *self._prepared(given, generation), self._prefix + origin_of(request), 1, None
+        given = given(request) if callable(given) else given
+        if not (given is None or isinstance(given, (str, Policy))):
+            raise TypeError(f"the policy of a request is a str, a Policy or None, not {shown(given)}")
+        made, cost = self._asking.key_and_cost((request,), {})
+        priority = self._asking.class_of((request,), {})
+        if given is None:
+            # What responses say knows no classes, and a call takes one of each unit that they name.
+            priority, cost = None, 1 if isinstance(cost, Mapping) else cost
+        return *self._prepared(given, generation), self._prefix + made, cost, priority
 
     async def _cool_down(self, limiter: Any, origin: str, left: float | None) -> float | None:
         """Waits for as long as the service has told all its callers to wait. Returns what is left of the timeout."""
@@ -348,7 +367,9 @@ class Pacing:
         )
         # A service that states no limit: the next call goes when it is known that this one was served.
         answers = turn.policy is _LEARNED and turn.decision.learned
-        if self._learn and (found or answers):
+        if not (found or answers):
+            return None
+        if self._learn:
             # The response is there all the same. The limiter has said what its store does.
             with contextlib.suppress(StoreError, ClosedError):
                 await self._done(self._limiter.observe(turn.policy, turn.key, found, decision=turn.decision))
@@ -371,6 +392,8 @@ class Pacing:
 
     async def _pass(self, exchange: Exchange[R], response: R, turn: _Turn) -> R:
         """The response, whose body ends the call."""
+        if self._settle is None and turn.hold is None:
+            return response
         actual = None if self._settle is None else self._settle(exchange.settled(response))
         if actual is None and turn.hold is None:
             return response
