@@ -20,22 +20,22 @@ source scripts/packages/zig.sh
 # The most KiB that an artefact may have. One without a line here is an error, and so is a line without an artefact for what was
 # built: growth is decided, not noticed later. Wheels and addons contain the command too.
 BOUNDS='
-crates/tidegate-[0-9]*.crate                             512
+crates/tidegate-[0-9]*.crate                             640
 crates/tidegate-cli-*.crate                              512
-python/tidegate-*.tar.gz                                1024
-python/tidegate-*manylinux2014_x86_64*.whl              4608
-python/tidegate-*manylinux2014_aarch64*.whl             4608
-python/tidegate-*musllinux_1_2_x86_64.whl               4608
-python/tidegate-*musllinux_1_2_aarch64.whl              4608
-python/tidegate-*macosx*.whl                            4608
-python/tidegate-*win*.whl                               4608
+python/tidegate-*.tar.gz                                1408
+python/tidegate-*manylinux2014_x86_64*.whl              5376
+python/tidegate-*manylinux2014_aarch64*.whl             5376
+python/tidegate-*musllinux_1_2_x86_64.whl               5376
+python/tidegate-*musllinux_1_2_aarch64.whl              5376
+python/tidegate-*macosx*.whl                            5376
+python/tidegate-*win*.whl                               5376
 npm/tidegate-[0-9]*.tgz                                  256
-npm/tidegate-linux-x64-gnu-*.tgz                        4608
-npm/tidegate-linux-arm64-gnu-*.tgz                      4608
-npm/tidegate-linux-x64-musl-*.tgz                       4608
-npm/tidegate-linux-arm64-musl-*.tgz                     4608
-npm/tidegate-darwin-*.tgz                               4608
-npm/tidegate-win32-*.tgz                                4608
+npm/tidegate-linux-x64-gnu-*.tgz                        5376
+npm/tidegate-linux-arm64-gnu-*.tgz                      5376
+npm/tidegate-linux-x64-musl-*.tgz                       5376
+npm/tidegate-linux-arm64-musl-*.tgz                     5376
+npm/tidegate-darwin-*.tgz                               5376
+npm/tidegate-win32-*.tgz                                5376
 '
 
 case "$(uname -s)" in
