@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import itertools
 import json
 import random
 import re
@@ -266,9 +265,11 @@ class Pacing:
 
     async def send(self, exchange: Exchange[R]) -> R:
         """Sends a request when its turn has come, and again where that is wanted; returns its response."""
-        left = self._timeout
-        for attempt in itertools.count():
-            began = time.monotonic()
+        left, attempt = self._timeout, -1
+        while True:
+            attempt += 1
+            # What is left counts for the next attempt only.
+            began = time.monotonic() if self._retries else 0.0
             try:
                 turn = await self._turn(exchange.request, left)
             except RateLimited as refused:
@@ -278,7 +279,8 @@ class Pacing:
                 if error is not None:
                     raise error from None
                 raise
-            left = _less(left, time.monotonic() - began)
+            if self._retries:
+                left = _less(left, time.monotonic() - began)
             try:
                 response = await exchange.send()
             except BaseException as error:
@@ -290,19 +292,18 @@ class Pacing:
             try:
                 wait = await self._observe(exchange, response, turn)
                 repeats = attempt < self._retries and self._repeats(exchange, response, wait, left)
-                response = await self._pass(exchange, response, turn)
-                if repeats:
-                    await exchange.close(response)
-                    pause = _at_most((wait or 0.0) * random.uniform(1, 1.1), left)
-                    await self._sleep(pause)
-                    left = _less(left, pause)
-                else:
+                if self._settle is not None or turn.hold is not None:
+                    response = await self._pass(exchange, response, turn)
+                if not repeats:
                     return response
+                await exchange.close(response)
+                pause = _at_most((wait or 0.0) * random.uniform(1, 1.1), left)
+                await self._sleep(pause)
+                left = _less(left, pause)
             except BaseException:
                 self._release(turn)
                 await exchange.close(response)
                 raise
-        raise AssertionError("there is always one more attempt")
 
     async def _turn(self, request: Any, left: float | None) -> _Turn:
         """Waits for the turn of a request. Raises RateLimited where it does not come in time."""
@@ -392,8 +393,6 @@ class Pacing:
 
     async def _pass(self, exchange: Exchange[R], response: R, turn: _Turn) -> R:
         """The response, whose body ends the call."""
-        if self._settle is None and turn.hold is None:
-            return response
         actual = None if self._settle is None else self._settle(exchange.settled(response))
         if actual is None and turn.hold is None:
             return response
