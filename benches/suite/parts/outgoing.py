@@ -13,7 +13,7 @@ ABOUT = (
 def client(title: str, program: str, how: str, rival: str, lengths: Lengths, **arguments: object) -> Case:
     if not lengths.quick:
         # Clients take longer than a loop of checks until they are compiled.
-        arguments |= {"warm": 1, "seconds": 2}
+        arguments |= {"warm": 3, "seconds": 3}
     return Case(
         title,
         REQUESTS,
