@@ -81,8 +81,8 @@ def test_a_limit_that_is_not_given_is_learned(case: Case, strict: StrictServer, 
         # One for each process at the start, and then none.
         assert report.refused_from(case.window) == 0
     assert report.share >= 0.9
-    # What was refused stops all others, but for what was on its way by then.
-    assert report.late <= 0.05
+    # What was refused stops all others within 50 ms. Beside it an event loop of 16 callers has what had its turn by then.
+    assert report.late <= 0.1
 
 
 @pytest.mark.parametrize("dialect", ["ietf", "openai", "retry-after"])
