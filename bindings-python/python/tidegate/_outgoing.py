@@ -11,7 +11,6 @@ import contextlib
 import functools
 import json
 import random
-import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
@@ -21,6 +20,7 @@ from ._content_decoder import ContentDecoder, decoder
 from ._cost import COST, checked_units
 from ._decorator import Asking, CostOption, PriorityOption, check_options, name_of
 from ._never_fits import never_fits
+from ._origin import origin_of
 from ._queueing import holds_units
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Headers, Limiter, Observation, Policy, problem, status
@@ -172,25 +172,6 @@ def _begin(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     _UNFINISHED.add(task)
     task.add_done_callback(_UNFINISHED.discard)
     return task
-
-
-_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
-_AUTHORITY = re.compile(r"(?:[^/?#]*@)?([^/?#]*)")
-
-
-def origin_of(request: Any) -> str:
-    """The origin of a request: scheme, host and a port that is not the default one."""
-    url = str(request.url)
-    path = url.find("/", url.find("//") + 2)
-    return _origin_of(url if path < 0 else url[:path])
-
-
-@functools.lru_cache(256)
-def _origin_of(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    scheme, found = scheme.lower(), _AUTHORITY.match(rest)
-    host = found[1].lower() if found else ""
-    return f"{scheme}://{host.removesuffix(_DEFAULT_PORTS.get(scheme, ':'))}"
 
 
 class _Turn:

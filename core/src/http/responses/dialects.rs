@@ -109,14 +109,14 @@ const DIALECTS: &[Dialect] = &[
     row("", "x-amzn-ErrorType", Says::Refusal(&[400, 429, 503], "Throttl")),
 ];
 
-/// The letters that names of fields begin with, each as a bit, `a` the first.
-const FIRST_LETTERS: u32 = {
-    let (mut letters, mut at) = (0, 0);
+/// What names of fields begin with, each as a bit, `a` the first.
+const FIRST_BYTES: u32 = {
+    let (mut bits, mut at) = (0, 0);
     while at < DIALECTS.len() {
-        letters |= 1 << (DIALECTS[at].before.as_bytes()[0].to_ascii_lowercase() - b'a');
+        bits |= 1 << (DIALECTS[at].before.as_bytes()[0].to_ascii_lowercase() - b'a');
         at += 1;
     }
-    letters
+    bits
 };
 
 /// The place of a family: what is said of one limit by several is taken from the first.
@@ -128,7 +128,7 @@ pub(super) fn rank(family: &str) -> usize {
 pub(super) fn find(name: &str) -> Option<(&'static Dialect, Range<usize>)> {
     // The table is long, and most fields are none of it.
     let letter = name.bytes().next()?.to_ascii_lowercase().checked_sub(b'a')?;
-    if FIRST_LETTERS.checked_shr(letter.into()).unwrap_or_default() & 1 == 0 {
+    if FIRST_BYTES.checked_shr(letter.into()).unwrap_or_default() & 1 == 0 {
         return None;
     }
     DIALECTS.iter().find_map(|row| Some((row, row.fits(name)?)))

@@ -1,0 +1,25 @@
+"""The origin of a request: the key of calls that go out."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+_AUTHORITY = re.compile(r"(?:[^/?#]*@)?([^/?#]*)")
+
+
+def origin_of(request: Any) -> str:
+    """The origin of a request: scheme, host and a port that is not the default one."""
+    url = str(request.url)
+    path = url.find("/", url.find("//") + 2)
+    return _origin_of(url if path < 0 else url[:path])
+
+
+@functools.lru_cache(256)
+def _origin_of(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    scheme, found = scheme.lower(), _AUTHORITY.match(rest)
+    host = found[1].lower() if found else ""
+    return f"{scheme}://{host.removesuffix(_DEFAULT_PORTS.get(scheme, ':'))}"
