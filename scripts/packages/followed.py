@@ -58,6 +58,9 @@ class InstalledPage(FollowedPage):
 
     def _with_package(self, line: str) -> str:
         """A line that installs, with the package of `dist` in place of that of a registry."""
+        if line == "cargo install tidegate-cli":
+            # cargo would look for the crate below it in a registry. A wheel has the same command.
+            line = 'pip install "tidegate"'
         if line.startswith("pip "):
             kind = "musllinux" if suffix().endswith("musl") else "manylinux"
             wheel = Path(self.one(f"python/tidegate-*{kind}*{platform.machine()}.whl"))

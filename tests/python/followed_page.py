@@ -29,7 +29,7 @@ from snippets import Block, blocks_of
 
 PORTS = ("8000", "3000")
 FOLDER = "/run/app"
-INSTALLS = re.compile(r"(pip|npm) install |cargo (add|new) |cd \w+$|python -m venv ")
+INSTALLS = re.compile(r"(pip|npm) install |cargo (add|new|install) |cd \w+$|python -m venv ")
 # What cargo would compile for minutes is compiled with the tests, from the same text.
 COMPILED = ROOT / "target" / "x86_64-unknown-linux-gnu" / "debug" / "examples"
 
