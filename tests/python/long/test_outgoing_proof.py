@@ -81,7 +81,7 @@ def test_a_limit_that_is_not_given_is_learned(case: Case, strict: StrictServer, 
         # One for each process at the start, and then none.
         assert report.refused_from(case.window) == 0
     assert report.share >= 0.9
-    # What was refused stops all others within 50 ms. An event loop of 16 callers may have what had its turn by then.
+    # Asked are 50 ms. Where a service says only a wait, event loops of 16 callers take 70 to 100 ms on a slow machine.
     assert report.late <= 0.1
 
 
