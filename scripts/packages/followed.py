@@ -68,7 +68,8 @@ class InstalledPage(FollowedPage):
             return re.sub(r'"tidegate(\[\w+\])?"', rf'"tidegate\1 @ {wheel.as_uri()}"', line)
         if line.startswith("npm "):
             packages = [self.one(f"npm/tidegate-{part}*.tgz") for part in ("[0-9]", f"{suffix()}-")]
-            options = "--omit=optional --no-audit --no-fund --loglevel=error"
+            # With optional packages, as for a reader, since a compiler may be one.
+            options = "--no-audit --no-fund --loglevel=error"
             return line.replace("npm install tidegate", f"npm install {options} {' '.join(packages)}")
         if line.startswith("cargo add tidegate"):
             with tarfile.open(self.one("crates/tidegate-[0-9]*.crate")) as archive:
