@@ -105,6 +105,11 @@ export declare class NativeLimiter {
   policy(policy: number): Policy | ErrorValue
   /** How many callers wait for a key in `acquire`. */
   waiting(policy: number, key: string): number
+  /**
+   * Whether another call may have heard that the other side refuses calls of a key, since a call was admitted at that time. A peek
+   * tells.
+   */
+  mayBeRefusedSince(key: string, at: number): boolean
   /** Gives another share of the keys to the new store of a rollout. */
   setRollout(percent: number): ErrorValue | null
   /** Counts denials of a policy that JavaScript has repeated. */

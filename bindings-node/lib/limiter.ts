@@ -1,4 +1,4 @@
-import { CallKind, TaskKind } from '../binding/index.js';
+import { CallKind, DecisionField, TaskKind } from '../binding/index.js';
 import { type Attempt, encodedMeta } from './attempt.js';
 import {
   type AcquireOptions,
@@ -65,6 +65,9 @@ export let usePolicyIn: (limiter: Limiter, policy: PolicyLike, by: string, user:
 
 /** The values of a metric: its name, the values of its labels, and its value. */
 export let samplesIn: (limiter: Limiter, metric: string) => [string, string[], MetricValue][];
+
+/** Whether another call may have heard that the other side refuses calls of a key, since that Decision was given. A peek tells. */
+export let mayBeRefusedSince: (limiter: Limiter, key: string, decision: Decision) => boolean;
 
 /** A number that is another one after each `reload`. */
 export let generationOf: (limiter: Limiter) => number;
@@ -445,6 +448,8 @@ export class Limiter<Name extends string = string> {
       limiter.#transport.countRepeated();
       return JSON.parse(limiter.#transport.nativeLimiter.samples(metric));
     };
+    mayBeRefusedSince = (limiter, key, decision) =>
+      limiter.#transport.nativeLimiter.mayBeRefusedSince(key, numbersOf(decision)[DecisionField.At]);
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);

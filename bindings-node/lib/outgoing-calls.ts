@@ -1,6 +1,6 @@
 // What becomes of a request, whatever client makes it: it waits for its turn, is sent, observed and settled, and perhaps sent again.
 
-import { checkClass } from './call-options.js';
+import { checkClass, type PeekOptions } from './call-options.js';
 import type { CancelSignal } from './cancel-signal.js';
 import { type Cost, isUnits, nothingOf } from './cost.js';
 import { Decision, policyRefOf } from './decision.js';
@@ -9,7 +9,15 @@ import { ClosedError, ConfigError, CostError, describe, StoreError } from './err
 import type { Hold } from './hold.js';
 import { MEDIA_TYPE, problem, retryAfter, status } from './http/refusal.js';
 import { kept } from './kept.js';
-import { acquireIn, checkCostIn, isLocal, type Limiter, policyRefIn, usePolicyIn } from './limiter.js';
+import {
+  acquireIn,
+  checkCostIn,
+  isLocal,
+  type Limiter,
+  mayBeRefusedSince,
+  policyRefIn,
+  usePolicyIn,
+} from './limiter.js';
 import { neverFits } from './never-fits.js';
 import type { SettleReader } from './outgoing.js';
 import {
@@ -204,9 +212,22 @@ export class OutgoingCalls {
       if (!(error instanceof RateLimited)) throw error;
       decision = error.decision;
     }
-    return decision.allowed
-      ? new Turn(this.#limiter, this.#where, { policy, key, origin, decision, hold })
-      : this.#refuse(decision);
+    if (!decision.allowed) return this.#refuse(decision);
+    const turn = new Turn(this.#limiter, this.#where, { policy, key, origin, decision, hold });
+    // An event loop that has much to do comes to a turn late.
+    if (!turn.mayBeOver || !(await this.#isOver(turn, { cost, priority }))) return turn;
+    return this.#turn(exchange, request, waits);
+  }
+
+  /** Whether the service refuses calls since the turn was given. Then it is given back. */
+  async #isOver(turn: Turn, how: PeekOptions): Promise<boolean> {
+    let isOver = true;
+    try {
+      isOver = await turn.isOver(how);
+    } finally {
+      if (isOver) await turn.giveBack();
+    }
+    return isOver;
   }
 
   /** Waits for as long as the service has told all its callers to wait; a denial where that is too long. */
@@ -323,6 +344,24 @@ export class Turn {
   /** Whether nothing but what responses said limits it. */
   get asksLearned(): boolean {
     return this.call?.policy === LEARNED && this.call.decision.learned;
+  }
+
+  /** Whether the service may refuse such calls since it was given. */
+  get mayBeOver(): boolean {
+    if (this.call === undefined) return false;
+    const { key, origin, decision } = this.call;
+    const mayBeOver = (key: string) => mayBeRefusedSince(this.limiter, key, decision);
+    return mayBeOver(key) || (origin !== undefined && mayBeOver(origin));
+  }
+
+  /** Whether it does. What is used up by this call and others is no reason. */
+  async isOver(how: PeekOptions): Promise<boolean> {
+    if (this.call === undefined) return false;
+    const { policy, key, origin } = this.call;
+    const limiter = asked(this.limiter);
+    let seen = await limiter.peek(policy, key, how);
+    if (seen.allowed && origin !== undefined) seen = await limiter.peek(LEARNED, origin);
+    return !seen.allowed && seen.learned;
   }
 
   /** What the answer says of limits holds for every process. */

@@ -5,6 +5,7 @@ mod tasks;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use napi::Env;
 use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array};
@@ -218,6 +219,13 @@ impl NativeLimiter {
         let waiting =
             codec.policy_ref(f64::from(policy)).map_or(0, |policy_ref| codec.limiter.waiting(policy_ref, &key));
         u32::try_from(waiting).unwrap_or(u32::MAX)
+    }
+
+    /// Whether another call may have heard that the other side refuses calls of a key, since a call was admitted at that time. A peek
+    /// tells.
+    #[napi(catch_unwind)]
+    pub fn may_be_refused_since(&self, key: String, at: f64) -> bool {
+        self.codec.borrow().limiter.may_be_refused_since(&key, Duration::from_micros(at as u64))
     }
 
     /// Gives another share of the keys to the new store of a rollout.

@@ -2,7 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { RateLimited } from 'tidegate';
+import { Limiter, RateLimited } from 'tidegate';
+import { pacedFetch } from 'tidegate/fetch';
+import { Servers } from '../servers/servers.mjs';
 import { clients, limiterAt, opened, until, unwrapped } from './outgoing_clients.mjs';
 
 for (const kind of clients) {
@@ -130,4 +132,66 @@ for (const kind of clients) {
       assert.deepEqual([response.status, await response.text()], [429, '{"no":1}']);
     });
   });
+}
+
+for (const shares of [false, true]) {
+  test(`a turn that is older than a refusal is given back; ${shares ? 'all callers are told' : 'of one key'}`, async () => {
+    // The event loop comes to a turn when another call has read a refusal.
+    const servers = await Servers.start();
+    const [begun, refused] = [deferred(), deferred()];
+    const sent = [];
+    let isRefused = false;
+    class BusyLoop extends Limiter {
+      async acquire(...call) {
+        const decision = await super.acquire(...call);
+        if (sent.length > 0 && !isRefused) {
+          begun.resolve();
+          await refused.promise;
+        }
+        return decision;
+      }
+    }
+    const limiter = new BusyLoop({ store: servers.url });
+    const headers = { 'Retry-After': '60', ...(shares && { 'X-RateLimit-Global': 'true' }) };
+    const fetch = pacedFetch({
+      limiter,
+      timeoutMs: 5_000,
+      policy: 'token-bucket 10/hour',
+      key: ({ url }) => (shares ? url : 'one'),
+      fetch: async (url) => {
+        sent.push(url);
+        await begun.promise;
+        return new Response('no', { status: 429, headers });
+      },
+    });
+    try {
+      const first = fetch('http://service/first');
+      await until(() => sent.length === 1);
+      const second = fetch('http://service/second');
+      assert.equal((await first).status, 429);
+      isRefused = true;
+      refused.resolve();
+      await assert.rejects(second, RateLimited);
+      assert.deepEqual(sent, ['http://service/first']);
+      const policy = limiter.policy('token-bucket 10/hour').paced();
+      const key = `out:${shares ? 'http://service/second' : 'one'}`;
+      await limiter.unblock(policy, key);
+      const { limits } = await limiter.peek(policy, key);
+      assert.deepEqual(
+        limits.map(({ limit, remaining }) => limit - remaining),
+        [shares ? 0 : 1],
+      );
+    } finally {
+      await limiter.close();
+      await servers.close();
+    }
+  });
+}
+
+function deferred() {
+  const made = {};
+  made.promise = new Promise((resolve) => {
+    made.resolve = resolve;
+  });
+  return made;
 }

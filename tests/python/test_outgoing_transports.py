@@ -17,7 +17,8 @@ from http2_server import Http2Server
 from outgoing_clients import Aiohttp, AsyncHttpx, LoopClient, paced_policy, until, used
 from spans import Spans
 from strict_services import StrictService
-from tidegate import ConfigError, Limiter, PolicyError, RateLimited
+from tidegate import AsyncLimiter, ConfigError, Limiter, PolicyError, RateLimited
+from tidegate._tracing import trace_calls
 from tidegate.aiohttp import paced
 from tidegate.httpx import AsyncPacedTransport, PacedTransport
 from tidegate.opentelemetry import traced
@@ -309,3 +310,53 @@ def test_calls_are_counted_as_checks(outgoing: Any, service: StrictService) -> N
             client.get(service.url)
         counted = limiter.stats()["policies"]["calls"]
         assert (counted["allowed"], counted["denied"]) == (1, 1)
+
+
+@pytest.mark.parametrize("shares", [False, True], ids=["a key of its own", "told all callers"])
+def test_a_turn_that_is_older_than_a_refusal_is_given_back(redis_url: str, prefix: str, shares: bool) -> None:
+    """The event loop comes to a turn when another call has read a refusal."""
+    sent: list[str] = []
+    told = {"X-RateLimit-Global": "true"} if shares else {}
+    options: Any = {"key": lambda request: request.url.path if shares else "one"}
+
+    async def calls() -> None:
+        begun, refused = asyncio.Event(), asyncio.Event()
+
+        class BusyLoop:
+            def __init__(self, limiter: AsyncLimiter) -> None:
+                self._limiter = limiter
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self._limiter, name)
+
+            async def acquire(self, *arguments: Any, **options: Any) -> Any:
+                decision = await self._limiter.acquire(*arguments, **options)
+                if sent and not refused.is_set():
+                    begun.set()
+                    await refused.wait()
+                return decision
+
+        async def service(request: httpx.Request) -> httpx.Response:
+            sent.append(request.url.path)
+            await begun.wait()
+            return httpx.Response(429, headers={"Retry-After": "60", **told})
+
+        async with AsyncLimiter(redis_url, prefix=prefix) as limiter:
+            trace_calls(limiter, BusyLoop)
+            transport = AsyncPacedTransport(limiter, SLOW, timeout=5, transport=httpx.MockTransport(service), **options)
+            async with httpx.AsyncClient(transport=transport) as client:
+                first = asyncio.ensure_future(client.get("http://service/first"))
+                while not sent:
+                    await asyncio.sleep(0.001)
+                second = asyncio.ensure_future(client.get("http://service/second"))
+                assert (await first).status_code == 429
+                refused.set()
+                with pytest.raises(RateLimited):
+                    await second
+
+    asyncio.run(calls())
+    assert sent == ["/first"]
+    with Limiter(redis_url, prefix=prefix) as limiter:
+        key = "/second" if shares else "one"
+        limiter.unblock(paced_policy(limiter, SLOW), f"out:{key}")
+        assert used(limiter, SLOW, key) == [0 if shares else 1]

@@ -10,7 +10,8 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ._outgoing import MOST_BODY, OPTIONS, PacedOptions, Pacing, PassingBody, PolicyOption, run_now
+from ._outgoing import MOST_BODY, Pacing, PassingBody, run_now
+from ._paced_options import OPTIONS, PacedOptions, PolicyOption
 from .web.options import check_names
 
 if TYPE_CHECKING:

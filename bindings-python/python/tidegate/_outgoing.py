@@ -13,14 +13,14 @@ import json
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import timedelta
-from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ._content_decoder import ContentDecoder, decoder
 from ._cost import COST, checked_units
 from ._decorator import Asking, CostOption, PriorityOption, check_options, name_of
 from ._never_fits import never_fits
 from ._origin import origin_of
+from ._paced_options import OPTIONS, PacedOptions, PolicyOption, checked_flag, checked_function, checked_seconds
 from ._queueing import holds_units
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Headers, Limiter, Observation, Policy, problem, status
@@ -31,8 +31,6 @@ from .web.options import check_names
 
 R = TypeVar("R")
 T = TypeVar("T")
-# A policy, or what makes it from a request; None is no limit but what responses say.
-PolicyOption: TypeAlias = "str | Policy | Callable[[Any], str | Policy | None] | None"
 Cost: TypeAlias = "int | Mapping[str, int]"
 
 # The most of a body that is read for what it says of limits.
@@ -44,42 +42,6 @@ _IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE")
 _RETRY_AFTER = Headers("off")
 # Calls that nothing limits but what responses say.
 _LEARNED = Policy.learned()
-
-
-class PacedOptions(TypedDict, total=False):
-    """The options of calls that go out, the same for each client. Functions get the request."""
-
-    # The key: a text, or a function of the request. Default: its origin, such as `https://api.example.com`.
-    key: str | Callable[[Any], str] | None
-    # The units that a request takes: a number, numbers by the names of units, or a function of the request. Default: 1.
-    cost: int | Mapping[str, int] | Callable[[Any], int | Mapping[str, int]] | None
-    # A function of the response, called before its body is read. It returns what the request has really cost, a
-    # `SettleReader` that reads the body while the caller does, or None for what was charged.
-    settle: Callable[[Any], int | Mapping[str, int] | SettleReader | None] | None
-    # The longest time that a request waits, for its turns and between its attempts. None: as long as it takes. Default:
-    # 30 seconds.
-    timeout: float | timedelta | None
-    # How often a 429 or 503 that says a wait is sent again. Default: 0.
-    retries: int
-    # Whether the limits that responses name are kept. Default: True.
-    learn: bool
-    # How much the way to the service may differ from one request to the next: by twice that the windows of the policy
-    # are longer. Default: 0.05 seconds.
-    margin: float | timedelta
-    # A class of the policy's `priorities`, or a function of the request that returns one, or None.
-    priority: str | Callable[[Any], str | None] | None
-    # Called with the Decision and the seconds before a request waits.
-    on_wait: Callable[[Decision, float], object] | None
-    # What stands before the key. Default: `out:`.
-    prefix: str
-    # The longest wait that is believed of a response. Default: 3600 seconds.
-    max_learned_wait: float | timedelta
-    # Whether a refusal is a response with 429 and `x-should-retry: false`, instead of the error RateLimited. Default:
-    # False.
-    respond: bool
-
-
-OPTIONS = tuple(PacedOptions.__annotations__)
 
 
 class OutgoingRequest:
@@ -203,16 +165,18 @@ class Pacing:
         self._blocking = blocking
         self._policy = policy
         self._prepared = functools.lru_cache(256)(self._prepare)
-        self._settle = _function(given.get("settle"), "settle is a function of a response")
-        self._on_wait = _function(given.get("on_wait"), "on_wait is a function of a Decision and seconds")
+        self._settle = checked_function(given.get("settle"), "settle is a function of a response")
+        self._on_wait = checked_function(given.get("on_wait"), "on_wait is a function of a Decision and seconds")
         timeout = given.get("timeout", 30.0)
-        self._timeout = None if timeout is None else _seconds(timeout, "timeout", "a number of seconds, or None")
-        self._margin = _seconds(given.get("margin", 0.05), "margin", "a number of seconds")
-        self._max_wait = _seconds(given.get("max_learned_wait", 3600.0), "max_learned_wait", "a number of seconds")
+        self._timeout = None if timeout is None else checked_seconds(timeout, "timeout", "a number of seconds, or None")
+        self._margin = checked_seconds(given.get("margin", 0.05), "margin", "a number of seconds")
+        self._max_wait = checked_seconds(
+            given.get("max_learned_wait", 3600.0), "max_learned_wait", "a number of seconds"
+        )
         self._retries = given.get("retries", 0)
         if isinstance(self._retries, bool) or not isinstance(self._retries, int) or self._retries < 0:
             raise ConfigError(f"retries is {shown(self._retries)}: it must be a whole number, 0 or more")
-        self._learn, self._respond = _flag(given, "learn", True), _flag(given, "respond", False)
+        self._learn, self._respond = checked_flag(given, "learn", True), checked_flag(given, "respond", False)
         self._prefix = given.get("prefix", "out:")
         if not isinstance(self._prefix, str):
             raise TypeError(f"prefix is a str, not {shown(self._prefix)}")
@@ -288,6 +252,7 @@ class Pacing:
 
     async def _turn(self, request: Any, left: float | None) -> _Turn:
         """Waits for the turn of a request. Raises RateLimited where it does not come in time."""
+        began, before = time.monotonic(), left
         policy, holds, key, cost, priority = self._asked_of(request)
         limiter: Any = asked(self._limiter) if TRACED else self._limiter
         origin = None if self._keys_are_origins else self._prefix + origin_of(request)
@@ -299,14 +264,40 @@ class Pacing:
                 self._on_wait(seen, seen.retry_after)
         if holds:
             hold = await self._done(limiter.hold(policy, key, cost, timeout=left, priority=priority))
-            return _Turn(policy, key, origin, hold.decision, hold)
-        decision = limiter.acquire(policy, key, cost, timeout=left, priority=priority)
-        # A coroutine more would cost as much as a turn that is given at once.
-        if not self._blocking:
-            decision = await decision
-        if not decision:
-            raise RateLimited(decision)
-        return _Turn(policy, key, origin, decision, None)
+            turn = _Turn(policy, key, origin, hold.decision, hold)
+        else:
+            decision = limiter.acquire(policy, key, cost, timeout=left, priority=priority)
+            # A coroutine more would cost as much as a turn that is given at once.
+            if not self._blocking:
+                decision = await decision
+            if not decision:
+                raise RateLimited(decision)
+            turn = _Turn(policy, key, origin, decision, None)
+        # An event loop that has much to do comes to a turn late.
+        if self._may_be_over(turn) and await self._is_over(turn, cost, priority):
+            return await self._turn(request, _less(before, time.monotonic() - began))
+        return turn
+
+    def _may_be_over(self, turn: _Turn) -> bool:
+        may_be_over = self._limiter._may_be_refused_since
+        return may_be_over(turn.key, turn.decision) or (
+            turn.origin is not None and may_be_over(turn.origin, turn.decision)
+        )
+
+    async def _is_over(self, turn: _Turn, cost: Cost, priority: str | None) -> bool:
+        """Whether the service refuses calls since the turn was given. Then it is given back."""
+        is_over = True
+        try:
+            seen = await self._done(self._limiter.peek(turn.policy, turn.key, cost, priority=priority))
+            if seen and turn.origin is not None:
+                seen = await self._done(self._limiter.peek(_LEARNED, turn.origin))
+            # What is used up by this turn and others is no reason.
+            is_over = not seen and seen.learned
+        finally:
+            if is_over:
+                await self._give_back(turn)
+                self._release(turn)
+        return is_over
 
     def _asked_of(self, request: Any) -> tuple[Policy, bool, str, Cost, str | None]:
         """What the turn of a request is asked with: policy, whether it has units to hold, key, cost and class."""
@@ -469,23 +460,3 @@ def _at_most(seconds: float, left: float | None) -> float:
 
 def _less(left: float | None, spent: float) -> float | None:
     return None if left is None else max(0.0, left - spent)
-
-
-def _function(given: Any, what: str) -> Any:
-    if given is not None and not callable(given):
-        raise TypeError(f"{what}, not {shown(given)}")
-    return given
-
-
-def _flag(given: PacedOptions, name: Any, default: bool) -> bool:
-    value = given.get(name, default)
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} is True or False, not {shown(value)}")
-    return value
-
-
-def _seconds(given: object, name: str, what: str) -> float:
-    seconds = given.total_seconds() if isinstance(given, timedelta) else given
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
-        raise ConfigError(f"{name} is {shown(seconds)}: it must be {what}, 0 or more")
-    return float(seconds)

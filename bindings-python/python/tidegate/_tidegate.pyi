@@ -130,6 +130,10 @@ class AsyncLimiter(Generic[Name]):
         """
         Whether usage lives in this process alone.
         """
+    def _may_be_refused_since(self, /, key: str, decision: Decision) -> bool:
+        """
+        Whether another call may have heard that the other side refuses calls, since that Decision was given. `peek` tells.
+        """
     def _samples(self, /, name: str | None = None) -> str:
         """
         The values of one metric, or of all, as JSON.
@@ -825,6 +829,10 @@ class Limiter(Generic[Name]):
     def _is_local(self, /) -> bool:
         """
         Whether usage lives in this process alone.
+        """
+    def _may_be_refused_since(self, /, key: str, decision: Decision) -> bool:
+        """
+        Whether another call may have heard that the other side refuses calls, since that Decision was given. `peek` tells.
         """
     def _samples(self, /, name: str | None = None) -> str:
         """

@@ -33,15 +33,8 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.payload import BytesPayload
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from ._outgoing import (
-    MOST_BODY,
-    OutgoingRequest,
-    OutgoingResponse,
-    PacedOptions,
-    Pacing,
-    PassingBody,
-    PolicyOption,
-)
+from ._outgoing import MOST_BODY, OutgoingRequest, OutgoingResponse, Pacing, PassingBody
+from ._paced_options import PacedOptions, PolicyOption
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -24,16 +24,8 @@ from urllib3 import HTTPResponse, Retry
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 
 from ._content_decoder import decoder
-from ._outgoing import (
-    MOST_BODY,
-    OutgoingRequest,
-    OutgoingResponse,
-    PacedOptions,
-    Pacing,
-    PassingBody,
-    PolicyOption,
-    run_now,
-)
+from ._outgoing import MOST_BODY, OutgoingRequest, OutgoingResponse, Pacing, PassingBody, run_now
+from ._paced_options import PacedOptions, PolicyOption
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

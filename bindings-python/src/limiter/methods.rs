@@ -380,6 +380,12 @@ macro_rules! limiter_methods {
                 self.core().policy_generation()
             }
 
+            /// Whether another call may have heard that the other side refuses calls, since that Decision was given. `peek` tells.
+            #[pyo3(name = "_may_be_refused_since", signature = (key: "str", decision: "Decision") -> "bool")]
+            fn may_be_refused_since(&self, key: Key<'_>, decision: &Bound<'_, Decision>) -> PyResult<bool> {
+                Ok(self.blocking().may_be_refused_since(utf8(&key.0)?, decision.get().inner.at()))
+            }
+
             /// Whether usage lives in this process alone.
             #[getter(_is_local)]
             fn is_local(&self) -> bool {

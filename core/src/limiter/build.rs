@@ -10,6 +10,7 @@ use super::acquire::WaitQueues;
 use super::builder::Builder;
 use super::call::Answers;
 use super::hold_renewer::HoldRenewer;
+use super::learned_waits::LearnedWaits;
 use super::policies::Policies;
 use super::publisher;
 use super::refusal_log::RefusalLog;
@@ -203,7 +204,8 @@ impl Builder {
             let listener = move |plan: &_, key: &_, answer: &_| refusals.note(plan, key, answer);
             let _ = decisions.on_refusal.set(Box::new(listener));
         }
-        let answers = Arc::new(Answers { limiter: id, decisions, wait_queues, overrides: Arc::default() });
+        let (overrides, learned_waits) = (Arc::default(), LearnedWaits::default());
+        let answers = Arc::new(Answers { limiter: id, decisions, wait_queues, overrides, learned_waits });
         let core = Arc::new(LimiterCore {
             store,
             policies: Policies::new(

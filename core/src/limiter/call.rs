@@ -14,6 +14,7 @@ use super::acquire::WaitQueues;
 use super::caller::{DecisionWait, NoCompletion, User};
 use super::completion_queue::{CompletionQueue, Outcome};
 use super::cost::{Cost, valid_cost};
+use super::learned_waits::LearnedWaits;
 use super::observe::{Answered, ObservedCall};
 use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation, unheld_operation};
 use super::overrides::{KeyNumbers, REPETITIONS, needless, translated};
@@ -123,6 +124,7 @@ pub(crate) struct Answers {
     pub(crate) decisions: DecisionCounts,
     pub(super) wait_queues: WaitQueues,
     pub(super) overrides: Arc<KeyNumbers>,
+    pub(super) learned_waits: LearnedWaits,
 }
 
 impl Answers {
@@ -134,6 +136,9 @@ impl Answers {
             self.wait_queues.units_freed(&plan, key);
         }
         let mut answer = answer?;
+        if let Some(learned) = answer.rare.as_ref().and_then(|rare| rare.learned.as_ref()) {
+            self.learned_waits.heard(key, learned.wait_until);
+        }
         if !matches!(operation, Operation::Acquire { .. } | Operation::Turn { .. }) {
             self.decisions.count(&plan, key, operation, &answer);
         }

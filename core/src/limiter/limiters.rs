@@ -438,6 +438,14 @@ both! {
         self.core.waiting(&policy, key).unwrap_or(0)
     }
 
+    /// Whether another call of this process may have heard that the other side refuses calls of a key, since one was admitted at
+    /// that time of the store. An event loop that has much to do comes late to what was admitted; then a peek tells.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn may_be_refused_since(&self, key: &str, at: Duration) -> bool {
+        self.core.answers.learned_waits.may_have_begun_since(key, at.as_micros() as u64)
+    }
+
     /// Gives that share of the keys to the new store of a rollout, from the next call on. A larger share has all keys of a
     /// smaller one.
     ///

@@ -13,6 +13,7 @@ mod cost;
 mod hold;
 mod hold_lifetime;
 mod hold_renewer;
+mod learned_waits;
 mod limiters;
 mod notations;
 mod observe;

@@ -81,8 +81,8 @@ def test_a_limit_that_is_not_given_is_learned(case: Case, strict: StrictServer, 
         # One for each process at the start, and then none.
         assert report.refused_from(case.window) == 0
     assert report.share >= 0.9
-    # Asked are 50 ms. Where a service says only a wait, event loops of 16 callers take 70 to 100 ms on a slow machine.
-    assert report.late <= 0.1
+    # How long others still send behind a refusal.
+    assert report.late <= 0.05
 
 
 @pytest.mark.parametrize("dialect", ["ietf", "openai", "retry-after"])

@@ -84,9 +84,18 @@ impl Pacing {
         for attempt in 0_u32.. {
             let began = Instant::now();
             let asked = self.asked(&exchange).map_err(E::failed)?;
-            let turn = match self.turn(&asked, left).await.map_err(E::failed)? {
-                Turned::Came(turn) => *turn,
-                Turned::Refused(decision) => return self.refuse(&exchange, *decision),
+            let turn = loop {
+                let left = left.map(|left| left.saturating_sub(began.elapsed()));
+                let turn = match self.turn(&asked, left).await.map_err(E::failed)? {
+                    Turned::Came(turn) => *turn,
+                    Turned::Refused(decision) => return self.refuse(&exchange, *decision),
+                };
+                // A turn that is dropped before it is sent was not used.
+                exchange.ready().await?;
+                if !self.is_over(&asked, turn.decision()).await {
+                    break turn;
+                }
+                turn.give_back().await;
             };
             left = left.map(|left| left.saturating_sub(began.elapsed()));
             let may_repeat = attempt < self.retries && is_repeatable(&exchange.request());
@@ -125,8 +134,6 @@ impl Pacing {
         mut turn: CallTurn,
         keep: bool,
     ) -> std::result::Result<(CallTurn, E::Response), E::Error> {
-        // A turn that is dropped before this point was not used.
-        exchange.ready().await?;
         turn.sent();
         match exchange.send(keep).await {
             Ok(response) => Ok((turn, response)),
@@ -243,6 +250,19 @@ impl Pacing {
         }
         let decision = self.limiter.acquire_with(&policy.policy, key, options, left).await?;
         Ok(if decision.allowed() { came(decision, None) } else { Turned::Refused(Box::new(decision)) })
+    }
+
+    /// Whether the service refuses calls since that turn was given. A client can take long until it is ready.
+    async fn is_over(&self, asked: &AskedCall, given: &Decision) -> bool {
+        let AskedCall { policy, key, options, origin } = asked;
+        let is_refused = |seen: Result<Decision>| seen.is_ok_and(|seen| !seen.allowed() && seen.learned());
+        let may_be_over = |key| self.limiter.may_be_refused_since(key, given.at());
+        if may_be_over(key) && is_refused(self.limiter.peek_with(&policy.policy, key, options).await) {
+            return true;
+        }
+        let Some(origin) = origin.as_deref().filter(|origin| may_be_over(origin)) else { return false };
+        let Ok(learned) = Policy::learned() else { return false };
+        is_refused(self.limiter.peek(&learned, origin, 1).await)
     }
 
     fn waits(&self, decision: &Decision, wait: Duration) {

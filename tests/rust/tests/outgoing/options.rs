@@ -3,11 +3,14 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
+use tidegate::http::Observation;
 use tidegate::http::reqwest::Pace;
 use tidegate::http::tower::{PaceBuilder, PaceLayer};
 use tidegate::{AsyncLimiter, Cost, Limiter, Policy};
@@ -93,28 +96,32 @@ async fn a_request_without_an_origin_needs_a_key() {
     assert!(send(Some("api.example.com")).await.is_ok());
 }
 
-/// A client that is never ready.
-#[derive(Clone)]
-struct Busy;
+/// A client that is busy until it is told otherwise.
+#[derive(Clone, Default)]
+struct Busy(Arc<AtomicBool>);
 
 impl Service<Request<String>> for Busy {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = std::future::Ready<Result<Self::Response, Infallible>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        if self.0.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
+        context.waker().wake_by_ref();
         Poll::Pending
     }
 
     fn call(&mut self, _: Request<String>) -> Self::Future {
-        unreachable!("it is never ready")
+        unreachable!("no turn is used")
     }
 }
 
 #[tokio::test]
 async fn a_turn_that_is_not_used_goes_back() {
     let limiter = limiter();
-    let client = PaceLayer::new(&limiter, "5/minute").expect("a layer").layer(Busy);
+    let client = PaceLayer::new(&limiter, "5/minute").expect("a layer").layer(Busy::default());
     let policy = Policy::parse("5/minute").expect("a policy").paced(SECOND / 20).expect("a margin");
     let left = || async { limiter.peek(&policy, "out:http://h", 1).await.expect("a peek").remaining() };
     let request = Request::get("http://h/").body(String::new()).expect("a request");
@@ -127,4 +134,27 @@ async fn a_turn_that_is_not_used_goes_back() {
     while left().await != 5 {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_older_than_a_refusal_goes_back() {
+    let (limiter, busy) = (limiter(), Busy::default());
+    let layer = PaceLayer::builder(&limiter).policy("5/minute").timeout(SECOND).build().expect("a layer");
+    let client = layer.layer(busy.clone());
+    let policy = Policy::parse("5/minute").expect("a policy").paced(SECOND / 20).expect("a margin");
+    let key = "out:http://h";
+    let left = || async { limiter.peek(&policy, key, 1).await.expect("a peek").remaining() };
+    let request = Request::get("http://h/").body(String::new()).expect("a request");
+    let call = tokio::spawn(client.oneshot(request));
+    while left().await == 5 {
+        tokio::task::yield_now().await;
+    }
+    let mut refusal = Observation::default();
+    refusal.retry_after = Some(60 * SECOND);
+    limiter.observe(&policy, key, vec![refusal], None).await.expect("an observation");
+    busy.0.store(true, Ordering::Relaxed);
+    let error = call.await.expect("no panic").expect_err("its turn has gone back");
+    assert!(error.to_string().contains("denies"), "{error}");
+    limiter.unblock(&policy, key).await.expect("it is unblocked");
+    assert_eq!(left().await, 5);
 }

@@ -1,0 +1,71 @@
+"""The options of calls that go out, which all clients have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, TypeAlias, TypedDict
+
+from ._shown import shown
+from ._tidegate import Decision, Policy
+from .errors import ConfigError
+from .outgoing import SettleReader
+
+# A policy, or what makes it from a request; None is no limit but what responses say.
+PolicyOption: TypeAlias = "str | Policy | Callable[[Any], str | Policy | None] | None"
+
+
+class PacedOptions(TypedDict, total=False):
+    """The options of calls that go out, the same for each client. Functions get the request."""
+
+    # The key: a text, or a function of the request. Default: its origin, such as `https://api.example.com`.
+    key: str | Callable[[Any], str] | None
+    # The units that a request takes: a number, numbers by the names of units, or a function of the request. Default: 1.
+    cost: int | Mapping[str, int] | Callable[[Any], int | Mapping[str, int]] | None
+    # A function of the response, called before its body is read. It returns what the request has really cost, a
+    # `SettleReader` that reads the body while the caller does, or None for what was charged.
+    settle: Callable[[Any], int | Mapping[str, int] | SettleReader | None] | None
+    # The longest time that a request waits, for its turns and between its attempts. None: as long as it takes. Default:
+    # 30 seconds.
+    timeout: float | timedelta | None
+    # How often a 429 or 503 that says a wait is sent again. Default: 0.
+    retries: int
+    # Whether the limits that responses name are kept. Default: True.
+    learn: bool
+    # How much the way to the service may differ from one request to the next: by twice that the windows of the policy
+    # are longer. Default: 0.05 seconds.
+    margin: float | timedelta
+    # A class of the policy's `priorities`, or a function of the request that returns one, or None.
+    priority: str | Callable[[Any], str | None] | None
+    # Called with the Decision and the seconds before a request waits.
+    on_wait: Callable[[Decision, float], object] | None
+    # What stands before the key. Default: `out:`.
+    prefix: str
+    # The longest wait that is believed of a response. Default: 3600 seconds.
+    max_learned_wait: float | timedelta
+    # Whether a refusal is a response with 429 and `x-should-retry: false`, instead of the error RateLimited. Default:
+    # False.
+    respond: bool
+
+
+OPTIONS = tuple(PacedOptions.__annotations__)
+
+
+def checked_function(given: Any, what: str) -> Any:
+    if given is not None and not callable(given):
+        raise TypeError(f"{what}, not {shown(given)}")
+    return given
+
+
+def checked_flag(given: PacedOptions, name: Any, default: bool) -> bool:
+    value = given.get(name, default)
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not {shown(value)}")
+    return value
+
+
+def checked_seconds(given: object, name: str, what: str) -> float:
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{name} is {shown(seconds)}: it must be {what}, 0 or more")
+    return float(seconds)

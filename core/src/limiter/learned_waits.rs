@@ -1,0 +1,34 @@
+//! Until when other sides refuse calls, by what this process has last heard of it.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::fast::FixedState;
+
+const MOMENTS: usize = 64;
+
+/// The ends of waits that answers of the store have named. Keys share a moment, which is the latest of theirs: who finds one asks
+/// the store.
+pub(crate) struct LearnedWaits([AtomicU64; MOMENTS]);
+
+impl Default for LearnedWaits {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; MOMENTS])
+    }
+}
+
+impl LearnedWaits {
+    fn moment(&self, key: &str) -> &AtomicU64 {
+        &self.0[FixedState::default().hash_one(key) as usize % MOMENTS]
+    }
+
+    /// Calls of a key are refused until then.
+    pub(super) fn heard(&self, key: &str, until: u64) {
+        self.moment(key).fetch_max(until, Ordering::Relaxed);
+    }
+
+    /// Whether calls of a key may be refused since a moment of the store at which they were not.
+    pub(super) fn may_have_begun_since(&self, key: &str, at: u64) -> bool {
+        self.moment(key).load(Ordering::Relaxed) > at
+    }
+}
