@@ -7,6 +7,7 @@ from ..case import SERVER_CPU, Case, Contender, Lengths, Part, floor, ours, peer
 IN_FLIGHT = 256
 ONE = {"GCRA": "gcra 1000000/s", "fixed window": "fixed-window 1000000/s"}
 THREE = "gcra 1000000/s; fixed-window 1000000/hour; token-bucket 1000000/minute"
+WINDOWS = "1000000/s; 1000000/minute; 1000000/hour"
 ABOUT = (
     "CPU time of Redis's main thread (/proc/PID/schedstat) over the number of decisions, 10,000 keys, client and "
     "server on a core each. The peers' scripts travel in pipelines of 256, the cheapest way for the server that they "
@@ -53,6 +54,12 @@ def part(_lengths: Lengths) -> Part:
                 f"`{THREE}` in one step, beside a script of one limit.",
                 limiter("tidegate, three limits", THREE, IN_FLIGHT),
                 limiter("tidegate, one limit", ONE["GCRA"], IN_FLIGHT),
+                *scripts(),
+            ),
+            case(
+                f"three sliding windows, {IN_FLIGHT} in flight",
+                f"`{WINDOWS}` in one step, beside a script of one fixed window.",
+                limiter("tidegate, three sliding windows", WINDOWS, IN_FLIGHT),
                 *scripts(),
             ),
             Case(

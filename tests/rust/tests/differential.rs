@@ -38,20 +38,27 @@ fn memory_and_a_file_agree() {
     }
 }
 
-/// Logs of hundreds of entries, whose older ones the server keeps in chunks: they fill, leave the window within a chunk and with one,
-/// and units go back from the oldest.
+/// Logs of hundreds of entries, whose older ones the server keeps in chunks, and windows of many granules, which have loops of their own
+/// where a policy has two or three of them: they fill, entries leave the window one by one and together, and units go back from the
+/// oldest.
 #[test]
-fn long_logs_agree() {
+fn long_histories_agree() {
+    for policy in ["sliding-log 300/10s", "60/2s; 300/10s", "20/s; 60/2s; 250/10s", "40/s; 60/2s; 150/5s; 250/10s"] {
+        agree_for_long(policy);
+    }
+}
+
+fn agree_for_long(policy: &str) {
     let redis = Servers::start(Kind::Single);
     let clock = Arc::new(ManualClock::new(Duration::from_secs(1_700_000_000)));
     let memory = Limiter::builder().clock(Arc::clone(&clock)).build().expect("a memory limiter");
     let store = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO);
     let store = store.on_store_error(OnStoreError::Raise).clock(Arc::clone(&clock)).build().expect("a redis limiter");
-    let policy: Policy = "sliding-log 300/10s".parse().expect("a policy");
-    for seed in 0..40 {
+    let policy: Policy = policy.parse().expect("a policy");
+    for seed in 0..20 {
         let mut random = Random::new(seed);
-        // From a log that is never full to one that nearly always is, and some that end in between.
-        let pause = 20_000 + 3_000 * seed;
+        // From what is never full to what nearly always is, and some that end in between.
+        let pause = 20_000 + 6_000 * seed;
         let (mut expected, mut found) = (Vec::new(), Vec::new());
         for _ in 0..400 {
             let pause = if random.one_in(150) { 11_000_000 } else { random.below(2 * pause) };

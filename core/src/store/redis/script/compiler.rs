@@ -153,8 +153,8 @@ impl<'a> RuleForm<'a> {
         fields.chain(numbers).collect()
     }
 
-    /// A section of `lua/check.lua` with the text of this rule.
-    fn placed(&self, part: &str, names: &Names) -> String {
+    /// A section of `lua/check.lua` with the text of this rule. `length` reads the length of a list among several limits.
+    fn placed(&self, part: &str, names: &Names, length: &str) -> String {
         let mut fields = self.words("fields");
         let list = self.list();
         let small: Vec<_> = fields.iter().skip(1).map(|name| format!("{name} <= 255")).collect();
@@ -163,6 +163,7 @@ impl<'a> RuleForm<'a> {
             ("USED".to_owned(), expression("used")),
             ("POSSIBLE".to_owned(), expression("possible")),
             ("ITEM".to_owned(), self.stored().item.to_string()),
+            ("LENGTH".to_owned(), length.to_owned()),
             ("SMALL".to_owned(), small.join(" and ")),
             ("FIELDS".to_owned(), fields.join(", ")),
         ]);
@@ -187,7 +188,8 @@ impl<'a> RuleForm<'a> {
         let number = |at: usize| format!("numbers[place + {}]", at + 4);
         let mut names = self.names(slot, "value[list_slot]", number);
         names.extend(in_loops());
-        let mut body = self.placed(&format!("{part} one of several"), &names);
+        let length = "list_slot, length = numbers[place + 2], value[numbers[place + 3]]";
+        let mut body = self.placed(&format!("{part} one of several"), &names, length);
         // A number that is read twice or more is a local.
         for (at, name) in self.words("numbers").into_iter().enumerate() {
             if body.matches(&number(at)).count() > 1 {
@@ -260,8 +262,71 @@ const METHODS: [(&str, &str, &str); 6] = [
 /// The loops for checks, of which a call takes one.
 fn checks() -> String {
     let one = indented(&(rules_of_loops().iter().map(one_limit).collect::<Vec<_>>().join("else") + "end\n"), "    ");
+    let of_a_rule = LIMITS_OF_A_RULE.iter().map(|(algorithm, count)| {
+        let text = indented(&limits_of_a_rule(algorithm, *count), "    ");
+        // The numbers of a limit begin with its algorithm.
+        let others = (1..*count).map(|at| format!(" and byte(ARGV[1], after + {}) == {algorithm}", 8 + 44 * (at - 1)));
+        format!(
+            "  elseif limit_count == {count} and algorithm == {algorithm}{} then\n{text}",
+            others.collect::<String>()
+        )
+    });
+    let of_a_rule = of_a_rule.collect::<String>();
     let several = indented(&several_limits(), "    ");
-    format!("if grouping == CHECKS then\n  if limit_count == 1 then\n{one}  else\n{several}  end\nend\n")
+    format!("if grouping == CHECKS then\n  if limit_count == 1 then\n{one}{of_a_rule}  else\n{several}  end\nend\n")
+}
+
+/// Several limits of one rule that have a loop of their own: of the default algorithm, as most policies of several limits are.
+const LIMITS_OF_A_RULE: [(&str, usize); 2] = [("SLIDING_WINDOW", 2), ("SLIDING_WINDOW", 3)];
+
+/// The branch for checks of a policy with so many limits of one rule. Fields and numbers are locals, with the number of their limit
+/// behind their names.
+fn limits_of_a_rule(algorithm: &str, count: usize) -> String {
+    let rules = rules_of_checks();
+    let form = rules.iter().flatten().find(|form| form.words("algorithms") == [algorithm]);
+    let form = form.unwrap_or_else(|| panic!("no rule of {algorithm}"));
+    let list = form.list().unwrap_or_else(|| panic!("no list in the rule of {algorithm}"));
+    let limits = 1..=count;
+    let joined = |text: &dyn Fn(usize) -> String, by: &str| limits.clone().map(text).collect::<Vec<_>>().join(by);
+    let fields = |at: usize, of_list: &str| {
+        let field = |name: &&str| format!("{}{name}{at}", if *name == list { of_list } else { "" });
+        form.words("fields").iter().map(field).collect::<Vec<_>>().join(", ")
+    };
+    let numbers = |at: usize| {
+        let mut names: Vec<_> = form.words("numbers").iter().map(|name| format!("{name}{at}")).collect();
+        names.resize(NUMBERS.len(), "_".to_owned());
+        format!("_, _, _, _, {}", names.join(", "))
+    };
+    let words = Names::from_iter([
+        ("NUMBERS".to_owned(), joined(&numbers, ", ")),
+        ("FIELDS".to_owned(), joined(&|at| fields(at, ""), ", ")),
+        ("STORED".to_owned(), joined(&|at| fields(at, "#"), ", ")),
+        ("LISTS".to_owned(), joined(&|at| format!("{list}{at}"), " .. ")),
+    ]);
+    let one = |part: &str, at: usize| {
+        let own = [form.words("fields"), form.words("numbers")].concat();
+        let mut names: Names = own.iter().map(|name| ((*name).to_owned(), format!("{name}{at}"))).collect();
+        names.extend(in_loops());
+        form.placed(part, &names, &format!("length = {list}{at}"))
+    };
+    // A limit is asked where those before it admit.
+    let asked = limits.clone().rev().fold(String::new(), |behind, at| {
+        let behind = match at == count {
+            true => behind,
+            false => format!("if possible and admitted then\n{}end\n", indented(&behind, "  ")),
+        };
+        one("ask one of several", at) + &behind
+    });
+    let charged: String = limits.clone().map(|at| one("apply one of a rule", at)).collect();
+    let body = filled(&at_place(check("loop"), "i"), |mark| match mark {
+        "answer" => String::new(),
+        mark => {
+            let each = if mark == "ask" { &asked } else { &charged };
+            filled(&named(check(&format!("{mark} limits of a rule")), &words), |_| each.clone())
+        }
+    });
+    let head = named(check("limits of a rule"), &words).replace("FORMAT", &format!("<{}", "BBBBddddd".repeat(count)));
+    filled(&head, |_| body.clone())
 }
 
 /// The rules that have a loop of their own.
@@ -286,7 +351,7 @@ fn one_limit(form: &RuleForm<'_>) -> String {
     let place = if form.is_alone() { "i * 3 - 2" } else { "i" };
     let body = filled(&at_place(check("loop"), place), |mark| match mark {
         "answer" if !form.is_alone() => String::new(),
-        mark => form.placed(&format!("{mark} one limit"), &names),
+        mark => form.placed(&format!("{mark} one limit"), &names, ""),
     });
     let before = form.helpers().or_else(|| form.find("before alone"));
     let helpers = before.map_or_else(String::new, |before| format!("local {}\n{}", before.argument, before.text));

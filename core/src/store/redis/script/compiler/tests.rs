@@ -29,6 +29,7 @@ fn the_loops_are_those_of_the_golden_files() {
         ("sliding_log", rule("SLIDING_LOG")),
         ("sliding_window", rule("SLIDING_WINDOW")),
         ("three_limits", Some(several_limits())),
+        ("two_sliding_windows", Some(limits_of_a_rule("SLIDING_WINDOW", 2))),
     ] {
         let (path, text) = (format!("{folder}/{name}.lua.txt"), numbered(&text.expect("a rule")));
         if std::env::var_os("TIDEGATE_GOLDEN").is_some() {
@@ -91,8 +92,8 @@ fn a_section_declares_no_name_that_means_something_else_there() {
 #[test]
 fn no_mark_is_left_and_no_table_is_in_a_loop_for_one_limit() {
     assert!(!script().contains("--<"));
-    for form in &rules_of_loops() {
-        let text = one_limit(form);
+    let of_a_rule = LIMITS_OF_A_RULE.map(|(algorithm, count)| limits_of_a_rule(algorithm, count));
+    for text in rules_of_loops().iter().map(one_limit).chain(of_a_rule) {
         assert!(!text.contains("value[") && !text.contains("{ unpack_"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 -- The common calls: checks of one policy, one for each key, which write nothing when they are refused. compiler.rs makes of this text
--- a loop for each rule that a policy has alone, and one for policies of several limits. The rules' own text stands in it, so that
--- a check makes no closure, of one limit not even a table. A value that it cannot read is left to the slow path, in `unread`.
+-- a loop for each rule that a policy has alone, one for policies of several limits, and some for two or three limits of one rule. The
+-- rules' own text stands in it, so that a check makes no closure, and a table only where a policy has limits of several rules. A value that it cannot read is left to the slow path, in `unread`.
 --[[ loop ]]
 for i = 1, key_count do
   local key = KEYS[PLACE]
@@ -100,7 +100,7 @@ end
 admitted = USED + cost <= count
 possible = POSSIBLE
 --[[ ask one of several with a list ]]
-local list_slot, length = numbers[place + 2], value[numbers[place + 3]]
+local LENGTH
 list = length > 0 and sub(s, position, position + length - 1) or ''
 position, possible = position + length, false
 if #list == length and length % ITEM == 0 then
@@ -108,6 +108,26 @@ if #list == length and length % ITEM == 0 then
   admitted = USED + cost <= count
   possible = POSSIBLE
 end
+--[[ limits of a rule ]]
+local NUMBERS = unpack_('FORMAT', ARGV[1], after - 36)
+--<loop>
+--[[ ask limits of a rule ]]
+local tag, FIELDS
+if type(s) == 'string' and #s >= #unused then
+  tag, FIELDS = unpack_(format, s)
+  if tag == header then
+    local position = #unused + 1
+    --<each limit>
+    if admitted and position ~= #s + 1 then possible = false end
+  end
+end
+--[[ apply limits of a rule ]]
+local latest = 0
+--<each limit>
+s, ends = pack(format, header, STORED) .. LISTS, latest
+--[[ apply one of a rule with a list ]]
+--<charge>
+if ends > latest then latest = ends end
 --[[ apply several limits ]]
 local latest, lists = 0, ''
 for place = 1, last_limit, 9 do

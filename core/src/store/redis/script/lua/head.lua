@@ -30,7 +30,7 @@
 -- what follows the loops for checks only when those could not serve it.
 
 local pack, unpack_, floor, ceil = struct.pack, struct.unpack, math.floor, math.ceil
-local sub, values, call, pcall_ = string.sub, unpack, redis.call, redis.pcall
+local sub, byte, values, call, pcall_ = string.sub, string.byte, unpack, redis.call, redis.pcall
 local MAX = 9007199254740991
 
 -- One call of `unpack` costs less than two, so that what the loops for checks read of an instruction is read here.

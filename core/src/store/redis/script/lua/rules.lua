@@ -1,4 +1,4 @@
-local byte, min, max = string.byte, math.min, math.max
+local min, max = math.min, math.max
 
 -- Of the key at hand: the names of the log's chunks and of the journal, and what is to be done once its value is written.
 local companions
