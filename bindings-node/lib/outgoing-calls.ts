@@ -180,6 +180,7 @@ export class OutgoingCalls {
     exchange: Exchange<A>,
     request: OutgoingRequest,
     waits: Waits,
+    isSecond = false,
   ): Promise<Turn | MadeResponse> {
     const { policy: policyOption, key: keyOption, cost: costOption, priority: priorityOption, onWait } = this.#options;
     const given = typeof policyOption === 'function' ? policyOption(request) : policyOption;
@@ -214,9 +215,10 @@ export class OutgoingCalls {
     }
     if (!decision.allowed) return this.#refuse(decision);
     const turn = new Turn(this.#limiter, this.#where, { policy, key, origin, decision, hold });
-    // An event loop that has much to do comes to a turn late.
-    if (!turn.mayBeOver || !(await this.#isOver(turn, { cost, priority }))) return turn;
-    return this.#turn(exchange, request, waits);
+    // An event loop that has much to do comes to a turn late. The second turn counts: the first may have been refused for what it
+    // took itself.
+    if (isSecond || !turn.mayBeOver || !(await this.#isOver(turn, { cost, priority }))) return turn;
+    return this.#turn(exchange, request, waits, true);
   }
 
   /** Whether the service refuses calls since the turn was given. Then it is given back. */
@@ -354,7 +356,7 @@ export class Turn {
     return mayBeOver(key) || (origin !== undefined && mayBeOver(origin));
   }
 
-  /** Whether it does. What is used up by this call and others is no reason. */
+  /** Whether it does. */
   async isOver(how: PeekOptions): Promise<boolean> {
     if (this.call === undefined) return false;
     const { policy, key, origin } = this.call;

@@ -17,7 +17,7 @@ from http2_server import Http2Server
 from outgoing_clients import Aiohttp, AsyncHttpx, LoopClient, paced_policy, until, used
 from spans import Spans
 from strict_services import StrictService
-from tidegate import AsyncLimiter, ConfigError, Limiter, PolicyError, RateLimited
+from tidegate import AsyncLimiter, ConfigError, Limiter, Policy, PolicyError, RateLimited
 from tidegate._tracing import trace_calls
 from tidegate.aiohttp import paced
 from tidegate.httpx import AsyncPacedTransport, PacedTransport
@@ -360,3 +360,19 @@ def test_a_turn_that_is_older_than_a_refusal_is_given_back(redis_url: str, prefi
         key = "/second" if shares else "one"
         limiter.unblock(paced_policy(limiter, SLOW), f"out:{key}")
         assert used(limiter, SLOW, key) == [0 if shares else 1]
+
+
+def test_what_a_turn_takes_itself_is_no_refusal() -> None:
+    """After a wait that was ended by hand, the next call goes alone until it is answered."""
+    codes = iter([429, 200, 200])
+
+    def service(_: httpx.Request) -> httpx.Response:
+        code = next(codes)
+        return httpx.Response(code, headers={"Retry-After": "60"} if code == 429 else {})
+
+    with Limiter() as limiter:
+        transport = PacedTransport(limiter, None, timeout=2, transport=httpx.MockTransport(service))
+        with httpx.Client(transport=transport) as client:
+            assert client.get("http://service/").status_code == 429
+            limiter.unblock(Policy.learned(), "out:http://service")
+            assert [client.get("http://service/").status_code for _ in range(2)] == [200, 200]

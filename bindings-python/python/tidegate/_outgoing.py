@@ -250,7 +250,7 @@ class Pacing:
                 await exchange.close(response)
                 raise
 
-    async def _turn(self, request: Any, left: float | None) -> _Turn:
+    async def _turn(self, request: Any, left: float | None, *, is_second: bool = False) -> _Turn:
         """Waits for the turn of a request. Raises RateLimited where it does not come in time."""
         began, before = time.monotonic(), left
         policy, holds, key, cost, priority = self._asked_of(request)
@@ -273,9 +273,10 @@ class Pacing:
             if not decision:
                 raise RateLimited(decision)
             turn = _Turn(policy, key, origin, decision, None)
-        # An event loop that has much to do comes to a turn late.
-        if self._may_be_over(turn) and await self._is_over(turn, cost, priority):
-            return await self._turn(request, _less(before, time.monotonic() - began))
+        # An event loop that has much to do comes to a turn late. The second turn counts: the first may have been refused
+        # for what it took itself.
+        if not is_second and self._may_be_over(turn) and await self._is_over(turn, cost, priority):
+            return await self._turn(request, _less(before, time.monotonic() - began), is_second=True)
         return turn
 
     def _may_be_over(self, turn: _Turn) -> bool:
@@ -291,7 +292,6 @@ class Pacing:
             seen = await self._done(self._limiter.peek(turn.policy, turn.key, cost, priority=priority))
             if seen and turn.origin is not None:
                 seen = await self._done(self._limiter.peek(_LEARNED, turn.origin))
-            # What is used up by this turn and others is no reason.
             is_over = not seen and seen.learned
         finally:
             if is_over:

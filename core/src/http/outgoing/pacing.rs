@@ -84,6 +84,7 @@ impl Pacing {
         for attempt in 0_u32.. {
             let began = Instant::now();
             let asked = self.asked(&exchange).map_err(E::failed)?;
+            let mut is_second = false;
             let turn = loop {
                 let left = left.map(|left| left.saturating_sub(began.elapsed()));
                 let turn = match self.turn(&asked, left).await.map_err(E::failed)? {
@@ -92,10 +93,12 @@ impl Pacing {
                 };
                 // A turn that is dropped before it is sent was not used.
                 exchange.ready().await?;
-                if !self.is_over(&asked, turn.decision()).await {
+                // The second one counts: the first may have been refused for what it took itself.
+                if is_second || !self.is_over(&asked, turn.decision()).await {
                     break turn;
                 }
                 turn.give_back().await;
+                is_second = true;
             };
             left = left.map(|left| left.saturating_sub(began.elapsed()));
             let may_repeat = attempt < self.retries && is_repeatable(&exchange.request());
