@@ -273,8 +273,8 @@ class Pacing:
             if not decision:
                 raise RateLimited(decision)
             turn = _Turn(policy, key, origin, decision, None)
-        # An event loop that has much to do comes to a turn late. The second turn counts: the first may have been refused
-        # for what it took itself.
+        # An event loop that has much to do comes to a turn late. The second turn counts: the first may have been
+        # refused for what it took itself.
         if not is_second and self._may_be_over(turn) and await self._is_over(turn, cost, priority):
             return await self._turn(request, _less(before, time.monotonic() - began), is_second=True)
         return turn
