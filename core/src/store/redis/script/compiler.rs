@@ -153,8 +153,8 @@ impl<'a> RuleForm<'a> {
         fields.chain(numbers).collect()
     }
 
-    /// A section of `lua/check.lua` with the text of this rule. `length` reads the length of a list among several limits.
-    fn placed(&self, part: &str, names: &Names, length: &str) -> String {
+    /// A section of `lua/check.lua` with the text of this rule.
+    fn placed(&self, part: &str, names: &Names) -> String {
         let mut fields = self.words("fields");
         let list = self.list();
         let small: Vec<_> = fields.iter().skip(1).map(|name| format!("{name} <= 255")).collect();
@@ -163,7 +163,6 @@ impl<'a> RuleForm<'a> {
             ("USED".to_owned(), expression("used")),
             ("POSSIBLE".to_owned(), expression("possible")),
             ("ITEM".to_owned(), self.stored().item.to_string()),
-            ("LENGTH".to_owned(), length.to_owned()),
             ("SMALL".to_owned(), small.join(" and ")),
             ("FIELDS".to_owned(), fields.join(", ")),
         ]);
@@ -189,7 +188,8 @@ impl<'a> RuleForm<'a> {
         let mut names = self.names(slot, "value[list_slot]", number);
         names.extend(in_loops());
         let length = "list_slot, length = numbers[place + 2], value[numbers[place + 3]]";
-        let mut body = self.placed(&format!("{part} one of several"), &names, length);
+        names.insert("LENGTH".to_owned(), length.to_owned());
+        let mut body = self.placed(&format!("{part} one of several"), &names);
         // A number that is read twice or more is a local.
         for (at, name) in self.words("numbers").into_iter().enumerate() {
             if body.matches(&number(at)).count() > 1 {
@@ -307,7 +307,8 @@ fn limits_of_a_rule(algorithm: &str, count: usize) -> String {
         let own = [form.words("fields"), form.words("numbers")].concat();
         let mut names: Names = own.iter().map(|name| ((*name).to_owned(), format!("{name}{at}"))).collect();
         names.extend(in_loops());
-        form.placed(part, &names, &format!("length = {list}{at}"))
+        names.insert("LENGTH".to_owned(), format!("length = {list}{at}"));
+        form.placed(part, &names)
     };
     // A limit is asked where those before it admit.
     let asked = limits.clone().rev().fold(String::new(), |behind, at| {
@@ -351,7 +352,7 @@ fn one_limit(form: &RuleForm<'_>) -> String {
     let place = if form.is_alone() { "i * 3 - 2" } else { "i" };
     let body = filled(&at_place(check("loop"), place), |mark| match mark {
         "answer" if !form.is_alone() => String::new(),
-        mark => form.placed(&format!("{mark} one limit"), &names, ""),
+        mark => form.placed(&format!("{mark} one limit"), &names),
     });
     let before = form.helpers().or_else(|| form.find("before alone"));
     let helpers = before.map_or_else(String::new, |before| format!("local {}\n{}", before.argument, before.text));
