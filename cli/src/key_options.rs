@@ -11,7 +11,7 @@ pub(crate) struct KeyOptions {
     /// KEY is what this header of the request says, which the service hashes
     #[arg(long, value_name = "NAME", value_parser = header_name, help_heading = "Key")]
     header: Option<String>,
-    /// Where the code of the service has the notation: an endpoint, a function or a route; "" for the whole application
+    /// Where the code has the notation: an endpoint, a function or a route; "*" is a whole application of Python or Hono, "" of others
     #[arg(long, value_name = "PLACE", help_heading = "Key")]
     place: Option<String>,
     /// The method of the request, where each has a budget of its own

@@ -187,12 +187,18 @@ fn a_cluster_under_load() {
 fn names_alone_and_keys_alone() {
     let (servers, scratch) = (Servers::start(Kind::Single), Scratch::new("top-single"));
     let store = servers.url();
-    let (_limiter, digest) = limited(store, "dave");
+    let (limiter, digest) = limited(store, "dave");
     let of_servers = top(store, &scratch, false, &["--interval", "100ms"]);
     assert!(of_servers.out.contains(&digest[..19]), "{}", of_servers.out);
     golden("top", &without_numbers(&of_servers.out.replace(&digest[..19], "DIGEST").replace(store, "STORE")));
     let scans = servers.command(0, &["INFO", "commandstats"]).to_string().matches("cmdstat_scan:").count();
     assert_eq!(scans, 1);
+
+    // A key whose numbers were raised is not at its limit.
+    let more = tidegate::KeyOverride::parse("fixed-window 50/hour").expect("limits");
+    limiter.set_override("login", "dave", Some(&more), None).expect("an override");
+    let raised = last_reading(&top(store, &scratch, false, &["--readings", "2", "--json"]));
+    assert_eq!((&raised["keys"], &raised["of_unknown_policies"]), (&Value::Array(Vec::new()), &0.into()), "{raised}");
 
     let process = PublishingProcess::start(&names_folder(&scratch), "memory://");
     let names = scratch.file("names");

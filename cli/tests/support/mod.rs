@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use tidegate_tests::servers::{Kind, Servers};
+
 /// What a run of the command has left.
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -33,6 +35,15 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 #[track_caller]
 pub(crate) fn run(arguments: &[&str]) -> Ran {
     ran(&mut command(arguments))
+}
+
+/// Runs the command on a store with the policy file.
+pub(crate) fn on(url: &str, arguments: &[&str]) -> Ran {
+    run(&[arguments, &["--store", url, "--policies", "tidegate.yaml"]].concat())
+}
+
+pub(crate) fn redis() -> Servers {
+    Servers::start(Kind::Single)
 }
 
 #[track_caller]

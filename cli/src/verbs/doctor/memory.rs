@@ -13,7 +13,8 @@ pub(super) fn examine(info: &Info) -> Vec<Finding> {
     findings
 }
 
-fn eviction(info: &Info) -> Finding {
+/// Whether the server forgets keys when it is full.
+pub(super) fn eviction(info: &Info) -> Finding {
     let Some(policy) = info.get("maxmemory_policy") else {
         return Finding::note("eviction", "the server does not say its maxmemory-policy")
             .advice("it must be noeviction");

@@ -135,7 +135,10 @@ impl StoreReport {
         let shards = match servers.shards() {
             Ok(shards) => shards,
             Err(error) => {
-                report.findings.push(unreachable(&error));
+                let found = unreachable(&error);
+                let lacks_command = servers.kind() == "cluster" && error.message().contains("NOPERM");
+                let line = || permissions::line_for(servers.user().unwrap_or("default"), None, &permissions::CLUSTER);
+                report.findings.push(if lacks_command { found.advice(line()) } else { found });
                 return report;
             }
         };
@@ -158,6 +161,11 @@ impl StoreReport {
                     report.add(examined.findings, &shard.primary, &needs);
                 }
                 Err(error) => report.add(vec![unreachable(&error)], &shard.primary, &needs),
+            }
+            for replica in &shard.replicas {
+                let found =
+                    servers.connect(replica).and_then(|mut connection| examine_replica(&mut connection, &needs));
+                report.add(found.unwrap_or_else(|error| vec![unready(&error)]), replica, &needs);
             }
         }
         if shards.len() > MAX_SERVERS {
@@ -210,6 +218,24 @@ fn transport(servers: &StoreServers) -> Option<Finding> {
 
 fn unreachable(error: &Error) -> Finding {
     Finding::problem("reachable", format!("{error} [{}]", error.code()))
+}
+
+/// A replica that cannot be asked. One that refuses the user will do so as a primary.
+fn unready(error: &Error) -> Finding {
+    let message = format!("{error} [{}]", error.code());
+    if error.code() == "store_rejected" {
+        Finding::problem("replica", format!("{message}: after a failover to it no check is counted"))
+            .advice("ACLs and passwords are not replicated: give every server the same ACL file and configuration")
+    } else {
+        Finding::note("replica", message).advice("a failover to it is not possible until it answers")
+    }
+}
+
+/// What a server needs to take the place of its primary.
+fn examine_replica(connection: &mut ServerConnection, needs: &Needs<'_>) -> Result<Vec<Finding>, Error> {
+    let mut findings = permissions::examine(connection, needs)?;
+    findings.extend(Info::of(&connection.ask(&["INFO"])?).map(|info| memory::eviction(&info)));
+    Ok(findings)
 }
 
 /// What one primary says.

@@ -13,6 +13,10 @@ const ALWAYS: [&str; 7] = ["evalsha", "eval", "get", "set", "del", "time", "ping
 /// Those of policies with a `sliding-log`, and with a journal.
 const LOG: [&str; 4] = ["hget", "hset", "hdel", "pexpire"];
 const JOURNAL: [&str; 4] = ["lpush", "ltrim", "lrange", "pexpire"];
+/// Those of the list of keys with other numbers.
+const OVERRIDES: [&str; 9] = ["hset", "hdel", "hvals", "hgetall", "hlen", "hexists", "pexpire", "pttl", "persist"];
+/// Those of a cluster: to find its nodes, and to follow a slot that moves.
+pub(super) const CLUSTER: [&str; 2] = ["cluster|slots", "asking"];
 
 /// What the commands are needed for.
 pub(super) struct Needs<'a> {
@@ -45,12 +49,14 @@ impl Needs<'_> {
             (if used { &mut needed } else { &mut useful }).extend(commands);
         }
         if self.is_cluster {
-            needed.push("cluster|slots");
+            needed.extend(CLUSTER);
         }
         if self.reads_replicas && self.is_cluster {
             needed.push("readonly");
         }
+        useful.extend(OVERRIDES);
         useful.push("info");
+        useful.sort_unstable();
         useful.dedup();
         useful.retain(|command| !needed.contains(command));
         (needed, useful)
@@ -87,12 +93,14 @@ pub(super) fn examine(connection: &mut ServerConnection, needs: &Needs<'_>) -> R
     Ok(findings(&user, needs, &of(&needed), &of(&useful), lacks_keys))
 }
 
+/// The line to paste that lets a user use keys and run commands.
+pub(super) fn line_for(user: &str, keys: Option<&str>, commands: &[&str]) -> String {
+    let rules = keys.map(str::to_owned).into_iter().chain(commands.iter().map(|command| format!("+{command}")));
+    format!("ACL SETUSER {user} {}", rules.collect::<Vec<_>>().join(" "))
+}
+
 fn findings(user: &str, needs: &Needs<'_>, missing: &[&str], useful: &[&str], lacks_keys: bool) -> Vec<Finding> {
     let keys = format!("~{}*", needs.prefix);
-    let line = |commands: &[&str], keys: Option<&str>| {
-        let rules = keys.map(str::to_owned).into_iter().chain(commands.iter().map(|command| format!("+{command}")));
-        format!("ACL SETUSER {user} {}", rules.collect::<Vec<_>>().join(" "))
-    };
     let mut findings = Vec::new();
     if !missing.is_empty() || lacks_keys {
         let mut lacks = Vec::new();
@@ -103,20 +111,25 @@ fn findings(user: &str, needs: &Needs<'_>, missing: &[&str], useful: &[&str], la
             lacks.push(format!("may not use keys that begin with {}", needs.prefix));
         }
         let message = format!("the user {user} {}: checks fail", lacks.join(" and "));
-        findings.push(Finding::problem("permissions", message).advice(line(missing, lacks_keys.then_some(&*keys))));
+        findings.push(Finding::problem("permissions", message).advice(line_for(
+            user,
+            lacks_keys.then_some(&*keys),
+            missing,
+        )));
     } else {
         findings.push(Finding::ok("permissions", format!("the user {user} may run what checks need")));
     }
     let lists = [
         (&LOG[..], "policies with a sliding-log"),
         (&JOURNAL[..], "policies with a journal"),
+        (&OVERRIDES[..], "overrides of single keys"),
         (&["info"], "doctor, and the warning about eviction"),
     ];
     for (commands, what) in lists {
         let lacking: Vec<&str> = commands.iter().filter(|command| useful.contains(command)).copied().collect();
         if !lacking.is_empty() {
             let message = format!("{what} would also need {}", lacking.join(", "));
-            findings.push(Finding::note("permissions", message).advice(line(&lacking, None)));
+            findings.push(Finding::note("permissions", message).advice(line_for(user, None, &lacking)));
         }
     }
     findings
@@ -137,6 +150,8 @@ fn call<'a>(command: &'a str, key: &'a str) -> Vec<&'a str> {
         "ltrim" => vec!["LTRIM", key, "0", "1"],
         "lrange" => vec!["LRANGE", key, "0", "1"],
         "pexpire" => vec!["PEXPIRE", key, "2000"],
+        "hvals" | "hgetall" | "hlen" | "pttl" | "persist" => vec![command, key],
+        "hexists" => vec!["HEXISTS", key, "f"],
         "cluster|slots" => vec!["CLUSTER", "SLOTS"],
         "readonly" => vec!["READONLY"],
         "info" => vec!["INFO", "server"],
@@ -163,12 +178,14 @@ fn dry_run(
     Ok(permissions)
 }
 
-/// Tries the commands: first SET, so that the key is a text while those for other types are tried, and DEL last.
+/// Tries the commands: SET before others, so that the key is a text while those for other types are tried, and DEL last. PERSIST
+/// would keep that text.
 fn tried(connection: &mut ServerConnection, commands: &[&str], key: &str) -> Result<Vec<Permission>, Error> {
     let order = |command: &&str| match *command {
-        "set" => 0,
-        "del" => 2,
-        _ => 1,
+        "persist" => 0,
+        "set" => 1,
+        "del" => 3,
+        _ => 2,
     };
     let mut sorted: Vec<&str> = commands.to_vec();
     sorted.sort_by_key(order);

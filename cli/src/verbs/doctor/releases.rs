@@ -19,7 +19,10 @@ pub(super) fn examine(connection: &mut ServerConnection, prefix: &str) -> Result
     loop {
         let pattern = host::pattern_of_keys(prefix);
         let scan = [b"SCAN", &*cursor, b"MATCH", &*pattern, b"COUNT", b"100"];
-        let Some((next, keys)) = host::scanned_keys(connection.ask(&scan)?) else { return Ok(None) };
+        let Some((next, keys)) = host::scanned_keys(connection.ask(&scan)?) else {
+            let message = "whether two releases count the same keys is not known: the user may not run SCAN";
+            return Ok(Some(Finding::note("releases", message).advice("run doctor with a user that may (+scan)")));
+        };
         for key in keys {
             sampled += 1;
             let Value::BulkString(value) = connection.ask(&[b"GET", &*key])? else { continue };
