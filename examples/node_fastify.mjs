@@ -14,7 +14,7 @@ const limiter = new Limiter({
 
 const app = Fastify();
 await app.register(rateLimit, { limiter, policy: 'all' });
-app.get('/', async (request) => `${request.rateLimit.remaining} left\n`);
+app.get('/', async (request) => `${request.rateLimit?.remaining} left\n`);
 app.post('/login', { config: { rateLimit: { policy: 'login' } } }, async () => 'welcome\n');
 app.get('/health', { config: { rateLimit: false } }, async () => 'fine\n');
 

@@ -19,8 +19,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One layer asks for both in one round trip: what one of them refuses costs nothing of the other.
     let login = RateLimitLayer::builder(&limiter).policy("all").policy("login").build()?;
     let app = Router::new()
-        .route("/", get(|| async { "hello\n" }).layer(all))
-        .route("/login", post(|| async { "welcome\n" }).layer(login));
+        .route("/", get(|| async { "hello\n" }).route_layer(all))
+        .route("/login", post(|| async { "welcome\n" }).route_layer(login));
 
     let port = env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
     let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await?;

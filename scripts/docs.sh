@@ -57,7 +57,7 @@ rm -rf .cache/site
 # Not --quiet, which also hides the warnings that --strict counts.
 "$venv/bin/mkdocs" build --strict
 echo "docs: the API of Rust"
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --package tidegate --no-deps --features axum,reqwest-middleware,tonic
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --package tidegate --no-deps --features axum,metrics,reqwest-middleware,tonic
 cp -r "${CARGO_TARGET_DIR:-target}/doc" .cache/site/rust-api
 "$venv/bin/python" docs/site/check.py .cache/site
 node docs/site/search.mjs .cache/site

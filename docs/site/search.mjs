@@ -11,6 +11,12 @@ const FIRST = 3;
 const QUESTIONS = [
   ['behind a proxy', 'guides/callers/'],
   ['X-Forwarded-For', 'guides/callers/'],
+  ['ProxyFix', 'frameworks/flask/'],
+  ['application factory', 'frameworks/flask/'],
+  ['ipKeyGenerator', 'moving/express-rate-limit/'],
+  ['skipFailedRequests', 'moving/express-rate-limit/'],
+  ['tracing-subscriber', 'frameworks/axum/'],
+  ['sighup', 'reference/policy-file/'],
   ['nginx', 'guides/callers/'],
   ['api key', 'guides/callers/'],
   ['ipv6', 'guides/callers/'],

@@ -7,8 +7,7 @@ import { fileURLToPath } from 'node:url';
 export const root = fileURLToPath(new URL('../../', import.meta.url));
 
 const LANGUAGES = ['js', 'ts'];
-const FENCE =
-  /(?:^ *<!-- not run: (?<reason>.+?) -->\n(?: *\n)?)?^(?<indent> *)```(?<language>\w*)(?<more>[^\n`]*)\n(?<code>.*?)^\k<indent>```$/gms;
+const FENCE = /^(?<indent> *)```(?<language>\w*)(?<more>[^\n`]*)\n(?<code>.*?)^\k<indent>```$/gms;
 
 function markdownIn(folder) {
   const entries = readdirSync(join(root, folder), { recursive: true });
@@ -30,7 +29,7 @@ export function snippets() {
     return Array.from(text.matchAll(FENCE), ({ groups, index }) => ({
       name: `${document}:${text.slice(0, index).split('\n').length}`,
       language: groups.language,
-      isAlone: groups.reason === undefined && !(isFollowed && groups.more.includes('title=')),
+      isAlone: !(isFollowed && groups.more.includes('title=')),
       code: groups.code.replaceAll(new RegExp(`^${groups.indent}`, 'gm'), ''),
     })).filter(({ language, isAlone }) => LANGUAGES.includes(language) && isAlone);
   });

@@ -38,6 +38,8 @@ VOLATILE = [
     (re.compile(r"\b\d{10}\b"), "MOMENT"),
     (re.compile(r"\b\d+h( \d\dm)?\b|\b\d+m( \d\ds)?\b|\b\d+(\.\d+)? [mµ]?s\b|\b\d+ seconds?\b"), "LENGTH"),
     (re.compile(r"\bt=\d+"), "t=SECONDS"),
+    # Of `top`: a rate is not known before its second reading.
+    (re.compile(r"  (\?|\d+\.\d)$", re.MULTILINE), "  RATE"),
 ]
 
 

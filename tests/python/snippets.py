@@ -12,8 +12,6 @@ Each block names its language, and each language has one rule:
 
 A page with a block `sh title="server"`, or with the comment `followed`, is followed from top to bottom: its blocks with
 titles are files, and its commands run. followed_page.py has the rules.
-
-A comment `<!-- not run: … -->` above a block, with a reason, takes it out. NOT_RUN counts those.
 """
 
 from __future__ import annotations
@@ -30,18 +28,13 @@ from paths import ROOT
 # Python blocks that are whole programs, by their titles.
 PROGRAMS = ("scraper.py", "assistant.py", "orders.py")
 
-# How many blocks have a reason not to run.
-NOT_RUN = 1
-
 RUN = {"python", "js", "ts", "rust"}
 READ = {"yaml", "toml", "json"}
 COMMANDS = {"sh"}
 PROSE = {"text", "http"}
 
 FENCE = re.compile(
-    r"(?:^[ ]*<!-- not run: (?P<reason>.+?) -->\n(?:[ ]*\n)?)?"
-    r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$",
-    re.DOTALL | re.MULTILINE,
+    r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE
 )
 
 
@@ -54,7 +47,6 @@ class Block:
     language: str
     title: str
     code: str
-    reason: str | None
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -62,8 +54,7 @@ class Block:
     @property
     def is_alone(self) -> bool:
         """Whether it runs by itself, and is no file of a program or of a page that is followed."""
-        is_file = self.title in PROGRAMS or (self.title and is_followed(ROOT / self.page))
-        return self.reason is None and not is_file
+        return not (self.title in PROGRAMS or (self.title and is_followed(ROOT / self.page)))
 
 
 def pages() -> list[Path]:
@@ -83,7 +74,6 @@ def blocks_in(text: str, page: str) -> Iterator[Block]:
             language,
             title[1] if title else "",
             textwrap.dedent(found["code"]),
-            found["reason"],
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from paths import ROOT
-from snippets import COMMANDS, NOT_RUN, PROSE, READ, RUN, Block, all_blocks, blocks_in, blocks_of, is_followed, pages
+from snippets import COMMANDS, PROSE, READ, RUN, Block, all_blocks, blocks_in, blocks_of, is_followed, pages
 from snippets_page import namespace_of, python_blocks
 from tidegate import Limiter
 from web import call_asgi, call_wsgi
@@ -34,8 +34,6 @@ def named(path: Path) -> str:
 def test_every_block_is_in_a_run() -> None:
     known = RUN | READ | COMMANDS | PROSE
     assert [f"{block}: {block.language or 'no language'}" for block in BLOCKS if block.language not in known] == []
-    not_run = [f"{block}: {block.reason}" for block in BLOCKS if block.reason is not None]
-    assert len(not_run) == NOT_RUN, not_run
     languages = [block.language for block in BLOCKS]
     for language, least in (("python", 60), ("js", 40), ("rust", 25)):
         assert languages.count(language) >= least, f"{language}: {languages.count(language)} blocks"
@@ -55,11 +53,11 @@ def test_prose_is_no_code() -> None:
     assert hidden == []
 
 
-def test_indented_blocks_and_reasons_are_found() -> None:
-    block = '<!-- not run: because -->\n    ```python title="a.py"\n    if True:\n        x = 1\n    ```\n'
+def test_indented_blocks_are_found() -> None:
+    block = '```python title="a.py"\n    if True:\n        x = 1\n    ```\n'
     text = f"- a list\n\n    {block}"
     (found,) = blocks_in(text, "page.md")
-    assert (found.language, found.title, found.reason, found.line) == ("python", "a.py", "because", 4)
+    assert (found.language, found.title, found.line) == ("python", "a.py", 3)
     assert found.code == "if True:\n    x = 1\n"
 
 

@@ -8,19 +8,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The Rust blocks of a page as `(line, language, code)`, without those that say why they do not run. The language may have
-/// attributes: `rust,no_run`. A title, which follows a blank, is none.
+/// The Rust blocks of a page as `(line, language, code)`. The language may have attributes: `rust,no_run`. A title, which follows
+/// a blank, is none.
 fn rust_blocks(text: &str) -> Vec<(usize, &str, String)> {
     let mut blocks = Vec::new();
-    let mut above = "";
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
-        let Some(info) = line.trim_start().strip_prefix("```") else {
-            if !line.trim().is_empty() {
-                above = line.trim();
-            }
-            continue;
-        };
+        let Some(info) = line.trim_start().strip_prefix("```") else { continue };
         let indent = line.len() - line.trim_start().len();
         let mut code = String::new();
         for (_, line) in lines.by_ref().take_while(|(_, line)| line.trim() != "```") {
@@ -28,10 +22,9 @@ fn rust_blocks(text: &str) -> Vec<(usize, &str, String)> {
             code.push('\n');
         }
         let language = info.split(' ').next().unwrap_or_default();
-        if language.split(',').next() == Some("rust") && !above.starts_with("<!-- not run: ") {
+        if language.split(',').next() == Some("rust") {
             blocks.push((number + 1, language, code));
         }
-        above = "";
     }
     blocks
 }
