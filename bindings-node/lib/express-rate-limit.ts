@@ -7,10 +7,9 @@
 
 import type { ClientRateLimitInfo, IncrementResponse, Options, Store } from 'express-rate-limit';
 import type { Decision } from './decision.js';
-import { isLocal, type Limiter } from './limiter.js';
+import type { Limiter } from './limiter.js';
 import { answered, numberOfHits, type PeerStoreOptions, storeOptions, WINDOW_MS, windowOf } from './peer-stores.js';
 import type { Policy } from './policy.js';
-import { unwrapped } from './tracing.js';
 
 /** The options of the store. The default prefix is `erl:`. */
 export interface TidegateStoreOptions extends PeerStoreOptions {}
@@ -23,8 +22,8 @@ const MAX_PERIOD_MS = 10 * 360 * 86_400_000;
 /** Counts the hits of clients. */
 export class TidegateStore implements Store {
   readonly prefix: string;
-  /** Whether each process counts for itself. */
-  readonly localKeys: boolean;
+  /** Whether no other store counts the same keys: stores of one limiter do, also in memory. */
+  readonly localKeys = false;
   readonly #limiter: Limiter;
   #windowMs = WINDOW_MS;
   #hits = windowOf(WINDOW_MS);
@@ -36,7 +35,6 @@ export class TidegateStore implements Store {
     const { limiter, prefix } = storeOptions(options, WHERE, 'erl:');
     this.#limiter = limiter;
     this.prefix = prefix;
-    this.localKeys = isLocal(unwrapped(limiter));
   }
 
   /** Called by express-rate-limit, which does not await it. */

@@ -44,7 +44,7 @@ const adapter: Adapter<Request, Response> = {
 /** Makes `request.rateLimit` return the Decision. */
 function exposeDecision(request: Request, decision: Decision | undefined): void {
   const prototype = request.app === undefined ? undefined : commonPrototypeOf(request);
-  if (prototype === undefined) {
+  if (prototype === undefined || Object.hasOwn(request, 'rateLimit')) {
     if (decision !== undefined) request.rateLimit = decision;
   } else if (!Object.hasOwn(prototype, 'rateLimit')) {
     Object.defineProperty(prototype, 'rateLimit', {

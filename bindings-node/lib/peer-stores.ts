@@ -13,7 +13,7 @@ import { unwrapped } from './tracing.js';
 export interface PeerStoreOptions {
   /** The limiter that counts. */
   limiter: Limiter;
-  /** The prefix of its keys. Each of several stores on one Redis needs its own. */
+  /** The prefix of its keys. Each of several stores that count in one place needs its own. */
   prefix?: string | undefined;
 }
 

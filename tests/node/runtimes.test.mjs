@@ -49,7 +49,7 @@ before(async () => {
 after(() => servers?.close());
 
 /** The path of a runtime's program, installed from npm. */
-async function installed({ name, spec, program }) {
+async function install({ name, spec, program }) {
   const prefix = join(cache, name);
   const path = join(prefix, 'node_modules', spec.slice(0, spec.lastIndexOf('@')), program);
   if (!existsSync(path)) {
@@ -60,11 +60,18 @@ async function installed({ name, spec, program }) {
   return path;
 }
 
-/** The same for a test, which is skipped where it cannot be installed. */
+/** What comes of installing each. Where npm cannot be reached, that takes it a minute: all are installed at once, and once. */
+const installed = new Map();
+before(() => {
+  for (const runtime of glibc ? runtimes : []) installed.set(runtime, install(runtime));
+  return Promise.allSettled(installed.values());
+});
+
+/** The path for a test, which is skipped where it cannot be installed. */
 async function pathFor(test, runtime) {
   if (!glibc) return test.skip('its packages are for glibc');
   try {
-    return await installed(runtime);
+    return await installed.get(runtime);
   } catch (error) {
     return test.skip(`${runtime.spec} cannot be installed: ${error.message.split('\n')[0]}`);
   }

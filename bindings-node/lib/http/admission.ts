@@ -438,7 +438,8 @@ export class Admission<Request extends object, Response> {
       checks.some(({ policy, key }) => policy === check.policy && key === check.key),
     );
     if (again === undefined) return;
-    throw this.#twice(`a middleware with the policy ${JSON.stringify(shortened(String(again.policy)))}`);
+    const { name } = policyRefIn(this.settings.limiter, again.policy);
+    throw this.#twice(`a middleware with the policy ${JSON.stringify(shortened(name))}`);
   }
 
   #twice(what: string): ConfigError {

@@ -188,9 +188,26 @@ test('two processes count together, and resetAll of one holds for both', async (
   assert.equal((await one.get('alice')).totalHits, 1);
 });
 
-test('localKeys is true in memory', () => {
-  assert.equal(new TidegateStore({ limiter: new Limiter() }).localKeys, true);
+test('a limiter is an option that has to be there', () => {
   assert.throws(() => new TidegateStore({}), { code: 'config_invalid' });
+});
+
+test('express-rate-limit reports two stores of one limiter with the same prefix', async (t) => {
+  const limiter = new Limiter();
+  const errors = [];
+  const logger = { error: (error) => errors.push(error.code), warn: (error) => errors.push(error.code) };
+  const limited = (options) =>
+    rateLimit({ windowMs: 60_000, limit: 9, logger, store: new TidegateStore({ limiter, ...options }) });
+  const app = express();
+  app.get('/different', limited({ prefix: 'all:' }), limited({ prefix: 'login:' }));
+  app.get('/same', limited(), limited());
+  app.use((_request, response) => response.send('hello'));
+  const server = await listening(app.listen(0, '127.0.0.1'));
+  t.after(() => server.close());
+  await get(`${server.url}/different`);
+  assert.deepEqual(errors, []);
+  await get(`${server.url}/same`);
+  assert.deepEqual(errors, ['ERR_ERL_DOUBLE_COUNT']);
 });
 
 test('a missing store is an error, for which passOnStoreError decides', async (t) => {

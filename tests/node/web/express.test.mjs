@@ -158,6 +158,17 @@ for (const [version, Express] of [
       assert.match(errors[0].message, /new Policy\('5\/minute', \{ name: 'login' \}\)/);
     });
 
+    test('request.rateLimit is the Decision also where the request had another', async (t) => {
+      const app = Express();
+      app.use((request, _response, next) => {
+        request.rateLimit = { mine: 1 };
+        next();
+      });
+      app.use(express.rateLimit({ limiter: limiting(), policy: NOTATION }));
+      app.get('/', (request, response) => response.send(String(request.rateLimit.remaining)));
+      assert.equal((await get(await serving(t, app))).body, '1');
+    });
+
     test('the error of onDenied is a 500 where nothing handles it', async (t) => {
       const app = Express();
       app.set('env', 'test');

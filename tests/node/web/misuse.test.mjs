@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Policy } from 'tidegate';
 import { forEachAdapter, limiting } from './each_adapter.mjs';
 
 forEachAdapter(({ adapter, failing }) => {
@@ -39,13 +40,15 @@ forEachAdapter(({ adapter, failing }) => {
 
   test('the same policy and key twice', async (t) => {
     const { limiter } = limiting({ login: '5/minute' });
-    const error = await failing(t, {
-      limits: [
-        { limiter, policy: 'login' },
-        { limiter, policy: 'login' },
-      ],
-    });
-    assert.match(error.message, /policy "login" runs twice/);
+    for (const policy of ['login', new Policy('5/minute', { name: 'login' })]) {
+      const error = await failing(t, {
+        limits: [
+          { limiter, policy },
+          { limiter, policy },
+        ],
+      });
+      assert.match(error.message, /policy "login" runs twice/);
+    }
   });
 
   test('wrong options', async (t) => {
