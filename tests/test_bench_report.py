@@ -14,6 +14,7 @@ from suite.case import NANOSECONDS, RATE, REQUESTS, Lengths
 from suite.charts import charts
 from suite.comparison import ratio_of, standings
 from suite.parts import PARTS
+from suite.parts.server import scripts
 from suite.report import case_table, failures, page
 from suite.statistics import Spread
 
@@ -38,6 +39,17 @@ def parts(*cases: Results, **more: Any) -> dict[str, Results]:
     }
     environment = {"Processor": "A <fast> & quiet one", "Redis": "7.0.15"}
     return {"node": {**part, "seconds": 1.0, "quick": False, "environment": environment, "cases": list(cases), **more}}
+
+
+class Floors(unittest.TestCase):
+    def test_increx_is_one_where_the_server_has_it(self) -> None:
+        names = {
+            version: [one.name for one in scripts(version)] for version in ("7.0.15", "8.10.0", "8.8.1", "unknown")
+        }
+        self.assertEqual(names["8.8.1"][-1], "INCREX, pipelined")
+        self.assertEqual(names["8.10.0"], names["8.8.1"])
+        self.assertEqual(names["7.0.15"], names["8.8.1"][:-1])
+        self.assertEqual(names["unknown"], names["7.0.15"])
 
 
 class Ratios(unittest.TestCase):

@@ -24,6 +24,30 @@ const SCRIPT = `local n = redis.call('INCR', KEYS[1])
 if n == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 return {n, redis.call('PTTL', KEYS[1])}`;
 
+// GCRA as one would write it by hand: the numbers of one policy, the server's time, and nothing else.
+const GCRA_SCRIPT = `local unpack, pack, floor = struct.unpack, struct.pack, math.floor
+local capacity, interval, cost = unpack('<ddd', ARGV[1])
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local since, units = now, 0
+local stored = redis.pcall('GET', KEYS[1])
+if stored then
+  since, units = unpack('<I7I3', stored)
+  local gone = floor((now - since) / interval)
+  if gone >= units then
+    since, units = now, 0
+  elseif gone > 0 then
+    since, units = since + gone * interval, units - gone
+  end
+end
+local admitted = units + cost <= capacity
+if admitted then
+  units = units + cost
+  local ms = floor((since + units * interval - now) / 1000) + 1
+  redis.pcall('SET', KEYS[1], pack('<I7I3', since, units), 'PX', string.format('%d', ms))
+end
+return pack('<dBI7I3', now, admitted and 0 or 1, since, units)`;
+
 function tidegate(url, kind) {
   const limiter = new Limiter({ store: url, timeoutMs: 20_000 });
   const policy = policies[kind];
@@ -79,6 +103,28 @@ export const pipelines = {
     return (keys) => {
       const pipeline = redis.pipeline();
       for (const key of keys) pipeline.evalsha(digest, 1, `bare:${key}`, HOUR_MS);
+      return pipeline.exec();
+    };
+  },
+  async 'flat GCRA script, pipelined'(url) {
+    const redis = new Redis(url);
+    const digest = await redis.script('LOAD', GCRA_SCRIPT);
+    // 1,000,000 a second, a unit each microsecond.
+    const numbers = Buffer.from(new Float64Array([1_000_000, 1, 1]).buffer);
+    return (keys) => {
+      const pipeline = redis.pipeline();
+      for (const key of keys) pipeline.evalshaBuffer(digest, 1, `gcra:${key}`, numbers);
+      return pipeline.exec();
+    };
+  },
+  async 'INCREX, pipelined'(url) {
+    const redis = new Redis(url);
+    const words = (key) => [`increx:${key}`, 'UBOUND', HIGH, 'PX', HOUR_MS, 'ENX'];
+    // In a pipeline a command that the server does not know would be an answer like any other.
+    await redis.call('INCREX', words('first'));
+    return (keys) => {
+      const pipeline = redis.pipeline();
+      for (const key of keys) pipeline.call('INCREX', words(key));
       return pipeline.exec();
     };
   },

@@ -75,6 +75,8 @@ class Case:
     prepare: tuple[Contender, ...] = ()
     # Whether the chart of the README shows it.
     overview: bool = False
+    # What keeps a peer ahead where one is, by a profile.
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ def standing(title: str, case: Results, other: Results) -> tuple[str, str] | Non
         measure = f"`{ours}` takes {with_range(more, cost)} times its {PRICES[unit]}"
     where = f"{title}, {case['name']}"
     if ratio.most < 1:
-        return "ahead", f"{where}: `{theirs}` is ahead. {measure}."
+        reason = case.get("reason")
+        return "ahead", f"{where}: `{theirs}` is ahead. {measure}." + (f" {reason}" if reason else "")
     return "level", f"{where}: no clear difference from `{theirs}`. {measure}."
 
 

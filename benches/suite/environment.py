@@ -55,16 +55,20 @@ def _versions(language: str, packages: list[str]) -> str:
     return f"{language}: {', '.join(packages)}"
 
 
+def server_version(name: str = "") -> str:
+    """The version of the server; `unknown` where it is none of that name, Redis or Valkey."""
+    return _first(rf"{name}.* v=(\S+)", _output(os.environ.get("TIDEGATE_REDIS_SERVER", "redis-server"), "--version"))
+
+
 def environment() -> dict[str, str]:
     memory = int(_first(r"^MemTotal:\s*(\d+) kB", Path("/proc/meminfo").read_text())) / 1024**2
-    redis = _output(os.environ.get("TIDEGATE_REDIS_SERVER", "redis-server"), "--version")
     rust = _first(r"rustc (\S+)", _output("rustc", "--version"))
     return {
         "Processor": _first(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text()),
         "Cores": str(len(os.sched_getaffinity(0))),
         "Memory": f"{memory:.0f} GiB",
         "System": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "Redis": _first(r"v=(\S+)", redis),
+        "Redis": server_version(),
         "Python": _versions(platform.python_version(), [f"{name} {metadata.version(name)}" for name in PYTHON]),
         "Node": _versions(_output("node", "--version").lstrip("v"), [_node_version(name) for name in NODE]),
         "Rust": _versions(rust, [_rust_version(name) for name in RUST]),

@@ -128,7 +128,7 @@ def page(parts: dict[str, Results], names: list[str]) -> str:
         lines += [f"Not measured: {', '.join(missing)}.", ""]
     lines += _list(
         "Where a peer is ahead",
-        "Computed from the tables below: in every round the peer was better.",
+        "Computed from the tables below: in every round the peer was better. The reasons are those of a profile.",
         standings(parts, "ahead"),
         "Nowhere in these figures.",
     )

@@ -88,5 +88,6 @@ def run_case(case: Case, programs: Programs, lengths: Lengths, progress: Progres
         "reference": case.reference or case.contenders[0].name,
         "share_of": case.share_of,
         "overview": case.overview,
+        "reason": case.reason,
         "contenders": every,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..case import NANOSECONDS, SERVER_CPU, Case, Lengths, Part, ours, peer
+from .memory import APART
 
 POLICY = "fixed-window 1000000/day"
 ABOUT = "The same checks with few keys and with many, which exist before and are asked in an order that is not theirs."
@@ -45,6 +46,7 @@ def part(lengths: Lengths) -> Part:
                 (ours("tidegate", "rust", keys=many, **memory), peer("governor", "rust", keys=many, **memory)),
                 servers=(),
                 rounds=rounds,
+                reason=APART,
             ),
         ),
     )

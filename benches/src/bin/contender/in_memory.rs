@@ -11,7 +11,9 @@ use crate::Measured;
 use crate::arguments::Arguments;
 
 /// No benchmark uses it up.
-const BURST: u32 = 1_000_000_000;
+const BURST: u64 = 1_000_000_000;
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
 /// Between two looks at the clock.
 const CHECKS: usize = 256;
 
@@ -21,20 +23,26 @@ type Check = Box<dyn Fn(&String) -> bool + Send + Sync>;
 fn candidate(arguments: &Arguments) -> Check {
     let keys: usize = arguments.number("keys");
     if arguments.text("contender") == "governor" {
-        let burst = NonZeroU32::new(BURST).expect("more than none");
-        let quota = Quota::with_period(Duration::from_secs(1)).expect("a second").allow_burst(burst);
+        let is_denied = arguments.text_or("ask", "check") == "denial";
+        let (period, burst) = if is_denied { (DAY, 1) } else { (SECOND, BURST as u32) };
+        let burst = NonZeroU32::new(burst).expect("more than none");
+        let quota = Quota::with_period(period).expect("a period").allow_burst(burst);
         let governor: DefaultKeyedRateLimiter<String> = RateLimiter::dashmap(quota);
-        return Box::new(move |key| governor.check_key(key).is_ok());
+        return Box::new(move |key| governor.check_key(key).is_ok() | is_denied);
     }
     // The default bounds, unless the keys are more.
     let memory = if keys > 1_000_000 { format!("memory://?max_keys={keys}") } else { "memory://".to_owned() };
     let named = Limiter::builder()
         .store(arguments.text_or("url", &memory))
-        .policy("p", format!("gcra 1/s burst {BURST}").as_str());
-    let limiter = named.and_then(|named| named.policy("once", "gcra 1/day")).and_then(|named| named.build());
+        .policy("p", format!("gcra 1/s burst {BURST}").as_str())
+        .and_then(|named| named.policy("once", "gcra 1/day"))
+        .and_then(|named| named.policy("window", format!("{BURST}/day").as_str()));
+    let limiter = named.and_then(|named| named.build());
     let limiter = limiter.expect("a limiter");
     match arguments.text_or("ask", "check") {
         "check" => Box::new(move |key| limiter.check("p", key).expect("an answer").allowed()),
+        "allows" => Box::new(move |key| limiter.allows("p", key).expect("an answer").allowed),
+        "window" => Box::new(move |key| limiter.check("window", key).expect("an answer").allowed()),
         "peek" => Box::new(move |key| limiter.peek("p", key, 1).expect("an answer").allowed()),
         // The first check of a key is admitted, all others are denied.
         "denial" => Box::new(move |key| {
