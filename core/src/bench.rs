@@ -6,7 +6,7 @@ mod stored_reply;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use crate::algorithm::{LeaseTerms, Rule, State, Tried};
+use crate::algorithm::{LeaseTerms, Rule, State, Tried, View};
 use crate::error::Result;
 use crate::limiter::Limiter;
 use crate::plan::Plan;
@@ -67,7 +67,7 @@ impl BenchRule {
 
     /// Whether a unit is admitted at a moment.
     pub fn check(&mut self, now: u64) -> bool {
-        match self.rule.try_charge(&mut self.state, now, 1) {
+        match self.rule.try_charge(&mut self.state, now, 1, &mut View::default()) {
             Tried::Admitted { .. } => true,
             Tried::Refused => false,
             Tried::Untried => {

@@ -1,5 +1,6 @@
 //! The answer, as data.
 
+mod parts;
 mod settlement;
 
 use std::cmp::Ordering;
@@ -11,22 +12,14 @@ use compact_str::CompactString;
 
 use crate::algorithm::{LearnedAnswer, View};
 use crate::plan::Plan;
-use crate::plan::plan_cache::PlanHandle;
 use crate::policy::{Algorithm, Limit, Period, Policy, Unit};
-use crate::store::request::{Answer, Charge, Source};
+use crate::store::request::{Answer, Charge, SimpleAnswer, Source};
+use parts::{DecisionParts, KeptParts};
 pub(crate) use settlement::{LimiterId, Settlement};
 
 /// The answer to a check. A denial is a Decision, never an error.
-#[derive(Clone)]
 pub struct Decision {
-    plan: PlanHandle,
-    key: CompactString,
-    cost: u64,
-    answer: Answer,
-    /// One for each entry of a `check_all`.
-    decisions: Option<Arc<[Decision]>>,
-    limiter: LimiterId,
-    settlement: Settlement,
+    parts: KeptParts,
 }
 
 /// The state of one limit of the policy.
@@ -66,17 +59,22 @@ impl Decision {
         cost: u64,
         answer: Answer,
     ) -> Self {
-        let (plan, key) = (PlanHandle::new(plan), key.into());
-        Self { plan, key, cost, answer, decisions: None, limiter: limiter.here(), settlement: Settlement::default() }
+        Self { parts: KeptParts::new(limiter.here(), plan, key.into(), cost, answer) }
+    }
+
+    /// The Decision of the answer of one limit.
+    #[inline(always)]
+    pub(crate) fn of_simple(limiter: LimiterId, plan: &Arc<Plan>, key: &str, cost: u64, answer: &SimpleAnswer) -> Self {
+        Self { parts: KeptParts::of_simple(limiter.here(), plan, key, cost, answer) }
     }
 
     /// The limiter that made it.
-    pub(crate) const fn limiter(&self) -> LimiterId {
-        self.limiter
+    pub(crate) fn limiter(&self) -> LimiterId {
+        self.parts.limiter
     }
 
-    pub(crate) const fn settlement(&self) -> &Settlement {
-        &self.settlement
+    pub(crate) fn settlement(&self) -> &Settlement {
+        &self.parts.settlement
     }
 
     /// One Decision of several: the first denial, else the one with least left in proportion.
@@ -85,99 +83,94 @@ impl Decision {
         let tightest = || decisions.iter().min_by(|a, b| a.by_what_is_left(b));
         let chosen = first.or_else(tightest)?;
         // It is settled through its entries: it shares no settlement with the one that it resembles.
-        let whole = Self {
-            plan: chosen.plan.clone(),
-            key: chosen.key.clone(),
-            answer: chosen.answer.clone(),
-            decisions: None,
-            settlement: Settlement::default(),
-            ..*chosen
-        };
+        let DecisionParts { plan, key, cost, answer, limiter, .. } = &*chosen.parts;
+        let whole = KeptParts::new(*limiter, Arc::clone(plan), key.clone(), *cost, answer.clone());
+        let whole = Self { parts: whole };
         Some(whole.with_decisions(decisions))
     }
 
     /// Adds the Decision of each entry of a `check_all`.
     pub(crate) fn with_decisions(mut self, decisions: Vec<Self>) -> Self {
-        self.decisions = (!decisions.is_empty()).then(|| decisions.into());
+        self.parts.decisions = (!decisions.is_empty()).then(|| decisions.into());
         self
     }
 
     /// What it has consumed of each limit of `plan`, which may be another version of its policy.
     pub(crate) fn charged_amounts(&self, plan: &Plan) -> impl Iterator<Item = u64> {
-        let own = &self.plan.format.tags;
+        let own = &self.parts.plan.format.tags;
         plan.format.tags.iter().zip(plan.policy.limits()).map(move |(tag, limit)| {
             let index = own.iter().position(|own| own.is_same_limit(tag));
             let unknown = if limit.unit().is_none() { self.granted() } else { 0 };
-            index.map_or(unknown, |index| self.answer.charged(index))
+            index.map_or(unknown, |index| self.parts.answer.charged(index))
         })
     }
 
     /// What it has consumed of one of its limits.
     pub(crate) fn charged(&self, index: usize) -> u64 {
-        self.answer.charged(index)
+        self.parts.answer.charged(index)
     }
 
     /// What it has consumed, as the limits of `plan` have to know it to give it back: that may be another version of its policy.
     pub(crate) fn charge(&self, plan: &Plan) -> Charge {
         let limits = plan.format.tags.iter().zip(&plan.rules).map(|(tag, rule)| {
-            let index = self.plan.format.tags.iter().position(|own| own.is_same_limit(tag))?;
-            match (rule.meter(), self.plan.rules[index].meter()) {
+            let index = self.parts.plan.format.tags.iter().position(|own| own.is_same_limit(tag))?;
+            match (rule.meter(), self.parts.plan.rules[index].meter()) {
                 (Some(meter), Some(own)) if meter.has_interval_of(own) => {
-                    Some(self.answer.views.get(index).map_or(0, |view| view.resets_at))
+                    Some(self.parts.answer.views.get(index).map_or(0, |view| view.resets_at))
                 }
                 (Some(meter), Some(own)) => meter.drains_no_slower_than(own).then_some(0),
                 _ => Some(0),
             }
         });
-        Charge { limits: limits.collect(), ..self.answer.charge() }
+        Charge { limits: limits.collect(), ..self.parts.answer.charge() }
     }
 
     /// The denial of a caller that found no place among those who wait, which has seen this.
     pub(crate) fn denied_by_others(mut self) -> Self {
-        self.answer.applied = false;
-        self.answer.yield_to_others();
+        self.parts.answer.applied = false;
+        self.parts.answer.yield_to_others();
         self
     }
 
-    pub(crate) const fn answer(&self) -> &Answer {
-        &self.answer
+    pub(crate) fn answer(&self) -> &Answer {
+        &self.parts.answer
     }
 
-    pub(crate) fn into_answer(self) -> Answer {
-        self.answer
+    pub(crate) fn into_answer(mut self) -> Answer {
+        std::mem::take(&mut self.parts.answer)
     }
 
     /// The units that were consumed: the cost or 0, of a partial check anything between, of a charge the cost. `settle`
     /// starts from it.
     #[must_use]
-    pub const fn granted(&self) -> u64 {
-        self.answer.granted
+    pub fn granted(&self) -> u64 {
+        self.parts.answer.granted
     }
 
     pub(crate) fn plan(&self) -> &Arc<Plan> {
-        &self.plan
+        &self.parts.plan
     }
 
     /// Whether its policy is one that never denies.
     pub(crate) fn in_shadow(&self) -> bool {
-        self.plan.policy.options().shadow
+        self.parts.plan.policy.options().shadow
     }
 
     /// Whether it says what the other side of an outgoing call said: that is what refuses, or what is left.
     #[must_use]
     pub fn learned(&self) -> bool {
         let Some(learned) = self.learned_answer() else { return false };
-        self.blocked() && learned.wait_until >= self.answer.blocked_until
+        self.blocked() && learned.wait_until >= self.parts.answer.blocked_until
             || learned.limits.iter().any(|(index, _)| usize::from(*index) == self.binding_index())
     }
 
     fn learned_answer(&self) -> Option<&LearnedAnswer> {
-        self.answer.rare.as_ref()?.learned.as_ref()
+        self.parts.answer.rare.as_ref()?.learned.as_ref()
     }
 
     /// The most units that a limit ever admits at once: of what was learned, where that is less.
     fn capacity(&self, index: usize) -> u64 {
-        let own = self.plan.rules[index].capacity();
+        let own = self.parts.plan.rules[index].capacity();
         let learned = || self.learned_answer()?.limits.iter().find(|(of, _)| usize::from(*of) == index);
         learned().map_or(own, |(_, limit)| own.min(*limit))
     }
@@ -190,7 +183,7 @@ impl Decision {
 
     /// The limit that `limit` and `remaining` are about.
     pub(crate) fn binding_limit(&self) -> &Limit {
-        &self.plan.policy.limits()[self.binding_index()]
+        &self.parts.plan.policy.limits()[self.binding_index()]
     }
 
     /// Compares what is left in proportion.
@@ -199,20 +192,20 @@ impl Decision {
     }
 
     fn blocked(&self) -> bool {
-        self.answer.blocked_until > self.answer.now
+        self.parts.answer.blocked_until > self.parts.answer.now
     }
 
     /// Whether a limit refused when it was asked.
     fn exceeds(&self, (index, view): (usize, &View)) -> bool {
-        !self.answer.applied
-            && match self.answer.refused {
+        !self.parts.answer.applied
+            && match self.parts.answer.refused {
                 Some(refused) => refused >> index & 1 == 1,
-                None => view.admits_at.is_none_or(|at| at > self.answer.now),
+                None => view.admits_at.is_none_or(|at| at > self.parts.answer.now),
             }
     }
 
     fn until(&self, moment: u64) -> Duration {
-        Duration::from_micros(moment.saturating_sub(self.answer.now))
+        Duration::from_micros(moment.saturating_sub(self.parts.answer.now))
     }
 
     /// The binding limit: the one that refused and takes longest, else the one with least left in proportion.
@@ -223,37 +216,37 @@ impl Decision {
             (false, false) => by_share(share(a), share(b)),
             (one, other) => other.cmp(&one),
         };
-        self.answer.views.iter().enumerate().min_by(order).unwrap_or((0, &EMPTY))
+        self.parts.answer.views.iter().enumerate().min_by(order).unwrap_or((0, &EMPTY))
     }
 
     /// Whether it is admitted.
     #[must_use]
     pub fn allowed(&self) -> bool {
-        self.answer.applied || self.in_shadow()
+        self.parts.answer.applied || self.in_shadow()
     }
 
     /// Whether a shadow policy would have denied.
     #[must_use]
     pub fn shadow(&self) -> bool {
-        !self.answer.applied && self.in_shadow()
+        !self.parts.answer.applied && self.in_shadow()
     }
 
     /// The policy's name.
     #[must_use]
     pub fn policy(&self) -> &str {
-        self.plan.policy.name()
+        self.parts.plan.policy.name()
     }
 
     /// The key.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.key
+        &self.parts.key
     }
 
     /// The units that were asked for.
     #[must_use]
-    pub const fn cost(&self) -> u64 {
-        self.cost
+    pub fn cost(&self) -> u64 {
+        self.parts.cost
     }
 
     /// The most units that the binding limit ever admits at once.
@@ -281,7 +274,8 @@ impl Decision {
     /// Zero when another one is admitted at once, `None` for never.
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// use std::time::Duration;
+    ///
     /// let limiter = tidegate::Limiter::builder().policy("mail", "gcra 1/s burst 2")?.build()?;
     /// assert_eq!(limiter.check("mail", "alice")?.next_after(), Some(Duration::ZERO));
     /// let last = limiter.check("mail", "alice")?;
@@ -297,8 +291,8 @@ impl Decision {
         if self.in_shadow() {
             return Some(Duration::ZERO);
         }
-        let mut moment = self.answer.blocked_until;
-        for view in &self.answer.views {
+        let mut moment = self.parts.answer.blocked_until;
+        for view in &self.parts.answer.views {
             moment = moment.max(view.admits_at?);
         }
         Some(self.until(moment))
@@ -317,31 +311,31 @@ impl Decision {
     }
 
     fn resets_at(&self) -> u64 {
-        self.binding().1.resets_at.max(if self.blocked() { self.answer.blocked_until } else { 0 })
+        self.binding().1.resets_at.max(if self.blocked() { self.parts.answer.blocked_until } else { 0 })
     }
 
     /// `leaky-bucket`: how long to wait before going on.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        if !self.answer.applied {
+        if !self.parts.answer.applied {
             return Duration::ZERO;
         }
-        Duration::from_micros(self.answer.views.iter().map(|view| view.delay).max().unwrap_or(0))
+        Duration::from_micros(self.parts.answer.views.iter().map(|view| view.delay).max().unwrap_or(0))
     }
 
     /// The state of each limit, in the order of the policy.
     pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitState> + '_ {
-        self.answer.views.iter().enumerate().map(|(index, view)| {
-            let limit = &self.plan.policy.limits()[index];
+        self.parts.answer.views.iter().enumerate().map(|(index, view)| {
+            let limit = &self.parts.plan.policy.limits()[index];
             LimitState {
                 algorithm: limit.algorithm(),
                 limit: self.capacity(index),
                 unit: limit.unit().cloned(),
-                cost: self.answer.amounts().get(index).map_or(self.cost, |amount| amount.units),
+                cost: self.parts.answer.amounts().get(index).map_or(self.parts.cost, |amount| amount.units),
                 period: limit.period(),
                 remaining: view.remaining(),
                 over: view.over(),
-                retry_after: if self.answer.applied {
+                retry_after: if self.parts.answer.applied {
                     Some(Duration::ZERO)
                 } else {
                     view.admits_at.map(|at| self.until(at))
@@ -355,22 +349,22 @@ impl Decision {
 
     /// What gave the answer.
     #[must_use]
-    pub const fn source(&self) -> Source {
-        self.answer.source
+    pub fn source(&self) -> Source {
+        self.parts.answer.source
     }
 
     /// Whether it is denied because the store failed (`on_store_error: closed`), not because a limit refused: a web layer
     /// answers 503 then, and 429 otherwise.
     #[must_use]
     pub fn unavailable(&self) -> bool {
-        self.answer.unavailable && !self.allowed()
+        self.parts.answer.unavailable && !self.allowed()
     }
 
     /// Whether it is denied by a block that follows repeated denials: of a policy whose `block_for` has several lengths, and not of one that
     /// was made by hand.
     #[must_use]
     pub fn abnormal(&self) -> bool {
-        self.blocked() && self.answer.block_level().by_denials() > 0 && !self.allowed()
+        self.blocked() && self.parts.answer.block_level().by_denials() > 0 && !self.allowed()
     }
 
     /// How long a caller may repeat this denial for the same policy, key and cost without asking again, counted from the
@@ -378,30 +372,30 @@ impl Decision {
     /// check must be asked for: it was allowed, or denials are counted, or the cache is off.
     #[must_use]
     pub fn denied_for(&self) -> Option<Duration> {
-        (self.answer.denied_for > 0 && !self.answer.applied)
-            .then(|| Duration::from_micros(self.answer.denied_for.into()))
+        (self.parts.answer.denied_for > 0 && !self.parts.answer.applied)
+            .then(|| Duration::from_micros(self.parts.answer.denied_for.into()))
     }
 
     /// The Decision of each entry of a `check_all`. Every other Decision has none.
     #[must_use]
     pub fn decisions(&self) -> &[Decision] {
-        self.decisions.as_deref().unwrap_or_default()
+        self.parts.decisions.as_deref().unwrap_or_default()
     }
 
     /// The Decisions about single policies: those of a `check_all`, or this one alone.
     pub(crate) fn entries(&self) -> &[Decision] {
-        self.decisions.as_deref().unwrap_or(std::slice::from_ref(self))
+        self.parts.decisions.as_deref().unwrap_or(std::slice::from_ref(self))
     }
 
     /// When the store gave the answer, by its own clock, since 1970.
     #[must_use]
-    pub const fn at(&self) -> Duration {
-        Duration::from_micros(self.answer.now)
+    pub fn at(&self) -> Duration {
+        Duration::from_micros(self.parts.answer.now)
     }
 
     /// The policy that was asked.
     pub(crate) fn asked_policy(&self) -> &Policy {
-        &self.plan.policy
+        &self.parts.plan.policy
     }
 
     /// The time until the binding limit admits more units than now, if no other call uses the key. `None` when nothing of it
@@ -411,8 +405,18 @@ impl Decision {
     /// the time until all units are back.
     pub(crate) fn more_after(&self) -> Option<Duration> {
         let (index, view) = self.binding();
-        let known = !self.blocked() && !self.answer.views.is_empty();
-        known.then(|| self.plan.rules[index].more_at(view)).flatten().map(|moment| self.until(moment))
+        let known = !self.blocked() && !self.parts.answer.views.is_empty();
+        known.then(|| self.parts.plan.rules[index].more_at(view)).flatten().map(|moment| self.until(moment))
+    }
+}
+
+impl Clone for Decision {
+    /// Both are settled as one.
+    fn clone(&self) -> Self {
+        let DecisionParts { plan, key, cost, answer, decisions, limiter, settlement } = &*self.parts;
+        let mut parts = KeptParts::new(*limiter, Arc::clone(plan), key.clone(), *cost, answer.clone());
+        (parts.decisions, parts.settlement) = (decisions.clone(), settlement.clone());
+        Self { parts }
     }
 }
 
@@ -445,7 +449,7 @@ impl fmt::Debug for Decision {
             .field("allowed", &self.allowed())
             .field("policy", &Shortened(self.policy()))
             .field("key", &Shortened(self.key()))
-            .field("cost", &self.cost)
+            .field("cost", &self.parts.cost)
             .field("granted", &self.granted())
             .field("limit", &self.limit())
             .field("remaining", &self.remaining())

@@ -65,8 +65,8 @@ impl Rule {
     }
 
     #[inline(always)]
-    pub(crate) fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Tried {
-        of_both!(self, state, |rule, state| rule.try_charge(state, now, cost))
+    pub(crate) fn try_charge(&self, state: &mut State, now: u64, cost: u64, view: &mut View) -> Tried {
+        of_both!(self, state, |rule, state| rule.try_charge(state, now, cost, view))
     }
 
     /// Notes what is known of a state only at the first look at it; returns whether it did.

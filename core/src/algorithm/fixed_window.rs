@@ -50,7 +50,7 @@ impl LimitRule for Rule {
     }
 
     #[inline(always)]
-    fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Tried {
+    fn try_charge(&self, state: &mut State, now: u64, cost: u64, view: &mut View) -> Tried {
         let used = self.used(state, now);
         let charged = used + cost;
         if charged > self.count {
@@ -59,8 +59,8 @@ impl LimitRule for Rule {
         *state = State { opened: if used == 0 { now } else { state.opened }, used: charged };
         let ends = state.opened + self.period;
         let admits_at = (cost <= self.count).then_some(if charged + cost <= self.count { now } else { ends });
-        let view = View { left: left(self.count, charged), admits_at, resets_at: ends, ..View::default() };
-        Tried::Admitted { ends, view }
+        *view = View { left: left(self.count, charged), admits_at, resets_at: ends, ..View::default() };
+        Tried::Admitted { ends }
     }
 
     fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {

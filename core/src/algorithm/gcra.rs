@@ -48,7 +48,7 @@ impl Meaning for Rule {
 #[cfg(test)]
 mod tests {
     use super::super::meter::State;
-    use super::super::{LimitRule, Tried};
+    use super::super::{LimitRule, Tried, View};
     use super::Rule;
 
     const MILLISECOND: u64 = 1_000;
@@ -60,7 +60,7 @@ mod tests {
         for (now, admitted, tat) in
             [(0, true, 200), (0, true, 400), (0, true, 600), (0, false, 600), (200, true, 800), (1_000, true, 1_200)]
         {
-            let tried = rule.try_charge(&mut state, now * MILLISECOND, 1);
+            let tried = rule.try_charge(&mut state, now * MILLISECOND, 1, &mut View::default());
             assert_eq!(matches!(tried, Tried::Admitted { .. }), admitted, "at {now} ms");
             assert_eq!(rule.ends(&state), tat * MILLISECOND, "TAT after the check at {now} ms");
             if !admitted {

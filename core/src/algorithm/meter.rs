@@ -259,7 +259,6 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
 
     /// Gives back units of a charge. docs/adr/0028 says why neither amount takes units of others.
     fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
-        *state = self.state_at(state, now);
         let waiting = self.waiting(now, charge);
         let Some((gone, rest)) = self.passed(now.saturating_sub(charge.at + charge.life)) else { return 0 };
         // Refunds have left it alone while as much waits as it charged: they took what stood ahead.
@@ -267,7 +266,9 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
         let units = charge.units - if charge.is_undone { 0 } else { taken };
         let own = units.saturating_sub(gone);
         if waiting >= own {
-            return self.refund(state, now, units.min(waiting));
+            let units = units.min(waiting);
+            // What gives nothing back changes nothing, as where the key was cleared since.
+            return if units == 0 { 0 } else { self.refund(state, now, units) };
         }
         // Without the charge the meter might have been empty since then. What is left may have come later by the part of a unit
         // that has drained, but not later than now.
@@ -337,7 +338,7 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
     }
 
     #[inline(always)]
-    fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Tried {
+    fn try_charge(&self, state: &mut State, now: u64, cost: u64, view: &mut View) -> Tried {
         if DELAYS {
             return Tried::Untried;
         }
@@ -349,7 +350,8 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
         *state = current;
         // That is later than `now`: a unit that was just charged has not drained.
         let ends = self.0.ends(&current);
-        Tried::Admitted { ends, view: self.view_of(&current, ends, now, cost) }
+        *view = self.view_of(&current, ends, now, cost);
+        Tried::Admitted { ends }
     }
 
     fn metered(state: &mut State) -> Option<&mut State> {

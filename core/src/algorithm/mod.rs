@@ -103,7 +103,7 @@ pub(crate) const fn left(limit: u64, used: u64) -> i64 {
 #[derive(Debug)]
 pub(crate) enum Tried {
     /// It is admitted and charged; the state means nothing any more from `ends` on.
-    Admitted { ends: u64, view: View },
+    Admitted { ends: u64 },
     /// It is refused, and nothing was changed.
     Refused,
     /// It takes several steps. Nothing was changed.
@@ -220,9 +220,9 @@ pub(crate) trait LimitRule {
     }
 
     /// Asks, charges and answers in one step, which allocates nothing: the same as `admits`, `charge`, `ends` and `view` one after the
-    /// other.
+    /// other. The view is written where it stays.
     #[inline(always)]
-    fn try_charge(&self, _state: &mut Self::State, _now: u64, _cost: u64) -> Tried {
+    fn try_charge(&self, _state: &mut Self::State, _now: u64, _cost: u64, _view: &mut View) -> Tried {
         Tried::Untried
     }
 

@@ -202,7 +202,7 @@ impl LimitRule for Rule {
 
     /// The granule that ends here needs a place: it is there where there were as many granules before.
     #[inline]
-    fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Tried {
+    fn try_charge(&self, state: &mut State, now: u64, cost: u64, view: &mut View) -> Tried {
         let (moment, last) = (now.max(state.touched), self.last_instant(state.touched));
         let (expired, used) = self.count_live_of(state, last, moment);
         let charged = used + cost;
@@ -220,8 +220,8 @@ impl LimitRule for Rule {
         let ends = self.period + if begins { self.last_instant(moment) } else { last };
         let left_at = |units| self.left_at(state, 0, units, (now, ends));
         let admits_at = (cost <= self.count).then(|| left_at((charged + cost).saturating_sub(self.count)));
-        let view = View { left: left(self.count, charged), admits_at, resets_at: ends, more_at: left_at(1), delay: 0 };
-        Tried::Admitted { ends, view }
+        *view = View { left: left(self.count, charged), admits_at, resets_at: ends, more_at: left_at(1), delay: 0 };
+        Tried::Admitted { ends }
     }
 
     #[inline]

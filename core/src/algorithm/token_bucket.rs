@@ -133,8 +133,8 @@ impl LimitRule for Rule {
     }
 
     #[inline(always)]
-    fn try_charge(&self, state: &mut State, now: u64, cost: u64) -> Tried {
-        if self.missing == 0 { self.meter.try_charge(state, now, cost) } else { Tried::Untried }
+    fn try_charge(&self, state: &mut State, now: u64, cost: u64, view: &mut View) -> Tried {
+        if self.missing == 0 { self.meter.try_charge(state, now, cost, view) } else { Tried::Untried }
     }
 
     fn metered(state: &mut State) -> Option<&mut State> {

@@ -44,6 +44,12 @@ impl Clone for Settlement {
 }
 
 impl Settlement {
+    /// Whether it has copies, or was settled.
+    #[inline(always)]
+    pub(super) fn is_shared(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     /// Settles it; false when it was settled before.
     pub(crate) fn begin(&self) -> bool {
         !self.0.get_or_init(Arc::default).swap(true, Ordering::Relaxed)

@@ -127,8 +127,14 @@ pub(crate) fn named(name: &str) -> String {
 /// Why a call could not be answered. A denial is no error: it is a [`Decision`](crate::Decision).
 ///
 /// Its `source` is the I/O error below it, if there is one: of a socket, or of a file.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Error {
+    /// On the heap, so that a result which is no error is small.
+    parts: Box<ErrorParts>,
+}
+
+#[derive(Clone)]
+struct ErrorParts {
     kind: ErrorKind,
     message: String,
     /// The message with marks around the names of options and calls, if it has any that hosts spell in their own way.
@@ -139,10 +145,26 @@ pub struct Error {
     source: Option<Arc<io::Error>>,
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ErrorParts { kind, message, location, did_not_run, source, .. } = &*self.parts;
+        f.debug_struct("Error")
+            .field("kind", kind)
+            .field("message", message)
+            .field("location", location)
+            .field("did_not_run", did_not_run)
+            .field("source", source)
+            .finish()
+    }
+}
+
 /// Two errors are equal when they say the same.
 impl PartialEq for Error {
     fn eq(&self, other: &Self) -> bool {
-        (self.kind, &self.message, &self.location) == (other.kind, &other.message, &other.location)
+        fn said(error: &Error) -> (ErrorKind, &str, Option<&SourceLocation>) {
+            (error.kind(), error.message(), error.location())
+        }
+        said(self) == said(other)
     }
 }
 
@@ -150,13 +172,13 @@ impl Eq for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.parts.message)
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|source| &**source as _)
+        self.parts.source.as_ref().map(|source| &**source as _)
     }
 }
 
@@ -170,18 +192,19 @@ impl Error {
             marked if marked.contains(NAME_MARK) => (marked.replace(NAME_MARK, ""), Some(marked.into())),
             message => (message, None),
         };
-        Self { kind, message, marked, location: None, source: None, did_not_run: !kind.is_store() }
+        let did_not_run = !kind.is_store();
+        Self { parts: Box::new(ErrorParts { kind, message, marked, location: None, source: None, did_not_run }) }
     }
 
     /// Names the place where the error was found. The message begins with the location when it names a file.
     #[must_use]
     pub fn at(mut self, location: SourceLocation) -> Self {
         if location.file.is_some() {
-            self.message = format!("{location}: {}", self.message);
+            self.parts.message = format!("{location}: {}", self.parts.message);
         }
         // What is written at a place has one spelling in all languages.
-        self.marked = None;
-        self.location = Some(location);
+        self.parts.marked = None;
+        self.parts.location = Some(location);
         self
     }
 
@@ -197,7 +220,7 @@ impl Error {
         let copy = source
             .raw_os_error()
             .map_or_else(|| io::Error::new(source.kind(), source.to_string()), io::Error::from_raw_os_error);
-        self.source = Some(Arc::new(copy));
+        self.parts.source = Some(Arc::new(copy));
         self
     }
 
@@ -216,37 +239,38 @@ impl Error {
     }
 
     /// This error, marked as that of a call that certainly did not run.
-    pub(crate) fn of_no_run(self) -> Self {
-        Self { did_not_run: true, ..self }
+    pub(crate) fn of_no_run(mut self) -> Self {
+        self.parts.did_not_run = true;
+        self
     }
 
     /// Whether the call certainly did not run, so that it may be made again. Of other errors of a store the outcome is not known.
     #[must_use]
     pub const fn did_not_run(&self) -> bool {
-        self.did_not_run
+        self.parts.did_not_run
     }
 
     /// What went wrong.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
-        self.kind
+        self.parts.kind
     }
 
     /// The stable code of [`Error::kind`].
     #[must_use]
     pub const fn code(&self) -> &'static str {
-        self.kind.code()
+        self.parts.kind.code()
     }
 
     /// The sentence.
     #[must_use]
     pub fn message(&self) -> &str {
-        &self.message
+        &self.parts.message
     }
 
     /// The sentence with the names of options and calls as a host spells them.
     pub(crate) fn message_for(&self, spell: impl Fn(&str) -> String) -> String {
-        let Some(marked) = &self.marked else { return self.message.clone() };
+        let Some(marked) = &self.parts.marked else { return self.parts.message.clone() };
         let parts = marked.split(NAME_MARK).enumerate();
         parts.map(|(index, part)| if index % 2 == 1 { spell(part) } else { part.to_owned() }).collect()
     }
@@ -254,6 +278,6 @@ impl Error {
     /// Where it was found, if it is about a text or a file.
     #[must_use]
     pub const fn location(&self) -> Option<&SourceLocation> {
-        self.location.as_ref()
+        self.parts.location.as_ref()
     }
 }

@@ -138,7 +138,7 @@ pub fn unpublished(mut builder: Builder) -> Builder {
 #[must_use]
 pub fn other_limits(decision: &Decision) -> Vec<String> {
     let rare = decision.answer().rare.as_ref();
-    rare.map(|rare| rare.others.iter().map(ToString::to_string).collect()).unwrap_or_default()
+    rare.map(|rare| decision.plan().of_other_releases(&rare.others)).unwrap_or_default()
 }
 
 /// How many callers stood in the line of a Decision's key, one of each process and class of which any waits, and for how long the first

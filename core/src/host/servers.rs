@@ -6,15 +6,21 @@ pub use crate::store::redis::{
 };
 
 use crate::decision::{Decision, LimiterId};
+use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
-use crate::policy::Policy;
-use crate::store::redis::stored_answer;
+use crate::policy::{KeyOverride, Policy};
+use crate::store::redis::{stored_answer, stored_override};
 
 /// What a value that is stored in Redis says of its key at a moment in microseconds since 1970, as a peek would. `None` when it
-/// is no value of this policy's limits, and for a policy with a `sliding-log`, whose log is another key.
+/// is no value of this policy's limits, and for a policy with a `sliding-log`, whose log is another key. A key with an override is judged
+/// by that.
 #[must_use]
 pub fn stored_decision(policy: &Policy, key: &str, value: &[u8], now: u64) -> Option<Decision> {
-    let plan = plan_of(policy);
-    let answer = stored_answer(&plan, value, now)?;
+    let mut plan = plan_of(policy);
+    let mut answer = stored_answer(&plan, value, now)?;
+    if let Some(text) = stored_override(value, now) {
+        plan = Plan::overriding(&plan, &KeyOverride::parse(text).ok()?, text.to_owned()).ok()?;
+        answer = stored_answer(&plan, value, now)?;
+    }
     Some(Decision::new(LimiterId::ELSEWHERE, plan, key, 1, answer))
 }

@@ -34,7 +34,6 @@ impl Task {
 
 /// The state of a task after its first step.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it lives for one call, and a box would be one more allocation")]
 pub enum Started {
     /// It is done: nothing will be delivered.
     Done(Result<Outcome>),

@@ -42,13 +42,15 @@ impl Allowance {
 impl LimiterCore {
     /// Makes and counts a check of a policy with one limit, where the store answers it at once.
     #[inline(always)]
-    pub(super) fn simple_check(&self, plan: &Arc<Plan>, key: &str, cost: u64) -> Option<SimpleAnswer> {
-        if !plan.is_simple {
-            return None;
+    pub(super) fn simple_check(&self, plan: &Arc<Plan>, key: &str, cost: u64, answer: &mut SimpleAnswer) -> bool {
+        if !plan.is_simple || !plan.is_plain || self.answers.overrides.concern(plan) {
+            return false;
         }
-        let answer = self.store.try_simple_check(plan, key, cost, self.now())?;
-        self.answers.decisions.count_simple(plan, key, &answer);
-        Some(answer)
+        let is_answered = self.store.try_simple_check(plan, key, cost, self.now(), answer);
+        if is_answered {
+            self.answers.decisions.count_simple(plan, key, answer);
+        }
+        is_answered
     }
 
     /// The same for a caller that needs no Decision; `None` where that takes more.
@@ -60,10 +62,8 @@ impl LimiterCore {
         cost: u64,
     ) -> Result<Option<Allowance>> {
         self.with_plan(policy, key, |plan| {
-            if !plan.is_plain || self.answers.overrides.concern(plan) {
-                return None;
-            }
-            self.simple_check(plan, key, cost).map(|answer| Allowance::of(&answer, plan))
+            let mut answer = SimpleAnswer::default();
+            self.simple_check(plan, key, cost, &mut answer).then(|| Allowance::of(&answer, plan))
         })
     }
 }

@@ -29,7 +29,7 @@ use crate::plan::Plan;
 use crate::resilience::{ask, submit, try_immediate};
 use crate::store::Store;
 use crate::store::batch_guard::BatchGuard;
-use crate::store::call_context::CallContext;
+use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::WakeTarget;
 use crate::store::request::{Answer, Attempt, Entry, Operation, OwnedEntry, Source};
 
@@ -365,7 +365,7 @@ impl Limiter {
     #[inline]
     pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
         match call {
-            Call::Plain(cost) => self.core.try_check(&policy, key, *cost),
+            Call::Plain(cost) => self.core.check(&policy, key, *cost, Waits::Never),
             _ => self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Never),
         }
     }
@@ -387,7 +387,7 @@ impl AsyncLimiter {
         // A store in memory answers a check on the short way.
         if let Call::Plain(cost) = call
             && self.core.layers.is_none()
-            && let Some(decision) = self.core.try_check(&policy, key, *cost)
+            && let Some(decision) = self.core.check(&policy, key, *cost, Waits::Never)
         {
             return Some(decision);
         }

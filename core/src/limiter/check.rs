@@ -12,30 +12,47 @@ use super::policy_ref::AsPolicy;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::plan::plan_cache;
 use crate::store::call_context::Waits;
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, Moved, Operation};
+use crate::store::request::{Answer, Entry, Moved, Operation, SimpleAnswer};
 
 impl LimiterCore {
-    /// Makes a plain check for a caller that does not go on. Entry and answer move as little as can be, and the answer is counted
-    /// where it lies: to copy what was just written stalls the CPU.
+    /// Makes a plain check for a caller that does not go on. One that does not wait gets no answer where nothing was done.
     #[inline(always)]
-    pub(crate) fn check(
+    pub(super) fn check(
         self: &Arc<Self>,
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
         cost: u64,
         waits: Waits<'_, Answer>,
     ) -> Option<Result<Decision>> {
-        let plan = match self.plan(policy, key) {
-            Ok(plan) if plan.is_plain && !self.answers.overrides.concern(&plan) => plan,
-            Ok(plan) => return self.check_rare(plan, key, cost, waits.is_never()),
-            Err(error) => return Some(Err(error)),
-        };
-        let decided_key = CompactString::from(key);
-        if let Some(answer) = self.simple_check(&plan, key, cost) {
-            return Some(Ok(Decision::new(self.id, plan, decided_key, cost, answer.into())));
+        let made = valid_cost(cost).and_then(|cost| {
+            self.with_plan(policy, key, |plan| {
+                let mut answer = SimpleAnswer::default();
+                if self.simple_check(plan, key, cost, &mut answer) {
+                    return Some(Ok(Decision::of_simple(self.id, plan, key, cost, &answer)));
+                }
+                self.check_in_full(plan_cache::handle(plan), key, cost, waits)
+            })
+        });
+        made.unwrap_or_else(|error| Some(Err(error)))
+    }
+
+    /// A plain check whose answer is more than that of one limit. Entry and answer move as little as can be, and the answer is counted
+    /// where it lies.
+    #[inline(never)]
+    fn check_in_full(
+        self: &Arc<Self>,
+        plan: Arc<Plan>,
+        key: &str,
+        cost: u64,
+        waits: Waits<'_, Answer>,
+    ) -> Option<Result<Decision>> {
+        if !plan.is_plain || self.answers.overrides.concern(&plan) {
+            return self.check_rare(plan, key, cost, waits.is_never());
         }
+        let decided_key = CompactString::from(key);
         let answer = {
             let entry = Entry { plan: &plan, key, operation: Operation::check(cost) };
             self.store.begin(&entry, self.context().waiting(waits), &mut LayerStates::default())?
@@ -50,20 +67,6 @@ impl LimiterCore {
             self.answers.decisions.count_check(&plan, key, answer);
         }
         Some(answer.map(|answer| Decision::new(self.id, plan, decided_key, cost, answer)))
-    }
-
-    /// Makes a plain check whose answer needs no waiting: nothing was done when there is none.
-    #[inline(always)]
-    pub(super) fn try_check(
-        self: &Arc<Self>,
-        policy: &(impl AsPolicy + ?Sized),
-        key: &str,
-        cost: u64,
-    ) -> Option<Result<Decision>> {
-        match valid_cost(cost) {
-            Ok(cost) => self.check(policy, key, cost, Waits::Never),
-            Err(error) => Some(Err(error)),
-        }
     }
 
     /// The same for a policy that is not checked as most are.

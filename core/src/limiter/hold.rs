@@ -83,6 +83,21 @@ impl Hold {
     /// that is not settled keeps what was charged. What is held stays so. On a thread, call [`Limiter::settle`](crate::Limiter::settle)
     /// with [`Self::decision`].
     ///
+    /// ```
+    /// use tidegate::{Cost, Limiter};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let limiter = Limiter::builder().policy("llm", "concurrency 2 ttl 30s; 1000 tokens/minute")?.build_async()?;
+    /// let hold = limiter.hold("llm", "alice", Cost::from([("tokens", 500)])).await?.held().expect("nothing else runs");
+    /// hold.settle(Cost::from([("tokens", 120)])).await?;
+    /// hold.release().await;
+    /// let seen = limiter.peek("llm", "alice", Cost::from([("tokens", 1)])).await?;
+    /// assert_eq!(seen.limits().map(|limit| limit.remaining).collect::<Vec<_>>(), [2, 880]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Limiter::settle`](crate::Limiter::settle).
     ///

@@ -8,7 +8,7 @@ use super::builder::Builder;
 use super::call::{Call, gone, on_this_thread};
 use super::caller::User;
 use super::check_all::CheckEntry;
-use super::cost::{Cost, valid_cost};
+use super::cost::Cost;
 use super::hold::HoldAnswer;
 use super::operations::CheckOptions;
 use super::overrides::OverriddenKey;
@@ -43,7 +43,7 @@ impl Limiter {
 
     #[inline]
     pub(super) fn consume(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.core.check(&policy, key, valid_cost(cost)?, Waits::Here).unwrap_or_else(|| Err(gone()))
+        self.core.check(&policy, key, cost, Waits::Here).unwrap_or_else(|| Err(gone()))
     }
 
     fn change(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<()> {
@@ -195,6 +195,8 @@ calls! {
     /// Learns what the response to a call says of the limits of the other side: it holds for every process that uses the key. Nothing that
     /// a response says admits a call earlier. `answered` is the Decision of the call: what was charged since then is counted beside
     /// what the response says is used.
+    ///
+    /// On a thread; each call of an [`AsyncLimiter`] ends with `.await`:
     ///
     /// ```
     /// use std::time::Duration;
@@ -356,10 +358,10 @@ calls! {
 
     /// Gives a key other numbers than its policy, for that long or, without a ttl, until they are removed: at once in this process, and
     /// within a second in all others. `None` gives it the numbers of its policy again. What was used stays used for each limit of the
-    /// same algorithm, period and unit.
+    /// same algorithm, period and unit. Each call of an [`AsyncLimiter`] ends with `.await`.
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// use std::time::Duration;
     /// use tidegate::{KeyOverride, Limiter};
     ///
     /// let limiter = Limiter::builder().policy("api", "100/minute")?.build()?;

@@ -150,6 +150,14 @@ impl Plan {
         plan.overridden.as_ref().map_or(plan, |overridden| &overridden.base)
     }
 
+    /// The limits of other releases, among those that count a key beside this plan: what a policy counts without the numbers of
+    /// one key is its own.
+    pub(crate) fn of_other_releases(&self, others: &[LimitTag]) -> Vec<String> {
+        let own = self.overridden.as_ref().map_or(&[][..], |overridden| &overridden.base.format.tags);
+        let foreign = others.iter().filter(|other| !own.iter().any(|own| own.is_same_limit(other)));
+        foreign.map(ToString::to_string).collect()
+    }
+
     fn new(policy: Policy) -> Self {
         let rules: SmallVec<[Rule; 2]> = policy.limits().iter().map(Rule::of).collect();
         let tags: Box<[LimitTag]> = policy.limits().iter().map(LimitTag::of).collect();

@@ -15,28 +15,21 @@ use crate::policy::Policy;
 const SLOTS: usize = 8;
 
 thread_local! {
-    static CACHE: PlanCache = const { PlanCache([const { Cell::new(None) }; SLOTS]) };
+    static CACHE: PlanSlots<Arc<Plan>> = const { PlanSlots::new() };
 }
 
-/// The handles that a thread keeps, one per slot.
-struct PlanCache([Cell<Option<Arc<Plan>>>; SLOTS]);
+/// What a thread keeps of plans, one value per slot.
+pub(crate) struct PlanSlots<T>([Cell<Option<T>>; SLOTS]);
 
-impl PlanCache {
+impl<T> PlanSlots<T> {
+    pub(crate) const fn new() -> Self {
+        Self([const { Cell::new(None) }; SLOTS])
+    }
+
     /// The slot of a plan. Plans lie at multiples of their size, so that their addresses have to be spread.
-    #[inline]
-    fn slot(&self, address: *const ()) -> &Cell<Option<Arc<Plan>>> {
+    #[inline(always)]
+    pub(crate) fn slot(&self, address: *const ()) -> &Cell<Option<T>> {
         &self.0[((address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS]
-    }
-
-    #[inline]
-    fn take(&self, address: *const ()) -> Option<Arc<Plan>> {
-        self.slot(address).take()
-    }
-
-    /// Keeps a handle; returns the handle that was in its slot.
-    #[inline]
-    fn put(&self, plan: Arc<Plan>) -> Option<Arc<Plan>> {
-        self.slot(Arc::as_ptr(&plan).cast()).replace(Some(plan))
     }
 }
 
@@ -44,7 +37,7 @@ impl PlanCache {
 #[inline]
 fn handle_of(address: *const (), count: impl FnOnce() -> Arc<Plan>) -> Arc<Plan> {
     // The cache of a thread that is ending is gone.
-    let cached = CACHE.try_with(|cache| cache.take(address)).ok().flatten();
+    let cached = CACHE.try_with(|cache| cache.slot(address).take()).ok().flatten();
     cached.filter(|cached| Arc::as_ptr(cached).cast() == address).unwrap_or_else(count)
 }
 
@@ -89,7 +82,7 @@ impl Drop for PlanHandle {
     #[inline]
     fn drop(&mut self) {
         if let Some(plan) = self.0.take() {
-            let _ = CACHE.try_with(|cache| cache.put(plan));
+            let _ = CACHE.try_with(|cache| cache.slot(Arc::as_ptr(&plan).cast()).replace(Some(plan)));
         }
     }
 }

@@ -96,16 +96,23 @@ pub(crate) struct SteadyClock {
     clock: quanta::Clock,
     /// The count of `clock` when this was made …
     started: u64,
-    /// … and the wall time then, in nanoseconds.
+    /// … and the wall time then, in microseconds.
     started_at: u64,
+    /// The microseconds of one count, in parts of 2^64: one multiplication tells the time.
+    micros_of_count: u64,
 }
+
+/// The counts over which their length is measured: some minutes, so that it is exact to a part of 10^12.
+const MEASURED_COUNTS: u64 = 1 << 40;
 
 impl Default for SteadyClock {
     fn default() -> Self {
         let clock = quanta::Clock::new();
         let started = clock.raw();
-        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        Self { clock, started, started_at }
+        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+        let nanos = clock.delta_as_nanos(0, MEASURED_COUNTS);
+        let micros_of_count = (u128::from(nanos) << 64) / u128::from(MEASURED_COUNTS) / 1_000;
+        Self { clock, started, started_at, micros_of_count: u64::try_from(micros_of_count).unwrap_or(u64::MAX) }
     }
 }
 
@@ -113,7 +120,8 @@ impl SteadyClock {
     /// Microseconds since 1970.
     #[inline]
     pub(crate) fn micros(&self) -> u64 {
-        (self.started_at + self.clock.delta_as_nanos(self.started, self.clock.raw())) / 1_000
+        let counts = self.clock.raw().saturating_sub(self.started);
+        self.started_at + ((u128::from(counts) * u128::from(self.micros_of_count)) >> 64) as u64
     }
 }
 

@@ -45,8 +45,11 @@ impl Telemetry {
     /// A key of a policy is counted by limits too that this version of the policy does not have.
     #[cold]
     pub(super) fn other_release(&self, plan: &Plan, others: &[LimitTag]) {
+        let others = plan.of_other_releases(others);
+        if others.is_empty() {
+            return;
+        }
         self.log.warn_once(WarningKind::OtherRelease, || {
-            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
             let limits: Vec<String> = plan.policy.limits().iter().map(ToString::to_string).collect();
             format!(
                 "policy {:?} has the limits {:?} here, and another release counts the same keys with {:?}: each admits its own, \

@@ -33,10 +33,17 @@ pub(crate) const MAX_ENTRIES: usize = 256;
 
 /// Where usage lives, or a layer around that.
 pub(crate) trait Store: Send + Sync {
-    /// Answers a check of a policy that is simple, where the store does so at once and without anything beside. Otherwise nothing was done:
-    /// [`Store::begin`] is asked.
-    fn try_simple_check(&self, _plan: &Plan, _key: &str, _cost: u64, _now: Option<u64>) -> Option<SimpleAnswer> {
-        None
+    /// Answers a check of a policy that is simple, where the store does so at once and without anything beside; returns whether it did.
+    /// Otherwise nothing was done: [`Store::begin`] is asked. The answer is written where it stays, since a copy would stall the CPU.
+    fn try_simple_check(
+        &self,
+        _plan: &Plan,
+        _key: &str,
+        _cost: u64,
+        _now: Option<u64>,
+        _answer: &mut SimpleAnswer,
+    ) -> bool {
+        false
     }
 
     /// Begins one operation. Its answer is returned, unless its caller does not wait for it, as the context says: then there is

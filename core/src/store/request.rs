@@ -2,6 +2,7 @@
 
 mod charge;
 mod details;
+mod simple_answer;
 mod source;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use smallvec::SmallVec;
 
 pub(crate) use self::charge::{Charge, ChargedAmount};
 pub(crate) use self::details::{Details, LinePlace, PATIENCE, RANK_SHIFT};
+pub(crate) use self::simple_answer::SimpleAnswer;
 pub use self::source::Source;
 use crate::algorithm::{HoldId, LearnedAnswer, LeaseTerms, Rule, Said, State, Traces, View};
 use crate::plan::{Amount, Amounts, BlockLevel, LimitTag, Plan};
@@ -294,23 +296,6 @@ pub(crate) struct Answer {
     /// The block of a lease that was spent; 0 is none.
     pub(crate) block: u32,
     pub(crate) rare: Option<Box<RareAnswer>>,
-}
-
-/// The answer to a check or a peek of one limit that needs nothing else: nearly every answer of a store in memory. It is small, since a
-/// call is so short that it counts what is moved.
-#[derive(Debug, Clone)]
-pub(crate) struct SimpleAnswer {
-    pub(crate) applied: bool,
-    pub(crate) granted: u64,
-    pub(crate) now: u64,
-    pub(crate) view: View,
-}
-
-impl From<SimpleAnswer> for Answer {
-    #[inline(always)]
-    fn from(SimpleAnswer { applied, granted, now, view }: SimpleAnswer) -> Self {
-        Self { applied, granted, now, views: OneOrMany::One(view), ..Self::default() }
-    }
 }
 
 /// What only few answers have.

@@ -73,7 +73,8 @@ impl Hash for TableKeyRef<'_> {
     #[inline(always)]
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
-            Self::Text(text) => text.hash(state),
+            // A text alone needs no mark of its end.
+            Self::Text(text) => state.write(text.as_bytes()),
             Self::Digest(digest) => digest.hash(state),
         }
     }

@@ -163,6 +163,9 @@ fn sentinels_and_clusters_read_the_file_too() {
         servers.command(sentinel, &["ACL", "SETUSER", "default", "off"]);
     }
     let file = format!("sentinel_username=watcher&sentinel_password_file={}", secret.shown());
+    let error = limiter(servers.url(), false).expect("a limiter").ping().expect_err("they ask for a password");
+    assert!(error.message().starts_with("the sentinel 127.0.0.1:"), "{error}");
+    assert!(error.message().ends_with("as sentinel_username and sentinel_password of the store URL"), "{error}");
     let limiter = limiter(&format!("{}?{file}", servers.url()), false).expect("a limiter");
     assert_eq!(check(&limiter), Ok(true));
 }

@@ -369,6 +369,10 @@ fn table(hosts: &[Host], options: &[OptionDeclaration]) -> String {
     text += &format!("|{}\n", "---|".repeat(hosts.len() + 2));
     for option in options {
         let cell = |host: &Host| {
+            // The methods of the builder.
+            if *host == Host::Rust && option.kind == ArgumentKind::Policies {
+                return "`policy(name, notation)`, `named(Policy)`".to_owned();
+            }
             let named = |kind: String| format!("`{}`: `{}`", host.name_of(option), kind.replace('|', "\\|"));
             host.type_of(option).map(named).unwrap_or_default()
         };

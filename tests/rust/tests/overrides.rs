@@ -1,9 +1,11 @@
 //! Keys with other numbers than their policy: by its file and live, in memory and on servers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate::{AsyncLimiter, CheckOptions, Decision, KeyOverride, Limiter, ManualClock, Options, Overrides, Policy};
+use tidegate::{
+    AsyncLimiter, CheckOptions, Decision, KeyOverride, Limiter, ManualClock, OnStoreError, Options, Overrides, Policy,
+};
 use tidegate_tests::any_limiter::fresh_prefix;
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::model::Model;
@@ -77,6 +79,27 @@ fn what_was_used_stays_used_and_what_is_removed_is_as_before() {
     });
 }
 
+/// The limits of the policy that an override does not have are of the same release.
+#[test]
+fn an_override_with_fewer_limits_is_no_other_release() {
+    on_each_store(|url| {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&told);
+        let builder = Limiter::builder().store(url).prefix(fresh_prefix()).timeout(Duration::from_secs(10));
+        let heard = move |sentence: &str| heard.lock().expect("no panic").push(sentence.to_owned());
+        let limiter = builder.on_warning(Arc::new(heard)).build().expect("a limiter");
+        let policy = policy("sliding-log 10/minute; 100/hour", &[]);
+        assert!(limiter.check(&policy, "k").expect("a decision").allowed());
+        limiter.set_override(&policy, "k", Some(&own("sliding-log 50/minute")), None).expect("an override");
+        let decision = limiter.check(&policy, "k").expect("a decision");
+        assert_eq!((decision.limit(), decision.overridden()), (50, true));
+        assert_eq!(tidegate::host::other_limits(&decision), [""; 0]);
+        assert_eq!(*told.lock().expect("no panic"), [""; 0], "{url}");
+        assert!(limiter.check(self::policy("gcra 9/day", &[]), "k").expect("a decision").allowed());
+        assert_eq!(told.lock().expect("no panic").len(), usize::from(url != "memory://"), "another one is told");
+    });
+}
+
 #[test]
 fn other_limiters_of_the_store_learn_at_once() {
     for kind in [Kind::Single, Kind::Cluster] {
@@ -94,6 +117,50 @@ fn other_limiters_of_the_store_learn_at_once() {
             assert_eq!(one.overrides(&policy).expect("a list").len(), 1);
             one.set_override(&policy, key, None, None).expect("a removal");
             assert_eq!((limit(&other), limit(&one)), (before, before), "{key}");
+        }
+    }
+}
+
+/// What the server forbids is not the fault of the key.
+#[test]
+fn a_command_that_the_script_may_not_run_is_no_broken_state() {
+    let user = "on >secret ~* -@all +ping +get +eval +evalsha +set +del +time";
+    let redis = Servers::start_with(Kind::Single, serde_json::json!({"users": {"least": user}}));
+    let url = redis.url().replace("://", "://least:secret@");
+    let limiter = Limiter::builder().store(url).on_store_error(OnStoreError::Raise).build().expect("a limiter");
+    let journal = Options { journal: 10, ..Options::default() };
+    let limits = Policy::parse("2/hour").expect("a notation").limits().to_vec();
+    let journal = Policy::new(limits, journal).and_then(|policy| policy.named("journal")).expect("a policy");
+    assert!(limiter.check(policy("2/hour", &[]), "k").expect("a decision").allowed());
+    let failures =
+        [limiter.check(&journal, "k").map(drop), limiter.set_override("2/hour", "k", Some(&own("7/hour")), None)];
+    for failure in failures {
+        let error = failure.expect_err("the user may not");
+        assert!(error.message().contains("the ACL user lacks a command"), "{error}");
+    }
+}
+
+/// Policies whose keys have companions in their slot: the list of overrides has none.
+#[test]
+fn policies_with_logs_and_journals_have_overrides_in_a_cluster() {
+    let cluster = Servers::start(Kind::Cluster);
+    let limiter = limiter(cluster.url(), &fresh_prefix(), None);
+    let journal = Options { journal: 10, ..Options::default() };
+    let limits = |notation: &str| Policy::parse(notation).expect("a notation").limits().to_vec();
+    for (name, notation, options) in [
+        ("log", "sliding-log 2/hour", Options::default()),
+        ("journal", "2/hour", journal.clone()),
+        ("both", "sliding-log 2/hour", journal),
+    ] {
+        let policy = Policy::new(limits(notation), options).and_then(|policy| policy.named(name)).expect("a policy");
+        for key in ["a", "b", "c", "d"] {
+            assert!(limiter.check(&policy, key).expect("a decision").allowed());
+            limiter.set_override(&policy, key, Some(&own("7/hour")), None).expect("an override");
+            assert_eq!(limiter.check(&policy, key).expect("a decision").limit(), 7, "{name} {key}");
+            assert_eq!(limiter.overrides(&policy).expect("a list").len(), 1);
+            limiter.set_override(&policy, key, None, None).expect("a removal");
+            assert_eq!(limiter.check(&policy, key).expect("a decision").limit(), 2, "{name} {key}");
+            assert_eq!(limiter.overrides(&policy).expect("a list").len(), 0);
         }
     }
 }

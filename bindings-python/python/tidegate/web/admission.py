@@ -239,9 +239,8 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
             cost = entry.cost
             if not isinstance(cost, int):
                 if callable(cost):
-                    cost = _checked_cost(
-                        (yield from awaited(cost(request))), f"the cost of {entry.name} is", "it must be"
-                    )
+                    returned = f"the cost function {name_of(cost)} returned"
+                    cost = _checked_cost((yield from awaited(cost(request))), returned, "a cost is")
                     if not entry.names_cost:
                         cost = share_of(bound.shared_cost(cost, entries), entry.resolved.counted)
                 if cost == 0:

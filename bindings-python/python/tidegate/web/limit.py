@@ -328,7 +328,9 @@ def _policy_function(given: Any) -> Callable[..., Any]:
         raise ConfigError(f"{name} is a class, where a policy belongs: {told}")
     parameters = parameters_of(given)
     if parameters is not None and not any(one.kind in (*POSITIONAL, one.VAR_POSITIONAL) for one in parameters):
-        raise ConfigError(f"{name} stands where a policy belongs and takes no request: {told}")
+        raise ConfigError(
+            f"{name} stands where a policy belongs and takes no argument: one that chooses takes the request; {told}"
+        )
     return with_arity(given, 1, "policy")
 
 

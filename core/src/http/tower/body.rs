@@ -90,15 +90,40 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
 /// ```
 /// # #[cfg(feature = "axum")]
 /// # mod example {
+/// # // What the feature `ws` of axum has, which a test of this crate alone does not turn on.
+/// # mod axum {
+/// #     pub use ::axum::{Extension, response};
+/// #     pub mod extract {
+/// #         pub mod ws {
+/// #             use ::axum::response::{IntoResponse, Response};
+/// #             pub struct WebSocket;
+/// #             pub struct WebSocketUpgrade;
+/// #             impl WebSocket {
+/// #                 pub async fn recv(&mut self) -> Option<Result<(), ()>> { None }
+/// #                 pub async fn send(&mut self, _: ()) -> Result<(), ()> { Ok(()) }
+/// #             }
+/// #             impl WebSocketUpgrade {
+/// #                 pub fn on_upgrade<F: Future<Output = ()>>(self, _: impl FnOnce(WebSocket) -> F) -> Response {
+/// #                     ().into_response()
+/// #                 }
+/// #             }
+/// #         }
+/// #     }
+/// # }
 /// use axum::Extension;
+/// use axum::extract::ws::WebSocketUpgrade;
+/// use axum::response::Response;
 /// use tidegate::http::tower::HeldUnits;
-/// # type WebSocketUpgrade = (); type Response = ();
 ///
-/// async fn socket(upgrade: WebSocketUpgrade, Extension(held): Extension<HeldUnits>) -> Response {
-///     // upgrade.on_upgrade(move |socket| async move {
-///     //     let _held = held;
-///     //     … serve the socket …
-///     // })
+/// async fn echo(upgrade: WebSocketUpgrade, Extension(held): Extension<HeldUnits>) -> Response {
+///     upgrade.on_upgrade(move |mut socket| async move {
+///         let _held = held; // as long as the socket is served
+///         while let Some(Ok(message)) = socket.recv().await {
+///             if socket.send(message).await.is_err() {
+///                 break;
+///             }
+///         }
+///     })
 /// }
 /// # }
 /// ```

@@ -103,6 +103,26 @@ impl RateLimitLayerBuilder {
 
     /// Adds the policies that a function names for a request: `None` for no limit, one, or several. So a plan or a tier of the
     /// caller decides. A name that the limiter does not have is an error: 500, and a line in the log.
+    ///
+    /// The function cannot wait. What it needs of a database, a layer outside of this one loads and leaves in the extensions of the
+    /// request:
+    ///
+    /// ```
+    /// use tidegate::http::tower::RateLimitLayer;
+    /// use tidegate::{Limiter, Policy};
+    ///
+    /// #[derive(Clone)]
+    /// struct Tenant {
+    ///     policy: Policy,
+    /// }
+    ///
+    /// let limiter = Limiter::builder().build_async()?;
+    /// let layer = RateLimitLayer::builder(&limiter)
+    ///     .policy_by(|request| request.extensions.get::<Tenant>().map(|tenant| tenant.policy.clone()))
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
     pub fn policy_by<P, L>(mut self, read: impl Fn(&Parts) -> L + Send + Sync + 'static) -> Self
     where
         P: AsPolicy,
@@ -137,7 +157,8 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// The units that a request consumes, by request.
+    /// The units that a request consumes, by request: at least 1. A 0 is an error, so the request gets 500: write `.max(1)`, or leave
+    /// such requests out with [`Self::skip`].
     pub fn cost_by(mut self, read: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
         self.limits.cost = RequestCost::Read(Box::new(move |request| read(request).into()));
         self
@@ -200,7 +221,8 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Responses for which this is true cost nothing: their units are given back.
+    /// Responses for which this is true cost nothing: their units are given back. A panic of the service, and a client that leaves
+    /// before there is a response, give nothing back.
     pub fn refund_when(mut self, read: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
         self.limits.refund_when = Some(Box::new(read));
         self

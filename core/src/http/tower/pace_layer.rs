@@ -40,9 +40,11 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// # let client = service_fn(|_: Request<Full<Bytes>>| async { Ok::<_, std::io::Error>(Response::new(Full::<Bytes>::default())) });
 /// let limiter = Limiter::builder().store("memory://").build_async()?;
-/// // The client is that of hyper-util, or any other service of tower.
+/// // The client of hyper-util, or any other service of tower. This one answers by itself.
+/// let client = service_fn(|_: Request<Full<Bytes>>| async {
+///     Ok::<_, std::io::Error>(Response::new(Full::<Bytes>::default()))
+/// });
 /// let client = PaceLayer::builder(&limiter).policy("5000/hour; 80/minute").retries(2).build()?.layer(client);
 /// let request = Request::get("https://api.example.com/orders/1").body(Full::<Bytes>::default())?;
 /// let response = client.oneshot(request).await.map_err(|error| error.to_string())?;

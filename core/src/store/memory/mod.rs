@@ -274,16 +274,16 @@ impl Memory {
 
 impl Store for Memory {
     #[inline]
-    fn try_simple_check(&self, plan: &Plan, key: &str, cost: u64, now: Option<u64>) -> Option<SimpleAnswer> {
+    fn try_simple_check(&self, plan: &Plan, key: &str, cost: u64, now: Option<u64>, answer: &mut SimpleAnswer) -> bool {
         if self.own_limits.as_ref().is_some_and(|own_limits| own_limits.concern(plan)) {
-            return None;
+            return false;
         }
         let (now, _) = self.time(now);
         let key = TableKeyRef::of(key);
         let hash = self.hash(plan, key);
         let mut shard = self.shards[self.shard_of(hash)].lock();
-        let index = shard.find(hash, plan, key)?;
-        shard.get_mut(index).try_simple_check(plan, cost, now)
+        let index = shard.find(hash, plan, key);
+        index.is_some_and(|index| shard.get_mut(index).try_simple_check(plan, cost, now, answer))
     }
 
     #[inline]

@@ -41,8 +41,8 @@ pub(crate) use io::{EpollSet, ReaderRegistry};
 #[cfg(feature = "bench")]
 pub(crate) use protocol::ReplyBuffer;
 pub use scan::{pattern_of_keys, scanned_keys};
-pub(crate) use servers::stored_answer;
 pub use servers::{ServerAddress, ServerConnection, ShardServers, StoreServers, redis_key, stored_limits};
+pub(crate) use servers::{stored_answer, stored_override};
 
 /// A store on Redis or Valkey servers.
 struct Redis {

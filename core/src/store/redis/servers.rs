@@ -140,7 +140,9 @@ impl StoreServers {
     /// Those of the store; `config_invalid` for a server of another kind than the URL says.
     pub fn connect(&self, server: &ServerAddress) -> Result<ServerConnection> {
         let timeout = self.directory.timeout();
-        let connection = self.calls.open(&server.address, server.target, Instant::now() + timeout)?;
+        // A replica of a cluster is asked as any node of it: nothing is read of its keys.
+        let target = if self.directory.has_slots() { Target::Primary } else { server.target };
+        let connection = self.calls.open(&server.address, target, Instant::now() + timeout)?;
         Ok(ServerConnection { connection, timeout, shown: server.to_string() })
     }
 }
@@ -155,6 +157,11 @@ pub fn redis_key(names: &KeyNames, policy: &Policy, key: &str) -> Vec<u8> {
 /// What a stored value says of its key at a moment, as a peek would.
 pub(crate) fn stored_answer(plan: &Plan, value: &[u8], now: u64) -> Option<Answer> {
     script::answer_of_value(plan, value, now)
+}
+
+/// The numbers that a stored value has for its key at a moment, where they are not those of its policy.
+pub(crate) fn stored_override(value: &[u8], now: u64) -> Option<&str> {
+    script::override_of_value(value, now)
 }
 
 impl ServerConnection {
@@ -187,7 +194,7 @@ impl ServerConnection {
 }
 
 /// The limits that a value in Redis counts, whatever its policy is: those of the release that wrote it, and those of others.
-/// `None` for what is no value of this version.
+/// `None` for what is no value of this version, and for a key with an override.
 #[must_use]
 pub fn stored_limits(value: &[u8]) -> Option<(Vec<String>, Vec<String>)> {
     let (own, others) = script::limits_of_value(value)?;

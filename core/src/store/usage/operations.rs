@@ -13,27 +13,38 @@ impl Usage {
     #[inline(always)]
     pub(in crate::store) fn try_simple_call(&mut self, entry: &Entry<'_>, now: u64) -> Option<SimpleAnswer> {
         match &entry.operation {
-            Operation::Check { cost, details: None, .. } => self.try_simple_check(entry.plan, *cost, now),
+            Operation::Check { cost, details: None, .. } => {
+                let mut answer = SimpleAnswer::default();
+                self.try_simple_check(entry.plan, *cost, now, &mut answer).then_some(answer)
+            }
             Operation::Peek { cost, details: None } => self.try_simple_peek(entry.plan, *cost, now),
             _ => None,
         }
     }
 
     #[inline(always)]
-    pub(in crate::store) fn try_simple_check(&mut self, plan: &Plan, cost: u64, now: u64) -> Option<SimpleAnswer> {
-        let (rule, state) = self.simple_state(plan)?;
-        match rule.try_charge(state, now, cost) {
-            Tried::Admitted { ends, view } => {
+    pub(in crate::store) fn try_simple_check(
+        &mut self,
+        plan: &Plan,
+        cost: u64,
+        now: u64,
+        answer: &mut SimpleAnswer,
+    ) -> bool {
+        let Some((rule, state)) = self.simple_state(plan) else { return false };
+        let applied = match rule.try_charge(state, now, cost, &mut answer.view) {
+            Tried::Admitted { ends } => {
                 self.expires_at = ends;
-                Some(SimpleAnswer { applied: true, granted: cost, now, view })
+                true
             }
             Tried::Refused if plan.answers_by_state => {
-                let view = rule.view(state, now, cost, 0);
-                self.denies_until = view.admits_at.unwrap_or(0);
-                Some(SimpleAnswer { applied: false, granted: 0, now, view })
+                answer.view = rule.view(state, now, cost, 0);
+                self.denies_until = answer.view.admits_at.unwrap_or(0);
+                false
             }
-            _ => None,
-        }
+            _ => return false,
+        };
+        (answer.applied, answer.granted, answer.now) = (applied, if applied { cost } else { 0 }, now);
+        true
     }
 
     #[inline]

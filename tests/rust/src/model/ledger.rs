@@ -386,7 +386,8 @@ impl Ledger {
         let units = units.saturating_sub(taken.min(charged.units.saturating_sub(waiting)));
         let own = units.saturating_sub(u64::try_from(drained(elapsed)).unwrap_or(u64::MAX));
         if waiting >= own {
-            return self.lower(now, units.min(waiting));
+            let units = units.min(waiting);
+            return if units == 0 { 0 } else { self.lower(now, units) };
         }
         let taken = self.lower(now, own);
         // The part of a unit that has drained since stays charged.

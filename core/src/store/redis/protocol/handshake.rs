@@ -110,12 +110,18 @@ impl Handshake {
             match (step, reply) {
                 (Step::Login, Value::ServerError(error)) if !is_full(error) => {
                     let advice = login.password_file.as_ref().map_or_else(
-                        || "give the right ones in the store URL".to_owned(),
+                        || format!("give the right ones {}", place_of_login(expected)),
                         |file| format!("the file that {} names must hold the right one", file.option),
                     );
                     return Err(Failure::of_call(Error::new(
                         ErrorKind::StoreRejected,
                         format!("{shown} refused the user or the password: {advice}"),
+                    )));
+                }
+                (_, Value::ServerError(error)) if error.code() == "NOAUTH" => {
+                    return Err(Failure::of_server(Error::new(
+                        ErrorKind::StoreRejected,
+                        format!("{shown} asks for a password (NOAUTH): give it {}", place_of_login(expected)),
                     )));
                 }
                 // An old server or a proxy may not know HELLO; only the third protocol needs it.
@@ -134,6 +140,14 @@ impl Handshake {
             }
         }
         reported.check(expected, shown)
+    }
+}
+
+/// Where a user says who logs in to such a server.
+fn place_of_login(expected: ExpectedRole) -> &'static str {
+    match expected {
+        ExpectedRole::Sentinel => "as sentinel_username and sentinel_password of the store URL",
+        _ => "in the store URL",
     }
 }
 

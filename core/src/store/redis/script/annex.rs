@@ -1,7 +1,7 @@
 //! What a value in the full form has beside the states of its limits. docs/adr/0028 has its format.
 
 use crate::algorithm::{LearnedAnswer, LearnedLimits, MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number};
-use crate::plan::section::{BLOCK, GENERATION, IN_LINE, LEARNED, LINE, OTHER_LIMIT, TRACES, sections};
+use crate::plan::section::{BLOCK, GENERATION, IN_LINE, LEARNED, LINE, OTHER_LIMIT, OVERRIDE, TRACES, sections};
 use crate::plan::{BlockLevel, LimitTag, parts_of_any};
 use crate::store::request::{PATIENCE, RANK_SHIFT, RareAnswer};
 
@@ -87,9 +87,18 @@ impl Annex {
     }
 }
 
+/// The numbers that a stored value has for its key at a moment, where they are not those of its policy.
+pub(crate) fn override_of(value: &[u8], now: u64) -> Option<&str> {
+    let (_, parts) = parts_of_any(value)?;
+    let (_, mut content) = sections(parts.annex).flatten().find(|(kind, _)| *kind == OVERRIDE)?;
+    let ends = number(&mut content, MOMENT_WIDTH)?;
+    std::str::from_utf8(content).ok().filter(|_| ends == 0 || ends > now)
+}
+
 /// The limits that a stored value counts, of the release that wrote it and of others, whatever its policy is. `None` for what is
-/// no value of this version.
+/// no value of this version, and for a key with numbers of its own: beside them it counts limits of the same release.
 pub(crate) fn limits_of(value: &[u8]) -> Option<(Vec<LimitTag>, Vec<LimitTag>)> {
     let (tags, parts) = parts_of_any(value)?;
-    Some((tags, Annex::read(parts.annex)?.others))
+    let is_overridden = sections(parts.annex).flatten().any(|(kind, _)| kind == OVERRIDE);
+    (!is_overridden).then_some((tags, Annex::read(parts.annex)?.others))
 }

@@ -202,11 +202,11 @@ impl Batch {
             if self.over_slots && index == 1 {
                 command::number(out, names);
             }
-            let key = &self.requests[usize::from(members[0].request)].redis_key;
-            command::word(out, key.as_bytes());
+            let request = &self.requests[usize::from(members[0].request)];
+            command::word(out, request.redis_key.as_bytes());
             if has_companions {
-                command::word(out, &companion(key, &self.prefix, b'l'));
-                command::word(out, &companion(key, &self.prefix, b'j'));
+                command::word(out, &companion(request.slot_name(), &self.prefix, b'l'));
+                command::word(out, &companion(request.slot_name(), &self.prefix, b'j'));
             }
         }
         let mut instructions = self.instructions.iter().map(|request| &self.requests[usize::from(*request)]);

@@ -12,14 +12,14 @@ use crate::store::stored_key::StoredKey;
 /// What an entry of a list takes in a reply beside its texts.
 const LIST_FRAME: usize = 64;
 
-/// A second key in the same slot.
-pub(super) fn companion(key: &StoredKey, prefix: &str, kind: u8) -> Vec<u8> {
-    [prefix.as_bytes(), &[b':', kind, b':', b'{'], key.as_bytes(), b"}"].concat()
+/// A second key in the slot of that name.
+pub(super) fn companion(slot_name: &[u8], prefix: &str, kind: u8) -> Vec<u8> {
+    [prefix.as_bytes(), &[b':', kind, b':', b'{'], slot_name, b"}"].concat()
 }
 
 /// The key of the list of a policy's keys that have other numbers.
 fn key_of_overrides(names: &KeyNames, policy: &str) -> StoredKey {
-    StoredKey::of_bytes(&companion(&StoredKey::new(names, policy, ""), &names.prefix, b'o'))
+    StoredKey::of_bytes(&companion(StoredKey::new(names, policy, "").as_bytes(), &names.prefix, b'o'))
 }
 
 /// One entry, ready to be encoded.

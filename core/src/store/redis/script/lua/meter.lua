@@ -24,7 +24,6 @@ function rule:refund(value, cost)
 end
 function rule:undo(value, cost, charge)
   if self.start and since == 0 then return 0 end
-  self:advance(value)
   -- Up to 2^51 doubles round a quotient as it is rounded exactly.
   local function passed(time)
     local drained_parts = time > 0 and time * parts or 0
@@ -40,7 +39,10 @@ function rule:undo(value, cost, charge)
   local taken = min(max(charge.charged, cost) - waiting, taken_by_refunds(cost, charge))
   if taken > 0 and not charge.undone then cost = cost - taken end
   local own = max(cost - gone, 0)
-  if waiting >= own then return self:refund(value, min(cost, waiting)) end
+  if waiting >= own then
+    cost = min(cost, waiting)
+    return cost == 0 and 0 or self:refund(value, cost)
+  end
   -- Without the charge the bucket might have been empty since then. What is left may have come later by the part of a unit that
   -- has drained, but not later than now.
   local returned = self:refund(value, own)

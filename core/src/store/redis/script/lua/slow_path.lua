@@ -176,8 +176,8 @@ local function serve_key(index, entry, n, program, at)
   end
 end
 
--- Why a key could not be served: a command on it failed, which raises a table, or its bytes are of no state that a rule can have.
-local function failure_of(why) return { err = type(why) == 'table' and why.err or 'TIDEGATE the key holds a broken state' } end
+-- Why a key could not be served: a command on it failed, or its bytes are of no state that a rule can have.
+local function failure_of(why) return { err = error_of_command(why) or 'TIDEGATE the key holds a broken state' } end
 
 -- The same, where each key fails alone.
 local function try_key(index, entry, n, program, at)

@@ -374,11 +374,18 @@ local function read_unchecked(s, instruction)
   return value
 end
 
+-- The error of a command that failed: a table, or a text where the user may not run it in Redis 7.0. Nil where a rule failed.
+local function error_of_command(why)
+  if type(why) == 'table' then return why.err end
+  return string.find(why, 'user executing the script', 1, true) and why or nil
+end
+
 -- The same where the bytes may be any.
 local function read(s, instruction)
   local fine, value, reason = pcall(read_unchecked, s, instruction)
-  if not fine then return nil, 'holds a broken state' end
-  return value, reason
+  if fine then return value, reason end
+  if error_of_command(value) then error(value, 0) end
+  return nil, 'holds a broken state'
 end
 
 -- In the narrow form or else the compact one when every number fits and no block is stored, else in the full form.
