@@ -1,16 +1,26 @@
 # The parts of a script, one after the other. Sourced:
 #
 #     part TITLE COMMAND…    runs a command; the parts behind it run also after it failed, so that one run shows everything
-#     finish SENTENCE        says what took longest, and what failed; the sentence stands where nothing did
+#     finish SENTENCE        says what took longest, and what failed with its last lines; the sentence stands where nothing did
 
 failed=()
 took=()
+said="$(mktemp -d)"
+trap 'rm -rf "$said"' EXIT
 
 part() {
     local title="$1" began=$SECONDS
     shift
     printf '\n== %s\n   %s\n' "$title" "$*"
-    "$@" </dev/null || failed+=("$title")
+    exec 3> >(tee "$said/$title")
+    local reader=$!
+    "$@" </dev/null >&3 2>&1 3>&- || failed+=("$title")
+    exec 3>&-
+    # A process that the command left behind may hold the pipe open, so the wait for its reader is short.
+    for _ in {1..20}; do
+        kill -0 "$reader" 2>/dev/null || break
+        sleep 0.05
+    done
     took+=("$((SECONDS - began)) $title")
 }
 
@@ -21,6 +31,11 @@ finish() {
     done
     echo
     if [ "${#failed[@]}" -gt 0 ]; then
+        for title in "${failed[@]}"; do
+            printf '== The end of what failed: %s\n\n' "$title"
+            tail -n 40 "$said/$title" | cut -c 1-300
+        done
+        echo
         printf 'FAILED: %s\n' "${failed[@]}"
         exit 1
     fi

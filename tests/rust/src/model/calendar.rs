@@ -1,5 +1,6 @@
 //! Calendars, counted up day by day.
 
+use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use jiff::civil::Date;
@@ -24,7 +25,7 @@ static MONTHS: LazyLock<Vec<u64>> = LazyLock::new(|| {
 /// When the window that holds `moment` begins and ends.
 pub fn window(limit: &Limit, moment: u64) -> (u64, u64) {
     if limit.anchor().is_some() || limit.zone().is_some() {
-        return own_window(limit, moment);
+        return known_window(limit, moment);
     }
     let begins = window_start(limit.period(), moment);
     // Every window is shorter than this one and a half times.
@@ -46,7 +47,21 @@ fn window_start(period: Period, moment: u64) -> u64 {
     *MONTHS.iter().step_by(months as usize).rev().find(|start| **start <= moment).expect("after 1970")
 }
 
-/// The same of a calendar of one's own: every day around the moment is looked at.
+/// The same of a calendar of one's own. The window that was asked for last is kept, since a search asks for the same one again and again.
+fn known_window(limit: &Limit, moment: u64) -> (u64, u64) {
+    thread_local! {
+        static LAST: RefCell<Option<(Limit, (u64, u64))>> = const { RefCell::new(None) };
+    }
+    let holds = |(begins, ends): (u64, u64)| begins <= moment && moment < ends;
+    let last = LAST.with_borrow(|last| last.as_ref().filter(|(of, _)| of == limit).map(|(_, window)| *window));
+    last.filter(|window| holds(*window)).unwrap_or_else(|| {
+        let window = own_window(limit, moment);
+        LAST.set(Some((limit.clone(), window)));
+        window
+    })
+}
+
+/// The window that holds `moment` in a calendar of one's own: every day around the moment is looked at.
 fn own_window(limit: &Limit, moment: u64) -> (u64, u64) {
     let zone = limit.zone().map_or(TimeZone::UTC, |name| TimeZone::get(name).expect("a zone"));
     let anchor = limit.anchor().map(ToString::to_string).unwrap_or_default();

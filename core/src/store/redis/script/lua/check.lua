@@ -1,6 +1,7 @@
--- The common calls: checks of one policy, one for each key, which write nothing when they are refused. compiler.rs makes of this text
--- a loop for each rule that a policy has alone, one for policies of several limits, and some for two or three limits of one rule. The
--- rules' own text stands in it, so that a check makes no closure, and a table only where a policy has limits of several rules. A value that it cannot read is left to the slow path, in `unread`.
+-- The common calls: checks of one policy, one for each key, which write nothing when they are refused. compiler.rs makes of this
+-- text a loop for each rule that a policy has alone, one for policies of several limits, and some for two or three limits of one
+-- rule. The rules' own text stands in it, so that a check makes no closure, and a table only where a policy has limits of several
+-- rules. A value that it cannot read is left to the slow path, in `unread`. An error of the server is a table, whose length is 0.
 --[[ loop ]]
 for i = 1, key_count do
   local key = KEYS[PLACE]
@@ -21,7 +22,7 @@ for i = 1, key_count do
       --<answer>
     end
     -- One text costs the server less than nested lists, each of which it examines for an error or a status.
-    if key_count == 1 and type(s) == 'string' then
+    if key_count == 1 and not s.err then
       return pack('<dBc0I4', now, admitted and 0 or 1, s, call_number)
     end
     refused, reply = refused or {}, reply or {}
@@ -31,13 +32,11 @@ for i = 1, key_count do
 end
 --[[ ask one limit ]]
 local tag, FIELDS
-if type(s) == 'string' then
-  if #s == #unused then
-    tag, FIELDS = unpack_(format, s)
-  elseif #s == narrow_size then
-    tag, FIELDS = unpack_(narrow_format, s)
-    if tag == narrow_header then tag = header end
-  end
+if #s == #unused then
+  tag, FIELDS = unpack_(format, s)
+elseif #s == narrow_size then
+  tag, FIELDS = unpack_(narrow_format, s)
+  if tag == narrow_header then tag = header end
 end
 if tag == header then
   --<advance>
@@ -53,7 +52,7 @@ else
 end
 --[[ ask one limit with a list ]]
 local tag, FIELDS
-if type(s) == 'string' and #s >= #unused then
+if #s >= #unused then
   tag, FIELDS = unpack_(format, s)
   if tag == header and #s == #unused + list and list % ITEM == 0 then
     list = sub(s, #unused + 1)
@@ -67,7 +66,7 @@ end
 s = pack(format, header, NUMBERS, #list) .. list
 --[[ ask one limit with a log ]]
 local tag, FIELDS, total, used, oldest
-if type(s) == 'string' and #s >= #unused then
+if #s >= #unused then
   tag, FIELDS = unpack_(format, s)
   if tag == header and #s == #unused + list and list % ITEM == 0 then
     list = sub(s, #unused + 1)
@@ -85,7 +84,7 @@ local last_limit = #numbers - 1
 local HELPERS
 --<loop>
 --[[ ask several limits ]]
-local value = type(s) == 'string' and #s >= #unused and { unpack_(format, s) }
+local value = #s >= #unused and { unpack_(format, s) }
 if value and value[1] == header then
   local position = #unused + 1
   for place = 1, last_limit, 9 do
@@ -113,7 +112,7 @@ local NUMBERS = unpack_('FORMAT', ARGV[1], after - 36)
 --<loop>
 --[[ ask limits of a rule ]]
 local tag, FIELDS
-if type(s) == 'string' and #s >= #unused then
+if #s >= #unused then
   tag, FIELDS = unpack_(format, s)
   if tag == header then
     local position = #unused + 1
