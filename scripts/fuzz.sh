@@ -8,4 +8,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # Backtraces would be made of each of the many failures while one is made small.
 export RUST_BACKTRACE=0
-cargo test --locked -p tidegate-tests --test fuzz -- --ignored --exact --nocapture a_while_of_mutations
+cargo test --locked -p tidegate-tests --test suite -- --ignored --exact --nocapture fuzz::a_while_of_mutations

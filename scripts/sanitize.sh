@@ -20,4 +20,4 @@ echo "== ThreadSanitizer: limiters that threads and tasks share"
 # Only code built with the sanitizer is understood, so the standard library is built, too.
 RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/tsan \
     cargo "+$nightly" test --locked -Zbuild-std --target "$host" -p tidegate-tests \
-    --test exactly --test completion_queue --test reply_poller --test waiting --test out_of_step --test stats
+    --test suite -- exactly:: completion_queue:: reply_poller:: waiting:: out_of_step:: stats::

@@ -8,6 +8,6 @@ seconds="${TIDEGATE_SOAK:-600}"
 VIRTUAL_ENV=.cache/venv .cache/venv/bin/maturin develop --release --locked
 npm run --silent build
 
-TIDEGATE_SOAK=$((seconds / 5)) cargo test --release --locked -p tidegate-tests --test soak -- --nocapture --test-threads 1
+TIDEGATE_SOAK=$((seconds / 5)) cargo test --release --locked -p tidegate-tests --test suite -- soak:: --nocapture --test-threads 1
 TIDEGATE_CLIENTS=python,node TIDEGATE_SOAK=$((seconds - seconds / 5)) \
-    cargo test --release --locked -p tidegate-tests --test histories -- --nocapture order_of_the_calls loses_nothing
+    cargo test --release --locked -p tidegate-tests --test suite -- --nocapture order_of_the_calls file_loses_nothing

@@ -40,7 +40,7 @@ if [ "$compiled" = 1 ]; then
     part "Node: the package, the web adapters, the server harness, and Python on the same Redis" \
         node --test --test-concurrency 4 --test-reporter spec tests/servers/*.test.mjs tests/node/*.test.mjs tests/node/web/*.test.mjs tests/cross/*.test.mjs
     part "Histories of Rust, Python and Node" \
-        env TIDEGATE_CLIENTS=python,node cargo nextest run "${rust[@]}" -E 'binary(histories) & test(loses_nothing)'
+        env TIDEGATE_CLIENTS=python,node cargo nextest run "${rust[@]}" -E 'test(/^histories::.*loses_nothing/)'
 fi
 
 echo

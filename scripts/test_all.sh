@@ -71,8 +71,8 @@ part "Packages, as they are published" packages
 part "Python: floods, growth of memory, the package in clean environments" long_tests_of_python
 part "Node: floods, growth of memory, the package in clean environments" node --test tests/node/long/*.test.mjs
 part "Rust: floods, and a model of leases without each of its rules" \
-    cargo nextest run "${rust[@]}" --ignore-default-filter -E 'binary(floods) | test(each_invariant_is_needed)'
-part "A minute of random faults on each topology" env TIDEGATE_SOAK=120 cargo nextest run "${rust[@]}" -E 'binary(soak)'
+    cargo nextest run "${rust[@]}" --ignore-default-filter -E 'test(/^floods::/) | test(each_invariant_is_needed)'
+part "A minute of random faults on each topology" env TIDEGATE_SOAK=120 cargo nextest run "${rust[@]}" -E 'test(/^soak::/)'
 part "Fuzzing: a minute of mutated inputs" scripts/fuzz.sh
 part "Documentation: the site and its links" scripts/docs.sh
 

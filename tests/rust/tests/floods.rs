@@ -1,6 +1,5 @@
 //! Floods of keys and of notations, in processes that may use little memory: what a client can make many of is bounded in
 //! bytes, and given back. `docs/production/operations.md` lists the bounds.
-#![cfg(target_os = "linux")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,5 +1,4 @@
 //! An idle limiter lets the machine sleep.
-#![cfg(target_os = "linux")]
 
 use std::fs;
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! An event loop that polls for replies itself: its thread gets the answers, and none is lost when it does not poll, drops
 //! its poller, or the server goes away.
-#![cfg(target_os = "linux")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

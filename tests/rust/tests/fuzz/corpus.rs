@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::targets::Target;
+use crate::fuzz::targets::Target;
 
 /// The longest input that is kept, in bytes.
 pub(crate) const LONGEST: usize = 1_024;

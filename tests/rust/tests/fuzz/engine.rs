@@ -11,9 +11,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_tests::random::Random;
 
-use crate::failure;
-use crate::mutation::mutated;
-use crate::targets::Target;
+use crate::fuzz::failure;
+use crate::fuzz::mutation::mutated;
+use crate::fuzz::targets::Target;
 
 /// The most inputs that are mutated.
 const MOST: usize = 4_096;

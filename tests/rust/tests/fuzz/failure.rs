@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::corpus;
-use crate::targets::Target;
+use crate::fuzz::corpus;
+use crate::fuzz::targets::Target;
 
 /// No input takes longer, in processor time of the thread. A usual one takes a thousandth of it.
 pub(crate) const LONGEST: Duration = Duration::from_millis(500);

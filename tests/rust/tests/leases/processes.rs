@@ -79,7 +79,7 @@ fn process_part() {
 
 fn start(url: &str, notation: &str, file: &Path, tasks: bool) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "processes::process_part", "--nocapture"]).stdout(Stdio::null());
+    command.args(["--exact", "leases::processes::process_part", "--nocapture"]).stdout(Stdio::null());
     command.env("TIDEGATE_LEASES_URL", url).env("TIDEGATE_LEASES_POLICY", notation);
     command.env("TIDEGATE_LEASES_FILE", file).env("TIDEGATE_LEASES_TASKS", if tasks { "1" } else { "0" });
     command.spawn().expect("a process")

@@ -84,7 +84,7 @@ fn never_more_than_the_limit_when_processes_are_killed() {
     let random = &mut Random::new(28);
     let start = || {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["kills::a_process_of_holders", "--exact", "--ignored", "--nocapture"])
+            .args(["lines::kills::a_process_of_holders", "--exact", "--ignored", "--nocapture"])
             .env("TIDEGATE_HOLDS", redis.url())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -79,7 +79,7 @@ impl Part {
     fn start(url: &str, notes: &Path, seed: u64) -> Self {
         File::create(notes).and_then(|file| file.set_len(8 * (LONGEST + 1))).expect("a file");
         let child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["processes::process_part", "--exact", "--ignored", "--nocapture"])
+            .args(["machine::processes::process_part", "--exact", "--ignored", "--nocapture"])
             .env("TIDEGATE_MACHINE_URL", url)
             .env("TIDEGATE_MACHINE_NOTES", notes)
             .env("TIDEGATE_MACHINE_SEED", seed.to_string())

@@ -67,7 +67,7 @@ fn processes(url: &str, cancelled: u64) -> (Vec<Row>, usize) {
     let begins = micros() + 1_500_000;
     let start = |process: u64| -> Child {
         Command::new(std::env::current_exe().expect("this program"))
-            .args(["over_processes::a_process_of_callers", "--exact", "--ignored", "--nocapture"])
+            .args(["turns::over_processes::a_process_of_callers", "--exact", "--ignored", "--nocapture"])
             .env("TIDEGATE_TURNS", format!("{url} {process} {begins} {cancelled}"))
             .stdout(Stdio::piped())
             .spawn()

@@ -4,7 +4,7 @@
 use tidegate::http::{ClientIp, Peer, Trusted};
 
 use super::forwarded_model::{Model, is_key};
-use crate::outcome::shape;
+use crate::fuzz::outcome::shape;
 
 pub(crate) const WORDS: &[&str] = &[
     "10.0.0.1",

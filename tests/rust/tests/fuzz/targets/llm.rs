@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tidegate::http::{LlmRequest, TokenEstimator, TokenRules, TokenUsage, UsageReader};
 
-use crate::outcome::magnitude;
+use crate::fuzz::outcome::magnitude;
 
 pub(crate) const WORDS: &[&str] = &[
     "\n",

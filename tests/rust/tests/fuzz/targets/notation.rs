@@ -6,7 +6,7 @@ use std::fmt::Write;
 use tidegate::policy::MAX_LIMITS;
 use tidegate::{Error, Lease, Period, Policy};
 
-use crate::outcome::{magnitude, shape};
+use crate::fuzz::outcome::{magnitude, shape};
 
 pub(crate) const WORDS: &[&str] = &[
     "20",

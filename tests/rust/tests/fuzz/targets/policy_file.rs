@@ -5,7 +5,7 @@ use tidegate::policy::Format;
 use tidegate::{Error, Policy, PolicyFile};
 
 use super::policy_file_text;
-use crate::outcome::shape;
+use crate::fuzz::outcome::shape;
 
 pub(crate) const WORDS: &[&str] = &[
     "policies",

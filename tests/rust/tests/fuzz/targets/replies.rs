@@ -5,7 +5,7 @@ use redis::Value;
 use tidegate::bench::BenchReplies;
 use tidegate_tests::random::Random;
 
-use crate::outcome::shape;
+use crate::fuzz::outcome::shape;
 
 pub(crate) const WORDS: &[&str] = &[
     "\r\n",

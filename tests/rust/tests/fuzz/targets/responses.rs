@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate::http::{MAX_OBSERVATIONS, Observation, ObservationScope, ObservedResponse, ResponseReader};
 use tidegate::policy::{MAX_COUNT, Period};
 
-use crate::outcome::magnitude;
+use crate::fuzz::outcome::magnitude;
 
 pub(crate) const WORDS: &[&str] = &[
     "\n",

@@ -3,7 +3,7 @@
 
 use tidegate::{Limiter, OnStoreError};
 
-use crate::outcome::shape;
+use crate::fuzz::outcome::shape;
 
 pub(crate) const WORDS: &[&str] = &[
     "redis://",

@@ -6,7 +6,7 @@ use tidegate::bench::{BenchForm, BenchStoredReply, answer_of_reply, stored_heade
 use tidegate::http::{Headers, headers, problem};
 use tidegate::{Algorithm, Decision, Policy};
 
-use crate::outcome::{magnitude, shape};
+use crate::fuzz::outcome::{magnitude, shape};
 
 pub(crate) const WORDS: &[&str] = &[
     "5/minute",

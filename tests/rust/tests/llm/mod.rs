@@ -5,7 +5,7 @@ mod trace;
 use serde_json::{Value, json};
 use tidegate::http::{LlmRequest, OutputRule, TokenCount, TokenEstimate, TokenEstimator, TokenRules, UsageReader};
 
-use crate::trace::{TracedCall, trace};
+use self::trace::{TracedCall, trace};
 
 /// An estimator with the units that its preset counts, as the presets of the hosts put them together.
 struct Preset {

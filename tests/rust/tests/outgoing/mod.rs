@@ -26,7 +26,7 @@ macro_rules! contract {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    super::$name::<crate::clients::TowerClient>().await;
+                    super::$name::<crate::outgoing::clients::TowerClient>().await;
                 }
             )+
         }
@@ -35,7 +35,7 @@ macro_rules! contract {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    super::$name::<crate::clients::ReqwestClient>().await;
+                    super::$name::<crate::outgoing::clients::ReqwestClient>().await;
                 }
             )+
         }

@@ -1,0 +1,63 @@
+//! All tests of the core by what a user can see, in one program: linking the core for each file of them took longer than compiling them.
+
+mod allowances;
+mod calendars;
+mod charges;
+mod clocks;
+mod closing;
+mod completion_queue;
+mod connecting;
+mod connection_options;
+mod damaged;
+mod deadlines;
+mod declared_keys;
+mod differential;
+mod errors;
+mod escalation;
+mod eviction;
+mod exactly;
+mod failover;
+mod faults;
+#[cfg(target_os = "linux")]
+mod floods;
+mod folding;
+mod fuzz;
+mod histories;
+mod http;
+mod http_keys;
+#[cfg(target_os = "linux")]
+mod idle;
+mod learned;
+mod leases;
+mod lines;
+mod lives;
+mod llm;
+mod long_requests;
+mod machine;
+mod metrics;
+#[cfg(target_os = "linux")]
+mod name_lookups;
+mod options;
+mod out_of_step;
+mod outgoing;
+mod overrides;
+mod priorities;
+mod processes;
+mod properties;
+mod reload;
+#[cfg(target_os = "linux")]
+mod reply_poller;
+mod resilience;
+mod secrets;
+mod servers;
+mod settling;
+mod soak;
+mod stats;
+mod stored;
+mod stored_forms;
+mod topologies;
+mod tower;
+mod turns;
+mod units;
+mod vectors;
+mod waiting;
