@@ -17,7 +17,6 @@ def service(framework: str, title: str, limits: int, peers: list[str], lengths: 
     if not lengths.quick:
         # Services take longer than a loop of checks until they are compiled and all connections are in use.
         arguments |= {"warm": 1, "seconds": 1}
-    floors = ["bare"] if framework == "express" else ["bare", "bare with five fields"]
     one = "one limit" if limits == 1 else "two limits"
     contenders = [ours("tidegate", "http", **arguments)]
     if limits == 2:
@@ -27,7 +26,7 @@ def service(framework: str, title: str, limits: int, peers: list[str], lengths: 
         f"{title}, {one}",
         REQUESTS,
         f"{connections} connections.",
-        (*(floor(name, "http", **arguments) for name in floors), *contenders),
+        (floor("bare", "http", **arguments), *contenders),
         reference="tidegate",
         share_of="bare",
         rounds=2 if lengths.quick else 7,
