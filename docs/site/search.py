@@ -30,7 +30,16 @@ BOOSTS = {
 
 KEYWORDS = {
     "start.md": ["quickstart", "getting started", "install", "asgi", "wsgi", "starlette", "decorator"],
-    "guides/algorithms.md": ["gcra", "tat", "token bucket", "leaky bucket", "sliding window", "fixed window", "burst"],
+    "guides/algorithms.md": [
+        "gcra",
+        "tat",
+        "token bucket",
+        "leaky bucket",
+        "sliding window",
+        "fixed window",
+        "windows",
+        "burst",
+    ],
     "guides/calendars.md": ["monthly quota", "daily limit", "timezone", "billing period"],
     "guides/callers.md": [
         "behind a proxy",
