@@ -22,7 +22,7 @@ for i = 1, key_count do
       --<answer>
     end
     -- One text costs the server less than nested lists, each of which it examines for an error or a status.
-    if key_count == 1 and not s.err then
+    if key_count == 1 and #s > 0 then
       return pack('<dBc0I4', now, admitted and 0 or 1, s, call_number)
     end
     refused, reply = refused or {}, reply or {}
