@@ -95,48 +95,41 @@ export const contenders = {
   },
 };
 
+/** A function of keys that sends what `add` adds to a pipeline for each of them. */
+function pipelined(redis, add) {
+  return (keys) => {
+    const pipeline = redis.pipeline();
+    for (const key of keys) add(pipeline, key);
+    return pipeline.exec();
+  };
+}
+
 /** Sends so many scripts in one pipeline. */
 export const pipelines = {
   async 'bare INCR script, pipelined'(url) {
     const redis = new Redis(url);
     const digest = await redis.script('LOAD', SCRIPT);
-    return (keys) => {
-      const pipeline = redis.pipeline();
-      for (const key of keys) pipeline.evalsha(digest, 1, `bare:${key}`, HOUR_MS);
-      return pipeline.exec();
-    };
+    return pipelined(redis, (pipeline, key) => pipeline.evalsha(digest, 1, `bare:${key}`, HOUR_MS));
   },
   async 'flat GCRA script, pipelined'(url) {
     const redis = new Redis(url);
     const digest = await redis.script('LOAD', GCRA_SCRIPT);
     // 1,000,000 a second, a unit each microsecond.
     const numbers = Buffer.from(new Float64Array([1_000_000, 1, 1]).buffer);
-    return (keys) => {
-      const pipeline = redis.pipeline();
-      for (const key of keys) pipeline.evalshaBuffer(digest, 1, `gcra:${key}`, numbers);
-      return pipeline.exec();
-    };
+    return pipelined(redis, (pipeline, key) => pipeline.evalshaBuffer(digest, 1, `gcra:${key}`, numbers));
   },
   async 'INCREX, pipelined'(url) {
     const redis = new Redis(url);
     const words = (key) => [`increx:${key}`, 'UBOUND', HIGH, 'PX', HOUR_MS, 'ENX'];
     // In a pipeline a command that the server does not know would be an answer like any other.
     await redis.call('INCREX', words('first'));
-    return (keys) => {
-      const pipeline = redis.pipeline();
-      for (const key of keys) pipeline.call('INCREX', words(key));
-      return pipeline.exec();
-    };
+    return pipelined(redis, (pipeline, key) => pipeline.call('INCREX', words(key)));
   },
   async 'rate-limiter-flexible, pipelined'(url) {
     const redis = new Redis(url);
     // The limiter gives the client its script, as a command.
     const limiter = new RateLimiterRedis({ storeClient: redis, points: HIGH, duration: 3_600 });
     await limiter.consume('first');
-    return (keys) => {
-      const pipeline = redis.pipeline();
-      for (const key of keys) pipeline.rlflxIncr(`rlflx:${key}`, 1, 3_600, HIGH, 3_600);
-      return pipeline.exec();
-    };
+    return pipelined(redis, (pipeline, key) => pipeline.rlflxIncr(`rlflx:${key}`, 1, 3_600, HIGH, 3_600));
   },
 };
