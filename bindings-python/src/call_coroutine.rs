@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use parking_lot::Mutex;
-use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration, PyTypeError};
-use pyo3::intern;
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use tidegate::Result;
 use tidegate::host::{Call, Outcome};
 
-use crate::convert::utf8;
+use crate::convert::{returned, utf8};
 use crate::error::{raise, raise_about};
-use crate::loop_completions::{ConvertOutcome, LoopCompletions, Posted};
+use crate::loop_completions::{AnswerFuture, ConvertOutcome, LoopCompletions, Posted};
 use crate::loop_reader::LoopReader;
 use crate::policy_argument::PolicyArgument;
 use crate::python_call::PythonCall;
@@ -46,8 +45,8 @@ enum State {
     },
     /// The call was made: what `await` is to return.
     Answered(Py<PyAny>),
-    /// The call was made: the iterator of the future that will have the answer.
-    Waiting(Py<PyAny>),
+    /// The call was made: the future that will have the answer.
+    Waiting(Py<AnswerFuture>),
     Finished,
 }
 
@@ -92,7 +91,7 @@ impl CallCoroutine {
                 let (policy, key) = (PolicyArgument::of(policy)?, utf8(key)?);
                 let completions = LoopCompletions::of_running_loop(py)?;
                 limiter.use_from(&completions)?;
-                let posted = completions.get().post(py, limiter, convert, |reader, ticket, queue, batch| {
+                let posted = LoopCompletions::post(&completions, limiter, convert, |reader, ticket, queue, batch| {
                     reader.limiter.post(policy, key, &call, ticket, queue, batch)
                 });
                 match posted? {
@@ -100,7 +99,7 @@ impl CallCoroutine {
                         let decision = answer.map_err(|error| raise_about(error, policy.text()))?;
                         State::Answered(convert(py, Outcome::Decision(decision))?)
                     }
-                    Posted::Future(future) => State::Waiting(future.bind(py).try_iter()?.into_any().unbind()),
+                    Posted::Future(future) => State::Waiting(future),
                 }
             }
             State::Task { task, convert, must_finish } => {
@@ -112,8 +111,7 @@ impl CallCoroutine {
                     return Ok(());
                 }
                 let completions = LoopCompletions::of_running_loop(py)?;
-                let future = LoopCompletions::start_task(&completions, convert, must_finish, task)?;
-                State::Waiting(future.bind(py).try_iter()?.into_any().unbind())
+                State::Waiting(LoopCompletions::start_task(&completions, convert, must_finish, task)?)
             }
             State::Finished => return Err(awaited_twice()),
             started => started,
@@ -143,7 +141,7 @@ impl CallCoroutine {
         coroutine.start(py)?;
         if let State::Waiting(future) = &coroutine.state {
             // From here on the task awaits the future itself.
-            let future = future.bind(py).clone();
+            let future = future.bind(py).clone().into_any();
             coroutine.state = State::Finished;
             return Ok(future);
         }
@@ -157,9 +155,9 @@ impl CallCoroutine {
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.start(py)?;
         match &self.state {
-            State::Waiting(future) => future.call_method0(py, intern!(py, "__next__")),
+            State::Waiting(future) => AnswerFuture::__next__(future.bind(py)).map(Bound::unbind),
             _ => match std::mem::replace(&mut self.state, State::Finished) {
-                State::Answered(answer) => Err(PyStopIteration::new_err((answer,))),
+                State::Answered(answer) => Err(returned(answer)),
                 _ => Err(awaited_twice()),
             },
         }
@@ -167,20 +165,13 @@ impl CallCoroutine {
 
     /// Sends a value into it, as `send` of any coroutine.
     #[pyo3(signature = (value: "Any") -> "Any")]
-    fn send(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        match &self.state {
-            State::Waiting(future) => future.call_method1(py, intern!(py, "send"), (value,)),
-            _ => self.__next__(py),
-        }
+    fn send(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        self.__next__(value.py())
     }
 
     /// Raises an error in it, as `throw` of any coroutine.
     #[pyo3(signature = (*error: "Any") -> "Any")]
     fn throw(&mut self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-        let py = error.py();
-        if let State::Waiting(future) = &self.state {
-            return future.call_method1(py, intern!(py, "throw"), error.clone());
-        }
         self.state = State::Finished;
         // The argument is an exception, or in the older form a class, its value and a traceback.
         let (kind, value) = (error.get_item(0)?, error.get_item(1).ok().filter(|value| !value.is_none()));
@@ -195,11 +186,8 @@ impl CallCoroutine {
 
     /// Ends it, as `close` of any coroutine.
     #[pyo3(signature = () -> "None")]
-    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
-        match std::mem::replace(&mut self.state, State::Finished) {
-            State::Waiting(future) => future.call_method0(py, intern!(py, "close")).map(drop),
-            _ => Ok(()),
-        }
+    fn close(&mut self) {
+        self.state = State::Finished;
     }
 
     /// A call that was not awaited has no answer. As a truth value it would admit every call.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyTypeError, PyUnicodeError};
+use pyo3::exceptions::{PyStopIteration, PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt, PyMapping, PyString};
 use tidegate::host::Outcome;
@@ -256,6 +256,12 @@ where
 /// The result of the calls of `AsyncLimiter` that return nothing.
 pub(crate) fn none_from_outcome(py: Python<'_>, _: Outcome) -> PyResult<Py<PyAny>> {
     Ok(py.None())
+}
+
+/// What an iterator raises to return an answer. It is no tuple, which would be taken for the arguments of the exception.
+#[inline]
+pub(crate) fn returned(answer: Py<PyAny>) -> PyErr {
+    PyStopIteration::new_err(answer)
 }
 
 /// Seconds, as Python has them.

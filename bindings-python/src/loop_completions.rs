@@ -1,7 +1,7 @@
 //! The futures of one event loop and the answers to them. The loop itself keeps this object, in an attribute: finding it
 //! is one lookup, and it is freed with the loop.
 
-mod cancellation;
+mod answer_future;
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -13,13 +13,15 @@ use pyo3::exceptions::{PyAttributeError, PyNotImplementedError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyList;
 use tidegate::Result;
 use tidegate::host::{BatchGuard, CompletionQueue, Outcome, Wake, post_task, process_generation};
 
 use crate::error::raise;
 use crate::loop_waker::LoopWaker;
 use crate::python_call::PythonCall;
-use cancellation::CancellationCallback;
+pub(crate) use answer_future::AnswerFuture;
+use answer_future::{StartedTask, Waiter};
 
 /// Makes the result of a future from the outcome of its call.
 pub(crate) type ConvertOutcome = fn(Python<'_>, Outcome) -> PyResult<Py<PyAny>>;
@@ -31,10 +33,9 @@ pub(crate) struct LoopCompletions {
     /// The list of completions, as the core takes it.
     queue: Arc<dyn CompletionQueue>,
     futures: Mutex<FutureTable>,
-    /// The batch of the calls that tasks make after they were answered together; until `_end_batch`.
+    /// The batch of the calls that tasks make after they were answered together; until `_end`.
     batch: Mutex<Option<BatchGuard>>,
-    create_future: Py<PyAny>,
-    call_soon: Py<PyAny>,
+    event_loop: Py<PyAny>,
     /// The process that made it.
     generation: u64,
     /// Identifies the loop; no number is used twice.
@@ -100,27 +101,19 @@ impl CompletionList {
     }
 }
 
-/// A future of the loop that waits for an answer.
+/// A future that waits for an answer.
 struct PendingFuture {
-    future: Py<PyAny>,
+    future: Py<AnswerFuture>,
     convert: ConvertOutcome,
     /// Kept alive until the answer has arrived, where no task of the core does that.
     _limiter: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl PendingFuture {
-    /// Sets the result or the exception of the future, unless it was cancelled.
-    fn set_result(self, py: Python<'_>, outcome: Result<Outcome>) -> PyResult<()> {
-        let future = self.future.bind(py);
-        let set = match outcome.map_err(raise).and_then(|outcome| (self.convert)(py, outcome)) {
-            Ok(object) => future.call_method1(intern!(py, "set_result"), (object,)),
-            Err(error) => future.call_method1(intern!(py, "set_exception"), (error.into_value(py),)),
-        };
-        match set {
-            // It was cancelled before. The result is dropped, which gives back a hold.
-            Err(_) if future.call_method0(intern!(py, "done"))?.is_truthy()? => Ok(()),
-            set => set.map(drop),
-        }
+    /// Sets the answer. The result of a future that was cancelled is dropped, which gives back a hold.
+    fn set(&self, py: Python<'_>, outcome: Result<Outcome>) -> Option<Waiter> {
+        let answer = outcome.map_err(raise).and_then(|outcome| (self.convert)(py, outcome));
+        self.future.bind(py).borrow_mut().set(answer)
     }
 }
 
@@ -170,7 +163,7 @@ impl FutureTable {
 /// A call that was made: its answer, or the future of it.
 pub(crate) enum Posted<T> {
     Answered(T),
-    Future(Py<PyAny>),
+    Future(Py<AnswerFuture>),
 }
 
 /// The loop calls `callback` when the file is readable. It runs in an empty context: that of the current task would live
@@ -215,7 +208,11 @@ impl LoopCompletions {
             _ => {
                 let waker = LoopWaker::call(running.getattr("call_soon_threadsafe")?.unbind());
                 let completions = Self::new(running, waker)?;
-                completions.get().list.waker.set_callback(completions.getattr("_on_wake")?.unbind());
+                completions
+                    .get()
+                    .list
+                    .waker
+                    .set_callback(Self::continuing(&completions, completions.getattr("_on_wake")?)?.unbind());
                 completions
             }
         };
@@ -226,8 +223,18 @@ impl LoopCompletions {
     fn open_with_file<'py>(running: &Bound<'py, PyAny>, waker: LoopWaker) -> PyResult<Bound<'py, Self>> {
         let completions = Self::new(running, waker)?;
         let descriptor = completions.get().list.waker.descriptor();
-        add_reader(running, descriptor, completions.getattr("_on_wake")?)?;
+        add_reader(running, descriptor, Self::continuing(&completions, completions.getattr("_on_wake")?)?)?;
         Ok(completions)
+    }
+
+    /// A callback of the loop that continues the tasks that `answered` lists.
+    pub(crate) fn continuing<'py>(
+        completions: &Bound<'py, Self>,
+        answered: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let event_loop = &completions.get().event_loop;
+        let continuing = completions.py().import("tidegate._event_loop")?.getattr("continuing")?;
+        continuing.call1((event_loop, answered, completions.getattr("_end")?))
     }
 
     fn new<'py>(running: &Bound<'py, PyAny>, waker: LoopWaker) -> PyResult<Bound<'py, Self>> {
@@ -239,8 +246,7 @@ impl LoopCompletions {
             queue,
             futures: Mutex::default(),
             batch: Mutex::default(),
-            create_future: running.getattr("create_future")?.unbind(),
-            call_soon: running.getattr("call_soon")?.unbind(),
+            event_loop: running.clone().unbind(),
             generation: process_generation(),
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         };
@@ -251,28 +257,25 @@ impl LoopCompletions {
     /// `limiter` alive.
     #[inline]
     pub(crate) fn post<T, L: Any + Send + Sync>(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         limiter: Arc<L>,
         convert: ConvertOutcome,
         post: impl FnOnce(&L, u64, &Arc<dyn CompletionQueue>, Option<&BatchGuard>) -> Option<T>,
     ) -> PyResult<Posted<T>> {
-        let ticket = self.futures.lock().reserve();
+        let completions = slf.get();
+        let ticket = completions.futures.lock().reserve();
         // Taken out meanwhile: sending the batch may run code of the core that takes as long as it likes.
-        let batch = self.batch.lock().take();
-        let answer = post(&limiter, ticket, &self.queue, batch.as_ref());
+        let batch = completions.batch.lock().take();
+        let answer = post(&limiter, ticket, &completions.queue, batch.as_ref());
         if batch.is_some() {
-            *self.batch.lock() = batch;
+            *completions.batch.lock() = batch;
         }
         if let Some(answer) = answer {
-            self.futures.lock().take(ticket);
+            completions.futures.lock().take(ticket);
             return Ok(Posted::Answered(answer));
         }
         // This thread delivers the answer, so it cannot miss the future.
-        let future = self.create_future.bind(py).call0()?;
-        let pending = PendingFuture { future: future.clone().unbind(), convert, _limiter: Some(limiter) };
-        self.futures.lock().put(ticket, pending);
-        Ok(Posted::Future(future.unbind()))
+        Self::wait(slf, ticket, None, convert, Some(limiter)).map(Posted::Future)
     }
 
     /// Starts a task of the core and makes a future for its outcome. Cancelling the future cancels the task. A task that
@@ -282,16 +285,28 @@ impl LoopCompletions {
         convert: ConvertOutcome,
         must_finish: bool,
         task: impl Future<Output = Result<Outcome>> + Send + 'static,
-    ) -> PyResult<Py<PyAny>> {
-        let (py, completions) = (slf.py(), slf.get());
-        let future = completions.create_future.bind(py).call0()?;
+    ) -> PyResult<Py<AnswerFuture>> {
+        let completions = slf.get();
         let ticket = completions.futures.lock().reserve();
         let task = post_task(ticket, &completions.queue, task).map_err(raise)?;
-        let pending = PendingFuture { future: future.clone().unbind(), convert, _limiter: None };
-        completions.futures.lock().put(ticket, pending);
-        let callback = CancellationCallback::new(slf.clone().unbind(), ticket, (!must_finish).then_some(task));
-        future.call_method1(intern!(py, "add_done_callback"), (Bound::new(py, callback)?,))?;
-        Ok(future.unbind())
+        let started = StartedTask { ticket, task: (!must_finish).then_some(task) };
+        Self::wait(slf, ticket, Some(started), convert, None)
+    }
+
+    /// The future for the answer with this ticket.
+    #[inline]
+    fn wait(
+        slf: &Bound<'_, Self>,
+        ticket: u64,
+        started: Option<StartedTask>,
+        convert: ConvertOutcome,
+        limiter: Option<Arc<dyn Any + Send + Sync>>,
+    ) -> PyResult<Py<AnswerFuture>> {
+        let py = slf.py();
+        let future = Py::new(py, AnswerFuture::new(slf.clone().unbind(), started))?;
+        let pending = PendingFuture { future: future.clone_ref(py), convert, _limiter: limiter };
+        slf.get().futures.lock().put(ticket, pending);
+        Ok(future)
     }
 
     /// The future with this ticket was cancelled.
@@ -306,59 +321,45 @@ impl LoopCompletions {
         self.list.waker.suppress();
     }
 
-    /// Sets the results of the futures whose answers have arrived. Tasks that continue and call again in the same iteration
-    /// of the loop join the batch.
-    pub(crate) fn deliver(slf: &Bound<'_, Self>, batch: BatchGuard) {
+    /// Answers the futures whose answers have arrived: the tasks that are to continue now, each with its context and its
+    /// future. The calls that they make join the batch.
+    pub(crate) fn deliver<'py>(slf: &Bound<'py, Self>, batch: BatchGuard) -> PyResult<Bound<'py, PyList>> {
         let (py, completions) = (slf.py(), slf.get());
         let _call = PythonCall::begin(py);
         completions.list.waker.enable();
-        let answers = completions.list.take();
-        let count = answers.len();
+        let (answers, waiting) = (completions.list.take(), PyList::empty(py));
+        if answers.len() > 1 {
+            batch.expect(answers.len());
+            let before = completions.batch.lock().replace(batch);
+            drop(before);
+        }
         for (ticket, outcome) in answers {
             let pending = completions.futures.lock().take(ticket);
             let Some(pending) = pending else { continue };
-            if let Err(error) = pending.set_result(py, outcome) {
-                error.write_unraisable(py, None);
+            if let Some(Waiter { wake, context }) = pending.set(py, outcome) {
+                waiting.append((context, wake, pending.future))?;
             }
         }
-        if count > 1
-            && let Err(error) = Self::begin_batch(slf, batch, count)
-        {
-            error.write_unraisable(py, None);
-        }
-    }
-
-    /// The batch is open until `_end_batch`, which the loop calls after it has run the tasks that were answered.
-    fn begin_batch(slf: &Bound<'_, Self>, batch: BatchGuard, answered: usize) -> PyResult<()> {
-        let completions = slf.get();
-        if completions.batch.lock().is_none() {
-            let end_batch = slf.getattr(intern!(slf.py(), "_end_batch"))?;
-            completions.call_soon.bind(slf.py()).call1((end_batch,))?;
-        }
-        batch.expect(answered);
-        let before = completions.batch.lock().replace(batch);
-        drop(before);
-        Ok(())
+        Ok(waiting)
     }
 }
 
 #[pymethods]
 impl LoopCompletions {
-    /// The loop calls this when the waker has woken it.
-    fn _on_wake(slf: &Bound<'_, Self>) {
+    /// The answers that have arrived when the waker has woken the loop.
+    fn _on_wake<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
         slf.get().list.waker.acknowledge();
-        Self::deliver(slf, BatchGuard::default());
+        Self::deliver(slf, BatchGuard::default())
     }
 
-    /// Sends what has joined the batch.
-    fn _end_batch(&self) {
+    /// The tasks were continued: sends what has joined the batch.
+    fn _end(&self) {
         let batch = self.batch.lock().take();
         drop(batch);
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> std::result::Result<(), pyo3::PyTraverseError> {
-        visit.call(&self.create_future)?;
-        visit.call(&self.call_soon)?;
+        visit.call(&self.event_loop)?;
         self.list.waker.traverse(&visit)?;
         // The lock is only held by a thread that has the interpreter, which the collector has now.
         self.futures.try_lock().map_or(Ok(()), |futures| futures.traverse(&visit))

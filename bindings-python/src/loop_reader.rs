@@ -14,7 +14,7 @@ mod on_loop {
     use pyo3::exceptions::PyException;
     use pyo3::intern;
     use pyo3::prelude::*;
-    use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+    use pyo3::types::{PyList, PyWeakrefMethods, PyWeakrefReference};
     use tidegate::AsyncLimiter;
     use tidegate::host::{ReplyPoller, process_generation};
 
@@ -77,7 +77,8 @@ mod on_loop {
                 generation: process_generation(),
             };
             let callback = Bound::new(py, LoopReaderCallback { poller, completions: completions.clone().unbind() })?;
-            match add_reader(&running, registration.file, callback.getattr("_on_readable")?) {
+            let callback = LoopCompletions::continuing(completions, callback.getattr("_on_readable")?)?;
+            match add_reader(&running, registration.file, callback) {
                 Ok(()) => {
                     *self.registration.lock() = Some(registration);
                     self.reader.store(completions.get().number, Ordering::Relaxed);
@@ -137,7 +138,7 @@ mod on_loop {
         };
     }
 
-    /// What the loop calls when there are replies. Only the loop refers to it: closing the loop ends the reading.
+    /// What reads the replies when the loop says that there are some. Only the loop refers to it: closing the loop ends the reading.
     #[pyclass(module = "tidegate", frozen, name = "_LoopReaderCallback")]
     struct LoopReaderCallback {
         poller: ReplyPoller,
@@ -146,10 +147,10 @@ mod on_loop {
 
     #[pymethods]
     impl LoopReaderCallback {
-        fn _on_readable(&self, py: Python<'_>) {
+        fn _on_readable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
             let completions = self.completions.bind(py);
             completions.get().suppress_wakes();
-            LoopCompletions::deliver(completions, self.poller.poll_replies());
+            LoopCompletions::deliver(completions, self.poller.poll_replies())
         }
 
         fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
