@@ -43,10 +43,7 @@ def in_memory(title: str, program: str, kind: str, peers: list[str], keys: int) 
         return role(name, program, mode="memory-bytes", kind=kind, keys=keys, url="memory://")
 
     contenders = (contender("tidegate"), *[contender(name) for name in peers])
-    reason = (
-        "Of a key ours keeps 96 bytes, among them its policy and its hash, and its place in a table that is half empty "
-        "at this number."
-    )
+    reason = "Of a key ours keeps 88 bytes, among them its policy, and its place in a table that is half empty here."
     return Case(f"memory, {title}", BYTES, f"{keys:,} keys.", contenders, servers=(), rounds=3, reason=reason)
 
 

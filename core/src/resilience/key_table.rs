@@ -1,7 +1,6 @@
 //! A table of what this process knows about keys, bounded in entries and in bytes. It is sharded; a full shard drops the
 //! entry that is useful for the shortest time. What is no longer useful is removed by the calls that come later.
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,14 +66,16 @@ pub(super) trait KeyEntry {
 }
 
 impl<T: KeyEntry> Hashed for T {
+    type Hasher = ();
+
     #[inline]
-    fn hash(&self) -> u64 {
+    fn hash(&self, (): &()) -> u64 {
         self.known().hash
     }
 }
 
 /// A table of keys, in shards that are locked one by one.
-pub(super) struct KeyTable<T> {
+pub(super) struct KeyTable<T: KeyEntry> {
     shards: Box<[Mutex<TableShard<T>>]>,
     hasher: RandomState,
     /// When the next sweep is due.
@@ -96,8 +97,7 @@ impl<T: KeyEntry> Default for KeyTable<T> {
 impl<T: KeyEntry> KeyTable<T> {
     #[inline]
     pub(super) fn hash(&self, plan: &Plan, key: TableKeyRef<'_>) -> u64 {
-        // The identity is a digest already; the key is the caller's, so the hasher is seeded.
-        self.hasher.hash_one(key) ^ plan.identity as u64
+        key.hash_for(plan.identity, &self.hasher)
     }
 
     #[inline]
@@ -148,7 +148,7 @@ impl<T: KeyEntry> KeyTable<T> {
 }
 
 /// The place of a key in a table, as long as its shard is locked.
-pub(super) struct KeyPlace<'a, T> {
+pub(super) struct KeyPlace<'a, T: KeyEntry> {
     pub(super) shard: MutexGuard<'a, TableShard<T>>,
     pub(super) hash: u64,
     /// Where its entry is, if there is one.
@@ -168,7 +168,7 @@ impl<T: KeyEntry> KeyPlace<'_, T> {
 }
 
 /// The entries of a part of the keys, which one lock protects.
-pub(super) struct TableShard<T> {
+pub(super) struct TableShard<T: KeyEntry> {
     slab: HashSlab<T>,
     /// The bytes of its entries.
     bytes: usize,
@@ -176,9 +176,9 @@ pub(super) struct TableShard<T> {
     pub(super) answers: u64,
 }
 
-impl<T> Default for TableShard<T> {
+impl<T: KeyEntry> Default for TableShard<T> {
     fn default() -> Self {
-        Self { slab: HashSlab::default(), bytes: 0, answers: 0 }
+        Self { slab: HashSlab::new(()), bytes: 0, answers: 0 }
     }
 }
 
@@ -241,7 +241,7 @@ impl<T: KeyEntry> TableShard<T> {
             let Some(victim) = self.victim(now) else { break };
             self.remove(victim);
         }
-        self.slab.insert(entry);
+        self.slab.insert(entry.known().hash, entry);
     }
 
     /// Among the next few entries the first that is no longer useful, else the one that is useful for the shortest time.

@@ -1,9 +1,10 @@
 //! A key as tables keep it: its text, or a digest of a long one. A client can make keys of 64 kB, and a table of many
 //! entries must not grow with them.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use compact_str::CompactString;
+use foldhash::fast::RandomState;
 
 use crate::tables::allocation::allocated;
 
@@ -31,6 +32,14 @@ impl TableKey {
         TableKeyRef::of(key).into()
     }
 
+    #[inline]
+    pub(crate) fn as_ref(&self) -> TableKeyRef<'_> {
+        match self {
+            Self::Text(text) => TableKeyRef::Text(text),
+            Self::Digest(digest) => TableKeyRef::Digest(words(digest)),
+        }
+    }
+
     /// The bytes that it has allocated.
     #[inline]
     pub(crate) fn heap_bytes(&self) -> usize {
@@ -53,13 +62,24 @@ impl<'a> TableKeyRef<'a> {
     pub(crate) fn of(key: &'a str) -> Self {
         if key.len() <= MAX_TEXT { Self::Text(key) } else { Self::Digest(digest(key)) }
     }
+
+    /// Its hash in a table of the keys of all policies, for the policy with that identity.
+    #[inline(always)]
+    pub(crate) fn hash_for(self, identity: u128, hasher: &RandomState) -> u64 {
+        // The identity is a digest already; the key is the caller's, so the hasher is seeded.
+        hasher.hash_one(self) ^ identity as u64
+    }
 }
 
 #[cold]
 fn digest(key: &str) -> KeyDigestWords {
     let digest = blake3::hash(key.as_bytes());
-    let mut words = digest.as_bytes().chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
-    [words.next().unwrap_or_default(), words.next().unwrap_or_default()]
+    digest.as_bytes().first_chunk().map_or_else(Default::default, words)
+}
+
+fn words(bytes: &KeyDigest) -> KeyDigestWords {
+    let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+    [word(0), word(8)]
 }
 
 fn bytes(words: KeyDigestWords) -> KeyDigest {

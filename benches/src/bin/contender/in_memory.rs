@@ -11,30 +11,31 @@ use crate::Measured;
 use crate::arguments::Arguments;
 
 /// No benchmark uses it up.
-const BURST: u64 = 1_000_000_000;
-const SECOND: Duration = Duration::from_secs(1);
+const BURST: u64 = 100_000_000;
+/// A key is of use for so long after a check: longer than a round of 5,000,000 keys takes.
+const PERIOD: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(86_400);
 /// Between two looks at the clock.
 const CHECKS: usize = 256;
 
 type Check = Box<dyn Fn(&String) -> bool + Send + Sync>;
 
-/// The same bucket for both: one unit a second, and a burst that nothing uses up, so that every key stays in use.
+/// The same bucket for both: one unit a period, and a burst that nothing uses up, so that every key stays in use.
 fn candidate(arguments: &Arguments) -> Check {
     let keys: usize = arguments.number("keys");
     if arguments.text("contender") == "governor" {
         let is_denied = arguments.text_or("ask", "check") == "denial";
-        let (period, burst) = if is_denied { (DAY, 1) } else { (SECOND, BURST as u32) };
+        let (period, burst) = if is_denied { (DAY, 1) } else { (PERIOD, BURST as u32) };
         let burst = NonZeroU32::new(burst).expect("more than none");
         let quota = Quota::with_period(period).expect("a period").allow_burst(burst);
         let governor: DefaultKeyedRateLimiter<String> = RateLimiter::dashmap(quota);
         return Box::new(move |key| governor.check_key(key).is_ok() | is_denied);
     }
-    // The default bounds, unless the keys are more.
-    let memory = if keys > 1_000_000 { format!("memory://?max_keys={keys}") } else { "memory://".to_owned() };
+    // The default bounds, unless some of the shards would be full.
+    let memory = if keys > 500_000 { format!("memory://?max_keys={}", 2 * keys) } else { "memory://".to_owned() };
     let named = Limiter::builder()
         .store(arguments.text_or("url", &memory))
-        .policy("p", format!("gcra 1/s burst {BURST}").as_str())
+        .policy("p", format!("gcra 1/{}s burst {BURST}", PERIOD.as_secs()).as_str())
         .and_then(|named| named.policy("once", "gcra 1/day"))
         .and_then(|named| named.policy("window", format!("{BURST}/day").as_str()));
     let limiter = named.and_then(|named| named.build());

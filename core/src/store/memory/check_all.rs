@@ -11,6 +11,7 @@ use crate::tables::table_key::TableKeyRef;
 /// The place of a usage that was taken out of its shard.
 struct TakenPlace {
     kept: KeptUsage,
+    hash: u64,
     was_stored: bool,
     now: u64,
 }
@@ -29,26 +30,26 @@ impl Memory {
         let mut draft_of = Vec::with_capacity(entries.len());
         for (index, (entry, hash)) in entries.iter().zip(&hashes).enumerate() {
             let (key, now) = (TableKeyRef::of(entry.key), time_of(index));
-            let known = places.iter().position(|place| place.kept.hash == *hash && place.kept.is_of(entry.plan, key));
+            let known = places.iter().position(|place| place.hash == *hash && place.kept.is_of(entry.plan, key));
             draft_of.push(known.unwrap_or_else(|| {
                 let stored = shards.get_mut(&self.shard_of(*hash)).and_then(|shard| {
                     let at = shard.find(*hash, entry.plan, key)?;
                     Some(shard.remove(at))
                 });
                 let was_stored = stored.is_some();
-                let mut kept = stored.unwrap_or_else(|| KeptUsage::new(entry, *hash));
+                let mut kept = stored.unwrap_or_else(|| KeptUsage::new(entry));
                 drafts.push(Draft::new(kept.take(entry.plan), entry.plan, now));
-                places.push(TakenPlace { kept, was_stored, now });
+                places.push(TakenPlace { kept, hash: *hash, was_stored, now });
                 drafts.len() - 1
             }));
         }
         let answers = decide_all(entries, &draft_of, &mut drafts);
-        for (TakenPlace { mut kept, was_stored, now }, draft) in places.into_iter().zip(drafts) {
+        for (TakenPlace { mut kept, hash, was_stored, now }, draft) in places.into_iter().zip(drafts) {
             let (usage, changed) = draft.finish();
             kept.usage = usage;
             let stays = kept.usage.is_live(now) || was_stored && !changed;
-            if let Some(shard) = shards.get_mut(&self.shard_of(kept.hash)).filter(|_| stays) {
-                shard.insert(kept, now, self.shard_capacity, swept);
+            if let Some(shard) = shards.get_mut(&self.shard_of(hash)).filter(|_| stays) {
+                shard.insert(hash, kept, now, self.shard_capacity, swept);
             }
         }
         for (index, hash) in hashes.iter().enumerate() {

@@ -1,30 +1,35 @@
 //! A usage in the table of its shard.
 
+use foldhash::fast::RandomState;
+
 use crate::plan::Plan;
 use crate::store::request::Entry;
 use crate::store::usage::Usage;
 use crate::tables::hash_slab::{HashSlab, Hashed};
 use crate::tables::table_key::{TableKey, TableKeyRef};
 
-/// A usage with its key.
+/// A usage with its key, in this order.
+#[repr(C)]
 pub(super) struct KeptUsage {
     key: TableKey,
-    pub(super) hash: u64,
     pub(super) usage: Usage,
 }
 
-const _: () = assert!(size_of::<KeptUsage>() <= 96, "a usage has grown");
+const _: () = assert!(size_of::<KeptUsage>() <= 88, "a usage has grown");
 
+/// Its hash is not kept: a table of many keys is asked for it rarely.
 impl Hashed for KeptUsage {
-    fn hash(&self) -> u64 {
-        self.hash
+    type Hasher = RandomState;
+
+    fn hash(&self, hasher: &RandomState) -> u64 {
+        self.key.as_ref().hash_for(self.usage.identity(), hasher)
     }
 }
 
 impl KeptUsage {
     #[inline]
-    pub(super) fn new(entry: &Entry<'_>, hash: u64) -> Self {
-        Self { key: TableKey::of(entry.key), hash, usage: Usage::new(entry.plan) }
+    pub(super) fn new(entry: &Entry<'_>) -> Self {
+        Self { key: TableKey::of(entry.key), usage: Usage::new(entry.plan) }
     }
 
     #[inline(always)]

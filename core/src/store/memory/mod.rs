@@ -12,7 +12,6 @@ mod shard;
 #[cfg(test)]
 mod tests;
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -69,9 +68,10 @@ impl Memory {
         let MemoryBounds { max_keys, max_bytes } = bounds;
         let shards = (max_keys / MIN_SHARD_CAPACITY).min(max_bytes / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
         let shards = shards.next_power_of_two();
+        let hasher = RandomState::default();
         Self {
-            shards: (0..shards).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::default(),
+            shards: (0..shards).map(|_| Mutex::new(MemoryShard::new(hasher.clone()))).collect(),
+            hasher,
             shard_capacity: max_keys.div_ceil(shards).max(1),
             clock: SteadyClock::default(),
             sweep_at: AtomicU64::new(0),
@@ -180,8 +180,7 @@ impl Memory {
 
     #[inline]
     fn hash(&self, plan: &Plan, key: TableKeyRef<'_>) -> u64 {
-        // The identity is a digest already; the key is the caller's, so the hasher is seeded.
-        self.hasher.hash_one(key) ^ plan.identity as u64
+        key.hash_for(plan.identity, &self.hasher)
     }
 
     #[inline]
@@ -226,7 +225,7 @@ impl Memory {
             self.keep_within_budget(shard, now, hash);
             return answer;
         }
-        let mut kept = KeptUsage::new(entry, hash);
+        let mut kept = KeptUsage::new(entry);
         let usage = &mut kept.usage;
         let simple = usage.try_simple_call(entry, now);
         if simple.is_none() && !unstored::may_store(entry, now) {
@@ -234,7 +233,7 @@ impl Memory {
         }
         let answer = simple.map_or_else(|| usage.apply(entry, now), Answer::from);
         if usage.is_live(now) {
-            shard.insert(kept, now, self.shard_capacity, swept);
+            shard.insert(hash, kept, now, self.shard_capacity, swept);
             self.keep_within_budget(shard, now, hash);
         }
         answer
@@ -256,7 +255,7 @@ impl Memory {
     pub(crate) fn put(&self, entry: &Entry<'_>, states: States, resumed: Resumed, now: u64) {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
-        let mut kept = KeptUsage::new(entry, hash);
+        let mut kept = KeptUsage::new(entry);
         kept.usage.resume(states.into_iter().collect(), resumed);
         kept.usage.refresh_expiry(entry.plan, now);
         let mut shard = self.shards[self.shard_of(hash)].lock();
@@ -264,7 +263,7 @@ impl Memory {
             shard.remove(index);
         }
         if kept.usage.is_live(now) {
-            shard.insert(kept, now, self.shard_capacity, 0);
+            shard.insert(hash, kept, now, self.shard_capacity, 0);
         }
         self.keep_within_budget(&mut shard, now, hash);
         drop(shard);

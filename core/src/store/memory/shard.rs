@@ -1,5 +1,7 @@
 //! A part of the store: usages found by their hash, and how many bytes they take.
 
+use foldhash::fast::RandomState;
+
 use super::kept_usage::KeptUsage;
 use crate::plan::Plan;
 use crate::store::usage::Usage;
@@ -11,7 +13,6 @@ const CANDIDATES: usize = 16;
 /// Usages looked at for one that is not denying, before a denial is forgotten.
 const DENYING_CANDIDATES: usize = 256;
 
-#[derive(Default)]
 pub(super) struct MemoryShard {
     usages: HashSlab<KeptUsage>,
     /// The bytes of its usages …
@@ -29,6 +30,10 @@ pub(super) enum Evicted {
 }
 
 impl MemoryShard {
+    pub(super) fn new(hasher: RandomState) -> Self {
+        Self { usages: HashSlab::new(hasher), bytes: 0, counted: 0 }
+    }
+
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, plan: &Plan, key: TableKeyRef<'_>) -> Option<usize> {
         self.usages.find(hash, |usage| usage.is_of(plan, key))
@@ -59,71 +64,80 @@ impl MemoryShard {
         self.usages.len()
     }
 
-    /// Adds a usage. First it removes expired ones among the next `swept`, and others when the shard is full.
-    pub(super) fn insert(&mut self, kept: KeptUsage, now: u64, most: usize, swept: usize) {
-        self.sweep(now, swept);
-        if self.len() >= most {
-            // A shard that denials made larger has one more to give back.
-            let surplus = if self.len() > most { 2 } else { 1 };
-            for _ in 0..surplus {
-                if let Some(victim) = self.victim(now, kept.hash) {
-                    self.remove(victim);
-                }
-            }
+    /// Adds a usage. Of the next `swept` those that have expired go, and when the shard is full, the one to remove: the usage
+    /// takes the place of the last of them.
+    pub(super) fn insert(&mut self, hash: u64, kept: KeptUsage, now: u64, most: usize, swept: usize) {
+        self.sweep(now, swept.saturating_sub(1));
+        // A shard that denials made larger has one more to give back.
+        if self.len() > most
+            && let Some(victim) = self.victim(now, None)
+        {
+            self.remove(victim);
         }
+        let expired = if swept > 0 { self.next_expired(now) } else { None };
+        let place = expired.or_else(|| if self.len() >= most { self.victim(now, None) } else { None });
         self.bytes += kept.bytes();
-        self.usages.insert(kept);
+        match place {
+            Some(at) => self.bytes -= self.usages.replace(at, hash, kept).bytes(),
+            None => self.usages.insert(hash, kept),
+        }
     }
 
     /// Removes expired usages among the next so many; returns how many.
     pub(super) fn sweep(&mut self, now: u64, swept: usize) -> usize {
         let before = self.len();
         for _ in 0..swept.min(before) {
-            match self.usages.advance() {
-                Some(at) if !self.usages.get(at).usage.is_live(now) => drop(self.remove(at)),
-                _ => {}
+            if let Some(at) = self.next_expired(now) {
+                self.remove(at);
             }
         }
         before - self.len()
     }
 
+    /// Moves the cursor: the usage there, if it has expired.
+    fn next_expired(&mut self, now: u64) -> Option<usize> {
+        let at = self.usages.advance()?;
+        (!self.usages.get(at).usage.is_live(now)).then_some(at)
+    }
+
     /// Removes a usage for the sake of its bytes: as [`Self::victim`], but when all are denying, then the one whose denial
     /// ends soonest; that of `spared`, which a call has just used, only when it is the last. `None` when there is none.
     pub(super) fn evict(&mut self, now: u64, spared: u64) -> Option<Evicted> {
-        if let Some(victim) = self.victim(now, spared) {
+        if let Some(victim) = self.victim(now, Some(spared)) {
             self.remove(victim);
             return Some(Evicted::Usage);
         }
         let mut soonest: Option<usize> = None;
         for _ in 0..DENYING_CANDIDATES.min(self.len()) {
             let at = self.usages.advance()?;
-            let KeptUsage { hash, usage, .. } = self.usages.get(at);
-            if *hash == spared {
+            let usage = &self.usages.get(at).usage;
+            let is_denying = usage.is_denying(now);
+            let sooner = |soonest: usize| usage.denial_ends() < self.usages.get(soonest).usage.denial_ends();
+            if is_denying && !soonest.is_none_or(sooner) || self.usages.hash_at(at) == spared {
                 continue;
             }
-            if !usage.is_denying(now) {
+            if !is_denying {
                 self.remove(at);
                 return Some(Evicted::Usage);
             }
-            if soonest.is_none_or(|soonest| usage.denial_ends() < self.usages.get(soonest).usage.denial_ends()) {
-                soonest = Some(at);
-            }
+            soonest = Some(at);
         }
         let removed = self.len().checked_sub(1).map(|last| self.remove(soonest.unwrap_or(last)))?;
         Some(if removed.usage.is_denying(now) { Evicted::Denial } else { Evicted::Usage })
     }
 
     /// The usage to remove among the next few: an expired one, else the first to expire of those that are not denying.
-    fn victim(&mut self, now: u64, spared: u64) -> Option<usize> {
+    fn victim(&mut self, now: u64, spared: Option<u64>) -> Option<usize> {
         let mut victim: Option<usize> = None;
         for _ in 0..CANDIDATES.min(self.len()) {
             let at = self.usages.advance()?;
-            let KeptUsage { hash, usage, .. } = self.usages.get(at);
+            let usage = &self.usages.get(at).usage;
             if !usage.is_live(now) {
                 return Some(at);
             }
             let sooner = |victim: usize| usage.expires_at < self.usages.get(victim).usage.expires_at;
-            if !usage.is_denying(now) && *hash != spared && victim.is_none_or(sooner) {
+            let is_spared = || spared.is_some_and(|spared| self.usages.hash_at(at) == spared);
+            if !usage.is_denying(now) && victim.is_none_or(sooner) && !is_spared() {
                 victim = Some(at);
             }
         }

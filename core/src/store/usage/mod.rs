@@ -23,13 +23,15 @@ use journal::Journal;
 #[cfg(feature = "redis")]
 pub(super) use stored_form::{Glance, glance, stored_override};
 
-/// What is stored of one policy and key. Its size decides how much memory and time a store of many keys takes.
+/// What is stored of one policy and key. Its size decides how much memory and time a store of many keys takes. So does the
+/// order: a check that is allowed does not read the end, and thus a third cache line.
+#[repr(C)]
 pub(in crate::store) struct Usage {
     format: Arc<StateFormat>,
-    states: UsageStates,
+    rare: Option<Box<RareState>>,
     /// When states and block no longer matter.
     pub(in crate::store) expires_at: u64,
-    rare: Option<Box<RareState>>,
+    states: UsageStates,
     /// Until when the last check that was refused would be refused again.
     denies_until: u64,
 }
@@ -74,6 +76,11 @@ impl Usage {
             rare: None,
             denies_until: 0,
         }
+    }
+
+    /// The identity of its policy.
+    pub(in crate::store) fn identity(&self) -> u128 {
+        self.format.identity
     }
 
     /// Whether it is a usage of this policy, in whatever version.
