@@ -51,7 +51,7 @@ pub fn move_slot(cluster: &Servers, slot: u16, from: usize, to: usize) {
 const MOVES: u64 = 20;
 
 /// Nothing takes this long unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 #[track_caller]
 fn until(what: &str, holds: impl FnMut() -> bool) {

@@ -164,7 +164,7 @@ fn units_of_leases_do_not_go_back_to_a_server_that_lost_their_charge() {
     });
     lease(&holder, &policy, Some(&clock));
     servers.kill(0);
-    wait_until(Duration::from_secs(60), "a replica is promoted", || other.peek(plain(notation), "k", 1).is_ok());
+    wait_until(Duration::from_secs(180), "a replica is promoted", || other.peek(plain(notation), "k", 1).is_ok());
     wait_until(Duration::from_secs(20), "the holder knows it", || {
         holder.peek(plain(notation), "k", 1).is_ok_and(|decision| decision.source() == Source::Store)
     });

@@ -20,8 +20,8 @@ const BEFORE: u64 = 1_000;
 const UNREPLICATED: u64 = 300;
 const THREADS: usize = 6;
 const TASKS: usize = 10;
-/// Nothing takes this long unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing takes this long unless something is broken. A sentinel does nothing for 30 s when the machine has stood still for two.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The cause of a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,7 +21,7 @@ class Connection:
         self._reader: BinaryIO = connected.makefile("rb")
 
     @classmethod
-    def unix(cls, path: str, timeout: float = 5.0) -> Connection:
+    def unix(cls, path: str, timeout: float = 30.0) -> Connection:
         """Connects to a unix socket."""
         connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

@@ -15,7 +15,7 @@ from .options import Options
 from .ports import free_port
 from .resp import Connection, ReplyError
 
-READY_WITHIN = 20.0  # seconds; a loaded machine needs one, a broken server never gets there
+READY_WITHIN = 60.0  # seconds; a loaded machine needs one or more, a broken server never gets there
 
 # The harness's own user in every server, so that it can send commands whatever users and passwords a test sets up.
 CONTROL_USER = "harness"

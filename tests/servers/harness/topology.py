@@ -12,7 +12,7 @@ from .errors import HarnessError
 from .ports import BUS_OFFSET
 from .server import CONTROL_USER, Server, Shared
 
-READY_WITHIN = 30.0  # seconds for servers to find each other
+READY_WITHIN = 120.0  # seconds for servers to find each other; a sentinel pauses for 30 when the machine stood still
 SLOTS = 16_384
 PRIMARIES = 3
 
