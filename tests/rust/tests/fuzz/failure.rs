@@ -116,7 +116,7 @@ pub(crate) fn kept(target: &Target, folder: &Path, input: &[u8], message: &str) 
     let message = run(target, input).err().unwrap_or_else(|| message.to_owned());
     format!(
         "the target {} breaks: {message}\nwith {:?}\nwhich is kept as {}\nto repeat it: cargo test -p tidegate-tests --test \
-         fuzz kept",
+         suite kept",
         target.name,
         String::from_utf8_lossy(input),
         path.display()

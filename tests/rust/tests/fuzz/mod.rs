@@ -130,7 +130,7 @@ fn a_failure_is_found_made_small_and_kept() {
     let message = failure::kept(&broken, &folder, &small, &found.message);
     let path = folder.join(corpus::name_of(&small));
     assert_eq!(std::fs::read(&path).expect("the input"), small);
-    for words in ["broken", "a digit between < and !", "cargo test -p tidegate-tests --test fuzz kept", "<0!"] {
+    for words in ["broken", "a digit between < and !", "cargo test -p tidegate-tests --test suite kept", "<0!"] {
         assert!(message.contains(words), "{message}");
     }
     std::fs::remove_dir_all(&folder).expect("a folder");

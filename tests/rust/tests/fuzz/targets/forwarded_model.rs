@@ -94,11 +94,12 @@ impl Model {
             _ => unreachable!("a missing peer has no key"),
         };
         let mut client = Client { sender, shown, distance: 0, decided: false };
-        let lines: Vec<String> = lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();
-        let blank = |c: char| c.is_ascii_whitespace();
-        let lines = lines.iter().filter(|line| !line.trim_matches(blank).is_empty());
-        let entries: Vec<&str> =
-            lines.flat_map(|line| line.split(',')).map(|entry| entry.trim_matches(blank)).collect();
+        let lines = lines.iter().filter(|line| !line.trim_ascii().is_empty());
+        // An entry that is no text is no address.
+        let entries: Vec<&str> = lines
+            .flat_map(|line| line.split(|byte| *byte == b','))
+            .map(|entry| std::str::from_utf8(entry.trim_ascii()).unwrap_or_default())
+            .collect();
         for (distance, entry) in entries.iter().rev().enumerate() {
             if !self.trusts(&client.sender, distance) {
                 return Client { decided: true, ..client };
@@ -134,9 +135,6 @@ fn network(text: &str) -> (u128, u32) {
 
 /// An address with what may stand around it: brackets, a port, a zone.
 fn address(text: &str) -> Option<Ipv6Addr> {
-    if text.contains(char::REPLACEMENT_CHARACTER) {
-        return None;
-    }
     let port = |text: &str| text.chars().all(|c| c.is_ascii_digit()) && text.parse::<u16>().is_ok();
     let v6 = |text: &str| text.split('%').next().and_then(|bare| bare.parse::<Ipv6Addr>().ok());
     if let Some(inside) = text.strip_prefix('[') {

@@ -134,7 +134,10 @@ fn agrees(bytes: &[u8], values: &[Value]) {
     else {
         return;
     };
-    if matches!(bytes.first(), Some(b'+' | b'-' | b':' | b'$')) {
+    // Of an error, blanks at its end are not shown, nor what cannot be seen.
+    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let is_shown_as_it_is = line.iter().all(|byte| (b' '..=b'~').contains(byte)) && !line.ends_with(b" ");
+    if matches!(bytes.first(), Some(b'+' | b':' | b'$')) || bytes.first() == Some(&b'-') && is_shown_as_it_is {
         // It takes one reply, with nothing after it.
         let ends = (1..=bytes.len()).find_map(|end| redis::parse_redis_value(&bytes[..end]).ok());
         // It refuses texts that are not UTF-8, which are shown with a replacement here.
