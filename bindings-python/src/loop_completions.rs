@@ -208,11 +208,8 @@ impl LoopCompletions {
             _ => {
                 let waker = LoopWaker::call(running.getattr("call_soon_threadsafe")?.unbind());
                 let completions = Self::new(running, waker)?;
-                completions
-                    .get()
-                    .list
-                    .waker
-                    .set_callback(Self::continuing(&completions, completions.getattr("_on_wake")?)?.unbind());
+                let callback = Self::continuing(&completions, completions.getattr("_on_wake")?)?;
+                completions.get().list.waker.set_callback(callback.unbind());
                 completions
             }
         };

@@ -49,10 +49,6 @@ impl AnswerFuture {
         }
         self.waiter.take()
     }
-
-    fn is_done(&self) -> bool {
-        self.answer.is_some()
-    }
 }
 
 /// Continues the task in the next iteration of the loop.
@@ -72,7 +68,8 @@ impl AnswerFuture {
     #[pyo3(signature = (wake, *, context))]
     fn add_done_callback(slf: &Bound<'_, Self>, wake: Py<PyAny>, context: Py<PyAny>) -> PyResult<()> {
         let waiter = Waiter { wake, context };
-        if slf.borrow().is_done() {
+        if slf.borrow().done() {
+            let _call = PythonCall::begin(slf.py());
             return schedule(slf, waiter);
         }
         slf.borrow_mut().waiter = Some(waiter);
@@ -80,7 +77,7 @@ impl AnswerFuture {
     }
 
     fn done(&self) -> bool {
-        self.is_done()
+        self.answer.is_some()
     }
 
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -96,7 +93,7 @@ impl AnswerFuture {
     fn cancel(slf: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         static CANCELLED_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = slf.py();
-        if slf.borrow().is_done() {
+        if slf.borrow().done() {
             return Ok(false);
         }
         let _call = PythonCall::begin(py);
@@ -121,7 +118,7 @@ impl AnswerFuture {
 
     pub(crate) fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let mut future = slf.borrow_mut();
-        if future.is_done() {
+        if future.done() {
             return Err(future.result(slf.py()).map_or_else(|error| error, returned));
         }
         future._asyncio_future_blocking = true;
