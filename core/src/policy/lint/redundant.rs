@@ -14,7 +14,7 @@ pub(super) fn redundant_limits(limits: &[Limit], mut warn: impl FnMut(usize, Str
             *other_at != at && covers(other, limit) && (*other_at < at || !covers(limit, other))
         });
         let Some((_, other)) = by else { continue };
-        let advice = match peak(other, limit.lengths().1) {
+        let advice = match most(other, limit) {
             Some(most) if !limit.algorithm().has_burst() && most <= u128::from(limit.count()) => format!(
                 "{other} never lets more than {most}{} pass in that time; remove it, or lower its count below {most}",
                 counted(limit)
@@ -51,11 +51,13 @@ fn covers(strict: &Limit, loose: &Limit) -> bool {
             let same_shape = kind != AlgorithmKind::Queue || strict_kind == AlgorithmKind::Queue;
             at_once && rate(strict, loose) <= rate(loose, strict) && same_shape
         }
-        (_, _) => {
-            peak(strict, loose.lengths().1).is_some_and(|most| most <= u128::from(loose.count()))
-                || nested(strict, loose)
-        }
+        (_, _) => most(strict, loose).is_some_and(|most| most <= u128::from(loose.count())),
     }
+}
+
+/// The most units that a limit admits within a period of another one; `None` for `concurrency`.
+fn most(strict: &Limit, loose: &Limit) -> Option<u128> {
+    peak(strict, loose.lengths().1).into_iter().chain(nested(strict, loose)).min()
 }
 
 /// The most units that a limit admits within any `micros` microseconds; `None` for `concurrency`.
@@ -71,9 +73,9 @@ fn peak(limit: &Limit, micros: u64) -> Option<u128> {
     }
 }
 
-/// Whether the longer window consists of whole shorter windows of the same kind. For `fixed-window` that is so when
+/// The most units where the longer window consists of whole shorter windows of the same kind. For `fixed-window` that is so when
 /// traffic is steady, and otherwise it hardly matters which of the two decides.
-fn nested(strict: &Limit, loose: &Limit) -> bool {
+fn nested(strict: &Limit, loose: &Limit) -> Option<u128> {
     let alike = strict.algorithm() == loose.algorithm() && strict.algorithm().kind() == AlgorithmKind::Windows;
     let (short, long) = (strict.period(), loose.period());
     // A week may overlap two months or two years.
@@ -83,12 +85,12 @@ fn nested(strict: &Limit, loose: &Limit) -> bool {
     // Windows of two calendars have other edges.
     let same_calendar = (strict.anchor(), strict.zone()) == (loose.anchor(), loose.zone());
     if !alike || overlaps || !same_calendar {
-        return false;
+        return None;
     }
     let windows = if short.unit() >= TimeUnit::Month && long.unit() >= TimeUnit::Month {
         long.micros().div_ceil(short.micros())
     } else {
         loose.lengths().1.div_ceil(short.micros())
     };
-    u128::from(strict.count()) * u128::from(windows.max(1)) <= u128::from(loose.count())
+    Some(u128::from(strict.count()) * u128::from(windows.max(1)))
 }

@@ -61,6 +61,42 @@ fn a_limit_that_another_makes_useless() {
     }
 }
 
+/// The number that an advice names is the one below which the limit decides.
+#[test]
+fn a_count_below_the_number_of_the_advice_helps() {
+    let mut advised = 0;
+    for (strict, short) in [
+        ("calendar-window 10/minute", "hour"),
+        ("calendar-window 10/hour", "day"),
+        ("calendar-window 10/day", "month"),
+        ("calendar-window 10/day", "year"),
+        ("calendar-window 10/month", "year"),
+        ("calendar-window 7/week", "month"),
+        ("calendar-window 10/3 months", "year"),
+        ("fixed-window 10/10s", "hour"),
+        ("10/minute", "hour"),
+        ("sliding-log 10/minute", "day"),
+        ("gcra 1/minute burst 5", "hour"),
+        ("fixed-window 10/7s", "minute"),
+        ("calendar-window 10/minute", "day"),
+    ] {
+        for kind in ["calendar-window", "fixed-window", "sliding-window", "sliding-log", "sliding-counter"] {
+            let with = |count: u64| warnings(&format!("{{a: '{strict}; {kind} {count}/{short}'}}"));
+            let of = |found: &[String]| {
+                let warning = found.iter().find(|warning| warning.contains("never decides"))?.clone();
+                let number: u64 = warning.split_once("lower its count below ")?.1.split(' ').next()?.parse().ok()?;
+                Some((warning, number))
+            };
+            let Some((warning, number)) = of(&with(10_000_000)) else { continue };
+            advised += 1;
+            let decides = |count: u64| !with(count).iter().any(|warning| warning.contains("never decides"));
+            assert!(decides(number - 1) && !decides(number), "{warning}");
+            assert_eq!(of(&with(number)).map(|(_, number)| number), Some(number), "{warning}");
+        }
+    }
+    assert!(advised > 20, "{advised}");
+}
+
 #[test]
 fn overlapping_names() {
     warns("{auth.create-token: 5/s, AuthCreate_Token: 5/s}", "differs from `auth.create-token` only in case");
