@@ -240,17 +240,23 @@ fn refused(path: &Path, why: &str) -> Error {
 }
 
 fn cannot(path: &Path, what: &str, error: &io::Error) -> Error {
+    let make_folder = format!("; {}", no_folder(path));
     let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             "; its space is allocated when it is made: give the file system more, or the store less, as in ?max_bytes=16MB"
         }
-        io::ErrorKind::NotFound => "; its folder has to exist",
+        io::ErrorKind::NotFound => &make_folder,
         io::ErrorKind::PermissionDenied => {
             "; the user of this process needs the right to read and to write it, and its folder"
         }
         _ => "",
     };
     refused(path, &format!("cannot be {what}: {error}{advice}")).because(error)
+}
+
+/// What to do where the folder of a file does not exist.
+pub(super) fn no_folder(path: &Path) -> String {
+    format!("its folder does not exist: make it first, with mkdir -p {}", path.parent().unwrap_or(path).display())
 }
 
 fn unusable(path: &Path, why: Unusable) -> Error {

@@ -1,9 +1,11 @@
 //! A file of a store, for programs that look at all of it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Machine;
+use super::file::no_folder;
 use super::record::{Record, RecordName};
 use super::shard::{KEYS, Look};
 use crate::error::{Error, Result};
@@ -30,10 +32,10 @@ impl StoredFile {
             return Err(Error::config("only a store of file:// is a file"));
         };
         if !place.path.exists() {
-            return Err(Error::config(format!(
-                "{} does not exist: the first process that uses the store makes it",
-                place.path.display()
-            )));
+            let has_folder = place.path.parent().is_some_and(Path::is_dir);
+            let why =
+                if has_folder { "the first process that uses the store makes it" } else { &no_folder(&place.path) };
+            return Err(Error::config(format!("{} does not exist: {why}", place.path.display())));
         }
         let machine = Machine::open(place, names, timeout, Arc::default(), Log::new(None))?;
         Ok(Self { machine, next: 0 })

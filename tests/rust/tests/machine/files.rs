@@ -116,7 +116,11 @@ fn what_is_no_file_of_a_store_is_refused() {
     refused(&url, "store_rejected", "is no file of a store");
     fs::remove_file(shared.path()).expect("removed");
 
-    refused(&format!("file://{}/none/limits", shared.path().display()), "config_invalid", "its folder has to exist");
+    refused(
+        &format!("file://{}/none/limits", shared.path().display()),
+        "config_invalid",
+        "its folder does not exist: make it first, with mkdir -p /",
+    );
 
     limiter(&url);
     let whole = fs::read(shared.path()).expect("bytes");
