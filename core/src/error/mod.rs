@@ -99,12 +99,13 @@ impl fmt::Display for SourceLocation {
     }
 }
 
-/// A text of others, of which nothing acts on a terminal and nothing begins a line of a log: control characters, and characters
-/// that turn the direction of text, are escaped.
+/// A text of others, of which nothing acts on a terminal and nothing begins a line of a log: control characters, characters that turn
+/// the direction of text, and those that no text has are escaped.
 #[must_use]
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     let acts = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
     };
     if !text.contains(acts) {
         return Cow::Borrowed(text);

@@ -21,9 +21,6 @@ pub(crate) use servers::Endpoints;
 #[cfg(feature = "redis")]
 pub(crate) use servers::{Address, Deployment, Login};
 
-/// The longest scheme that an error shows.
-const MAX_SCHEME: usize = 32;
-
 /// A store, as a URL names it.
 #[derive(Clone)]
 pub(crate) enum StoreUrl {
@@ -42,7 +39,7 @@ impl StoreUrl {
     /// # Errors
     /// `config_invalid`. Its message never shows a password.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+        let scheme = secrets::scheme(text).unwrap_or_default();
         secrets::refuse_unescaped(text)?;
         let known = "memory://, file://, redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, or valkey in \
                      the place of redis";
@@ -58,15 +55,7 @@ impl StoreUrl {
         if let Some(endpoints) = servers::parse(scheme, text)? {
             return Ok(Self::Redis(Box::new(endpoints)));
         }
-        Err(Error::config(match scheme {
-            "" => format!("a store URL begins with {known}; this one has no scheme"),
-            // The text before a :// in a password is no scheme, and is not shown.
-            _ if scheme.len() > MAX_SCHEME
-                || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) =>
-            {
-                format!("a store URL begins with {known}; this one begins with something else")
-            }
-            _ => format!("no store has the scheme {scheme}://; use {known}"),
-        }))
+        let begins = if text.contains("://") { "begins with something else" } else { "has no scheme" };
+        Err(Error::config(format!("a store URL begins with {known}; this one {begins}")))
     }
 }

@@ -1,10 +1,32 @@
 //! What keeps the secrets of a store URL out of errors, logs and descriptions.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, visible};
 
 /// What a message says to do about such characters. It shows no part of the URL, because each may be a part of a password.
 pub(super) const ADVICE: &str = "percent-encode special characters in a user, a password or a name (/ is %2F, ? is %3F, # \
                                  is %23, & is %26, @ is %40, % is %25); options follow a ? and have a & between them";
+
+/// The schemes of stores; Valkey may stand in the place of Redis.
+const SCHEMES: [&str; 10] = [
+    "memory",
+    "file",
+    "redis",
+    "rediss",
+    "redis+unix",
+    "unix",
+    "redis+sentinel",
+    "rediss+sentinel",
+    "redis+cluster",
+    "rediss+cluster",
+];
+
+/// The scheme of a store's URL. Another text in its place may be a secret.
+pub(super) fn scheme(url: &str) -> Option<&str> {
+    let (scheme, _) = url.split_once("://")?;
+    let rest = scheme.strip_prefix("valkey");
+    let is_one = |known: &&str| rest.map_or(*known == scheme, |rest| known.strip_prefix("redis") == Some(rest));
+    SCHEMES.iter().any(|known| is_one(&known)).then_some(scheme)
+}
 
 /// Refuses a URL with characters that were meant for a user or a password and are read as the end of them.
 ///
@@ -27,16 +49,17 @@ pub(super) fn refuse_unescaped(text: &str) -> Result<()> {
     Err(Error::config(format!("the store URL has a {wrong} where it cannot be: {ADVICE}")))
 }
 
-/// A store's URL without user, password and options. Of a URL that has characters where they cannot be nothing is shown:
-/// what looks like its host may be a part of a password.
+/// A store's URL without user, password and options. Of a URL that has another scheme, or characters where they cannot be, nothing
+/// is shown: what looks like its host may be a part of a password.
 pub(crate) fn without_secrets(url: &str) -> String {
-    let is_scheme = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-    let parts = url.split_once("://").filter(|(scheme, _)| is_scheme(scheme) && refuse_unescaped(url).is_ok());
-    let Some((scheme, rest)) = parts else { return "a store URL that cannot be read".to_owned() };
+    let Some(scheme) = scheme(url).filter(|_| refuse_unescaped(url).is_ok()) else {
+        return "a store URL that cannot be read".to_owned();
+    };
+    let rest = &url[scheme.len() + "://".len()..];
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let hosts = authority.rsplit('@').next().unwrap_or_default();
-    format!("{scheme}://{hosts}{path}")
+    visible(&format!("{scheme}://{hosts}{path}")).into_owned()
 }
 
 #[cfg(test)]
@@ -53,6 +76,8 @@ mod tests {
             ("redis+cluster://u:hunter2@h1:7000,h2:7001", "redis+cluster://h1:7000,h2:7001"),
             ("redis+sentinel://h1:1,h2/name/0?sentinel_password=hunter2%40x", "redis+sentinel://h1:1,h2/name/0"),
             ("redis+unix://:hunter2@/run/redis.sock?db=1", "redis+unix:///run/redis.sock"),
+            ("valkeys+cluster://u:hunter2@h", "valkeys+cluster://h"),
+            ("redis://a\u{1b}[2J\nb/0", "redis://a\\u{1b}[2J\\nb/0"),
         ] {
             assert_eq!(without_secrets(url), expected);
         }
@@ -62,6 +87,11 @@ mod tests {
             "u:hunter2@h",
             "u:hunter2@x://h",
             "redis:/u:hunter2@h",
+            "hunter2://localhost",
+            "hunter2+redis://localhost",
+            "redis+hunter2://u:p@localhost",
+            "valkeyhunter2://localhost",
+            "valkeyredis://localhost",
         ] {
             assert_eq!(without_secrets(url), "a store URL that cannot be read", "{url}");
         }
