@@ -129,25 +129,34 @@ impl Policies {
 
     #[cold]
     fn parse(&self, text: &str) -> Result<Arc<Plan>> {
-        let policy = Policy::parse(text).map_err(|error| {
-            // A notation has digits; a text without any was meant as a name. A URL is not shown.
-            if text.bytes().any(|byte| byte.is_ascii_digit()) || may_be_url(text) {
-                return error;
-            }
-            let mut names: Vec<String> = self.with_plans(|plans| plans.keys().cloned().collect());
-            names.sort_unstable();
-            let shown: String = text.chars().take(80).collect();
-            let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
-            let known =
-                if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", quoted.join(", ")) };
-            let near = did_you_mean(text, names.iter().map(String::as_str));
-            Error::new(
-                ErrorKind::PolicyUnknown,
-                format!("{shown:?} is no policy of this limiter ({known}) and no notation such as \"20/minute\"{near}"),
-            )
-        })?;
-        Ok(self.notations.keep(text, &policy))
+        match Policy::parse(text) {
+            Ok(policy) => Ok(self.notations.keep(text, &policy)),
+            // A reload may have brought the name in between. An error says what the limiter has at the moment at which the name is none
+            // of it.
+            Err(error) => self.with_plans(|plans| match plans.get(text) {
+                Some(plan) => Ok(plan_cache::handle(plan)),
+                None => Err(unknown(text, plans, error)),
+            }),
+        }
     }
+}
+
+/// Why a text that is no notation means no policy.
+fn unknown(text: &str, plans: &Plans, error: Error) -> Error {
+    // A notation has digits; a text without any was meant as a name. A URL is not shown.
+    if text.bytes().any(|byte| byte.is_ascii_digit()) || may_be_url(text) {
+        return error;
+    }
+    let mut names: Vec<&str> = plans.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let shown: String = text.chars().take(80).collect();
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    let known = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", quoted.join(", ")) };
+    let near = did_you_mean(text, names);
+    Error::new(
+        ErrorKind::PolicyUnknown,
+        format!("{shown:?} is no policy of this limiter ({known}) and no notation such as \"20/minute\"{near}"),
+    )
 }
 
 fn plans<'a>(policies: impl Iterator<Item = &'a Policy>) -> Plans {
@@ -156,7 +165,32 @@ fn plans<'a>(policies: impl Iterator<Item = &'a Policy>) -> Plans {
 
 #[cfg(test)]
 mod tests {
-    use crate::Limiter;
+    use super::{Policies, PolicyRef};
+    use crate::{Limiter, Policy};
+
+    #[test]
+    fn an_error_beside_a_reload_does_not_contradict_itself() {
+        let policy = Policy::parse("5/minute").and_then(|policy| policy.named("login")).expect("a policy");
+        let policies = Policies::new(&[], Vec::new());
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut in_file = std::slice::from_ref(&policy);
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    policies.replace(in_file).expect("nothing uses it");
+                    in_file = if in_file.is_empty() { std::slice::from_ref(&policy) } else { &[] };
+                }
+            });
+            for _ in 0..100_000 {
+                if let Err(error) = policies.find(PolicyRef::Text("login")) {
+                    let known = error.to_string().contains("it has none");
+                    ended.store(!known, std::sync::atomic::Ordering::Relaxed);
+                    assert!(known, "{error}");
+                }
+            }
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
 
     #[test]
     fn an_unknown_name_is_answered_with_the_nearest_one() {
