@@ -16,7 +16,7 @@ use crate::store::MAX_ENTRIES;
 use crate::store::call_context::CallContext;
 use crate::store::request::{Answer, Moved, OwnedEntry, borrowed};
 
-/// What `check_all` takes as an entry: a policy, a key, and a cost, a [`Cost`] or [`CheckOptions`].
+/// What `check_all` takes as an entry: a policy and a key, and where it is not 1 a cost, a [`Cost`] or [`CheckOptions`].
 pub trait CheckEntry {
     /// Its policy.
     fn policy(&self) -> PolicyRef<'_>;
@@ -24,6 +24,20 @@ pub trait CheckEntry {
     fn key(&self) -> &str;
     /// Its cost, and what the journal keeps of it.
     fn options(&self) -> CheckOptions;
+}
+
+impl<P: AsPolicy, K: AsRef<str>> CheckEntry for (P, K) {
+    fn policy(&self) -> PolicyRef<'_> {
+        self.0.as_policy()
+    }
+
+    fn key(&self) -> &str {
+        self.1.as_ref()
+    }
+
+    fn options(&self) -> CheckOptions {
+        CheckOptions::of_cost(1)
+    }
 }
 
 impl<P: AsPolicy, K: AsRef<str>> CheckEntry for (P, K, u64) {

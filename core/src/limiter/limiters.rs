@@ -247,7 +247,7 @@ calls! {
         limiter.wait_for(limiter.core.settle(decision, ActualCosts::Each(&actual_costs(actual)), Self::USER))
     }
 
-    /// Checks several policies and keys, each with a cost or with [`CheckOptions`]: all are charged, or none is.
+    /// Checks several policies and keys, each alone, with a cost or with [`CheckOptions`]: all are charged, or none is.
     ///
     /// # Errors
     /// As [`Self::check_n`], and `config_invalid` for no entries or more than 256.

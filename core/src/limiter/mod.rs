@@ -46,6 +46,7 @@ pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
 pub use settle::{ChargedLimit, ChargedUnits, charge_mark, turn_length};
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -124,6 +125,20 @@ impl Limiter {
     pub fn described(&self) -> String {
         let closed = if self.core.open().is_ok() { "" } else { ", closed" };
         format!("of {}, policies: {}{closed}", self.core.shown, self.core.policies.count())
+    }
+}
+
+/// Shows no secrets.
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.core.show("Limiter", f)
+    }
+}
+
+/// Shows no secrets.
+impl fmt::Debug for AsyncLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.core.show("AsyncLimiter", f)
     }
 }
 
@@ -294,6 +309,14 @@ impl LimiterCore {
             layers.count_repeated(times);
             self.answers.decisions.count_repeated(&plan_of(policy), times);
         }
+    }
+
+    fn show(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
+            .field("stores", &self.shown)
+            .field("policies", &self.policies.count())
+            .field("closed", &self.open().is_err())
+            .finish_non_exhaustive()
     }
 
     fn reload(&self) -> Result<()> {

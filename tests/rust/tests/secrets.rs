@@ -44,6 +44,17 @@ const PLACES: &[&str] = &[
     "redis:/u:{}@127.0.0.1:1/0",
     "u:{}@127.0.0.1:1/0",
     ":{}@127.0.0.1:1",
+    "{}://127.0.0.1:1/0",
+    "{}://u:p@127.0.0.1:1/0",
+    "{}redis://127.0.0.1:1/0",
+    "redis{}://127.0.0.1:1/0",
+    "redis+{}://127.0.0.1:1/0",
+    "valkey+{}://127.0.0.1:1/0",
+    "{}+cluster://127.0.0.1:1/0",
+    "{}://127.0.0.1:1/0?password=x",
+    "unix://:{}@/nonexistent/redis.sock",
+    "redis://127.0.0.1:1/{}",
+    "redis://127.0.0.1:1:{}/0",
     "redis://u:{}@127.0.0.1:1/0,redis://u:{}@127.0.0.1:2/0",
 ];
 
@@ -83,7 +94,7 @@ fn messages(make: impl FnOnce() -> tidegate::Result<Builder>) -> Vec<String> {
     match builder.build() {
         Err(error) => messages.push(format!("{error} {error:?}")),
         Ok(limiter) => {
-            messages.push(limiter.described());
+            messages.push(format!("{} {limiter:?} {:?}", limiter.described(), limiter.to_async()));
             for _ in 0..2 {
                 let answers = [limiter.check("5/s", "k").map(drop), limiter.ping()];
                 messages.extend(answers.map(|answer| format!("{answer:?}")));
@@ -162,6 +173,17 @@ proptest! {
             prop_assert!(!message.contains(secret.as_str()), "{} is in {}", secret, message);
         }
     }
+}
+
+#[test]
+fn a_limiter_says_what_it_is() {
+    let builder =
+        Limiter::builder().policy("login", "5/minute").expect("a policy").store("redis://u:SECRET@127.0.0.1:1/0");
+    let limiter = builder.build().expect("a limiter");
+    let said = "{ stores: \"redis://127.0.0.1:1/0\", policies: 1, closed: false, .. }";
+    assert_eq!(format!("{limiter:?} {:?}", limiter.to_async()), format!("Limiter {said} AsyncLimiter {said}"));
+    let layer = tidegate::tower::RateLimitLayer::builder(&limiter.to_async());
+    assert!(format!("{layer:?}").contains(said), "{layer:?}");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn each_call_that_decides_counts_once() {
     let partial = CheckOptions { cost: 100, partial: true, ..CheckOptions::default() };
     assert_eq!(limiter.check_with("login", "c", &partial).expect("a decision").granted(), 10);
     assert_eq!(numbers(&of(&limiter.stats(), "login")), [13, 2, 0, 5, 0]);
-    limiter.check_all([("login", "d", 1), ("login", "c", 1)]).expect("a decision");
+    limiter.check_all([("login", "d"), ("login", "c")]).expect("a decision");
     assert_eq!(numbers(&of(&limiter.stats(), "login")), [14, 3, 0, 5, 0], "an entry each");
     assert!(!limiter.acquire("login", "c", 1, Some(Duration::ZERO)).expect("a decision").allowed());
     assert_eq!(numbers(&of(&limiter.stats(), "login")), [14, 4, 0, 5, 0], "its last decision");

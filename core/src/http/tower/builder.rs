@@ -1,5 +1,6 @@
 //! The options of a layer.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -61,6 +62,12 @@ pub struct RateLimitLayerBuilder {
     enabled: Option<bool>,
     /// The class of all requests.
     class: Option<String>,
+}
+
+impl fmt::Debug for RateLimitLayerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayerBuilder").field("limiter", &self.limits.limiter).finish_non_exhaustive()
+    }
 }
 
 impl RateLimitLayerBuilder {
