@@ -1,5 +1,6 @@
 //! Where a verb writes: results to standard output, errors, notes and progress to standard error.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use tidegate::host;
 
 use crate::Failure;
-use crate::terminal::{BAD, DIM, WARN, paint};
+use crate::terminal::{BAD, DIM, WARN, escaped, escaped_lines, may_be_url, paint};
 
 pub(crate) struct Output {
     json: bool,
@@ -62,13 +63,18 @@ impl Output {
 
     /// Writes the result as JSON.
     pub(crate) fn json(&mut self, value: &Value) {
-        self.line(format!("{value:#}"));
+        self.line(coded(&format!("{value:#}")));
+    }
+
+    /// Writes JSON as one line.
+    pub(crate) fn json_line(&mut self, value: &Value) {
+        self.line(coded(&value.to_string()));
     }
 
     /// Writes what is no result but has to be known, to standard error.
     pub(crate) fn note(&mut self, text: &str) {
         self.end_progress();
-        let _ = writeln!(anstream::stderr(), "{} {text}", paint(WARN, "note:"));
+        let _ = writeln!(anstream::stderr(), "{} {}", paint(WARN, "note:"), escaped(text));
     }
 
     /// Replaces the line of progress on standard error, where that is a terminal.
@@ -76,7 +82,7 @@ impl Output {
         if self.shows_progress {
             self.progress_is_shown = true;
             let mut error = anstream::stderr();
-            let _ = write!(error, "\r\x1b[2K{}", paint(DIM, text)).and_then(|()| error.flush());
+            let _ = write!(error, "\r\x1b[2K{DIM}{}{DIM:#}", host::visible(text)).and_then(|()| error.flush());
         }
     }
 
@@ -90,9 +96,11 @@ impl Output {
     pub(crate) fn failure(&mut self, failure: &Failure) {
         self.end_progress();
         let _ = if self.json {
-            writeln!(io::stderr(), "{}", json!({"error": {"code": failure.code, "message": failure.message}}))
+            let error = json!({"error": {"code": failure.code, "message": failure.message}});
+            writeln!(io::stderr(), "{}", coded(&error.to_string()))
         } else {
-            writeln!(anstream::stderr(), "{} {failure} [{}]", paint(BAD, "tidegate:"), failure.code)
+            let message = escaped_lines(&failure.message);
+            writeln!(anstream::stderr(), "{} {message} [{}]", paint(BAD, "tidegate:"), failure.code)
         };
     }
 
@@ -108,9 +116,9 @@ impl Output {
     /// A text in which the store URLs among the arguments have no user, password and options.
     pub(crate) fn without_secrets(text: &str, arguments: &[OsString]) -> String {
         let mut text = text.to_owned();
-        for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
-            let Some(at) = argument.find("://") else { continue };
+        for argument in arguments.iter().filter_map(|argument| argument.to_str()).filter(|text| may_be_url(text)) {
             let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+            let at = argument.find(':').unwrap_or_default();
             let begins = argument[..at].rfind(|c| !is_scheme(c)).map_or(0, |before| before + 1);
             let url = &argument[begins..];
             text = text.replace(url, &host::without_secrets(url));
@@ -126,4 +134,13 @@ impl Output {
         self.failure(&Failure::unwritable("standard output", &error));
         2
     }
+}
+
+/// JSON in which each character that a terminal would obey stands as its code: programs read it back.
+fn coded(json: &str) -> String {
+    let of = |c: char| match host::visible(c.encode_utf8(&mut [0; 4])) {
+        Cow::Owned(_) if c != '\n' => format!("\\u{:04x}", u32::from(c)),
+        _ => c.to_string(),
+    };
+    json.chars().map(of).collect()
 }

@@ -12,6 +12,7 @@ use tidegate::{AsyncLimiter, Builder, Limiter, OnStoreError, Policy, PolicyFile}
 use crate::limiter_builder::limiter_builder;
 use crate::policy_argument::{self, PoliciesOption};
 use crate::temporary_keys::temporary_prefix;
+use crate::terminal::escaped;
 use crate::{Failure, Output, time_text};
 
 #[derive(Debug, Clone, Args)]
@@ -84,7 +85,7 @@ impl ChosenStore {
 
     /// For people, without secrets.
     pub(crate) fn shown(&self) -> String {
-        self.all().map(host::without_secrets).collect::<Vec<_>>().join(", ")
+        escaped(&self.all().map(host::without_secrets).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -147,7 +148,7 @@ impl StoreOptions {
         let is_json = output.is_json();
         let warn = move |text: &str| {
             if !is_json {
-                eprintln!("note: {text}");
+                eprintln!("note: {}", escaped(text));
             }
         };
         Ok(self.builder(store)?.on_warning(Arc::new(warn)).build()?)

@@ -18,7 +18,14 @@ fn one_key_of_a_file_by_hand() {
     let url = shared.url("max_bytes=1MB");
     let missing = run(&["doctor", "--store", &url]);
     assert_eq!(missing.code, 2, "{}", missing.out);
-    assert!(missing.out.contains("does not exist"), "{}", missing.out);
+    assert!(missing.out.contains("does not exist: the first process"), "{}", missing.out);
+    let nowhere = format!("file://{}/none/limits", shared.path().display());
+    let folder = run(&["doctor", "--json", "--store", &nowhere]);
+    assert_eq!(folder.code, 2, "{}", folder.out);
+    assert!(folder.out.contains("its folder does not exist: make it first, with mkdir -p /"), "{}", folder.out);
+    let size = run(&["size", "--rate", "1", "--keys", "1", "5/s", "--store", &url]);
+    assert_eq!(size.code, 2, "{}", size.out);
+    assert!(size.error.contains("file:// has no servers") && size.error.contains("memory://"), "{}", size.error);
     one_key(&url);
     let whole = run(&["doctor", "--store", &url, "--json"]);
     assert_eq!(whole.code, 0, "{}", whole.out);
@@ -239,4 +246,67 @@ fn the_stated_bytes_of_a_key_are_those_of_redis() {
         let usage = bytes(&[b"MEMORY", b"USAGE", &names], &mut connection);
         assert_eq!(explained["redis"]["key_bytes"]["least"], usage, "{policy}");
     }
+}
+
+/// Whether a terminal, and a service that keeps the log of a run, obeys nothing in this.
+#[cfg(unix)]
+#[track_caller]
+fn acts_on_nothing(what: &[&str], text: &str) {
+    let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    assert!(!text.contains(acts) && !text.contains("##["), "{what:?}: {text:?}");
+    let command = text.lines().find(|line| line.trim_start().starts_with("::"));
+    assert_eq!(command, None, "{what:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn names_of_files_act_on_nothing() {
+    const NAME: &str = "::error::a\n ::error::b\u{1b}[31m\u{9b}2J\u{7f}\u{202e}##[error]c";
+    let (shared, scratch) = (SharedFile::new(), Scratch::new("names"));
+    let url = shared.url("max_bytes=1MB");
+    let file = scratch.file("names.json");
+    let limits = json!(["3/hour", "3/hour", "5 tokens/hour"]);
+    let policy = json!({"limits": limits, "journal": 5, "priorities": {"batch": "30%"}});
+    std::fs::write(&file, json!({"policies": {NAME: policy, "wide": "1/s"}}).to_string()).expect("a file");
+    let trace = scratch.file(&format!("{NAME}.csv").replace('/', ""));
+    std::fs::write(&trace, format!("1,{}\n2,k\n", "k\u{1b}[2J")).expect("a trace");
+    let verbs: [&[&str]; 19] = [
+        &["explain", NAME],
+        &["check", NAME, "k"],
+        &["check", NAME, "k", "--cost", "tokens=9"],
+        &["check", NAME, "k", "--priority", "none"],
+        &["peek", NAME, "k"],
+        &["charge", NAME, "k"],
+        &["refund", NAME, "k"],
+        &["block", NAME, "k", "1m"],
+        &["inspect", NAME, "k"],
+        &["inspect", "--key", "k"],
+        &["unblock", NAME, "k"],
+        &["override", NAME, "k", "9/hour"],
+        &["overrides", NAME],
+        &["journal", NAME, "k"],
+        &["clear", NAME, "k"],
+        &["bench", NAME, "--seconds", "0.1"],
+        &["top", "--readings", "1"],
+        &["simulate", NAME, "wide", "--trace", &trace],
+        &["simulate", NAME, "--pattern", "steady", "--calls", "10"],
+    ];
+    for verb in verbs {
+        for json in [&[][..], &["--json"]] {
+            let on = ["--policies", &file, "--store", &url];
+            let on = if verb[0] == "explain" { &on[..2] } else { &on[..] };
+            let ran = run(&[verb, on, json].concat());
+            acts_on_nothing(verb, &ran.out);
+            acts_on_nothing(verb, &ran.error);
+            assert!(ran.code < 2 || verb.contains(&"none"), "{verb:?}: {}", ran.error);
+        }
+    }
+    let size = ["size", "--rate", "1", "--keys", "1", NAME, "--policies", &file];
+    for command in [&size[..], &["lint", &file], &["lint", &file, "--json"], &["lint", &trace]] {
+        let ran = run(command);
+        acts_on_nothing(command, &format!("{}{}", ran.out, ran.error));
+    }
+    let github = run(&["lint", &file, "--format", "github"]).out;
+    assert!(github.lines().count() >= 1 && github.lines().all(|line| line.starts_with("::warning file=")), "{github}");
+    acts_on_nothing(&["lint"], &github.replace("::warning file=", ""));
 }

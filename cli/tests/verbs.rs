@@ -63,6 +63,14 @@ fn explain_every_algorithm() {
 }
 
 #[test]
+fn large_numbers_keep_their_columns() {
+    let ran = run(&["explain", "gcra 900000000000/s burst 1000000000000; 1000000000000 tokens/minute"]);
+    let (_, greedy) = ran.out.split_once("A caller that takes all it can").expect("a part");
+    let lines: Vec<&str> = greedy.lines().filter(|line| line.contains("held back by")).collect();
+    assert!(!lines.is_empty() && lines.iter().all(|line| line.contains("  held back by")), "{}", ran.out);
+}
+
+#[test]
 fn explain_a_policy_of_a_file() {
     golden("explain-named", &run(&["explain", "reports", "login", "--policies", "tidegate.yaml"]).out);
 }
@@ -278,7 +286,24 @@ fn errors_have_a_code_and_advice_and_no_secret() {
         assert_eq!((json.code, &error["error"]["code"]), (2, &code.into()), "{arguments:?}");
     }
     // A store in a wrong place, and one in the environment.
-    for arguments in [&["redis://u:hunter2@h"][..], &["check", "--stor=redis://u:hunter2@h"], &["check", "--help"]] {
+    let misplaced: [&[&str]; 15] = [
+        &["redis://u:hunter2@h"],
+        &["redis:u:hunter2@h"],
+        &["check", "--stor=redis://u:hunter2@h"],
+        &["check", "--help"],
+        &["lint", "redis://u:hunter2@h"],
+        &["lint", "redis://u:hunter2@h.yaml", "--json"],
+        &["lint", "redis://u:hunter2@h", "--format=github"],
+        &["explain", "redis://u:hunter2@h"],
+        &["explain", "5/s", "--policies", "redis://u:hunter2@h"],
+        &["simulate", "5/s", "--trace", "redis://u:hunter2@h"],
+        &["simulate", "5/s", "--pattern", "steady", "--out", "redis://u:hunter2@h"],
+        &["top", "--names", "redis://u:hunter2@h"],
+        &["doctor", "--store", "hunter2://h"],
+        &["doctor", "hunter2://h"],
+        &["check", "5/s", "k", "--store=redis+hunter2://u:hunter2@h", "--json"],
+    ];
+    for arguments in misplaced {
         let ran = ran(command(arguments).env("TIDEGATE_STORE", "redis://u:hunter2@h"));
         assert!(!format!("{}{}", ran.out, ran.error).contains("hunter2"), "{}{}", ran.out, ran.error);
     }

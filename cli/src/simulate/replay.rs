@@ -31,6 +31,9 @@ pub(super) struct Replay {
     pub(super) figures: Figures,
     clock: Arc<ManualClock>,
     limiter: Limiter,
+    /// `memory`, `file` or `redis`.
+    pub(super) store: &'static str,
+    /// On a store whose time is real.
     on_redis: Option<Pace>,
     callers: WaitingCallers,
     retried_units: u64,
@@ -72,12 +75,18 @@ impl Replay {
         let builder = builder.deny_cache(Duration::ZERO).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
         let on_redis = (!builder.is_local()).then(|| Pace { started: Instant::now(), first: start, least: 0, most: 0 });
         let limiter = builder.clone().build()?;
+        let kind = match on_redis {
+            None => "memory",
+            Some(_) if store.starts_with("file:") => "file",
+            Some(_) => "redis",
+        };
         let temporary = on_redis.is_some().then(|| TemporaryKeys::of(builder, &limiter)).transpose()?;
         Ok(Self {
             figures: Figures::new(&policy, start),
             policy,
             clock,
             limiter,
+            store: kind,
             on_redis,
             callers: WaitingCallers::new(retries),
             retried_units: 0,
@@ -164,11 +173,6 @@ impl Replay {
     /// The units of the traffic, without those of retries.
     pub(super) fn units(&self) -> u64 {
         self.figures.units_asked - self.retried_units
-    }
-
-    /// Whether usage lives in a shared store, and not in this process.
-    pub(super) fn is_shared(&self) -> bool {
-        self.on_redis.is_some()
     }
 
     /// Callers that would try again after the end.

@@ -8,6 +8,7 @@ use super::replay::Replay;
 use super::traffic::moment::words;
 use super::traffic::{Keys, Summary, Traffic};
 use crate::calendar::SECOND;
+use crate::terminal::escaped;
 
 /// Traces whose times are before March 1973 count them from a start of their own.
 const EARLIEST_DATE: u64 = 100_000_000 * SECOND;
@@ -108,16 +109,16 @@ impl PolicyReport {
         nearest.expect("a policy has a limit")
     }
 
-    /// The policy's name, and its notation where that is another text.
-    pub(super) fn names(&self) -> (&str, Option<String>) {
+    /// The policy's name as people see it, and its notation where that is another text.
+    pub(super) fn names(&self) -> (String, Option<String>) {
         let (name, notation) = (self.policy.name(), self.policy.to_string());
-        (name, (name != notation).then_some(notation))
+        (escaped(name), (name != notation).then_some(notation))
     }
 
     /// Both in one text.
     pub(super) fn title(&self) -> String {
         let (name, notation) = self.names();
-        notation.map_or_else(|| name.to_owned(), |notation| format!("{name} ({notation})"))
+        notation.map_or_else(|| name.clone(), |notation| format!("{name} ({notation})"))
     }
 
     fn json(&self) -> Value {
@@ -188,7 +189,7 @@ impl Report {
             keys: traffic.key_count(),
             start,
             end,
-            store: if first.is_some_and(Replay::is_shared) { "redis" } else { "memory" },
+            store: first.map_or("memory", |replay| replay.store),
             notes: notes(&replays, traffic),
             policies: replays.into_iter().map(|replay| PolicyReport::new(replay, &traffic.keys, end)).collect(),
             command: String::new(),

@@ -5,7 +5,7 @@ use super::timeline::Bucket;
 use super::traffic::moment::{trimmed, words};
 use crate::calendar::{date, time_of_day};
 use crate::number_text::{counted, number, of_unit};
-use crate::terminal::columns;
+use crate::terminal::{columns, columns_of, escaped, fitted};
 
 /// The columns after the policy.
 pub(super) const COLUMNS: [&str; 6] =
@@ -76,7 +76,7 @@ pub(super) fn text(report: &Report) -> String {
     let mut rows: Vec<Vec<Vec<String>>> = vec![heads.collect()];
     for policy in &report.policies {
         let (name, notation) = policy.names();
-        let name = std::iter::once(name.to_owned()).chain(notation).collect();
+        let name = std::iter::once(name).chain(notation).collect();
         rows.push(std::iter::once(name).chain(cells(policy)).collect());
     }
     // A cell of several lines is as many rows.
@@ -86,7 +86,7 @@ pub(super) fn text(report: &Report) -> String {
     });
     let lines = columns(&lines.collect::<Vec<Vec<String>>>()).join("\n");
     let mut text = format!("{}\n{}\n\n{lines}\n\n{}", title(report), description(report), curves(report));
-    let notes = report.notes.iter().map(|note| format!("note: {note}\n"));
+    let notes = report.notes.iter().map(|note| format!("note: {}\n", escaped(note)));
     let files = report.files.iter().map(|file| format!("written: {file}\n"));
     for lines in [notes.collect::<String>(), files.collect()] {
         if !lines.is_empty() {
@@ -99,12 +99,12 @@ pub(super) fn text(report: &Report) -> String {
 /// What the traffic was.
 pub(super) fn title(report: &Report) -> String {
     let length = words(report.end - report.start);
-    format!("{}: {} in {length}", report.traffic.title, counted(number(report.calls), "call"))
+    format!("{}: {} in {length}", escaped(&report.traffic.title), counted(number(report.calls), "call"))
 }
 
 /// The numbers of the traffic.
 pub(super) fn description(report: &Report) -> String {
-    let mut parts = report.traffic.details.clone();
+    let mut parts: Vec<String> = report.traffic.details.iter().map(|detail| escaped(detail)).collect();
     if report.traffic.is_recorded {
         parts.push(counted(number(report.keys as u64), "key"));
     }
@@ -115,8 +115,10 @@ pub(super) fn description(report: &Report) -> String {
     if report.units != report.calls {
         parts.push(format!("{} units", number(report.units)));
     }
-    if report.store != "memory" {
-        parts.push(format!("replayed on {}", report.store));
+    match report.store {
+        "memory" => {}
+        "file" => parts.push("replayed on a file".to_owned()),
+        store => parts.push(format!("replayed on {store}")),
     }
     parts.join(", ")
 }
@@ -126,7 +128,7 @@ fn curves(report: &Report) -> String {
     let parts = |policy: &PolicyReport, of: fn(&Bucket) -> u64| policy.figures.timeline.parts(report.end, CURVE, of);
     let mut rows = Vec::new();
     for (index, policy) in report.policies.iter().enumerate() {
-        let (name, retries) = (policy.policy.name(), policy.figures.retries);
+        let (name, retries) = (policy.names().0, policy.figures.retries);
         // With retries, each policy is asked something else.
         if index == 0 || retries > 0 {
             let of = if retries > 0 { format!("asked of {name}") } else { "asked".to_owned() };
@@ -135,7 +137,7 @@ fn curves(report: &Report) -> String {
         rows.push((format!("admitted by {name}"), parts(policy, |bucket| bucket.admitted)));
     }
     let most = rows.iter().flat_map(|(_, parts)| parts).copied().max().unwrap_or(0).max(1);
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let width = rows.iter().map(|(name, _)| columns_of(name)).max().unwrap_or(0);
     let block = |units: &u64| {
         // What is more than nothing is seen.
         let height = (*units as f64 / most as f64 * 8.0).ceil() as usize;
@@ -144,7 +146,7 @@ fn curves(report: &Report) -> String {
     let mut text = String::new();
     for (name, parts) in rows {
         let curve: String = parts.iter().map(block).collect();
-        text.push_str(&format!("{name:width$}  {curve}│\n"));
+        text.push_str(&format!("{}  {curve}│\n", fitted(&name, width)));
     }
     let part = words((report.end - report.start) / CURVE as u64);
     text.push_str(&format!("{:width$}  each column {part}, at most {} units\n", "", number(most)));

@@ -15,7 +15,7 @@ use crate::decision_text::{as_json, blocked, overridden, waiting, when};
 use crate::key_options::KeyOptions;
 use crate::number_text::{number, of_unit};
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
-use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width};
+use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width, within};
 use crate::time_text::length;
 use crate::{Failure, Outcome, Output};
 
@@ -257,7 +257,7 @@ fn show_journal(policy: &Policy, attempts: &[Attempt], callers: &[CallerCount], 
     output.line(paint(BOLD, &format!("Behind this key, of the newest {} attempts", number(attempts.len() as u64))));
     let room = width().saturating_sub(36).max(20);
     for caller in callers.iter().take(CALLERS) {
-        let name: String = caller.meta.as_deref().unwrap_or("(nothing was said)").chars().take(room).collect();
+        let name = within(caller.meta.as_deref().unwrap_or("(nothing was said)"), room);
         let attempts = if caller.attempts == 1 { "attempt " } else { "attempts" };
         output.line(format!("  {:>6} {attempts}  {:>6} denied  {name}", caller.attempts, caller.denied));
     }

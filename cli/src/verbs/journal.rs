@@ -42,7 +42,7 @@ impl Journal {
             // A trace: `simulate` reads calls in the order of their times.
             for mut line in as_json(&attempts).into_iter().rev() {
                 (line["policy"], line["key"]) = (policy.name().into(), key.clone().into());
-                output.line(line.to_string());
+                output.json_line(&line);
             }
             return Ok(Outcome::Done);
         }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tidegate::{Error, SourceLocation, Warning, host};
 
 use crate::number_text::counted;
-use crate::terminal::{BAD, BOLD, GOOD, WARN, escaped as shown, paint};
+use crate::terminal::{BAD, BOLD, GOOD, WARN, argument_text, escaped as shown, escaped_lines, may_be_url, paint};
 use crate::{Failure, Outcome, Output};
 
 #[derive(Debug, Args)]
@@ -85,17 +85,17 @@ fn counts(reports: &[FileReport<'_>]) -> (usize, usize) {
 fn text(reports: &[FileReport<'_>], output: &mut Output) {
     for LintFinding { file, policy, location, message } in reports.iter().flat_map(FileReport::findings) {
         let place = match location {
-            Some(location) if location.file.is_some() => location.to_string(),
-            Some(location) => format!("{}:{}:{}", shown(file), location.line, location.column),
-            None => shown(file),
+            Some(location) if location.file.is_some() => shown(&location.to_string()),
+            Some(location) => format!("{}:{}:{}", argument_text(file), location.line, location.column),
+            None => argument_text(file),
         };
         let level = match policy {
             Some(policy) => format!("{} {}:", paint(WARN, "warning:"), paint(BOLD, policy)),
             None => paint(BAD, "error:"),
         };
-        output.line(format!("{place}: {level} {message}"));
+        output.line(format!("{place}: {level} {}", escaped_lines(message)));
     }
-    let files = if reports.len() == 1 { shown(reports[0].file) } else { format!("{} files", reports.len()) };
+    let files = if reports.len() == 1 { argument_text(reports[0].file) } else { format!("{} files", reports.len()) };
     output.line(match counts(reports) {
         (0, 0) => format!("{files}: {}", paint(GOOD, "nothing found")),
         (warnings, 0) => format!("{files}: {}", counted(warnings, "warning")),
@@ -118,7 +118,7 @@ impl FileReport<'_> {
                 .collect(),
             Err(error) => {
                 // The message may begin with the location, or with the file.
-                let place = error.location().map_or_else(|| shown(self.file), ToString::to_string);
+                let place = error.location().map_or_else(|| argument_text(self.file), ToString::to_string);
                 let message = error.message();
                 let message = message.strip_prefix(&format!("{place}: ")).unwrap_or(message);
                 vec![finding(None, error.location(), message)]
@@ -140,9 +140,10 @@ impl FileReport<'_> {
             })
         };
         let found: Vec<Value> = self.findings().iter().map(of).collect();
+        let file = if may_be_url(self.file) { argument_text(self.file) } else { self.file.to_owned() };
         match self.found {
-            Ok(_) => json!({"file": self.file, "valid": true, "error": null, "warnings": found}),
-            Err(_) => json!({"file": self.file, "valid": false, "error": found[0], "warnings": []}),
+            Ok(_) => json!({"file": file, "valid": true, "error": null, "warnings": found}),
+            Err(_) => json!({"file": file, "valid": false, "error": found[0], "warnings": []}),
         }
     }
 }
@@ -152,11 +153,15 @@ impl LintFinding<'_> {
     fn annotation(&self) -> String {
         let place = self.location.map(|location| format!(",line={},col={}", location.line, location.column));
         let (level, policy) = match self.policy {
-            Some(policy) => ("warning", format!("{policy}: ")),
+            Some(policy) => ("warning", format!("{}: ", shown(policy))),
             None => ("error", String::new()),
         };
         let message = escaped(&format!("{policy}{}", self.message));
-        format!("::{level} file={}{}::{message}", escaped_property(self.file), place.unwrap_or_default())
+        format!(
+            "::{level} file={}{}::{message}",
+            escaped_property(&argument_text(self.file)),
+            place.unwrap_or_default()
+        )
     }
 }
 

@@ -79,6 +79,25 @@ fn names_are_escaped() {
     is_xml(&scratch.file("plot.svg"));
 }
 
+#[test]
+fn a_plot_has_no_control_characters() {
+    let scratch = Scratch::new("control");
+    let trace = scratch.file("a\u{1b}[31m\u{8}\u{fffe}\u{ffff}b.csv");
+    fs::write(&trace, "1,k\u{1}\n2,k\n").expect("a trace");
+    let policies = scratch.file("policies.json");
+    let name = "p\u{1}\u{c}\n\u{fffe}";
+    fs::write(&policies, serde_json::json!({"policies": {name: "5/s"}}).to_string()).expect("a file");
+    for plot in ["plot.svg", "page.html", "plot.png"] {
+        let file = scratch.file(plot);
+        done(&["--policies", &policies, "--trace", &trace, "--only-key", "k\u{1}", "--out", &file]);
+        if let Ok(text) = fs::read_to_string(&file) {
+            let is_wrong = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{fffe}' | '\u{ffff}');
+            assert!(!text.contains(is_wrong), "{plot}");
+        }
+    }
+    is_xml(&scratch.file("plot.svg"));
+}
+
 fn color(pixels: &Pixmap, x: u32, y: u32) -> (u8, u8, u8) {
     let color: PremultipliedColorU8 = pixels.pixel(x, y).expect("a pixel");
     (color.red(), color.green(), color.blue())

@@ -17,6 +17,15 @@ const POLICIES: [&str; 7] = [
     "token-bucket 1/s burst 7",
 ];
 
+#[cfg(unix)]
+#[test]
+fn says_that_the_store_is_a_file() {
+    let shared = tidegate_tests::shared_file::SharedFile::new();
+    let arguments = ["5/s", "--trace", "access.log", "--store", &shared.url("max_bytes=1MB")];
+    assert_eq!(done(&[&arguments[..], &["--json"]].concat()).json()["store"], "file");
+    assert!(done(&arguments).out.contains("replayed on a file"));
+}
+
 #[test]
 fn gives_the_answers_of_memory() {
     let (servers, scratch) = (Servers::start(Kind::Single), Scratch::new("redis"));

@@ -26,10 +26,11 @@ pre { background: var(--code); padding: .75rem 1rem; border-radius: 6px; white-s
 pre code { background: none; padding: 0 }
 ";
 
-/// A text as HTML and SVG have it.
+/// A text as HTML and SVG have it. They have no control characters.
 pub(super) fn escaped(text: &str) -> String {
     let codes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
-    codes.iter().fold(text.to_owned(), |text, (letter, code)| text.replace(*letter, code))
+    let text = tidegate::host::visible(text).into_owned();
+    codes.iter().fold(text, |text, (letter, code)| text.replace(*letter, code))
 }
 
 /// The page.
@@ -88,7 +89,7 @@ fn rows(report: &Report) -> String {
     let mut html = format!("<table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n");
     for policy in &report.policies {
         let (name, notation) = policy.names();
-        html += &format!("<tr><td><code>{}</code>", escaped(name));
+        html += &format!("<tr><td><code>{}</code>", escaped(&name));
         html += &notation.map_or_else(String::new, |text| format!("<div class=\"muted\">{}</div>", escaped(&text)));
         html += "</td>";
         for cell in table::cells(policy) {

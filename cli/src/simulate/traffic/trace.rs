@@ -13,7 +13,7 @@ use serde_json::json;
 use super::trace_line::{LineParser, TraceFormat, TraceOptions};
 use super::{Event, Keys, Summary, moment, value_name};
 use crate::Failure;
-use crate::terminal::path_text;
+use crate::terminal::{argument_text, may_be_url, path_text};
 
 /// The longest line of a trace: a guard against files that are no traces.
 const MAX_LINE: u64 = 1 << 20;
@@ -263,5 +263,10 @@ fn is_standard_input(path: &Path) -> bool {
 }
 
 fn name_of(path: &Path) -> Cow<'_, str> {
-    if is_standard_input(path) { "standard input".into() } else { path.to_string_lossy() }
+    let name = path.to_string_lossy();
+    match name.as_ref() {
+        _ if is_standard_input(path) => "standard input".into(),
+        url if may_be_url(url) => argument_text(url).into(),
+        _ => name,
+    }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::Output;
-use crate::terminal::{BAD, DIM, GOOD, WARN, paint, width, wrapped};
+use crate::terminal::{BAD, DIM, GOOD, WARN, escaped, paint, width, wrapped};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -79,11 +79,12 @@ impl Finding {
         };
         let server = self.server.as_ref().map_or_else(String::new, |server| format!("{server}: "));
         let room = width().saturating_sub(25).max(30);
-        let mut lines = wrapped(&format!("{server}{}", self.message), room).into_iter();
+        let mut lines = wrapped(&escaped(&format!("{server}{}", self.message)), room).into_iter();
         let level = paint(style, &format!("{level:<8}"));
         output.line(format!("  {level} {:<12} {}", self.check, lines.next().unwrap_or_default()));
         lines.for_each(|line| output.line(format!("{:24}{line}", "")));
         if let Some(advice) = &self.advice {
+            let advice = &escaped(advice);
             // A command is not cut: it is there to be copied.
             let lines = if advice.contains("ACL SETUSER") { vec![advice.clone()] } else { wrapped(advice, room - 2) };
             for (index, line) in lines.iter().enumerate() {

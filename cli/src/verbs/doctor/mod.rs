@@ -276,12 +276,16 @@ fn examine(connection: &mut ServerConnection, needs: &Needs<'_>) -> Result<Exami
 }
 
 fn cluster_state(info: &Info) -> Finding {
-    let assigned = info.get("cluster_slots_assigned").unwrap_or("?");
+    let slots = |what: &str| info.get(what).unwrap_or("?");
+    let assigned = slots("cluster_slots_assigned");
     match info.get("cluster_state") {
         Some("ok") => Finding::ok("cluster", format!("state ok, {assigned} of 16384 slots assigned")),
         state => {
-            let state = state.unwrap_or("unknown");
-            let message = format!("state {state}, {assigned} of 16384 slots assigned: keys of the others fail");
+            let (state, served) = (state.unwrap_or("unknown"), slots("cluster_slots_ok"));
+            let message = format!(
+                "state {state}: {assigned} of 16384 slots are assigned, and nodes that answer serve {served}; keys of the others \
+                 fail, and all keys do where cluster-require-full-coverage is yes"
+            );
             Finding::problem("cluster", message)
                 .advice("redis-cli --cluster check HOST:PORT says which node is missing")
         }
@@ -297,4 +301,24 @@ fn connections(info: &Info) -> Option<Finding> {
     } else {
         Finding::ok("connections", message)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_without_a_node_says_how_many_slots_are_served() {
+        let info = |state, served: u32| {
+            Info::from_text(&format!(
+                "cluster_state:{state}\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:{served}\r\ncluster_slots_fail:{}",
+                16384 - served
+            ))
+        };
+        let dead = cluster_state(&info("fail", 10923));
+        assert_eq!(dead.level, Level::Problem);
+        assert!(dead.message.contains("nodes that answer serve 10923; keys of the others fail"), "{}", dead.message);
+        let whole = cluster_state(&info("ok", 16384));
+        assert_eq!((whole.level, &*whole.message), (Level::Ok, "state ok, 16384 of 16384 slots assigned"));
+    }
 }

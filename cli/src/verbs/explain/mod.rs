@@ -19,7 +19,7 @@ use crate::classes;
 use crate::number_text::{number, of_unit};
 use crate::policy_argument::{self, POLICIES, PoliciesOption};
 use crate::redis_cost::RedisCost;
-use crate::terminal::{BOLD, DIM, NAME, WARN, paint, width, wrapped};
+use crate::terminal::{BOLD, DIM, NAME, WARN, columns_of, escaped, fitted, paint, width, wrapped};
 use crate::time_text::length;
 use crate::{Failure, Outcome, Output};
 use bursts::Burst;
@@ -134,7 +134,7 @@ impl<'a> Explanation<'a> {
             output.line(format!("  {title}"));
         }
         let indent = if title.is_empty() { "  " } else { "    " };
-        for line in wrapped(text, width().saturating_sub(indent.len() + 1)) {
+        for line in wrapped(&escaped(text), width().saturating_sub(indent.len() + 1)) {
             output.line(format!("{indent}{line}"));
         }
     }
@@ -220,14 +220,18 @@ impl<'a> Explanation<'a> {
             number(so_far)
         };
         let counted = self.counted();
-        output.line(format!("  {:<16}{}{counted}", "at once", number(first)));
-        for wait in binding(&run.waits, *longest) {
+        let by = |wait: &Wait| {
             // The moment after the last one of the wait.
-            let until = length(Duration::from_micros(wait.until + 1));
-            let units = format!("{}{counted}", units_by(wait.until));
-            let (until, limit) = (format!("by {until}"), self.limit(wait.limit));
-            let room = 8 + counted.chars().count();
-            output.line(format!("  {until:<16}{units:<room$}{}", paint(DIM, &format!("held back by {limit}"))));
+            let until = format!("by {}", length(Duration::from_micros(wait.until + 1)));
+            [until, format!("{}{counted}", units_by(wait.until)), format!("held back by {}", self.limit(wait.limit))]
+        };
+        let mut rows = vec![["at once".to_owned(), format!("{}{counted}", number(first)), String::new()]];
+        rows.extend(binding(&run.waits, *longest).iter().map(by));
+        let widest = |column: usize| rows.iter().map(|row| columns_of(&row[column]) + 2).max().unwrap_or(0);
+        let rooms = [widest(0).max(16), widest(1).max(8 + columns_of(&counted))];
+        for [until, units, limit] in &rows {
+            let line = format!("  {}{}{}", fitted(until, rooms[0]), fitted(units, rooms[1]), paint(DIM, limit));
+            output.line(line.trim_end());
         }
         let time = run.until;
         for line in picture::drawn(&run.admissions, time, width()) {

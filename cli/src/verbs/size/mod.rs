@@ -10,7 +10,7 @@ use tidegate::Policy;
 
 use crate::number_text::{bytes, number};
 use crate::store_options::StoreOptions;
-use crate::terminal::{BOLD, DIM, NAME, paint, width, wrapped};
+use crate::terminal::{BOLD, DIM, NAME, escaped, paint, width, wrapped};
 use crate::{Failure, Outcome, Output, number_text, policy_argument};
 use costs::Costs;
 
@@ -67,6 +67,12 @@ impl Size {
         let find = |name: &String| policy_argument::find(name, file.as_ref());
         let policies: Vec<Policy> = self.named.iter().map(find).collect::<Result<_, _>>()?;
         let store = self.store.chosen(file.as_ref());
+        if store.file().is_some() {
+            return Err(Failure::argument(
+                "file:// has no servers to size: its file has the bytes that max_bytes says. Name the servers with --store \
+                 redis://…, or take the figures of this project with --store memory://",
+            ));
+        }
         let costs = if store.is_memory() {
             Costs::shipped(&policies)
         } else {
@@ -99,7 +105,7 @@ impl Size {
         ));
         output.line(paint(DIM, &format!("costs: {}", costs.source)));
         output.line("");
-        let row = |title: &str, cells: [String; 2]| format!("  {title:<26}{:<18}{}", cells[0], cells[1]);
+        let row = |title: &str, cells: [String; 2]| format!("  {title:<25} {:<17} {}", cells[0], cells[1]);
         output.line(paint(DIM, &row("", ["each check alone".to_owned(), "folded in batches".to_owned()])));
         let both = |show: fn(&Load) -> String| [show(&alone), show(&folded)];
         output.line(row("server CPU for a check", both(|load| format!("{:.1} µs", load.micros_per_check))));
@@ -122,7 +128,7 @@ impl Size {
                       Async callers fold what waits at the same moment; blocking calls are alone. Each replica takes as much \
                       memory again.";
         for text in [advice].into_iter().chain(costs.notes.iter().map(String::as_str)) {
-            wrapped(text, width() - 3).iter().for_each(|line| output.line(format!("  {line}")));
+            wrapped(&escaped(text), width() - 3).iter().for_each(|line| output.line(format!("  {line}")));
         }
         Ok(Outcome::Done)
     }

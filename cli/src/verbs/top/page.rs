@@ -11,7 +11,9 @@ use crate::Output;
 use crate::decision_text::when;
 use crate::number_text::{counted, number, of_unit};
 use crate::store_options::ChosenStore;
-use crate::terminal::{BAD, BOLD, DIM, NAME, WARN, escaped, is_interactive, paint, screen_rows, width};
+use crate::terminal::{
+    BAD, BOLD, DIM, NAME, WARN, columns_of, escaped, fitted, is_interactive, paint, screen_rows, width, within,
+};
 use crate::time_text::{length, moment};
 
 /// Lines of policies.
@@ -28,7 +30,7 @@ impl Page<'_> {
     pub(super) fn show(&self, output: &mut Output, is_one_of_many: bool) {
         if output.is_json() {
             // One line for each reading, for programs that follow.
-            return if is_one_of_many { output.line(self.as_json().to_string()) } else { output.json(&self.as_json()) };
+            return if is_one_of_many { output.json_line(&self.as_json()) } else { output.json(&self.as_json()) };
         }
         let screen = (is_one_of_many && is_interactive()).then(screen_rows);
         if screen.is_some() {
@@ -91,7 +93,7 @@ impl Page<'_> {
                 lines.push(paint(DIM, &format!("         {keys} of these {advice}")));
             }
         }
-        lines.extend(sample.failures.iter().map(|failure| format!("         {}", paint(BAD, &escaped(failure)))));
+        lines.extend(sample.failures.iter().map(|failure| format!("         {}", paint(BAD, failure))));
         lines.push(match self.published {
             None => {
                 paint(DIM, "names    none: set TIDEGATE_TOP to a folder, here and in the processes of this machine")
@@ -232,27 +234,23 @@ fn since_1970(at: SystemTime) -> Duration {
 /// A line of at most so many columns; codes of colours take none.
 fn cut_line(line: &str, columns: usize) -> String {
     let mut kept = String::new();
-    let mut shown = 0;
-    let mut in_code = false;
-    for c in line.chars() {
-        in_code |= c == '\x1b';
-        if in_code || shown < columns {
-            kept.push(c);
+    let mut left = columns;
+    // Each part but the first begins with a code.
+    for (index, part) in line.split('\x1b').enumerate() {
+        let (code, text) = part.split_once('m').filter(|_| index > 0).unwrap_or(("", part));
+        if index > 0 {
+            kept += &format!("\x1b{code}m");
         }
-        shown += usize::from(!in_code);
-        in_code &= c != 'm';
+        let shown = within(text, left);
+        left = if shown.len() < text.len() { 0 } else { left - columns_of(shown) };
+        kept += shown;
     }
     kept
 }
 
-/// A text of exactly so many columns.
+/// A text of others that takes exactly so many columns.
 fn cut(text: &str, columns: usize) -> String {
-    let text = escaped(text);
-    if text.chars().count() <= columns {
-        return format!("{text:<columns$}");
-    }
-    let kept: String = text.chars().take(columns - 1).collect();
-    format!("{kept}…")
+    fitted(&escaped(text), columns)
 }
 
 #[cfg(test)]
@@ -263,5 +261,6 @@ mod tests {
     fn codes_of_colours_take_no_columns() {
         assert_eq!(cut_line("\x1b[1mtidegate\x1b[0m top", 6), "\x1b[1mtidega\x1b[0m");
         assert_eq!(cut_line("short", 80), "short");
+        assert_eq!(cut_line("\x1b[36m潮汐潮\x1b[0m  5", 5), "\x1b[36m潮汐\x1b[0m");
     }
 }
