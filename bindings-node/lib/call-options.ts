@@ -170,7 +170,7 @@ export function checkClass(priority: string, policyRefs: readonly PolicyRef[], w
   if (classed.length === 0) {
     throw new ConfigError(
       `${where}: priority is ${describe(priority)}, and no policy has classes: declare them with its option priorities, as in ` +
-        "{ priorities: 'batch: 30%' }",
+        "{ priorities: { batch: '30%' } }",
     );
   }
   for (const { name, classes = [] } of classed) {

@@ -13,7 +13,7 @@ use crate::loop_reader::LoopReader;
 
 /// Checks limits on the calling thread.
 ///
-/// - `store`: where usage lives: "memory://" (the default), a file ("file:///run/limits"), a Redis URL, a list of URLs that share the keys, or a `rollout`.
+/// - `store`: where usage lives: "memory://" (the default), a file ("file:///path/to/limits"), a Redis URL, a list of URLs that share the keys, or a `rollout`.
 /// - `policies`: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
 /// - `prefix`: what every key in Redis begins with; "tg" by default.
 /// - `key_secret`: at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell whether

@@ -138,9 +138,11 @@ impl Output {
 
 /// JSON in which each character that a terminal would obey stands as its code: programs read it back.
 fn coded(json: &str) -> String {
-    let of = |c: char| match host::visible(c.encode_utf8(&mut [0; 4])) {
-        Cow::Owned(_) if c != '\n' => format!("\\u{:04x}", u32::from(c)),
-        _ => c.to_string(),
+    let mut last = ' ';
+    let of = |c: char| {
+        let is_seen = c == '\n' || matches!(host::visible(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_));
+        let is_mark = (std::mem::replace(&mut last, c), c) == ('#', '#');
+        if is_seen && !is_mark { c.to_string() } else { format!("\\u{:04x}", u32::from(c)) }
     };
     json.chars().map(of).collect()
 }

@@ -103,7 +103,8 @@ impl Screen<'_> {
         self.keep("two limits", &policy, &again);
         let said = refused.retry_after().unwrap_or_default();
         let taken = again.at().saturating_sub(refused.at());
-        self.line(&paint(DIM, &format!("\n  Told to wait {}; admitted after {}.", seconds(said), seconds(taken))));
+        let told = format!("  Told to wait {}; admitted after {}.", seconds(said), seconds(taken));
+        self.line(&format!("\n{}", paint(DIM, &told)));
         let steps = "  (A sliding window counts in steps of a twentieth of its period: room comes up to a step late.)";
         self.line(&paint(DIM, steps));
         Ok(())
@@ -170,7 +171,8 @@ impl Screen<'_> {
             self.line(format!("  {what:<23}{}   {}{why}", answer(&all), left.concat()).trim_end());
             self.steps.push(json!({"step": "two keys", "user": user, "cost": cost, "allowed": all.allowed()}));
         }
-        self.line(&paint(DIM, "\n  The refusal took nothing from bob, and left acme what alice then used."));
+        let left = "  The refusal took nothing from bob, and left acme what alice then used.";
+        self.line(&format!("\n{}", paint(DIM, left)));
         Ok(())
     }
 }

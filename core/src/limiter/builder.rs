@@ -122,7 +122,7 @@ limiter_options! {
 /// use tidegate::{Limiter, OnStoreError};
 ///
 /// let limiter = Limiter::builder()
-///     .store("memory://") // or redis://127.0.0.1:6379/0, file:///run/app/limits
+///     .store("memory://") // or redis://127.0.0.1:6379/0, file:///path/to/limits
 ///     .policy("login", "20/minute; 5/3s")?
 ///     .policy("api", "gcra 100/s burst 200")?
 ///     .prefix("shop")

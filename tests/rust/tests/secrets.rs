@@ -182,7 +182,7 @@ fn a_limiter_says_what_it_is() {
     let limiter = builder.build().expect("a limiter");
     let said = "{ stores: \"redis://127.0.0.1:1/0\", policies: 1, closed: false, .. }";
     assert_eq!(format!("{limiter:?} {:?}", limiter.to_async()), format!("Limiter {said} AsyncLimiter {said}"));
-    let layer = tidegate::tower::RateLimitLayer::builder(&limiter.to_async());
+    let layer = tidegate::http::tower::RateLimitLayer::builder(&limiter.to_async());
     assert!(format!("{layer:?}").contains(said), "{layer:?}");
 }
 

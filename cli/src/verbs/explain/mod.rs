@@ -230,8 +230,8 @@ impl<'a> Explanation<'a> {
         let widest = |column: usize| rows.iter().map(|row| columns_of(&row[column]) + 2).max().unwrap_or(0);
         let rooms = [widest(0).max(16), widest(1).max(8 + columns_of(&counted))];
         for [until, units, limit] in &rows {
-            let line = format!("  {}{}{}", fitted(until, rooms[0]), fitted(units, rooms[1]), paint(DIM, limit));
-            output.line(line.trim_end());
+            let line = format!("  {}{}", fitted(until, rooms[0]), fitted(units, rooms[1]));
+            output.line(if limit.is_empty() { line.trim_end().to_owned() } else { line + &paint(DIM, limit) });
         }
         let time = run.until;
         for line in picture::drawn(&run.admissions, time, width()) {

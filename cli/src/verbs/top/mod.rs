@@ -39,13 +39,13 @@ const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)
 folder in their environment, and each limiter writes a file there once a second, with the counts of its policies and the 256 keys \
 that it denied last. Only the user of the process may read it. Other machines are not seen.
 
-A file (file:///run/limits) is read without its locks. \
+A file (file:///path/to/limits) is read without its locks. \
 Servers are asked with DBSIZE, SCAN, GETRANGE and TIME, at most --sample keys of each primary in a reading, 100 at a time. Keys at \
 their limit stay on the page until they are admitted again. The value of a `sliding-log` cannot be read this way.
 
 Examples:
   $ tidegate top --store redis://localhost:6379 --policies tidegate.yaml
-  $ TIDEGATE_TOP=/run/tidegate tidegate top --store redis://localhost:6379
+  $ TIDEGATE_TOP=~/top tidegate top --store redis://localhost:6379
   $ tidegate top --store redis://localhost:6379 --policies tidegate.yaml --readings 2 --json"
 )]
 pub(crate) struct Top {

@@ -38,7 +38,7 @@ impl MachineFile {
         let path = PathBuf::from(unescaped(place)?);
         if !path.is_absolute() || path.file_name().is_none() || place.ends_with('/') {
             return Err(Error::config(
-                "file:// names a file by its whole path, with three slashes, as in file:///run/app/limits?max_bytes=64MB",
+                "file:// names a file by its whole path, with three slashes, as in file:///path/to/limits?max_bytes=64MB, or \"file://$PWD/limits\" in a shell",
             ));
         }
         let mode = mode.map_or(Ok(DEFAULT_MODE), |text| {
@@ -67,8 +67,8 @@ mod tests {
     #[test]
     fn a_url_names_a_file_and_its_bounds() {
         let parsed = |url| MachineFile::parse(url).expect(url);
-        let file = parsed("file:///run/app/limits");
-        assert_eq!((&*file.path, file.max_bytes, file.mode), (Path::new("/run/app/limits"), 64_000_000, 0o600));
+        let file = parsed("file:///path/to/limits");
+        assert_eq!((&*file.path, file.max_bytes, file.mode), (Path::new("/path/to/limits"), 64_000_000, 0o600));
         let file = parsed("file:///run/my%20app/limits?max_bytes=1MiB&max_keys=5000&mode=0660");
         assert_eq!((&*file.path, file.max_bytes), (Path::new("/run/my app/limits"), 1 << 20));
         assert_eq!((file.max_keys, file.mode), (5_000, 0o660));
@@ -80,7 +80,7 @@ mod tests {
             "file://",
             "file:///",
             "file:///run/app/",
-            "file://run/app/limits",
+            "file://path/to/limits",
             "file://localhost/run/limits",
             "file:///run/limits?mode=0777",
             "file:///run/limits?mode=rw",

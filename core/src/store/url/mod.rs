@@ -26,7 +26,7 @@ pub(crate) use servers::{Address, Deployment, Login};
 pub(crate) enum StoreUrl {
     /// `memory://?max_keys=1000000&max_bytes=1GB`
     Memory(MemoryBounds),
-    /// `file:///run/app/limits?max_bytes=64MB`
+    /// `file:///path/to/limits?max_bytes=64MB`
     #[cfg(all(unix, feature = "redis"))]
     Machine(MachineFile),
     /// Redis or Valkey: one server, or several that act as one.
