@@ -265,15 +265,14 @@ fn names_of_files_act_on_nothing() {
     let (shared, scratch) = (SharedFile::new(), Scratch::new("names"));
     let url = shared.url("max_bytes=1MB");
     let file = scratch.file("names.json");
-    let limits = json!(["3/hour", "3/hour", "5 tokens/hour"]);
-    let policy = json!({"limits": limits, "journal": 5, "priorities": {"batch": "30%"}});
+    let policy = json!({"limits": ["9/hour", "9/hour"], "journal": 5, "priorities": {"batch": "30%"}});
     std::fs::write(&file, json!({"policies": {NAME: policy, "wide": "1/s"}}).to_string()).expect("a file");
     let trace = scratch.file(&format!("{NAME}.csv").replace('/', ""));
     std::fs::write(&trace, format!("1,{}\n2,k\n", "k\u{1b}[2J")).expect("a trace");
     let verbs: [&[&str]; 19] = [
         &["explain", NAME],
         &["check", NAME, "k"],
-        &["check", NAME, "k", "--cost", "tokens=9"],
+        &["check", NAME, "k", "--cost", "12"],
         &["check", NAME, "k", "--priority", "none"],
         &["peek", NAME, "k"],
         &["charge", NAME, "k"],
