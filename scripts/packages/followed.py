@@ -41,6 +41,10 @@ class InstalledPage(FollowedPage):
         self._environment["CARGO_TARGET_DIR"] = str(folder.parent / "target")
         shutil.copy(ROOT / "rust-toolchain.toml", folder)
 
+    def may_be_followed_by_a_reader(self) -> bool:
+        """Cargo writes into the home folder of the user who has installed it."""
+        return not any("cargo" in block.code for block in self.blocks if block.language == "sh")
+
     def _run_commands(self, block: Block) -> str | None:
         installs = [line for line in block.code.splitlines() if INSTALLS.match(line)]
         if installs:

@@ -6,13 +6,15 @@ commands, and compares what they print with what the page says.
     sh                        runs; exported variables stay. What it prints is compared with the block that follows:
     text, http                a text as it stands there; of a response the status, the fields that are shown, the body
 
-What differs from run to run is compared by its shape: moments, lengths of time, seconds to wait. Three things are of
-the test: the port, the folder `/run/app`, and that packages are installed already; `scripts/packages/followed.py`
-installs them.
+What differs from run to run is compared by its shape: moments, lengths of time, seconds to wait, and where the folder
+is. Two things are of the test: the port, and that packages are installed already; `scripts/packages/followed.py`
+installs them. Where the tests run as root, servers and commands run as a user who may read everything and write to the
+folder alone: what needs root fails, as it does for a reader.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -28,7 +30,10 @@ from paths import ROOT
 from snippets import Block, blocks_of
 
 PORTS = ("8000", "3000")
-FOLDER = "/run/app"
+# The folder of the reader, where a page shows a path in it.
+HOME = "/home/me/app"
+# A user of no account.
+NOBODY = 65534
 INSTALLS = re.compile(r"(pip|npm) install |cargo (add|new|install) |cd \w+$|python -m venv ")
 # What cargo would compile for minutes is compiled with the tests, from the same text.
 COMPILED = ROOT / "target" / "x86_64-unknown-linux-gnu" / "debug" / "examples"
@@ -41,6 +46,17 @@ VOLATILE = [
     # Of `top`: a rate is not known before its second reading.
     (re.compile(r"  (\?|\d+\.\d)$", re.MULTILINE), "  RATE"),
 ]
+
+
+def as_reader() -> list[str]:
+    """What runs a command as a user without root; nothing where the tests are run by one."""
+    if os.geteuid() != 0 or sys.platform != "linux":
+        return []
+    command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    # Python and the packages may be in a folder that root alone may read: that one right stays, where root has it.
+    may_read = int(re.findall(r"^CapEff:\s*(\w+)$", status, re.MULTILINE)[0], 16) & 1 << 2
+    return [*command, "--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search"] if may_read else command
 
 
 def shape(text: str) -> str:
@@ -59,8 +75,6 @@ class FollowedPage:
     def __init__(self, path: Path, folder: Path) -> None:
         self.blocks = blocks_of(path)
         self.folder = folder
-        self._run = folder / "run"
-        self._run.mkdir()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = str(free.getsockname()[1])
@@ -68,6 +82,9 @@ class FollowedPage:
         search = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
         self._environment = {**os.environ, "PATH": os.pathsep.join(search), "NO_COLOR": "1", "PORT": self._port}
         self._environment.pop("TIDEGATE_STORE", None)
+        self._reader = as_reader() if self.may_be_followed_by_a_reader() else []
+        if self._reader:
+            self._environment["HOME"] = str(folder)
         self._server: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> FollowedPage:
@@ -77,6 +94,18 @@ class FollowedPage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
+
+    def may_be_followed_by_a_reader(self) -> bool:
+        """Whether the packages that the page needs are there already."""
+        return True
+
+    def _command(self, script: str) -> list[str]:
+        """Runs a script as the reader, to whom everything in the folder belongs."""
+        if self._reader:
+            # Files of a server that is running may go meanwhile.
+            owns = ["chown", "--no-dereference", "--recursive", f"{NOBODY}:{NOBODY}", str(self.folder)]
+            subprocess.run(owns, stderr=subprocess.DEVNULL, check=False)
+        return [*self._reader, "bash", "-c", script]
 
     def follow(self) -> int:
         """Follows the page from top to bottom. Returns how many answers it compared."""
@@ -101,10 +130,10 @@ class FollowedPage:
         return compared
 
     def _here(self, code: str) -> str:
-        """A block with the port and the folder of this run."""
+        """A block with the port of this run."""
         for port in PORTS:
             code = re.sub(rf"\b{port}\b", self._port, code)
-        return code.replace(FOLDER, str(self._run))
+        return code
 
     def _commands(self, block: Block) -> str:
         lines = [line for line in block.code.splitlines() if not INSTALLS.match(line)]
@@ -119,7 +148,7 @@ class FollowedPage:
     def _start(self, block: Block) -> None:
         self._stop()
         log = self.folder / "server.log"
-        command = ["bash", "-c", self._commands(block)]
+        command = self._command(self._commands(block))
         # A group of its own, so that its workers end with it.
         with log.open("wb") as output:
             self._server = subprocess.Popen(
@@ -138,7 +167,8 @@ class FollowedPage:
     def _stop(self) -> None:
         if self._server is not None:
             group = self._server.pid
-            os.killpg(group, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGTERM)
             try:
                 self._server.wait(10)
             except subprocess.TimeoutExpired:
@@ -163,7 +193,7 @@ class FollowedPage:
         script = f"{commands}\nstatus=$?\nexport -p >exported\nexit $status\n"
         before = ". ./exported\n" if (self.folder / "exported").exists() else ""
         ended = subprocess.run(
-            ["bash", "-c", before + script], cwd=self.folder, env=self._environment, capture_output=True, text=True,
+            self._command(before + script), cwd=self.folder, env=self._environment, capture_output=True, text=True,
             timeout=self.patience, check=False,
         )  # fmt: skip
         # A denial of a command is 1, and what the page is about.
@@ -171,7 +201,7 @@ class FollowedPage:
         said = log.read_text(encoding="utf-8") if log.exists() else ""
         assert ended.returncode in (0, 1), f"{block}: {ended.returncode}\n{ended.stdout}\n{ended.stderr}\n{said}"
         assert ended.returncode == 0 or "tidegate" in commands, f"{block}\n{ended.stdout}\n{ended.stderr}\n{said}"
-        return ended.stdout
+        return ended.stdout.replace(str(self.folder), HOME)
 
     def _compare_text(self, block: Block, printed: str) -> None:
         assert shape(printed) == shape(self._here(block.code)), f"{block}\n{printed}"
