@@ -7,6 +7,7 @@ import { Decision, policyRefOf } from './decision.js';
 import { delay } from './delay.js';
 import { ClosedError, ConfigError, CostError, describe, StoreError } from './errors.js';
 import type { Hold } from './hold.js';
+import { warnOfMemory } from './http/processes.js';
 import { MEDIA_TYPE, problem, retryAfter, status } from './http/refusal.js';
 import { kept } from './kept.js';
 import {
@@ -109,6 +110,7 @@ export class OutgoingCalls {
     this.#where = where;
     this.#options = checkedPacing(options, where, more);
     this.#limiter = unwrapped(options.limiter);
+    warnOfMemory(this.#limiter);
     const { policy, key, cost, priority, settle, onWait } = this.#options;
     const isAlone = key === undefined && priority === undefined && onWait === undefined;
     this.#isPlain = isAlone && typeof policy !== 'function' && typeof cost === 'number' && isLocal(this.#limiter);

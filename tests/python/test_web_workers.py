@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import url2pathname
 
 import pytest
 
 import web_servers
+from tidegate import Limiter
 from web_servers import UVICORN, Served
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -72,7 +75,12 @@ def test_each_worker_says_once_that_it_counts_for_itself(command: list[str], wor
     lines = warnings_in(log)
     assert len({line.split()[0] for line in lines}) == len(lines) == workers, lines
     for line in lines:
-        assert f"{workers} workers of {command[0]}" in line and "file:///run/app/limits" in line
+        assert f"{workers} workers of {command[0]}" in line
+        # The user of the worker can use the file as it is named.
+        named = re.search(r"store='(file:///\S*/limits)'", line)
+        assert named is not None, line
+        Limiter(named[1] + "?max_bytes=1MB").close()
+        Path(url2pathname(named[1].removeprefix("file://"))).unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("command", ALONE.values(), ids=ALONE.keys())
@@ -110,6 +118,16 @@ PM2 = {"pm_id": "3", "exec_mode": "fork_mode"}
         (
             {**PM2, "instances": "2"},
             'from tidegate.limits import TidegateStorage as S; S("tidegate+memory://")',
+            "processes of PM2",
+        ),
+        (
+            {**PM2, "instances": "2"},
+            'from tidegate import Limiter; from tidegate.requests import PacedAdapter; PacedAdapter(Limiter(), "9/s")',
+            "processes of PM2",
+        ),
+        (
+            {**PM2, "instances": "2"},
+            'from tidegate import AsyncLimiter as L; from tidegate.httpx import AsyncPacedTransport as P; P(L(), "9/s")',
             "processes of PM2",
         ),
         (

@@ -1,7 +1,11 @@
 // Warns of usage in memory where several processes serve one application.
 
 import cluster from 'node:cluster';
+import { accessSync, constants } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import process from 'node:process';
+import { pathToFileURL } from 'node:url';
 import { isLocal, type Limiter } from '../limiter.js';
 import { emitWarning } from '../store-changes.js';
 
@@ -16,8 +20,20 @@ export function warnOfMemory(limiter: Limiter): void {
   emitWarning(
     `this process is one of the ${processes}, and with the store memory:// each of them counts for itself: together they admit ` +
       'every limit as often as there are processes. Processes of one machine share their limits in a file, ' +
-      "store: 'file:///run/app/limits', those of several machines on a Redis server, store: 'redis://…'",
+      `store: '${fileOf()}', those of several machines on a Redis server, store: 'redis://…'`,
   );
+}
+
+/** The URL of a file that the user of this process can make. */
+function fileOf(): string {
+  let folder = tmpdir();
+  try {
+    accessSync(process.cwd(), constants.W_OK);
+    folder = process.cwd();
+  } catch {
+    // The folder is gone, or may not be written to.
+  }
+  return pathToFileURL(join(folder, 'limits')).href;
 }
 
 /** The processes of which this is one, where that is plain. Undefined: it may be the only one. */

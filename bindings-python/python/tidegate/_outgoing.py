@@ -28,6 +28,7 @@ from ._tracing import TRACED, asked, to_async, to_blocking, unwrapped
 from .errors import ClosedError, ConfigError, CostError, RateLimited, StoreError
 from .outgoing import SettleReader
 from .web.options import check_names
+from .web.processes import warn_of_memory
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -158,6 +159,7 @@ class Pacing:
         if not isinstance(unwrapped(limiter), (Limiter, AsyncLimiter)):
             raise TypeError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
         self._limiter: Any = (to_blocking if blocking else to_async)(unwrapped(limiter))
+        warn_of_memory(self._limiter)
         self._done: Callable[[Any], Coroutine[Any, Any, Any]] = _now if blocking else _awaited
         # A task, where there is an event loop.
         self._begin: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None] = run_now if blocking else _begin

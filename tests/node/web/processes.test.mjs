@@ -1,12 +1,15 @@
 // Several processes with one Redis, or with one file, admit exactly the limit over HTTP. On memory each says that they do not.
 
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { Limiter } from 'tidegate';
 import { Servers } from '../../servers/servers.mjs';
 import { get } from './client.mjs';
 import { running, service } from './programs.mjs';
@@ -67,8 +70,24 @@ test('each worker of a cluster says once that it counts for itself', async (t) =
   assert.equal(warnings.length, 2, JSON.stringify(warnings));
   for (const [, name, message] of warnings) {
     assert.equal(name, 'TidegateWarning');
-    assert.match(message, /one of the workers of a cluster.*file:\/\/\/run\/app\/limits/);
+    const [, named] = message.match(/one of the workers of a cluster.*store: '(file:\/\/\/\S*\/limits)'/) ?? [];
+    // The user of the worker can use the file as it is named.
+    await new Limiter({ store: `${named}?max_bytes=1MB` }).close();
+    rmSync(new URL(named), { force: true });
   }
+});
+
+test('calls that go out warn as web layers do', async () => {
+  const program = `
+    import { Limiter } from 'tidegate';
+    import { pacedFetch } from 'tidegate/fetch';
+    process.on('warning', ({ message }) => console.log(message));
+    for (let made = 0; made < 2; made++) pacedFetch({ limiter: new Limiter(), policy: '9/s' });`;
+  const env = { ...process.env, NODE_NO_WARNINGS: '1', pm_id: '3', exec_mode: 'fork_mode', instances: '2' };
+  const cwd = fileURLToPath(new URL('../../..', import.meta.url));
+  const words = ['--input-type=module', '--eval', program];
+  const { stdout } = await promisify(execFile)(process.execPath, words, { env, cwd });
+  assert.equal(stdout.match(/one of the processes of PM2/g)?.length, 1, stdout);
 });
 
 test('a process that is alone says nothing', async (t) => {

@@ -7,6 +7,8 @@ import logging
 import multiprocessing
 import os
 import sys
+import tempfile
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -42,9 +44,20 @@ def _warn() -> None:
     log.warning(
         "this process is one of the %s, and with the store memory:// each of them counts for itself: together they "
         "admit every limit as often as there are processes. Processes of one machine share their limits in a file, "
-        "store='file:///run/app/limits', those of several machines on a Redis server, store='redis://…'",
+        "store='%s', those of several machines on a Redis server, store='redis://…'",
         processes,
+        _file(),
     )
+
+
+def _file() -> str:
+    """The URL of a file that the user of this process can make."""
+    try:
+        folder = Path.cwd()
+    except OSError:
+        folder = Path("/")
+    place = folder if os.access(folder, os.W_OK) else Path(tempfile.gettempdir())
+    return (place / "limits").as_uri()
 
 
 def _processes() -> str | None:
