@@ -72,6 +72,37 @@ it('no block uses what it does not declare, in functions that nothing calls eith
   assert.match(ended.stdout + ended.stderr, /Checked \d+ files/);
 });
 
+/** What a block of a page prints that has this text, with more behind it. */
+async function printed(page, text, more) {
+  const { code } = snippets().find(({ name, code }) => name.startsWith(`${page}:`) && code.includes(text));
+  const program = join(folder, 'printed.mjs');
+  writeFileSync(program, `process.env.REDIS_URL = 'memory://';\n${code}${more}`);
+  const { stdout, stderr } = await run(program);
+  assert.equal(stderr, '', stdout);
+  return stdout;
+}
+
+it('a function without a server answers a refusal with a problem', async () => {
+  const more = `
+    let last;
+    for (let call = 0; call < 101; call++) last = await handler(event);
+    console.log(JSON.parse(last.body).status);
+    await limiter.close();`;
+  assert.equal(await printed('docs/recipes/serverless.md', 'export async function handler', more), '200\n429\n');
+});
+
+it('a visitor without a user has the plan of visitors', async () => {
+  const more = `
+    const server = app.listen(0, async () => {
+      for (const headers of [{}, { Authorization: 'Bearer of-alice' }]) {
+        const answer = await fetch(\`http://127.0.0.1:\${server.address().port}/report\`, { headers });
+        console.log(answer.status, answer.headers.get('ratelimit-policy').includes('q=5000'));
+      }
+      server.close();
+    });`;
+  assert.equal(await printed('docs/recipes/plans.md', 'byPlan', more), '200 false\n200 true\n');
+});
+
 describe('a block runs to its end, without a warning', { concurrency: 2 }, () => {
   for (const [index, { name, language, code }] of snippets().entries()) {
     it(name, async () => {

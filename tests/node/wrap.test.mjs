@@ -263,7 +263,9 @@ describe('a class leaves room for others', () => {
     const wrap = (policy, priority) => limiter.wrap(policy, () => {}, { key: 'k', priority });
     const invalid = { code: 'config_invalid', message: /priority/ };
     assert.throws(() => wrap('api', 'bach'), { ...invalid, message: /"bach".*did you mean batch/ });
-    assert.throws(() => wrap('plain', 'batch'), { ...invalid, message: /no policy has classes/ });
+    const advice = /no policy has classes.* \{ priorities: \{ batch: '30%' \} \}$/;
+    assert.throws(() => wrap('plain', 'batch'), { ...invalid, message: advice });
+    assert.ok(new Policy('10/minute', { priorities: { batch: '30%' } }));
     assert.throws(() => wrap('api', 5), invalid);
     await assert.rejects(wrap('api', () => 5)(), { ...invalid, message: /priority function.*returned 5/ });
     await assert.rejects(wrap('api', () => 'bach')(), { ...invalid, message: /did you mean/ });

@@ -32,8 +32,8 @@ from snippets import Block, blocks_of
 PORTS = ("8000", "3000")
 # The folder of the reader, where a page shows a path in it.
 HOME = "/home/me/app"
-# A user of no account.
-NOBODY = 65534
+# The reader: a user without an account.
+READER = 65534
 INSTALLS = re.compile(r"(pip|npm) install |cargo (add|new|install) |cd \w+$|python -m venv ")
 # What cargo would compile for minutes is compiled with the tests, from the same text.
 COMPILED = ROOT / "target" / "x86_64-unknown-linux-gnu" / "debug" / "examples"
@@ -52,7 +52,7 @@ def as_reader() -> list[str]:
     """What runs a command as a user without root; nothing where the tests are run by one."""
     if os.geteuid() != 0 or sys.platform != "linux":
         return []
-    command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
+    command = ["setpriv", f"--reuid={READER}", f"--regid={READER}", "--clear-groups", "--no-new-privs"]
     status = Path("/proc/self/status").read_text(encoding="ascii")
     # Python and the packages may be in a folder that root alone may read: that one right stays, where root has it.
     may_read = int(re.findall(r"^CapEff:\s*(\w+)$", status, re.MULTILINE)[0], 16) & 1 << 2
@@ -103,7 +103,7 @@ class FollowedPage:
         """Runs a script as the reader, to whom everything in the folder belongs."""
         if self._reader:
             # Files of a server that is running may go meanwhile.
-            owns = ["chown", "--no-dereference", "--recursive", f"{NOBODY}:{NOBODY}", str(self.folder)]
+            owns = ["chown", "--no-dereference", "--recursive", f"{READER}:{READER}", str(self.folder)]
             subprocess.run(owns, stderr=subprocess.DEVNULL, check=False)
         return [*self._reader, "bash", "-c", script]
 

@@ -149,6 +149,13 @@ def test_the_application_of_the_page_about_tokens(redis_url: str) -> None:
     assert limiter.peek("streams", "203.0.113.9").remaining == 4
 
 
+def test_the_application_of_the_page_about_plans(redis_url: str) -> None:
+    app = application("recipes/plans.md", "def report", redis_url)["app"]
+    for plan, limit, fields in (("free", 100, {}), ("pro", 5000, {"HTTP_AUTHORIZATION": "Bearer of-alice"})):
+        seen = call_wsgi(app, path="/report", **fields)
+        assert seen.status == 200 and str(limit) in seen["RateLimit-Policy"], plan
+
+
 def test_the_application_of_the_page_about_django(redis_url: str) -> None:
     page = ROOT / "docs" / "frameworks" / "django.md"
     seen = django_page(page, redis_url, "POST /login 6", "GET /health 3", "POST /pay 6", "GET /export 1")
@@ -161,9 +168,9 @@ def test_a_file_is_read(block: Block, tmp_path: Path) -> None:
     if is_policy_file or block.code.startswith("store"):
         text = block.code if is_policy_file else f"{block.code}policies: {{}}\n"
         file = tmp_path / f"policies.{block.language}"
-        # A folder that the reader has.
-        file.write_text(text.replace("file:///run/app", f"file://{tmp_path}"), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
         with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("PWD", str(tmp_path))
             environment.setenv("TIDEGATE_STORE", "memory://")
             environment.setenv("OLD_URL", "redis://old.example")
             environment.setenv("NEW_URL", "redis://new.example")

@@ -127,7 +127,7 @@ PM2 = {"pm_id": "3", "exec_mode": "fork_mode"}
         ),
         (
             {**PM2, "instances": "2"},
-            'from tidegate import AsyncLimiter as L; from tidegate.httpx import AsyncPacedTransport as P; P(L(), "9/s")',
+            "from tidegate import AsyncLimiter; from tidegate.httpx import AsyncPacedTransport as P; P(AsyncLimiter())",
             "processes of PM2",
         ),
         (
