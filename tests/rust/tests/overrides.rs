@@ -10,7 +10,7 @@ use tidegate_tests::any_limiter::fresh_prefix;
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::model::Model;
 use tidegate_tests::random::Random;
-use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::servers::{Kind, Servers, is_redis_6};
 
 const START: u64 = 1_704_067_200_000_000;
 
@@ -141,6 +141,53 @@ fn a_command_that_the_script_may_not_run_is_no_broken_state() {
 }
 
 /// Policies whose keys have companions in their slot: the list of overrides has none.
+/// A server that refuses a write says why, whatever the write was for.
+#[test]
+fn a_write_that_the_server_refuses_is_no_broken_state() {
+    let redis = Servers::start(Kind::Single);
+    let limiter = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO);
+    let limiter = limiter.on_store_error(OnStoreError::Raise).build().expect("a limiter");
+    let journal = Options { journal: 10, ..Options::default() };
+    let journal =
+        Policy::new(Policy::parse("1/hour").expect("a notation").limits().to_vec(), journal).expect("a policy");
+    let log = Policy::parse("sliding-log 2000/hour").expect("a policy");
+    for _ in 0..2 {
+        limiter.check(&journal, "k").expect("a decision");
+    }
+    for _ in 0..127 {
+        limiter.check(&log, "k").expect("a decision");
+    }
+    limiter.set_override("3/hour", "old", Some(&own("5/hour")), None).expect("an override");
+    let mut refusals = vec![("OOM", ["CONFIG", "SET", "maxmemory", "1"], ["CONFIG", "SET", "maxmemory", "0"])];
+    // Redis 6.2 does not ask for replicas before a write of a script.
+    if !is_redis_6() {
+        let least = |number| ["CONFIG", "SET", "min-replicas-to-write", number];
+        refusals.push(("NOREPLICAS", least("1"), least("0")));
+    }
+    for (code, begin, end) in refusals {
+        redis.command(0, &begin);
+        let refused = [
+            ("set", limiter.set_override("3/hour", "k", Some(&own("5/hour")), None).err()),
+            ("check", limiter.check("3/hour", "k").err()),
+            ("journal", limiter.check(&journal, "k").err()),
+            ("log", (0..200).find_map(|_| limiter.check(&log, "k").err())),
+            ("block", limiter.block("3/hour", "k", Duration::from_secs(9)).err()),
+        ];
+        redis.command(0, &end);
+        for (call, error) in refused {
+            let error = error.unwrap_or_else(|| panic!("{call} was served under {code}"));
+            assert!(error.message().contains(code) && !error.message().contains("state"), "{call}: {error}");
+            assert!(code != "OOM" || error.message().contains("maxmemory: raise it"), "{call}: {error}");
+        }
+        limiter.set_override("3/hour", "k", Some(&own("5/hour")), None).expect("all is well again");
+    }
+    redis.command(0, &["REPLICAOF", "127.0.0.1", "1"]);
+    let error = limiter.set_override("3/hour", "k", None, None).expect_err("it only reads");
+    assert!(error.message().contains("READONLY"), "{error}");
+    let error = limiter.set_override("3/hour", "k", Some(&own("6/hour")), None).expect_err("it only reads");
+    assert!(error.message().contains("READONLY") && error.message().contains("connect to the primary"), "{error}");
+}
+
 #[test]
 fn policies_with_logs_and_journals_have_overrides_in_a_cluster() {
     let cluster = Servers::start(Kind::Cluster);

@@ -225,8 +225,16 @@ impl<'a> Decoder<'a> {
 
 /// An error reply. Only the client library can construct one, from its text. The text reaches terminals and logs.
 fn error_reply(text: &[u8]) -> Result<Value, Malformed> {
-    let text: String = visible(String::from_utf8_lossy(text).trim_end()).chars().take(MAX_ERROR).collect();
+    let text: String =
+        visible(without_place(String::from_utf8_lossy(text).trim_end())).chars().take(MAX_ERROR).collect();
     redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).map_err(|_| NOT_RESP)
+}
+
+/// The error of a command of the script, as newer servers say it: Redis 6.2 puts the place in the script before it, as in
+/// `@user_script: 7: -OOM command not allowed`.
+fn without_place(text: &str) -> &str {
+    let command = text.strip_prefix("@user_script: ").and_then(|text| text.split_once(": -"));
+    command.filter(|(line, _)| line.bytes().all(|byte| byte.is_ascii_digit())).map_or(text, |(_, error)| error)
 }
 
 fn number(line: &[u8]) -> Result<i64, Malformed> {
@@ -309,6 +317,18 @@ mod tests {
             let shown = format!("{} {}", error.code(), error.details().unwrap_or_default());
             assert!(shown.len() < 1_100 && !shown.contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
         }
+    }
+
+    #[test]
+    fn the_error_of_a_command_of_the_script_is_without_its_place() {
+        let of = |text: &[u8]| {
+            let values = read(std::iter::once(text.to_vec()));
+            let [Value::ServerError(error)] = &values[..] else { panic!("{values:?}") };
+            format!("{}|{}", error.code(), error.details().unwrap_or_default())
+        };
+        assert_eq!(of(b"-@user_script: 163: -OOM not allowed: -x.\r\n"), "OOM|not allowed: -x.");
+        assert_eq!(of(b"-@user_script: 163: The user may not\r\n"), "@user_script:|163: The user may not");
+        assert_eq!(of(b"-@user_script: k: -OOM\r\n"), "@user_script:|k: -OOM");
     }
 
     #[test]

@@ -374,10 +374,11 @@ local function read_unchecked(s, instruction)
   return value
 end
 
--- The error of a command that failed: a table, or a text where the user may not run it in Redis 7.0. Nil where a rule failed.
+-- The error of a command that failed: a table, or a text, as servers say it of `redis.call`. Nil where a rule failed: the error of that
+-- begins with its line.
 local function error_of_command(why)
   if type(why) == 'table' then return why.err end
-  return string.find(why, 'user executing the script', 1, true) and why or nil
+  return not string.find(why, '^%S*:%d+: ') and why or nil
 end
 
 -- The same where the bytes may be any.
