@@ -22,14 +22,17 @@ impl ForgottenDenials {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Warns of the first one. Called without a lock, because a listener may make calls of its own.
+    /// Warns of the first one. `full` says what is full, and what helps. Called without a lock, because a listener may make calls of
+    /// its own.
     #[inline]
-    pub(in crate::store) fn report(&self) {
+    pub(in crate::store) fn report(&self, full: impl FnOnce() -> (String, &'static str)) {
         if self.get() > 0 && !self.log.has_warned(WarningKind::ForgottenDenial) {
             self.log.warn_once(WarningKind::ForgottenDenial, || {
-                "the memory store is full of keys that are being denied: max_bytes makes it forget the denial that ends \
-                 soonest, and admit its key before its time; give it more, as in memory://?max_bytes=4GB"
-                    .to_owned()
+                let (what, advice) = full();
+                format!(
+                    "{what} is full of keys that are being denied: it forgets the denial that ends soonest, and admits its key before \
+                     its time; {advice}"
+                )
             });
         }
     }

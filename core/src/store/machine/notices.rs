@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::process::log::{Log, WarningKind};
 use crate::store::ForgottenDenials;
 
+/// What helps a full file.
+const MORE: &str = "give it more, as in ?max_bytes=256MB, with a new file";
+
 /// What was noticed of a file, and not said yet.
 pub(super) struct Notices {
     /// Records that were damaged, and are gone.
@@ -40,7 +43,7 @@ impl Notices {
     /// Says what there is to say.
     #[inline]
     pub(super) fn report(&self, path: &Path) {
-        self.forgotten_denials.report();
+        self.forgotten_denials.report(|| (path.display().to_string(), MORE));
         if self.damaged.load(Ordering::Relaxed) > 0 || self.is_full.load(Ordering::Relaxed) {
             self.say(path);
         }
@@ -57,11 +60,7 @@ impl Notices {
         }
         if self.is_full.swap(false, Ordering::Relaxed) && !self.log.has_warned(WarningKind::FullStore) {
             self.log.warn_once(WarningKind::FullStore, || {
-                format!(
-                    "{} is full: keys that are used least are forgotten before their time; give it more, as in ?max_bytes=256MB, with \
-                     a new file",
-                    path.display()
-                )
+                format!("{} is full: keys that are used least are forgotten before their time; {MORE}", path.display())
             });
         }
     }

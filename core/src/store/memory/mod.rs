@@ -87,6 +87,19 @@ impl Memory {
         Self { own_limits: Some(OwnLimitsTable::new(bounds.max_bytes)), ..Self::new(bounds, forgotten_denials) }
     }
 
+    /// Says what was noticed, when no lock is held.
+    #[inline]
+    fn report(&self) {
+        self.forgotten_denials.report(|| {
+            if self.own_limits.is_some() {
+                ("the memory store".to_owned(), "give it more, as in memory://?max_bytes=4GB")
+            } else {
+                let what = "the memory in which this process limits while its store is lost";
+                (what.to_owned(), "on_store_error: closed denies every key meanwhile")
+            }
+        });
+    }
+
     /// The answer to a call that is not made, because its key has other numbers than it brings.
     #[inline(always)]
     fn moved(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
@@ -205,7 +218,7 @@ impl Memory {
         }
         let answer = self.run_in(&mut shard, index, hash, entry, now, swept);
         drop(shard);
-        self.forgotten_denials.report();
+        self.report();
         answer
     }
 
@@ -267,7 +280,7 @@ impl Memory {
         }
         self.keep_within_budget(&mut shard, now, hash);
         drop(shard);
-        self.forgotten_denials.report();
+        self.report();
     }
 }
 
@@ -302,7 +315,7 @@ impl Store for Memory {
             return Some(Ok(Answer::all_moved(moved, now)));
         }
         let answers = self.check_all(entries, |_| now, swept);
-        self.forgotten_denials.report();
+        self.report();
         Some(Ok(answers))
     }
 

@@ -217,6 +217,25 @@ fn a_full_file_is_said_once_and_its_listener_may_make_calls() {
 }
 
 #[test]
+fn a_forgotten_denial_of_a_file_is_said_with_what_helps() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=200kB");
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&warnings);
+    let builder = Limiter::builder().store(&url).timeout(Duration::from_secs(5)).on_store_error(OnStoreError::Raise);
+    let builder = builder.on_warning(Arc::new(move |said: &str| heard.lock().expect("no panic").push(said.to_owned())));
+    let flooded = builder.build().expect("a limiter");
+    for number in 0..10_000 {
+        flooded.check("1/hour", &format!("key {number}")).expect("a decision");
+    }
+    let warnings = warnings.lock().expect("no panic");
+    let [said] = &warnings[..] else { panic!("{warnings:?}") };
+    let path = shared.path().display().to_string();
+    assert!(said.contains("being denied") && said.contains(&path) && said.contains("?max_bytes="), "{said}");
+    assert!(!said.contains("memory"), "{said}");
+}
+
+#[test]
 fn the_number_of_keys_is_bounded_too() {
     let shared = SharedFile::new();
     let url = shared.url("max_bytes=2MB&max_keys=500");
