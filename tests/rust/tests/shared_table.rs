@@ -1,9 +1,12 @@
 //! The table of a file under every interleaving of a writer and of readers: a reader finds what was stored at one moment, whole, and no
-//! record is lost while another one of its bucket changes. `loom` runs the files of the core themselves, on its own atomics.
+//! record is lost while another one of its bucket changes, and no thread locks in the name of another process. `loom` runs the files of
+//! the core themselves, on its own atomics.
 
 #[path = "../../../core/src/store/machine/locked_shard.rs"]
 #[allow(dead_code, reason = "a test needs a part of it")]
 mod locked_shard;
+#[path = "../../../core/src/store/machine/own_mark.rs"]
+mod own_mark;
 #[path = "../../../core/src/store/machine/record.rs"]
 #[allow(dead_code, reason = "a test needs a part of it")]
 mod record;
@@ -13,7 +16,7 @@ mod shard;
 
 /// What the table is built on, as loom has it.
 mod sync {
-    pub(super) use loom::sync::atomic::{Ordering, fence};
+    pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
 mod words {
@@ -47,8 +50,10 @@ mod words {
 use locked_shard::LockedShard;
 use loom::sync::Arc;
 use loom::thread;
+use own_mark::OwnMark;
 use record::{BLOCK, Record};
 use shard::{FileShard, Look, SHARD_HEAD};
+use sync::AtomicU64;
 use words::Words;
 
 const BLOCKS: usize = 4;
@@ -133,5 +138,21 @@ fn loom_a_record_behind_another_one_is_moved_and_read_whole() {
         let (a, b) = reader.join().expect("no panic");
         assert!(a.as_ref().is_none_or(|value| value == b"1111" || value == b"2222"), "{a:?}");
         assert!(b.as_ref().is_none_or(|value| value == b"front"), "{b:?}");
+    });
+}
+
+#[test]
+fn loom_no_thread_of_a_child_has_the_mark_of_the_parent() {
+    const PARENT: u64 = 3;
+    const CHILD: u64 = 5;
+    explore(|| {
+        // As it is behind a fork.
+        let own = Arc::new(OwnMark { mark: AtomicU64::new(PARENT), generation: AtomicU64::new(0) });
+        let other = thread::spawn({
+            let own = Arc::clone(&own);
+            move || own.get(1, || CHILD)
+        });
+        assert_eq!(own.get(1, || CHILD), CHILD);
+        assert_eq!(other.join().expect("no panic"), CHILD);
     });
 }

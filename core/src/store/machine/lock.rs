@@ -2,9 +2,10 @@
 //! a living one never is.
 
 use std::fs;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::own_mark::OwnMark;
+use super::sync::{AtomicU64, Ordering};
 use super::words::Words;
 use crate::process::fork;
 
@@ -26,16 +27,8 @@ pub(super) struct ProcessMark(u64);
 impl ProcessMark {
     /// This process. A forked one is another.
     pub(super) fn own() -> Self {
-        static MARK: AtomicU64 = AtomicU64::new(0);
-        static GENERATION: AtomicU64 = AtomicU64::new(0);
-        let mark = MARK.load(Ordering::Acquire);
-        if mark != 0 && GENERATION.load(Ordering::Relaxed) == fork::generation() {
-            return Self(mark);
-        }
-        let own = Self::of(std::process::id());
-        GENERATION.store(fork::generation(), Ordering::Relaxed);
-        MARK.store(own.0, Ordering::Release);
-        own
+        static OWN: OwnMark = OwnMark { mark: AtomicU64::new(0), generation: AtomicU64::new(0) };
+        Self(OWN.get(fork::generation(), || Self::of(std::process::id()).0))
     }
 
     fn of(pid: u32) -> Self {

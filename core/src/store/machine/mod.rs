@@ -12,6 +12,7 @@ mod locked_shard;
 mod machine_clock;
 mod machine_store;
 mod notices;
+mod own_mark;
 mod record;
 mod record_names;
 mod repair;
@@ -19,7 +20,7 @@ mod shard;
 mod stored_file;
 /// What the protocol of the table is built on; a test puts its own in this place.
 mod sync {
-    pub(super) use std::sync::atomic::{Ordering, fence};
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 }
 mod waiting_calls;
 mod words;
