@@ -16,11 +16,18 @@ const SLEEP: Duration = Duration::from_micros(100);
 /// How often a process that waits looks whether the holder still lives.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The bits of a process id, and of the moment at which the process began.
+/// The bits of a process id, of the moment at which the process began, of its program, and of its namespace: with the bit that is
+/// always set 52, so that there is room for a check.
 const PID_BITS: u32 = 22;
-const START_BITS: u32 = 32;
+const BEGAN_BITS: u32 = 8;
+const PROGRAM_BITS: u32 = 12;
+const NAMESPACE_BITS: u32 = 9;
+const BEGAN: u32 = 1 + PID_BITS;
+const PROGRAM: u32 = BEGAN + BEGAN_BITS;
+const NAMESPACE: u32 = PROGRAM + PROGRAM_BITS;
 
-/// A process as a lock names it: its id, when it began, a part of the number of its namespace, and a bit that is always set.
+/// A process as a lock names it: a bit that is always set, its id, when it began, its program, and a part of the number of its
+/// namespace. What the system does not say is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ProcessMark(u64);
 
@@ -28,38 +35,57 @@ impl ProcessMark {
     /// This process. A forked one is another.
     pub(super) fn own() -> Self {
         static OWN: OwnMark = OwnMark { mark: AtomicU64::new(0), generation: AtomicU64::new(0) };
-        Self(OWN.get(fork::generation(), || Self::of(std::process::id()).0))
+        Self(OWN.get(fork::generation(), || {
+            let pid = std::process::id();
+            Self::of(pid, state_of(pid).as_ref()).0
+        }))
     }
 
-    fn of(pid: u32) -> Self {
-        let began = state_of(pid).map_or(0, |state| state.began);
-        let began = began & ((1 << START_BITS) - 1);
-        Self(1 | u64::from(pid) << 1 | began << (1 + PID_BITS) | namespace() << (1 + PID_BITS + START_BITS))
+    fn of(pid: u32, state: Option<&ProcessState>) -> Self {
+        let (began, program) = state.map_or((0, 0), |state| (state.began, state.program));
+        Self(
+            1 | u64::from(pid) << 1
+                | bits_of(began, BEGAN_BITS) << BEGAN
+                | bits_of(program, PROGRAM_BITS) << PROGRAM
+                | namespace() << NAMESPACE,
+        )
     }
 
-    const fn pid(self) -> u32 {
-        (self.0 >> 1) as u32 & ((1 << PID_BITS) - 1)
+    const fn part(self, at: u32, bits: u32) -> u64 {
+        self.0 >> at & ((1 << bits) - 1)
     }
 
-    /// Whether the process has certainly ended. A number without the bit is of none.
+    /// Whether the process has certainly ended, or has begun another program, which ends all its threads. A number without the bit
+    /// is of none.
     fn has_ended(self) -> bool {
         if self.0 & 1 == 0 {
             return true;
         }
-        if self.0 >> (1 + PID_BITS + START_BITS) != namespace() {
+        if self.part(NAMESPACE, NAMESPACE_BITS) != namespace() {
             return false;
         }
-        match state_of(self.pid()) {
-            Some(state) => state.is_zombie || Self::of(self.pid()) != self,
-            None => is_gone(self.pid()),
-        }
+        let pid = self.part(1, PID_BITS) as u32;
+        let Some(state) = state_of(pid) else { return is_gone(pid) };
+        let now = Self::of(pid, Some(&state));
+        let is_other = |at, bits| {
+            let (then, now) = (self.part(at, bits), now.part(at, bits));
+            then != now && then != 0 && now != 0
+        };
+        state.is_zombie || is_other(BEGAN, BEGAN_BITS) || is_other(PROGRAM, PROGRAM_BITS)
     }
+}
+
+/// A number in so many bits: not 0 where it is not.
+const fn bits_of(number: u64, bits: u32) -> u64 {
+    if number == 0 { 0 } else { 1 + number % ((1 << bits) - 1) }
 }
 
 /// What the system says of a process.
 struct ProcessState {
     /// In ticks since the machine was started.
     began: u64,
+    /// Where its code and its stack begin, which is elsewhere when it begins another program. 0 for who may not know it.
+    program: u64,
     /// It has ended, and its parent has not asked how.
     is_zombie: bool,
 }
@@ -70,10 +96,12 @@ fn state_of(pid: u32) -> Option<ProcessState> {
     // The name of the program stands in parentheses, and may have some.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
+    let mut number = |skipped| fields.nth(skipped)?.parse::<u64>().ok();
     // The first thread may have ended before the others: then it is a zombie, and the process is not.
-    let threads: u64 = fields.nth(16)?.parse().ok()?;
-    let began = fields.nth(1)?.parse().ok()?;
-    Some(ProcessState { began, is_zombie: matches!(state, "Z" | "X") && threads <= 1 })
+    let (threads, began) = (number(16)?, number(1)?);
+    let (code, stack) = (number(3).unwrap_or(0), number(1).unwrap_or(0));
+    let program = if stack == 0 { 0 } else { (code.rotate_left(32) ^ stack).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 };
+    Some(ProcessState { began, program, is_zombie: matches!(state, "Z" | "X") && threads <= 1 })
 }
 
 /// Whether no process has that id.
@@ -84,16 +112,16 @@ fn is_gone(pid: u32) -> bool {
 
 /// A part of the number of the namespace in which ids of processes mean something.
 fn namespace() -> u64 {
-    static NAMESPACE: AtomicU64 = AtomicU64::new(u64::MAX);
-    let known = NAMESPACE.load(Ordering::Relaxed);
+    static KNOWN: AtomicU64 = AtomicU64::new(u64::MAX);
+    let known = KNOWN.load(Ordering::Relaxed);
     if known != u64::MAX {
         return known;
     }
     let link = fs::read_link("/proc/self/ns/pid").ok();
     let digits: String =
         link.iter().flat_map(|link| link.to_str()).flat_map(str::chars).filter(char::is_ascii_digit).collect();
-    let number = digits.parse::<u64>().unwrap_or(0) % ((1 << (63 - PID_BITS - START_BITS)) - 1);
-    NAMESPACE.store(number, Ordering::Relaxed);
+    let number = digits.parse::<u64>().unwrap_or(0) % ((1 << NAMESPACE_BITS) - 1);
+    KNOWN.store(number, Ordering::Relaxed);
     number
 }
 

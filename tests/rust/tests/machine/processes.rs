@@ -2,6 +2,7 @@
 //! so that nothing but the last one is lost with it.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -273,20 +274,42 @@ async fn a_task_that_waits_for_a_lock_delays_no_other() {
     assert_eq!(checking.await.expect("a task").expect("a decision").remaining(), 3);
 }
 
-/// A process as a lock names it: a bit, its id, when it began, and its namespace.
+/// A thread of a process may hold a lock when another one begins a program in its place.
+#[test]
+fn a_lock_is_free_when_its_process_has_become_another_program() {
+    let shared = SharedFile::new();
+    let limiter = limiter(&shared.url("max_bytes=200kB"));
+    limiter.check("5/hour", "k").expect("a decision");
+    let mut shell = Command::new("sh")
+        .args(["-c", "echo begins; read line; exec sleep 60"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut said = [0; 7];
+    shell.stdout.take().expect("a pipe").read_exact(&mut said).expect("it has begun");
+    let file = OpenOptions::new().read(true).write(true).open(shared.path()).expect("the file");
+    file.write_all_at(&mark_of(shell.id()).to_ne_bytes(), 4096).expect("written");
+    let error = limiter.check("5/hour", "k").expect_err("it is locked");
+    assert_eq!(error.code(), "store_timeout", "{error}");
+    shell.stdin.take().expect("a pipe").write_all(b"go on\n").expect("it reads");
+    let program = || fs::read_to_string(format!("/proc/{}/comm", shell.id())).expect("its name");
+    tidegate_tests::wait::wait_until(Duration::from_secs(20), "it is another program", || program() == "sleep\n");
+    let served = limiter.check("5/hour", "k");
+    shell.kill().and_then(|()| shell.wait()).expect("it ends");
+    assert_eq!(served.expect("no thread of this program has the lock").remaining(), 3);
+    examined_keys(&shared.url("max_bytes=200kB"), Duration::from_secs(5)).expect("the file is whole");
+}
+
+/// A process as a lock names it: a bit, its id, when it began, its program, and its namespace.
 fn mark_of(id: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("its state");
-    let began: u64 = text
-        .rsplit_once(')')
-        .expect("its name")
-        .1
-        .split_whitespace()
-        .nth(19)
-        .expect("its start")
-        .parse()
-        .expect("a number");
-    let link = std::fs::read_link("/proc/self/ns/pid").expect("a namespace");
+    let text = fs::read_to_string(format!("/proc/{id}/stat")).expect("its state");
+    let fields: Vec<&str> = text.rsplit_once(')').expect("its name").1.split_whitespace().collect();
+    let number = |at: usize| fields[at].parse::<u64>().expect("a number");
+    let (began, code, stack) = (number(19), number(23), number(25));
+    let program = (code.rotate_left(32) ^ stack).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let link = fs::read_link("/proc/self/ns/pid").expect("a namespace");
     let digits: String = link.to_str().expect("text").chars().filter(char::is_ascii_digit).collect();
     let namespace = digits.parse::<u64>().expect("a number") % 511;
-    1 | u64::from(id) << 1 | (began & 0xffff_ffff) << 23 | namespace << 55
+    1 | u64::from(id) << 1 | (1 + began % 0xff) << 23 | (1 + program % 0xfff) << 31 | namespace << 43
 }
