@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::lock::LockGuard;
 use super::locked_shard::LockedShard;
+use super::machine_store::BRIEFLY;
 use super::record::Record;
 use super::{Hindrance, Machine, TablePlace, is_noted, set_record};
 use crate::store::request::{Answer, Entry};
@@ -21,8 +22,7 @@ impl Machine {
         let mut needed: Vec<usize> = places.iter().map(|place| place.shard).collect();
         needed.sort_unstable();
         needed.dedup();
-        let locks = needed.iter().map(|number| self.lock(*number, Some(deadline)));
-        let locks: Vec<(LockGuard<'_>, LockedShard<'_>)> = locks.collect::<Result<_, _>>()?;
+        let locks = self.lock_all(&needed, deadline)?;
         let locked = |place: &TablePlace| &locks[needed.binary_search(&place.shard).unwrap_or_default()].1;
 
         let (mut numbers, mut usages): (Vec<usize>, Vec<(usize, Usage)>) = Default::default();
@@ -63,5 +63,70 @@ impl Machine {
             }
         }
         Ok(answers)
+    }
+
+    /// Locks several shards. While it waits for long it holds none of them: others need the keys that are in the rest.
+    fn lock_all(
+        &self,
+        needed: &[usize],
+        deadline: Instant,
+    ) -> Result<Vec<(LockGuard<'_>, LockedShard<'_>)>, Hindrance> {
+        loop {
+            let briefly = deadline.min(Instant::now() + BRIEFLY);
+            let lock = |number: &usize| self.lock(*number, Some(briefly)).map_err(|why| (*number, why));
+            match needed.iter().map(lock).collect::<Result<_, _>>() {
+                Ok(locks) => return Ok(locks),
+                Err((number, Hindrance::Locked)) if Instant::now() < deadline => {
+                    drop(self.lock(number, Some(deadline))?);
+                }
+                Err((_, why)) => return Err(why),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::plan::plan_cache::plan_of;
+    use crate::policy::Policy;
+    use crate::process::log::Log;
+    use crate::store::key_names::KeyNames;
+    use crate::store::request::Operation;
+    use crate::store::url::StoreUrl;
+
+    #[test]
+    fn a_call_holds_no_lock_while_it_waits_for_another() {
+        let folder = std::env::temp_dir().join(format!("tidegate-check-all-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let url = StoreUrl::parse(&format!("file://{}/limits?max_bytes=4MB", folder.display())).expect("a URL");
+        let StoreUrl::Machine(place) = url else { panic!("a file") };
+        let timeout = Duration::from_secs(20);
+        let machine = Machine::open(place, &KeyNames::from("tg"), timeout, Arc::default(), Log::new(None));
+        let machine = machine.expect("a file");
+        let plan = plan_of(&Policy::parse("5/hour").expect("a policy"));
+        let keys: Vec<String> = (0..40).map(|number| format!("key {number}")).collect();
+        let entry = |key| Entry { plan: &plan, key, operation: Operation::check(1) };
+        let entries: Vec<Entry<'_>> = keys.iter().map(|key| entry(key)).collect();
+        let last = entries.iter().map(|entry| machine.place(entry).shard).max().expect("a part");
+        let of_another = entries.iter().find(|entry| machine.place(entry).shard != last).expect("several parts");
+        let now = machine.now(None);
+        std::thread::scope(|scope| {
+            let locked = machine.lock(last, None).ok().expect("it is free");
+            let waiting = scope.spawn(|| machine.answer_all(&entries, now, machine.deadline()));
+            let begun = Instant::now();
+            // While it waits for the last part, nobody waits for the others.
+            while begun.elapsed() < Duration::from_millis(200) {
+                assert!(machine.answer(of_another, now, Some(begun + timeout / 4)).is_ok(), "it is locked");
+            }
+            assert!(!waiting.is_finished());
+            drop(locked);
+            let answers = waiting.join().expect("no panic").ok().expect("answers");
+            assert!(answers.len() == entries.len());
+        });
+        std::fs::remove_dir_all(&folder).expect("its folder");
     }
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::waiting_calls::{WaitingCall, WaitingCalls};
+use super::waiting_calls::{WaitingCalls, waiting_call};
 use super::{Hindrance, Machine};
 use crate::error::{Error, Result};
 use crate::plan::MAX_OVERRIDDEN_KEYS;
 use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, Operation, OwnedEntry};
+use crate::store::request::{Answer, Entry, Operation, OwnedEntry, borrowed, owned};
 
 /// For how long a caller that does not wait on its thread waits there all the same: longer than a record takes to be written.
-const BRIEFLY: Duration = Duration::from_micros(200);
+pub(super) const BRIEFLY: Duration = Duration::from_micros(200);
 
 /// A file, and the calls that wait for a lock of it.
 pub(crate) struct MachineStore {
@@ -27,28 +27,39 @@ impl MachineStore {
         Self { machine: Arc::new(machine), waiting: WaitingCalls::default() }
     }
 
-    /// Answers an entry whose lock is not free now. A caller that does not wait asks again as one that does.
+    /// Answers a call that may have to wait for a lock. One whose caller goes on waits briefly on its thread, and then without it.
     #[cold]
-    fn answer_locked(
+    fn wait<T: 'static, A>(
         &self,
-        entry: &Entry<'_>,
-        context: &CallContext<'_>,
+        context: &CallContext<'_, T>,
         states: &LayerStates,
-    ) -> Option<Result<Answer, Hindrance>> {
-        let (machine, now) = (&self.machine, Instant::now());
-        let deadline = context.deadline.unwrap_or(now + machine.timeout);
-        match context.waits {
-            Waits::Never => None,
-            Waits::Here => Some(machine.answer(entry, machine.now(context.now), Some(deadline))),
-            Waits::Later(make) => {
-                match machine.answer(entry, machine.now(context.now), Some(deadline.min(now + BRIEFLY))) {
-                    Err(Hindrance::Locked) => {}
-                    result => return Some(result),
-                }
-                let (entry, now) = (OwnedEntry::from(entry), context.now);
-                let call = || WaitingCall { entry, now, deadline, completion: make(*states) };
+        shards: Vec<usize>,
+        ask: impl Fn(&Machine, u64, Instant) -> Result<T, Hindrance>,
+        ask_later: impl FnOnce() -> A,
+    ) -> Option<Result<T, Hindrance>>
+    where
+        A: Fn(&Machine, u64, Instant) -> Result<T, Hindrance> + Send + 'static,
+    {
+        let (machine, begun, given) = (&self.machine, Instant::now(), context.now);
+        let end = begun + machine.timeout;
+        let deadline = context.deadline.map_or(end, |deadline| deadline.min(end));
+        let here = match context.waits {
+            Waits::Never => begun,
+            Waits::Here => deadline,
+            Waits::Later(_) => deadline.min(begun + BRIEFLY),
+        };
+        match (ask(machine, machine.now(given), here), context.waits) {
+            (Err(Hindrance::Locked), Waits::Never) => None,
+            (Err(Hindrance::Locked), Waits::Later(make)) => {
+                let call = || {
+                    let ask = ask_later();
+                    let ask = move |machine: &Machine| ask(machine, machine.now(given), Instant::now());
+                    let error = move |machine: &Machine, why| machine.error(why, shards.iter().copied());
+                    waiting_call(deadline, make(*states), ask, error)
+                };
                 self.waiting.add(machine, call).err().map(|error| Err(Hindrance::Refused(error)))
             }
+            (result, _) => Some(result),
         }
     }
 }
@@ -61,7 +72,16 @@ impl Store for MachineStore {
             return Some(Err(error));
         }
         let result = match machine.answer(entry, machine.now(context.now), None) {
-            Err(Hindrance::Locked) => self.answer_locked(entry, &context, states)?,
+            // It asks again as one that waits.
+            Err(Hindrance::Locked) if context.waits.is_never() => return None,
+            Err(Hindrance::Locked) => {
+                let ask = |machine: &Machine, now, deadline| machine.answer(entry, now, Some(deadline));
+                let ask_later = || {
+                    let owned = OwnedEntry::from(entry);
+                    move |machine: &Machine, now, deadline| machine.answer(&owned.entry(), now, Some(deadline))
+                };
+                self.wait(&context, states, vec![machine.place(entry).shard], ask, ask_later)?
+            }
             result => result,
         };
         machine.report();
@@ -75,23 +95,21 @@ impl Store for MachineStore {
         &self,
         entries: &[Entry<'_>],
         context: CallContext<'_, Vec<Answer>>,
-        _: &mut LayerStates,
+        states: &mut LayerStates,
     ) -> Option<Result<Vec<Answer>>> {
-        if let Err(error) = self.machine.check_open() {
+        let machine = &self.machine;
+        if let Err(error) = machine.check_open() {
             return Some(Err(error));
         }
-        let deadline = match context.waits {
-            Waits::Never => Instant::now(),
-            _ => context.deadline.unwrap_or_else(|| self.machine.deadline()),
+        let shards: Vec<usize> = entries.iter().map(|entry| machine.place(entry).shard).collect();
+        let ask = |machine: &Machine, now, deadline| machine.answer_all(entries, now, deadline);
+        let ask_later = || {
+            let owned = owned(entries);
+            move |machine: &Machine, now, deadline| machine.answer_all(&borrowed(&owned), now, deadline)
         };
-        let result = self.machine.answer_all(entries, self.machine.now(context.now), deadline);
-        if matches!((&result, context.waits), (Err(Hindrance::Locked), Waits::Never)) {
-            return None;
-        }
-        let shards = entries.iter().map(|entry| self.machine.place(entry).shard);
-        let result = result.map_err(|hindrance| self.machine.error(hindrance, shards));
-        self.machine.report();
-        Some(result)
+        let result = self.wait(&context, states, shards.clone(), ask, ask_later)?;
+        machine.report();
+        Some(result.map_err(|hindrance| machine.error(hindrance, shards.into_iter())))
     }
 
     fn ping(&self, deadline: Option<Instant>) -> Result<()> {

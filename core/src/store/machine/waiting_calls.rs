@@ -7,33 +7,32 @@ use std::time::{Duration, Instant};
 use super::{Hindrance, Machine};
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::PerProcess;
-use crate::store::completion::{Completion, WakeSet};
-use crate::store::request::{Answer, OwnedEntry};
+use crate::store::completion::{Completion, WakeSet, WakeTarget};
 
 /// The pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A call that waits.
-pub(super) struct WaitingCall {
-    pub(super) entry: OwnedEntry,
-    /// The time to decide by, where it is given.
-    pub(super) now: Option<u64>,
-    pub(super) deadline: Instant,
-    pub(super) completion: Completion<Answer>,
-}
+/// A call that waits: it asks a machine that is not closed, and returns what to wake, unless it goes on waiting.
+pub(super) type WaitingCall = Box<dyn FnMut(Option<&Machine>) -> Option<WakeTarget> + Send>;
 
-impl WaitingCall {
-    /// The answer, unless it goes on waiting.
-    fn try_answer(&self, machine: Option<&Machine>) -> Option<Result<Answer>> {
-        let Some(machine) = machine else {
-            return Some(Err(Error::new(ErrorKind::Closed, "the limiter was closed before the store answered")));
+/// A call that waits until the deadline. `ask` waits for no lock.
+pub(super) fn waiting_call<T: 'static>(
+    deadline: Instant,
+    completion: Completion<T>,
+    mut ask: impl FnMut(&Machine) -> Result<T, Hindrance> + Send + 'static,
+    error: impl Fn(&Machine, Hindrance) -> Error + Send + 'static,
+) -> WaitingCall {
+    let mut completion = Some(completion);
+    Box::new(move |machine| {
+        let result = match machine {
+            None => Err(Error::new(ErrorKind::Closed, "the limiter was closed before the store answered")),
+            Some(machine) => match ask(machine) {
+                Err(Hindrance::Locked) if Instant::now() < deadline => return None,
+                result => result.map_err(|hindrance| error(machine, hindrance)),
+            },
         };
-        let entry = self.entry.entry();
-        match machine.answer(&entry, machine.now(self.now), Some(Instant::now())) {
-            Err(Hindrance::Locked) if Instant::now() < self.deadline => None,
-            result => Some(result.map_err(|hindrance| machine.error_about(&entry, hindrance))),
-        }
-    }
+        Some(completion.take().and_then(|completion| completion(result)))
+    })
 }
 
 /// The way to the thread, which is started by the first call that waits.
@@ -70,12 +69,13 @@ fn serve(machine: &Weak<Machine>, calls: &Receiver<WaitingCall>) {
         }
         waiting.extend(calls.try_iter());
         let (machine, mut wakes) = (machine.upgrade(), WakeSet::default());
-        for call in std::mem::take(&mut waiting) {
-            match call.try_answer(machine.as_deref()) {
-                Some(result) => wakes.add((call.completion)(result)),
-                None => waiting.push(call),
+        waiting.retain_mut(|call| match call(machine.as_deref()) {
+            Some(wake) => {
+                wakes.add(wake);
+                false
             }
-        }
+            None => true,
+        });
         drop(wakes);
         if let Some(machine) = machine {
             machine.report();

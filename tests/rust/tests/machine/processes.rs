@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidegate::{Limiter, OnStoreError};
+use tidegate::{AsyncLimiter, Limiter, OnStoreError};
 use tidegate_tests::lateness::LatenessProbe;
 use tidegate_tests::random::Random;
 use tidegate_tests::setting::setting;
@@ -251,27 +251,34 @@ async fn a_task_that_waits_for_a_lock_delays_no_other() {
     let file = OpenOptions::new().read(true).write(true).open(shared.path()).expect("the file");
     file.write_all_at(&mark.to_ne_bytes(), 4096).expect("written");
 
-    // This runtime has one thread: it goes on while the check waits.
-    let checking = tokio::spawn({
-        let limiter = limiter.clone();
-        async move { limiter.check("5/hour", "k").await }
-    });
+    // This runtime has one thread: it goes on while the calls wait, and none of them waits for another.
+    let began = Instant::now();
+    let one = |limiter: AsyncLimiter| async move { limiter.check("5/hour", "k").await };
+    let all = |limiter: AsyncLimiter| async move { limiter.check_all([("5/hour", "k", 1), ("6/hour", "k", 1)]).await };
+    let mut waiting: Vec<_> = (0..10).map(|_| tokio::spawn(all(limiter.clone()))).collect();
+    waiting.push(tokio::spawn(one(limiter.clone())));
     let mut turns = 0;
-    while !checking.is_finished() {
+    while waiting.iter().any(|call| !call.is_finished()) {
         assert_eq!(limiter.peek("5/hour", "k", 1).await.expect("it needs no lock").remaining(), 4);
         tokio::time::sleep(Duration::from_millis(5)).await;
         turns += 1;
     }
-    assert_eq!(checking.await.expect("a task").expect_err("it is locked").code(), "store_timeout");
+    for call in waiting {
+        assert_eq!(call.await.expect("a task").expect_err("it is locked").code(), "store_timeout");
+    }
     assert!(turns > 2, "{turns} turns of the loop");
+    assert!(began.elapsed() < 8 * TIMEOUT, "one after the other: {:?}", began.elapsed());
 
-    // The lock of a process that ends while a task waits goes to that.
+    // The lock of a process that ends while tasks wait goes to them.
     let long = Limiter::builder().store(&url).timeout(Duration::from_secs(20)).build_async().expect("a limiter");
-    let checking = tokio::spawn(async move { long.check("5/hour", "k").await });
+    let waiting = [tokio::spawn(one(long.clone())), tokio::spawn(all(long))];
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert!(!checking.is_finished());
+    assert!(waiting.iter().all(|call| !call.is_finished()));
     holder.kill();
-    assert_eq!(checking.await.expect("a task").expect("a decision").remaining(), 3);
+    for call in waiting {
+        assert!(call.await.expect("a task").expect("a decision").allowed());
+    }
+    assert_eq!(limiter.peek("5/hour", "k", 1).await.expect("a decision").remaining(), 2);
 }
 
 /// A thread of a process may hold a lock when another one begins a program in its place.
