@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -204,6 +204,22 @@ impl LimiterCore {
     where
         T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
     {
+        self.run_until(plan, key, operation, None, caller)
+    }
+
+    /// The same, of a call that gives up at the deadline where it comes before the timeout of the store.
+    #[inline]
+    fn run_until<T>(
+        self: &Arc<Self>,
+        plan: Arc<Plan>,
+        key: &str,
+        operation: Operation,
+        deadline: Option<Instant>,
+        caller: DecisionWait<'_, impl FnOnce() -> T>,
+    ) -> Option<Result<Decision>>
+    where
+        T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
+    {
         let (plan, operation) = match self.answers.overrides.in_force(&plan, key) {
             Ok(None) => (plan, operation),
             Ok(Some(own)) => {
@@ -212,7 +228,8 @@ impl LimiterCore {
             }
             Err(error) => return Some(Err(error)),
         };
-        let (entry, context) = (Entry { plan: &plan, key, operation }, self.context());
+        let entry = Entry { plan: &plan, key, operation };
+        let context = CallContext { deadline, ..self.context() };
         let is_never = matches!(caller, DecisionWait::Never);
         let answer = match caller {
             _ if needless(entry.plan, &entry.operation) => Ok(Answer { applied: true, ..Answer::default() }),
@@ -282,15 +299,28 @@ impl LimiterCore {
     }
 
     /// Makes a call whose policy is known, for a user of one of the limiters.
-    pub(super) async fn decision(
+    pub(super) fn decision(
         self: &Arc<Self>,
         plan: Arc<Plan>,
         key: &str,
         operation: Operation,
         user: User,
+    ) -> impl Future<Output = Result<Decision>> {
+        self.decision_until(plan, key, operation, None, user)
+    }
+
+    /// The same, of a call that gives up at the deadline where it comes before the timeout of the store.
+    pub(super) async fn decision_until(
+        self: &Arc<Self>,
+        plan: Arc<Plan>,
+        key: &str,
+        operation: Operation,
+        deadline: Option<Instant>,
+        user: User,
     ) -> Result<Decision> {
         if user == User::Thread {
-            return self.run(plan, key, operation, DecisionWait::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()));
+            let caller = DecisionWait::<NoCompletion>::Here;
+            return self.run_until(plan, key, operation, deadline, caller).unwrap_or_else(|| Err(gone()));
         }
         let mut answered = None;
         let make = || {
@@ -298,7 +328,7 @@ impl LimiterCore {
             answered = Some(receiver);
             move |decision| sent(answer, decision)
         };
-        match (self.run(plan, key, operation, DecisionWait::Later { batch: None, make }), answered) {
+        match (self.run_until(plan, key, operation, deadline, DecisionWait::Later { batch: None, make }), answered) {
             (Some(decision), _) => decision,
             (None, Some(answered)) => answered.await.unwrap_or_else(|_| Err(gone())),
             (None, None) => Err(gone()),

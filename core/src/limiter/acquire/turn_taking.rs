@@ -1,7 +1,7 @@
 //! How a caller takes a turn in the store and sleeps until then.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use compact_str::CompactString;
 use tokio::sync::oneshot;
@@ -17,7 +17,7 @@ use crate::limiter::LimiterCore;
 use crate::limiter::call::gone;
 use crate::limiter::caller::{DecisionWait, User};
 use crate::plan::Plan;
-use crate::store::request::Operation;
+use crate::store::request::{Operation, Source};
 
 /// After a sleep that was longer, a caller asks whether its key was blocked meanwhile.
 const UNASKED_SLEEP: Duration = Duration::from_millis(50);
@@ -64,14 +64,14 @@ impl LimiterCore {
                 let ends = decision.allowed() || decision.plan().takes_turns && !decision.learned();
                 return Ok(ends.then_some(decision));
             };
-            let (cost, began) = (decision.cost(), self.time());
+            let (cost, source, began) = (decision.cost(), decision.source(), self.time());
             place.add(BucketTurn::new(decision, due));
             let mut holder = TurnHolder { core: self, key, place: Some(place) };
             self.sleep_until_turn(&holder, user).await?;
             if self.time().saturating_sub(began) > UNASKED_SLEEP {
-                let seen = self.decision(Arc::clone(plan), key, Operation::peek(1), user).await;
+                let blocked = self.is_blocked(plan, key, source, deadline.end(), user).await;
                 self.open()?;
-                if seen.is_ok_and(|seen| seen.answer().blocked_until > seen.answer().now) {
+                if blocked {
                     // What it was charged counts for that moment, so it takes another turn.
                     continue;
                 }
@@ -79,6 +79,26 @@ impl LimiterCore {
             let place = holder.place.take();
             return place.and_then(|place| place.take(self.id, key, cost)).ok_or_else(gone).map(Some);
         }
+    }
+
+    /// Whether the key of a caller that has a turn is blocked, as far as that can be told by the end of its time. The turn is granted: a
+    /// store that is lost takes it from nobody, and neither does what is answered in its place.
+    async fn is_blocked(
+        self: &Arc<Self>,
+        plan: &Arc<Plan>,
+        key: &str,
+        granted_by: Source,
+        end: Option<Instant>,
+        user: User,
+    ) -> bool {
+        if end.is_some_and(|end| end <= Instant::now()) {
+            return false;
+        }
+        let seen = self.decision_until(Arc::clone(plan), key, Operation::peek(1), end, user).await;
+        seen.is_ok_and(|seen| {
+            let is_known = seen.source() != Source::Fallback || granted_by == Source::Fallback;
+            is_known && seen.answer().blocked_until > seen.answer().now
+        })
     }
 
     /// When the turn of a Decision is, by the time of the limiter. A clock that is moved by hand is the store's, too.

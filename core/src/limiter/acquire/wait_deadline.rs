@@ -50,6 +50,11 @@ impl<'a> WaitDeadline<'a> {
         self.timeout.map(|timeout| timeout.saturating_sub(passed))
     }
 
+    /// When the time is over, where it does not go by a clock that is moved by hand.
+    pub(super) fn end(&self) -> Option<Instant> {
+        self.timeout.filter(|_| self.clock.is_none()).and_then(|timeout| self.began.checked_add(timeout))
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
     }

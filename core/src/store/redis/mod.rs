@@ -114,7 +114,8 @@ impl Redis {
 
     /// When a call that begins now gives up.
     fn deadline<T>(&self, context: &CallContext<'_, T>) -> Instant {
-        context.deadline.unwrap_or_else(|| Instant::now() + self.directory.timeout())
+        let end = Instant::now() + self.directory.timeout();
+        context.deadline.map_or(end, |deadline| deadline.min(end))
     }
 
     fn blocking(&self) -> Result<Arc<ProcessValue<BlockingCalls>>> {

@@ -1,15 +1,16 @@
 //! Servers that are stopped, killed, restarted, or refuse to write.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tidegate::{ErrorKind, Limiter};
+use tidegate::{Decision, ErrorKind, Limiter, OnStoreError, Source};
 use tidegate_tests::any_limiter::runtime;
+use tidegate_tests::lateness::LatenessProbe;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::sockets::open_to;
 
-use super::{POLICY, alone, builder, hammer, recovers, until};
+use super::{POLICY, alone, builder, hammer, in_time, recovers, until};
 
 #[test]
 fn calls_end_in_time_while_the_server_is_stopped_and_when_it_is_gone() {
@@ -96,6 +97,51 @@ fn a_restart_costs_idle_connections_no_error() {
             blocking.check(POLICY, "k").expect("a decision");
             runtime.block_on(tasks.check(POLICY, "k")).expect("a decision");
         }
+    });
+}
+
+/// The store has granted the turn. A caller asks whether its key was blocked meanwhile, and loses nothing with that question.
+#[test]
+fn a_turn_is_used_in_time_when_the_server_stops_before_it() {
+    const WAITS: Duration = Duration::from_millis(1_050);
+    alone(|| {
+        let redis = Servers::start(Kind::Single);
+        let choices = [OnStoreError::Local, OnStoreError::Open, OnStoreError::Closed, OnStoreError::Raise];
+        let builder = |choice| Limiter::builder().store(redis.url()).on_store_error(choice).timeout(WAITS / 2);
+        let (probe, runtime, began) = (LatenessProbe::start(), runtime(), Barrier::new(2 * choices.len() + 1));
+        let judge = |what: &str, call: &dyn Fn(&str, Duration) -> tidegate::Result<Decision>| {
+            assert!(call(what, Duration::ZERO).expect("a decision").allowed());
+            began.wait();
+            let start = Instant::now();
+            let decision = call(what, WAITS).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(decision.allowed() && decision.source() == Source::Store, "{what}: {decision:?}");
+            (start.elapsed(), what.to_owned())
+        };
+        let calls: Vec<_> = std::thread::scope(|scope| {
+            let calls = choices.into_iter().flat_map(|choice| {
+                let (judge, runtime) = (&judge, &runtime);
+                let thread = move || {
+                    let limiter = builder(choice).build().expect("a limiter");
+                    judge(&format!("{choice:?} of a thread"), &|key, timeout| {
+                        limiter.acquire("gcra 1/s", key, 1, Some(timeout))
+                    })
+                };
+                let task = move || {
+                    let limiter = builder(choice).build_async().expect("a limiter");
+                    let call =
+                        |key: &str, timeout| runtime.block_on(limiter.acquire("gcra 1/s", key, 1, Some(timeout)));
+                    judge(&format!("{choice:?} of a task"), &call)
+                };
+                [scope.spawn(thread), scope.spawn(task)]
+            });
+            let calls: Vec<_> = calls.collect();
+            began.wait();
+            std::thread::sleep(WAITS / 3);
+            redis.stop(0);
+            calls.into_iter().map(|call| call.join().expect("no panic")).collect()
+        });
+        let late = probe.worst();
+        calls.iter().for_each(|(took, what)| in_time(*took, WAITS, late, what));
     });
 }
 
