@@ -27,7 +27,7 @@ use crate::store::ForgottenDenials;
 use crate::store::Store;
 use crate::store::key_names::KeyNames;
 #[cfg(all(unix, feature = "redis"))]
-use crate::store::machine::{Machine, MachineStore};
+use crate::store::machine::{self, Machine};
 use crate::store::memory::Memory;
 use crate::store::redis::{self, ReaderRegistry};
 use crate::store::url::{Endpoints, StoreUrl, without_secrets};
@@ -119,9 +119,10 @@ impl Builder {
             && let StoreUrl::Machine(place) = StoreUrl::parse(url)?
         {
             // No breaker is around it: a shard that a stopped process has locked says nothing of the others.
-            let denials = telemetry.forgotten_denials();
-            let machine = Machine::open(place, &self.names()?, self.timeout, denials, Arc::clone(log))?;
-            return Ok(Arc::new(MachineStore::new(machine)));
+            let (names, timeout) = (self.names()?, self.timeout);
+            let (denials, said) = (telemetry.forgotten_denials(), Arc::clone(log));
+            let open = move || Machine::open(&place, &names, timeout, &denials, &said);
+            return machine::open(open, log);
         }
         let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {
             let store = match StoreUrl::parse(url)? {

@@ -105,7 +105,7 @@ mod tests {
         let url = StoreUrl::parse(&format!("file://{}/limits?max_bytes=4MB", folder.display())).expect("a URL");
         let StoreUrl::Machine(place) = url else { panic!("a file") };
         let timeout = Duration::from_secs(20);
-        let machine = Machine::open(place, &KeyNames::from("tg"), timeout, Arc::default(), Log::new(None));
+        let machine = Machine::open(&place, &KeyNames::from("tg"), timeout, &Arc::default(), &Log::new(None));
         let machine = machine.expect("a file");
         let plan = plan_of(&Policy::parse("5/hour").expect("a policy"));
         let keys: Vec<String> = (0..40).map(|number| format!("key {number}")).collect();

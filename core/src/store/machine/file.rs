@@ -3,20 +3,22 @@
 use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher as _;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::header::{Geometry, Unusable};
+use super::header::{Geometry, REPAIRED, Unusable};
 use super::words::Words;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::url::MachineFile;
 
 /// How long to sleep while another process makes the file or makes it whole.
 const PAUSE: Duration = Duration::from_millis(1);
+/// For how long a process may make one part whole after a restart of the machine.
+const REPAIR: Duration = Duration::from_secs(5);
 
 /// A file that is mapped.
 pub(super) struct OpenFile {
@@ -33,7 +35,7 @@ impl OpenFile {
     /// `config_invalid` for a place that cannot be used, `store_rejected` for a file that is damaged or of another version,
     /// `store_timeout` where another process does not finish what it began.
     pub(super) fn open(place: &MachineFile, timeout: Duration) -> Result<Self> {
-        let (path, deadline) = (&*place.path, Instant::now() + timeout);
+        let path = &*place.path;
         loop {
             let file = match open_existing(path) {
                 Ok(file) => file,
@@ -51,7 +53,7 @@ impl OpenFile {
                 Err(error) => return Err(cannot(path, "opened", &error)),
             };
             check_place(&file, place)?;
-            lock(&file, path, deadline)?;
+            lock(&file, path, timeout)?;
             let opened = Self::of(&file, path);
             // The mapping keeps the file open, and would keep the lock.
             rustix::fs::flock(&file, FlockOperation::Unlock)
@@ -215,24 +217,32 @@ const fn network(_: &File) -> Option<&'static str> {
     None
 }
 
-/// Waits until no other process makes the file whole.
-fn lock(file: &File, path: &Path, deadline: Instant) -> Result<()> {
+/// Waits until no other process opens the file: for so long, and for as long as that process goes on to make the file whole.
+fn lock(file: &File, path: &Path, timeout: Duration) -> Result<()> {
+    let (mut repaired, mut since) = (0, Instant::now());
     loop {
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => std::thread::sleep(PAUSE),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                return Err(Error::new(
-                    ErrorKind::StoreTimeout,
-                    format!(
-                        "{} is being opened by another process, which does not finish: it may be stopped",
-                        path.display()
-                    ),
-                ));
-            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
             Err(error) => return Err(cannot(path, "locked", &error.into())),
         }
+        let now = repaired_parts(file);
+        if now != repaired {
+            (repaired, since) = (now, Instant::now());
+        }
+        if since.elapsed() >= if repaired > 0 { timeout.max(REPAIR) } else { timeout } {
+            let why = "is being opened by another process, which does not finish: it may be stopped";
+            return Err(Error::new(ErrorKind::StoreTimeout, format!("{} {why}", path.display())).of_no_run());
+        }
+        std::thread::sleep(PAUSE);
     }
+}
+
+/// How many parts another process has made whole; 0 where it does not.
+fn repaired_parts(file: &File) -> u64 {
+    let mut number = [0; 8];
+    let read = file.read_exact_at(&mut number, 8 * REPAIRED as u64);
+    read.map_or(0, |()| u64::from_ne_bytes(number))
 }
 
 fn refused(path: &Path, why: &str) -> Error {

@@ -21,6 +21,8 @@ const FIELDS: usize = 8;
 /// The start of the machine at which the file was last used, and the offset of its time.
 const BOOT: usize = 8;
 const OFFSET: usize = 9;
+/// Which part is being made whole, from 1 on, by a process that has the lock of the file; else 0.
+pub(super) const REPAIRED: usize = 32;
 
 /// Why a file cannot be used. Its text follows the name of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,11 +96,13 @@ impl Geometry {
             return if is_same { Ok((geometry, 0)) } else { Err(Unusable::OtherTime) };
         }
         let damaged = (0..geometry.shards).map(|number| {
+            words.store(REPAIRED, number as u64 + 1);
             let shard = geometry.shard(words, number);
             words.store(shard.at + LOCK, 0);
             LockedShard(shard).repair()
         });
         let damaged = damaged.sum();
+        words.store(REPAIRED, 0);
         geometry.begin(words);
         Ok((geometry, damaged))
     }

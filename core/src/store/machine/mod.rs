@@ -7,6 +7,7 @@
 mod check_all;
 mod file;
 mod header;
+mod late_store;
 mod lock;
 mod locked_shard;
 mod machine_clock;
@@ -40,9 +41,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::process::log::Log;
 use file::OpenFile;
+pub(crate) use late_store::open;
 use lock::LockGuard;
 use locked_shard::{LockedShard, Removed};
-pub(crate) use machine_store::MachineStore;
 use notices::Notices;
 use record::{Damaged, Record, RecordName};
 use record_names::RecordNames;
@@ -116,13 +117,13 @@ impl Machine {
     /// # Errors
     /// As [`OpenFile::open`].
     pub(crate) fn open(
-        place: MachineFile,
+        place: &MachineFile,
         names: &KeyNames,
         timeout: Duration,
-        forgotten_denials: Arc<ForgottenDenials>,
-        log: Arc<Log>,
+        forgotten_denials: &Arc<ForgottenDenials>,
+        log: &Arc<Log>,
     ) -> Result<Self> {
-        let file = OpenFile::open(&place, timeout)?;
+        let file = OpenFile::open(place, timeout)?;
         if file.geometry.bytes != place.max_bytes && place.has_bytes {
             log.warn(&format!(
                 "{} has {} bytes since it was made, and max_bytes is {}: remove the file while no process uses it, and it is made anew",
@@ -131,14 +132,14 @@ impl Machine {
                 place.max_bytes
             ));
         }
-        let notices = Notices::new(forgotten_denials, log);
+        let notices = Notices::new(Arc::clone(forgotten_denials), Arc::clone(log));
         if file.damaged > 0 {
             notices.damaged(file.damaged);
             notices.report(&place.path);
         }
         let max_keys = place.max_keys.div_ceil(file.geometry.shards);
         let names = RecordNames::new(names, file.geometry.seed);
-        let (path, closed) = (place.path, AtomicBool::new(false));
+        let (path, closed) = (place.path.clone(), AtomicBool::new(false));
         Ok(Self { file, path, names, timeout, max_keys, notices, closed })
     }
 

@@ -37,7 +37,7 @@ impl StoredFile {
                 if has_folder { "the first process that uses the store makes it" } else { &no_folder(&place.path) };
             return Err(Error::config(format!("{} does not exist: {why}", place.path.display())));
         }
-        let machine = Machine::open(place, names, timeout, Arc::default(), Log::new(None))?;
+        let machine = Machine::open(&place, names, timeout, &Arc::default(), &Log::new(None))?;
         Ok(Self { machine, next: 0 })
     }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidegate::{Error, Limiter, OnStoreError};
+use tidegate::{Error, Limiter, OnStoreError, Source};
 use tidegate_tests::setting::setting;
 use tidegate_tests::shared_file::{SharedFile, examined_keys};
 
@@ -88,6 +88,61 @@ fn only_its_owner_may_use_it() {
     assert_eq!(error.code(), "config_invalid");
     assert!(error.to_string().contains("0666") && error.to_string().contains("?mode="), "{error}");
     limiter(&shared.url("max_bytes=1MB&mode=0666"));
+}
+
+/// How far another process is that makes the file whole: not 0 while it does.
+const REPAIRED: u64 = 32 * 8;
+
+#[test]
+fn a_limiter_waits_for_a_process_that_makes_the_file_whole() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=1MB");
+    limiter(&url).check("6/hour", "k").expect("a decision");
+    let file = fs::OpenOptions::new().read(true).write(true).open(shared.path()).expect("the file");
+    file.lock().expect("a lock");
+    let progress = |number: u64| file.write_all_at(&number.to_ne_bytes(), REPAIRED).expect("written");
+    progress(1);
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| limiter(&url).check("6/hour", "k"));
+        for number in 2..20 {
+            std::thread::sleep(Duration::from_millis(100));
+            progress(number);
+        }
+        assert!(!opening.is_finished());
+        progress(0);
+        file.unlock().expect("no lock");
+        assert_eq!(opening.join().expect("a limiter").expect("a decision").remaining(), 4);
+    });
+}
+
+#[test]
+fn on_store_error_decides_while_another_process_does_not_finish_with_the_file() {
+    let shared = SharedFile::new();
+    let url = shared.url("max_bytes=1MB");
+    limiter(&url).check("6/hour", "k").expect("a decision");
+    let file = fs::File::open(shared.path()).expect("the file");
+    file.lock().expect("a lock");
+    let builder = || Limiter::builder().store(&url).timeout(Duration::from_millis(100));
+    let of = |choice| builder().on_store_error(choice).build().expect("a limiter");
+    let limiters = [OnStoreError::Local, OnStoreError::Open, OnStoreError::Closed, OnStoreError::Raise].map(of);
+    let [local, open, closed, raise] = &limiters;
+    let source = |limiter: &Limiter| limiter.check("6/hour", "k").map(|decision| decision.source());
+    assert_eq!(source(local).expect("a decision"), Source::Fallback);
+    assert!(open.check("6/hour", "k").expect("a decision").allowed());
+    assert!(closed.check("6/hour", "k").expect("a decision").unavailable());
+    let all = |limiter: &Limiter| limiter.check_all([("6/hour", "k", 1), ("7/hour", "k", 1)]);
+    assert!(closed.check_all([("6/hour", "k", 1)]).expect("a decision").unavailable());
+    for error in [source(raise).err(), all(raise).err(), raise.ping().err(), raise.clear("6/hour", "k").err()] {
+        let error = error.expect("it is raised");
+        assert_eq!(error.code(), "store_timeout", "{error}");
+        assert!(error.to_string().contains("is being opened by another process"), "{error}");
+    }
+    file.unlock().expect("no lock");
+    for limiter in &limiters {
+        let is_open = || source(limiter).is_ok_and(|source| source == Source::Store);
+        tidegate_tests::wait::wait_until(Duration::from_secs(20), "the file is open", is_open);
+        limiter.ping().expect("it is open");
+    }
 }
 
 #[test]
