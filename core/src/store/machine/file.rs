@@ -171,6 +171,16 @@ fn check_place(file: &File, place: &MachineFile) -> Result<()> {
             ),
         ));
     }
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner != own && place.mode & 0o022 == 0 {
+        return Err(refused(
+            path,
+            &format!(
+                "belongs to the user {owner}, who may have put it there, and this process is of the user {own}: run it as that user, \
+                 or let others write to the file with ?mode=0660"
+            ),
+        ));
+    }
     if let Some(name) = network(file) {
         return Err(refused(
             path,

@@ -90,6 +90,20 @@ fn only_its_owner_may_use_it() {
     limiter(&shared.url("max_bytes=1MB&mode=0666"));
 }
 
+#[test]
+fn a_file_of_another_user_is_refused_unless_others_may_write_to_it() {
+    let shared = SharedFile::new();
+    limiter(&shared.url("max_bytes=1MB"));
+    if std::os::unix::fs::chown(shared.path(), Some(12_345), None).is_err() {
+        return println!("only root can give a file away");
+    }
+    let error = refusal(&shared.url("max_bytes=1MB"));
+    assert_eq!(error.code(), "config_invalid", "{error}");
+    assert!(error.to_string().contains("12345") && error.to_string().contains("?mode="), "{error}");
+    assert_eq!(refusal(&shared.url("max_bytes=1MB&mode=0644")).code(), "config_invalid");
+    limiter(&shared.url("max_bytes=1MB&mode=0660"));
+}
+
 /// How far another process is that makes the file whole: not 0 while it does.
 const REPAIRED: u64 = 32 * 8;
 
