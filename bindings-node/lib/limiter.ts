@@ -424,16 +424,18 @@ export class Limiter<Name extends string = string> {
     return limited;
   }
 
-  /** Ends the limiter: holds are given back, calls that wait are answered, and every later call throws ClosedError. */
+  /** Ends the limiter: calls that wait are rejected with a ClosedError, as every later call is, and holds and turns are given back. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
   }
 
   async #close(): Promise<void> {
+    // First, so that nobody who waits takes the units of the holds.
+    const closed = this.#transport.close();
     await this.#holds.releaseAll();
     this.#policyRefs.forget();
-    await this.#transport.close();
+    await closed;
   }
 
   /** What `await using` calls. */

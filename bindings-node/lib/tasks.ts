@@ -193,8 +193,8 @@ export class Tasks {
     return next;
   }
 
-  /** Cancels all tasks, because the limiter was closed. */
-  close(): void {
+  /** Cancels all tasks, because the limiter is being closed. */
+  cancelAll(): void {
     for (const ticket of this.#pending.keys()) this.#remove(ticket)?.reject(new ClosedError('the limiter was closed'));
   }
 }

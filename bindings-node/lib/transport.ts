@@ -279,12 +279,12 @@ export class Transport {
     }
   }
 
-  /** Cancels all tasks; resolves when every call is answered. */
+  /** Cancels all tasks; resolves when the limiter is closed and every call is answered. */
   async close(): Promise<void> {
     this.flush();
-    this.nativeLimiter.close();
+    this.tasks.cancelAll();
+    await this.tasks.begin([], (ticket) => this.nativeLimiter.close(ticket));
     this.collect();
-    this.tasks.close();
     if (this.#inFlight > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
   }
 

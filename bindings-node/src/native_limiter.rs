@@ -367,12 +367,4 @@ impl NativeLimiter {
         let outcome = settled.transpose().map(|settled| settled.map(|()| Outcome::Nothing));
         codec.answer(ticket as u64, outcome)
     }
-
-    /// Ends the limiter. Holds are given back; calls that wait for the store are answered.
-    #[napi(catch_unwind)]
-    pub fn close(&self) {
-        self.holds.borrow_mut().clear();
-        self.loop_reader.set(None);
-        self.codec.borrow().limiter.close();
-    }
 }

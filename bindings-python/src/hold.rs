@@ -26,6 +26,8 @@ struct HeldUnits {
 
 impl HeldUnits {
     fn new(py: Python<'_>, hold: tidegate::Hold) -> PyResult<Self> {
+        // It may have waited for its thread or loop while the limiter was closed.
+        hold.check_open().map_err(raise)?;
         let decision = Py::new(py, Decision::from(hold.decision().clone()))?;
         let limiter = hold.limiter();
         Ok(Self { hold: Mutex::new(Some(hold)), decision, limiter, was_lost: AtomicBool::new(false) })

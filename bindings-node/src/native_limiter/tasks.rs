@@ -202,6 +202,18 @@ impl NativeLimiter {
         self.begin(ticket, |limiter| async move { limiter.clear_all().await.map(|()| Outcome::Nothing) })
     }
 
+    /// Ends the limiter. What its callers have goes back; calls that wait for the store are answered.
+    #[napi(catch_unwind)]
+    pub fn close(&self, ticket: f64) -> i32 {
+        self.loop_reader.set(None);
+        let started = self.begin(ticket, |limiter| async move {
+            limiter.close_on_thread().await;
+            Ok(Outcome::Nothing)
+        });
+        self.holds.borrow_mut().clear();
+        started
+    }
+
     /// Whether the store answers.
     #[napi(catch_unwind)]
     pub fn ping(&self, ticket: f64) -> i32 {

@@ -123,7 +123,7 @@ impl AsyncLimiter {
 
     pub(super) fn end(&self, _py: Python<'_>) -> PyResult<CallCoroutine> {
         self.action(true, |limiter| async move {
-            limiter.close();
+            limiter.close_on_thread().await;
             Ok(())
         })
     }

@@ -1,5 +1,9 @@
 //! What hosts ask of a limiter beside its calls.
 
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
 use super::ReplyPoller;
 use crate::decision::Decision;
 use crate::error::Result;
@@ -70,6 +74,23 @@ impl AsyncLimiter {
     pub fn reply_poller(&self) -> Option<ReplyPoller> {
         self.core.layers.as_ref()?;
         ReplyPoller::begin(&self.core.readers)
+    }
+
+    /// As its `close`, which waits for the store on a thread of its own: an event loop goes on meanwhile.
+    pub async fn close_on_thread(&self) {
+        if !self.core.begin_closing() {
+            return;
+        }
+        let (core, (closed, end)) = (Arc::clone(&self.core), oneshot::channel());
+        let run = move || {
+            core.give_back();
+            // Nobody may wait for it.
+            let _ = closed.send(());
+        };
+        match std::thread::Builder::new().name("tidegate-close".to_owned()).spawn(run) {
+            Ok(_) => drop(end.await),
+            Err(_) => self.core.give_back(),
+        }
     }
 
     /// From now on threads of the limiter read the replies, even if an event loop did.

@@ -22,6 +22,7 @@ use crate::error::{Error, Result, named};
 use crate::policy::prefix::why_no_prefix;
 use crate::process::fork::{self, ForkListener, PerProcess};
 use crate::process::log::Log;
+use crate::process::pending_count::PendingCount;
 use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
 use crate::store::ForgottenDenials;
 use crate::store::Store;
@@ -222,6 +223,8 @@ impl Builder {
             hold_renewer: HoldRenewer::default(),
             log,
             closed: AtomicBool::new(false),
+            pending: PendingCount::default(),
+            timeout: self.timeout,
             shown: self.stores.iter().map(|url| without_secrets(url)).collect::<Vec<_>>().join(", "),
             prefix: self.prefix.to_string(),
             seed,

@@ -236,8 +236,9 @@ impl LimiterCore {
             DecisionWait::Never => try_immediate(&*self.store, &entry, context)?,
             DecisionWait::Here => ask(&*self.store, &entry, context),
             DecisionWait::Later { batch, make } => {
-                // A limiter closes when it is dropped. Units that go back keep it until they have.
-                let core = entry.operation.frees().then(|| Arc::clone(self));
+                // A limiter closes when it is dropped. Units that go back keep it until they have, and a close waits for them.
+                let leaves = matches!(entry.operation, Operation::Leave { .. });
+                let core = (leaves || entry.operation.frees()).then(|| (self.pending.begin(), Arc::clone(self)));
                 let answer = submit(&self.store, &entry, CallContext { batch, ..context }, || {
                     let answers = Arc::clone(&self.answers);
                     let done = make();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::call::gone;
 use super::caller::{DecisionWait, NoCompletion, User};
 use super::cost::Cost;
 use super::hold_lifetime::HoldLifetime;
@@ -49,9 +50,11 @@ pub struct Hold {
 
 impl Hold {
     /// Makes the hold of a check that began at `began`, by the time of the renewer.
-    fn new(core: &Arc<LimiterCore>, id: HoldId, decision: Decision, began: Duration, blocking: bool) -> Self {
-        let lifetime = core.hold_renewer.add(core, id, &decision, began);
-        Self { core: Arc::clone(core), id, decision, lifetime, blocking, released: None, process: fork::generation() }
+    /// `None` when the limiter is closed meanwhile.
+    fn new(core: &Arc<LimiterCore>, id: HoldId, decision: Decision, began: Duration, blocking: bool) -> Option<Self> {
+        let lifetime = core.hold_renewer.add(core, id, &decision, began)?;
+        let (core, process) = (Arc::clone(core), fork::generation());
+        Some(Self { core, id, decision, lifetime, blocking, released: None, process })
     }
 
     /// The Decision that admitted it.
@@ -65,6 +68,15 @@ impl Hold {
     #[must_use]
     pub fn limiter(&self) -> AsyncLimiter {
         AsyncLimiter { core: Arc::clone(&self.core) }
+    }
+
+    /// Fails when the limiter is closed, which has given the units back.
+    ///
+    /// # Errors
+    /// `closed`.
+    #[doc(hidden)]
+    pub fn check_open(&self) -> Result<()> {
+        self.core.open()
     }
 
     /// Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
@@ -133,6 +145,8 @@ impl Drop for Hold {
         if self.process != fork::generation() {
             return;
         }
+        // First, so that a limiter which closes gives it back, or waits until it has gone back.
+        let _counted = self.core.pending.begin();
         self.core.hold_renewer.remove(self.id);
         let key = self.decision.key();
         let plan = &self.core.current(self.decision.plan(), key);
@@ -185,11 +199,15 @@ impl LimiterCore {
         let asked = AskedHold::new(self, &plan, key, id);
         let answer = self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, user).await;
         asked.answered();
-        let (decision, began) = answer?;
+        let (decision, began) = answer.inspect_err(|_| self.hold_renewer.remove(id))?;
         if !decision.allowed() {
+            self.hold_renewer.remove(id);
             return Ok(HoldAnswer::Denied(decision));
         }
-        Ok(HoldAnswer::Held(Hold::new(self, id, decision, began, user == User::Thread)))
+        match Hold::new(self, id, decision, began, user == User::Thread) {
+            Some(hold) => Ok(HoldAnswer::Held(hold)),
+            None => Err(gone()),
+        }
     }
 }
 
@@ -204,6 +222,9 @@ struct AskedHold<'a> {
 
 impl<'a> AskedHold<'a> {
     fn new(core: &'a Arc<LimiterCore>, plan: &'a Arc<Plan>, key: &'a str, id: HoldId) -> Self {
+        if core.layers.is_some() {
+            core.hold_renewer.ask(id, plan, key);
+        }
         Self { core, plan, key, id, process: fork::generation() }
     }
 
@@ -216,6 +237,8 @@ impl<'a> AskedHold<'a> {
 impl Drop for AskedHold<'_> {
     fn drop(&mut self) {
         if self.process == fork::generation() {
+            let _counted = self.core.pending.begin();
+            self.core.hold_renewer.remove(self.id);
             close(self.core, self.plan, self.key, self.id, None);
         }
     }

@@ -52,6 +52,15 @@ struct Schedule {
     running: bool,
     stopped: bool,
     holds: BTreeMap<HoldId, Renewal>,
+    /// The holds that a shared store was asked for, and their policies and keys.
+    asked: BTreeMap<HoldId, (Arc<Plan>, Box<str>)>,
+}
+
+/// A hold that a limiter gives back when it closes.
+pub(super) struct LeftHold {
+    pub(super) id: HoldId,
+    pub(super) plan: Arc<Plan>,
+    pub(super) key: Box<str>,
 }
 
 /// The next renewal of a hold.
@@ -67,34 +76,48 @@ struct Renewal {
 }
 
 impl HoldRenewer {
-    /// Renews the hold of a Decision from now on. Its check began at `began`.
+    /// A shared store is about to be asked for a hold.
+    pub(super) fn ask(&self, id: HoldId, plan: &Arc<Plan>, key: &str) {
+        self.shared.with(Shared::default, |(schedule, _)| {
+            schedule.lock().asked.insert(id, (Arc::clone(plan), key.into()));
+        });
+    }
+
+    /// Renews the hold of a Decision from now on, unless the limiter is closed. Its check began at `began`.
     pub(super) fn add(
         &self,
         core: &Arc<LimiterCore>,
         id: HoldId,
         decision: &Decision,
         began: Duration,
-    ) -> Arc<HoldLifetime> {
+    ) -> Option<Arc<HoldLifetime>> {
         let lifetime = Arc::new(HoldLifetime::new(decision, began));
         // A policy without such a limit has nothing to renew.
-        if let Some(ttl) = ttl(decision.plan()) {
+        let is_open = if let Some(ttl) = ttl(decision.plan()) {
             let plan = Arc::clone(decision.plan());
             let key = decision.key().into();
             let interval = ttl / RENEWALS_PER_TTL;
             let due = self.time(core) + interval;
             let longest = plan.policy.options().max_hold;
             let ends = longest.map(|longest| began + Duration::from_micros(longest.micros()));
-            self.schedule(core, id, Renewal { plan, key, interval, lifetime: Arc::clone(&lifetime), due, ends });
-        }
-        lifetime
+            self.schedule(core, id, Renewal { plan, key, interval, lifetime: Arc::clone(&lifetime), due, ends })
+        } else {
+            core.open().is_ok()
+        };
+        is_open.then_some(lifetime)
     }
 
-    fn schedule(&self, core: &Arc<LimiterCore>, id: HoldId, renewal: Renewal) {
-        let Ok(shared) = self.shared.get_or_try_init(|| Ok(Shared::default())) else { return };
+    /// Whether the limiter is open, so that the hold is renewed.
+    fn schedule(&self, core: &Arc<LimiterCore>, id: HoldId, renewal: Renewal) -> bool {
+        let shared = self.shared.get_or_init(Shared::default);
         let (schedule, changed) = &**shared;
         let mut schedule = schedule.lock();
+        if schedule.stopped {
+            return false;
+        }
+        schedule.asked.remove(&id);
         schedule.holds.insert(id, renewal);
-        if !schedule.running && !schedule.stopped && core.clock.is_none() {
+        if !schedule.running && core.clock.is_none() {
             let core = Arc::downgrade(core);
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("tidegate-holds".to_owned());
@@ -102,6 +125,7 @@ impl HoldRenewer {
             schedule.running = thread.spawn(move || run(&core, &shared)).is_ok();
         }
         changed.notify_one();
+        true
     }
 
     /// The time of a clock that was given, or the time since this was made.
@@ -191,17 +215,37 @@ impl HoldRenewer {
         }
     }
 
+    /// A hold goes back, or was not granted. A limiter that closes gives back what it has not given back before.
     pub(super) fn remove(&self, id: HoldId) {
         if let Some(shared) = self.shared.get() {
-            shared.0.lock().holds.remove(&id);
+            let mut schedule = shared.0.lock();
+            schedule.holds.remove(&id);
+            if !schedule.stopped {
+                schedule.asked.remove(&id);
+            }
         }
     }
 
+    /// From now on there are no new holds, and none is renewed.
     pub(super) fn stop(&self) {
-        if let Some(shared) = self.shared.get() {
-            shared.0.lock().stopped = true;
-            shared.1.notify_one();
-        }
+        let shared = self.shared.get_or_init(Shared::default);
+        shared.0.lock().stopped = true;
+        shared.1.notify_one();
+    }
+
+    /// Takes all holds, of a limiter that closes. They are lost to those who have them.
+    pub(super) fn take_all(&self) -> Vec<LeftHold> {
+        let Some(shared) = self.shared.get() else { return Vec::new() };
+        let mut schedule = shared.0.lock();
+        let asked = std::mem::take(&mut schedule.asked).into_iter().map(|(id, (plan, key))| LeftHold { id, plan, key });
+        let mut left: Vec<LeftHold> = asked.collect();
+        left.extend(std::mem::take(&mut schedule.holds).into_iter().map(
+            |(id, Renewal { plan, key, lifetime, .. })| {
+                lifetime.lose();
+                LeftHold { id, plan, key }
+            },
+        ));
+        left
     }
 }
 

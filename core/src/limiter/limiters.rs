@@ -493,8 +493,11 @@ both! {
         self.core.policies.generation()
     }
 
-    /// Closes the limiter; every later call fails with `closed`. Holds are given back when they are dropped, or by their ttl.
+    /// Closes the limiter: calls that wait end with `closed`, as every later call does. Then turns, holds and leased units go back: a
+    /// hold that is in use is [`lost`](crate::Hold::lost). It waits until the store has them, at most for the timeout of three calls.
     pub fn close(&self) {
-        self.core.close();
+        if self.core.begin_closing() {
+            self.core.give_back();
+        }
     }
 }

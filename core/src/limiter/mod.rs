@@ -61,6 +61,7 @@ use crate::policy::{Policy, lint};
 use crate::process::clock::{ClockListener, ManualClock};
 use crate::process::fork::{ForkListener, PerProcess};
 use crate::process::log::Log;
+use crate::process::pending_count::PendingCount;
 use crate::resilience::{DenialGenerations, Layers};
 use crate::store::ForgottenDenials;
 use crate::store::Store;
@@ -166,6 +167,10 @@ pub(crate) struct LimiterCore {
     hold_renewer: HoldRenewer,
     log: Arc<Log>,
     closed: AtomicBool,
+    /// The calls that take or give back units of a shared store and have no reply yet.
+    pending: PendingCount,
+    /// The timeout of a call.
+    timeout: Duration,
     /// The stores' URLs without secrets.
     shown: String,
     /// What every key in Redis begins with.
@@ -251,14 +256,6 @@ impl LimiterCore {
         let mixed = blake3::hash(&[self.seed.to_le_bytes(), number.to_le_bytes()].concat());
         let (head, _) = mixed.as_bytes().split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
         (u64::from_le_bytes(*head) & MAX_SAFE_INTEGER).max(1)
-    }
-
-    fn close(&self) {
-        if !self.closed.swap(true, Ordering::Relaxed) {
-            self.hold_renewer.stop();
-            self.answers.wait_queues.wake_all();
-            self.store.close();
-        }
     }
 
     /// Settles a check that a fallback answered, of which the store knows nothing.
@@ -357,8 +354,11 @@ impl ClockListener for LimiterCore {
 }
 
 impl Drop for LimiterCore {
+    /// Nobody waits any more, and nobody has a hold: they would keep it.
     fn drop(&mut self) {
-        self.close();
+        if self.begin_closing() {
+            self.store.close();
+        }
     }
 }
 

@@ -101,9 +101,13 @@ impl<T> PerProcess<T> {
         run(&self.get_or_init(make))
     }
 
-    fn get_or_init(&self, make: impl FnOnce() -> T) -> Arc<ProcessValue<T>> {
+    /// The value of this process, which is made now where it is missing.
+    pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> Arc<ProcessValue<T>> {
         let current = self.current.load();
-        self.keep(&current, make())
+        match current.as_ref().filter(|current| current.is_current()) {
+            Some(current) => Arc::clone(current),
+            None => self.keep(&current, make()),
+        }
     }
 
     /// The value of this process, which is made now where it is missing. When several threads make one at once, one of

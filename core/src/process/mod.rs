@@ -4,5 +4,6 @@ pub(crate) mod alarm;
 pub(crate) mod clock;
 pub(crate) mod fork;
 pub(crate) mod log;
+pub(crate) mod pending_count;
 #[cfg(any(feature = "files", feature = "redis"))]
 pub(crate) mod regular_file;

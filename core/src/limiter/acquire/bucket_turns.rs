@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::decision::{Decision, LimiterId};
 use crate::plan::{Amount, Amounts, Plan};
-use crate::store::request::{Answer, Charge, ChargedAmount, Operation};
+use crate::store::request::{Answer, Charge, ChargedAmount, Operation, Source};
 
 /// A turn in the store.
 #[derive(Debug)]
@@ -47,6 +47,8 @@ impl BucketTurn {
 #[derive(Debug)]
 struct Sleeper {
     number: u64,
+    /// The cost that it has named.
+    cost: u64,
     /// What it takes, which may be less than its turn has charged.
     granted: u64,
     amounts: Amounts,
@@ -63,37 +65,95 @@ impl Sleeper {
     }
 }
 
-/// The turns of the callers of one policy and key, in their order.
+/// The turns of the callers of one policy and key.
 #[derive(Debug, Default)]
-pub(super) struct BucketTurns(Mutex<Vec<Sleeper>>);
+pub(super) struct BucketTurns(Mutex<Turns>);
 
-impl BucketTurns {
-    pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
+#[derive(Debug, Default)]
+struct Turns {
+    /// The callers that have asked for a turn, by their numbers.
+    asking: Vec<u64>,
+    /// The callers that have one, in the order of their turns.
+    sleepers: Vec<Sleeper>,
+    /// Whether all turns belong to the limiter, which closes.
+    is_closed: bool,
+}
+
+impl Turns {
+    fn remove(&mut self, number: u64) -> Option<Sleeper> {
+        let at = self.sleepers.iter().position(|sleeper| sleeper.number == number).filter(|_| !self.is_closed)?;
+        Some(self.sleepers.remove(at))
     }
 
-    pub(super) fn add(&self, number: u64, turn: BucketTurn) {
+    /// Whether a caller had asked and had no answer.
+    fn has_asked(&mut self, number: u64) -> bool {
+        let at = self.asking.iter().position(|asking| *asking == number);
+        at.map(|at| self.asking.swap_remove(at)).is_some()
+    }
+}
+
+impl BucketTurns {
+    /// How many callers have a turn.
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().sleepers.len()
+    }
+
+    /// The same, and how many have asked for one.
+    pub(super) fn places(&self) -> usize {
+        let turns = self.0.lock();
+        turns.sleepers.len() + turns.asking.len()
+    }
+
+    /// A caller asks for a turn.
+    pub(super) fn ask(&self, number: u64) {
+        self.0.lock().asking.push(number);
+    }
+
+    /// A caller has its answer, or does not wait for it.
+    pub(super) fn forget_asking(&self, number: u64) {
+        self.0.lock().has_asked(number);
+    }
+
+    /// Adds the turn that a caller has got. Returns it where the caller is gone.
+    pub(super) fn add(&self, number: u64, cost: u64, turn: BucketTurn) -> Result<(), BucketTurn> {
+        let mut turns = self.0.lock();
+        if !turns.has_asked(number) && !turns.is_closed {
+            return Err(turn);
+        }
         let answer = &turn.answer;
-        let sleeper = Sleeper { number, granted: answer.granted, amounts: answer.amounts().into(), turn };
-        let mut sleepers = self.0.lock();
-        let at = sleepers.partition_point(|other| other.turn.due <= sleeper.turn.due);
-        sleepers.insert(at, sleeper);
+        let sleeper = Sleeper { number, cost, granted: answer.granted, amounts: answer.amounts().into(), turn };
+        let at = turns.sleepers.partition_point(|other| other.turn.due <= sleeper.turn.due);
+        turns.sleepers.insert(at, sleeper);
+        Ok(())
     }
 
     /// When the turn of a caller is.
     pub(super) fn due(&self, number: u64) -> Option<Duration> {
-        self.0.lock().iter().find(|sleeper| sleeper.number == number).map(|sleeper| sleeper.turn.due)
+        self.of(number, |turn| turn.due)
     }
 
-    fn remove(&self, number: u64) -> Option<Sleeper> {
-        let mut sleepers = self.0.lock();
-        let at = sleepers.iter().position(|sleeper| sleeper.number == number)?;
-        Some(sleepers.remove(at))
+    /// The part of Tidegate that granted the turn of a caller.
+    pub(super) fn source(&self, number: u64) -> Option<Source> {
+        self.of(number, |turn| turn.answer.source)
+    }
+
+    fn of<T>(&self, number: u64, read: impl FnOnce(&BucketTurn) -> T) -> Option<T> {
+        self.0.lock().sleepers.iter().find(|sleeper| sleeper.number == number).map(|sleeper| read(&sleeper.turn))
+    }
+
+    /// From now on no caller takes a turn or passes it on.
+    pub(super) fn close(&self) {
+        self.0.lock().is_closed = true;
+    }
+
+    /// Takes all turns, in their order.
+    pub(super) fn take_all(&self) -> Vec<BucketTurn> {
+        std::mem::take(&mut self.0.lock().sleepers).into_iter().map(|sleeper| sleeper.turn).collect()
     }
 
     /// The Decision of a caller whose turn has come.
-    pub(super) fn take(&self, number: u64, limiter: LimiterId, key: &str, cost: u64) -> Option<Decision> {
-        let Sleeper { granted, amounts, turn, .. } = self.remove(number)?;
+    pub(super) fn take(&self, number: u64, limiter: LimiterId, key: &str) -> Option<Decision> {
+        let Sleeper { cost, granted, amounts, turn, .. } = self.0.lock().remove(number)?;
         let mut answer = turn.answer.at_turn();
         answer.granted = granted;
         if !amounts.is_empty() {
@@ -104,14 +164,14 @@ impl BucketTurns {
 
     /// A caller gives its turn up. Returns the turn that no other caller can use.
     pub(super) fn give_up(&self, number: u64) -> Option<BucketTurn> {
-        let sleeper = self.remove(number)?;
+        let sleeper = self.0.lock().remove(number)?;
         Some(self.pass_on(sleeper.turn))
     }
 
     /// Passes a turn on to the next caller that can use it, the turn of that one to the next but one, and so on. Returns the turn that
     /// is left.
     pub(super) fn pass_on(&self, mut turn: BucketTurn) -> BucketTurn {
-        let mut sleepers = self.0.lock();
+        let sleepers = &mut self.0.lock().sleepers;
         for sleeper in sleepers.iter_mut() {
             if sleeper.can_use(&turn) {
                 swap(&mut sleeper.turn, &mut turn);

@@ -2,6 +2,7 @@
 //! stand in the line of the key over all processes. docs/adr/0036 has the reasons.
 
 mod bucket_turns;
+mod closing;
 mod queue_estimate;
 mod turn_taking;
 mod wait_deadline;
@@ -108,8 +109,9 @@ impl<'a> Acquire<'a> {
         if let Some(pause) = self.pause.take() {
             return Ok(AcquireStep::Sleep { signal, count: self.count, longest: self.deadline.sleep(Some(pause)) });
         }
-        self.core.open()?;
+        // Before it looks whether the limiter is open, so that it misses no end.
         self.count = signal.count();
+        self.core.open()?;
         self.asked_late = self.deadline.is_over();
         match position.units_ahead() {
             None => {
@@ -162,10 +164,10 @@ impl<'a> Acquire<'a> {
 }
 
 impl Acquire<'_> {
-    /// Leaves the line of all processes. The next caller of this process, which asks at once, has the same number there.
+    /// Leaves the line of all processes; a limiter that closes does so itself. The next caller of this process, which asks at once, has the same number there.
     fn leave_line(&mut self) {
         let (Some(waiter), CallerState::Queued(position)) = (self.in_line.take(), &self.state) else { return };
-        if position.next().is_none() {
+        if position.next().is_none() && self.core.open().is_ok() {
             self.core.post(Arc::clone(self.plan), self.key, Operation::Leave { waiter });
         }
     }
@@ -246,9 +248,13 @@ impl LimiterCore {
             self.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
             return Ok((decision, self.time()));
         }
+        let holds = matches!(operation, Operation::Check { hold: 1.., .. });
+        // A limiter that closes gives back all holds.
+        let answered =
+            move |core: &Arc<Self>, decision| if holds { Ok(decision) } else { core.unless_closed(decision) };
         if deadline.is_over() {
             let asked_at = self.time();
-            let decision = self.decision(Arc::clone(plan), key, operation.clone(), user).await?;
+            let decision = self.ask_waiting(plan, key, operation.clone(), user, answered).await?;
             return Ok((decision, asked_at));
         }
         let mut acquire = Acquire::begin(self, plan, key, (operation, rank), &deadline)?;
@@ -256,7 +262,7 @@ impl LimiterCore {
             match acquire.step()? {
                 AcquireStep::Ask(operation) => {
                     let asked_at = self.time();
-                    let decision = self.decision(Arc::clone(plan), key, operation, user).await?;
+                    let decision = self.ask_waiting(plan, key, operation, user, answered).await?;
                     if let Some(decision) = acquire.answered(decision) {
                         return Ok((decision, asked_at));
                     }

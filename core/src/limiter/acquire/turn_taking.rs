@@ -1,21 +1,18 @@
 //! How a caller takes a turn in the store and sleeps until then.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use compact_str::CompactString;
-use tokio::sync::oneshot;
 
 use super::bucket_turns::BucketTurn;
 use super::sleep;
 use super::wait_deadline::WaitDeadline;
-use super::wait_queue::TurnPlace;
+use super::wait_queue::{TurnPlace, WaitQueue};
 use crate::algorithm::MAX_SAFE_INTEGER;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiter::LimiterCore;
 use crate::limiter::call::gone;
-use crate::limiter::caller::{DecisionWait, User};
+use crate::limiter::caller::User;
 use crate::plan::Plan;
 use crate::store::request::{Operation, Source};
 
@@ -53,20 +50,20 @@ impl LimiterCore {
         user: User,
     ) -> Result<Option<Decision>> {
         loop {
-            let Some(mut place) = self.answers.wait_queues.join_turns(self, plan, key)? else {
+            let Some(place) = self.answers.wait_queues.join_turns(self, plan, key)? else {
                 let seen = self.decision(Arc::clone(plan), key, operation.as_peek(), user).await?;
                 return Ok(Some(seen.denied_by_others()));
             };
             deadline.listen(place.signal());
             let within = deadline.left().map_or(MAX_SAFE_INTEGER, |left| left.as_micros() as u64);
-            let decision = self.ask_for_turn(plan, key, operation.as_turn(within), user).await?;
-            let Some(due) = self.turn_due(&decision) else {
+            let (queue, number) = place.destination();
+            let mut holder = TurnHolder { core: self, key, place: Some(place) };
+            let keep = move |core: &Arc<Self>, decision| core.keep_turn(&queue, number, decision);
+            if let Some(decision) = self.ask_waiting(plan, key, operation.as_turn(within), user, keep).await? {
                 let ends = decision.allowed() || decision.plan().takes_turns && !decision.learned();
                 return Ok(ends.then_some(decision));
-            };
-            let (cost, source, began) = (decision.cost(), decision.source(), self.time());
-            place.add(BucketTurn::new(decision, due));
-            let mut holder = TurnHolder { core: self, key, place: Some(place) };
+            }
+            let (source, began) = (holder.place.as_ref().and_then(TurnPlace::source), self.time());
             self.sleep_until_turn(&holder, user).await?;
             if self.time().saturating_sub(began) > UNASKED_SLEEP {
                 let blocked = self.is_blocked(plan, key, source, deadline.end(), user).await;
@@ -77,7 +74,7 @@ impl LimiterCore {
                 }
             }
             let place = holder.place.take();
-            return place.and_then(|place| place.take(self.id, key, cost)).ok_or_else(gone).map(Some);
+            return place.and_then(|place| place.take(self.id, key)).ok_or_else(gone).map(Some);
         }
     }
 
@@ -87,7 +84,7 @@ impl LimiterCore {
         self: &Arc<Self>,
         plan: &Arc<Plan>,
         key: &str,
-        granted_by: Source,
+        granted_by: Option<Source>,
         end: Option<Instant>,
         user: User,
     ) -> bool {
@@ -96,7 +93,7 @@ impl LimiterCore {
         }
         let seen = self.decision_until(Arc::clone(plan), key, Operation::peek(1), end, user).await;
         seen.is_ok_and(|seen| {
-            let is_known = seen.source() != Source::Fallback || granted_by == Source::Fallback;
+            let is_known = seen.source() != Source::Fallback || granted_by == Some(Source::Fallback);
             is_known && seen.answer().blocked_until > seen.answer().now
         })
     }
@@ -109,38 +106,29 @@ impl LimiterCore {
         Some(from + after)
     }
 
-    /// Asks for a turn. Of a caller that is gone when the answer comes it is given up.
-    async fn ask_for_turn(
-        self: &Arc<Self>,
-        plan: &Arc<Plan>,
-        key: &str,
-        operation: Operation,
-        user: User,
-    ) -> Result<Decision> {
-        if user == User::Thread {
-            return self.decision(Arc::clone(plan), key, operation, user).await;
-        }
-        let (answer, answered) = oneshot::channel();
-        let make = || {
-            let (core, plan, key) = (Arc::downgrade(self), Arc::clone(plan), CompactString::from(key));
-            move |decision| {
-                if let Err(Ok(decision)) = answer.send(decision) {
-                    give_up(&core, &plan, &key, decision);
-                }
-                None
-            }
+    /// Keeps the turn of a Decision for its caller, or passes it on where the caller is gone. Returns a Decision that has none.
+    fn keep_turn(self: &Arc<Self>, queue: &WaitQueue, number: u64, decision: Decision) -> Result<Option<Decision>> {
+        let due = match self.turn_due(&decision) {
+            Some(due) => due,
+            // Turns may be behind it, which have to go back before.
+            None if decision.allowed() && self.open().is_err() => Duration::ZERO,
+            None => return Ok(Some(decision)),
         };
-        match self.run(Arc::clone(plan), key, operation, DecisionWait::Later { batch: None, make }) {
-            Some(decision) => decision,
-            None => answered.await.unwrap_or_else(|_| Err(gone())),
+        let (cost, key) = (decision.cost(), decision.key().to_owned());
+        if let Err(turn) = queue.turns().add(number, cost, BucketTurn::new(decision, due)) {
+            let left = queue.turns().pass_on(turn);
+            queue.signal().notify();
+            self.refund_turn(&key, left);
         }
+        Ok(None)
     }
 
     async fn sleep_until_turn(&self, holder: &TurnHolder<'_>, user: User) -> Result<()> {
         let Some(place) = &holder.place else { return Ok(()) };
         loop {
-            self.open()?;
+            // Before it looks whether the limiter is open, so that it misses no end.
             let count = place.signal().count();
+            self.open()?;
             let left = place.due().unwrap_or_default().saturating_sub(self.time());
             if left.is_zero() {
                 return Ok(());
@@ -152,25 +140,8 @@ impl LimiterCore {
     }
 
     /// Gives a turn back that no caller of this process can use, without waiting. The store does it where the turn is the last one.
-    fn refund_turn(self: &Arc<Self>, key: &str, turn: BucketTurn) {
+    pub(super) fn refund_turn(self: &Arc<Self>, key: &str, turn: BucketTurn) {
         let (plan, operation) = turn.refund();
         self.post(plan, key, operation);
     }
-}
-
-/// A caller was gone before it had its turn.
-#[cold]
-fn give_up(core: &Weak<LimiterCore>, plan: &Plan, key: &str, decision: Decision) {
-    let Some(core) = core.upgrade() else { return };
-    let Some(due) = core.turn_due(&decision) else { return };
-    let (queue, turn) = (core.answers.wait_queues.of_key(plan, key), BucketTurn::new(decision, due));
-    let left = match queue {
-        Some(queue) => {
-            let left = queue.turns().pass_on(turn);
-            queue.signal().notify();
-            left
-        }
-        None => turn,
-    };
-    core.refund_turn(key, left);
 }

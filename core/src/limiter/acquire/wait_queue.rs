@@ -5,24 +5,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use compact_str::CompactString;
 use parking_lot::Mutex;
 
 use super::bucket_turns::{BucketTurn, BucketTurns};
 use crate::algorithm::HoldId;
 use crate::decision::{Decision, LimiterId};
+use crate::plan::Plan;
 use crate::process::clock::Signal;
-use crate::store::request::{LinePlace, RANK_SHIFT};
+use crate::store::request::{LinePlace, RANK_SHIFT, Source};
 
 /// The callers of one policy and key: those of the classes above first, else in the order they came.
 #[derive(Debug)]
-pub(super) struct WaitQueue {
+pub(in crate::limiter) struct WaitQueue {
+    pub(super) plan: Arc<Plan>,
+    pub(super) key: CompactString,
     /// What its callers are called in the line over all processes, but for the rank of their class.
     number: HoldId,
     waiters: Mutex<Waiters>,
-    /// The callers that have turns in the store …
+    /// The callers that have turns in the store, or have asked for one.
     turns: BucketTurns,
-    /// … and those that have asked for one, beside them.
-    asking: AtomicUsize,
     signal: Arc<Signal>,
 }
 
@@ -58,15 +60,29 @@ struct Waiter {
 
 impl WaitQueue {
     /// A queue without callers.
-    pub(super) fn new(number: HoldId) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, key: &str, number: HoldId) -> Self {
         let number = number & ((1 << RANK_SHIFT) - 1);
         Self {
+            plan,
+            key: key.into(),
             number,
             waiters: Mutex::default(),
             turns: BucketTurns::default(),
-            asking: AtomicUsize::new(0),
             signal: Arc::default(),
         }
+    }
+
+    /// What a caller of a class is called in the line over all processes.
+    const fn line_number(&self, rank: u64) -> HoldId {
+        self.number | rank << RANK_SHIFT
+    }
+
+    /// The numbers in the line over all processes that callers may have: the first of each class stands there.
+    pub(super) fn line_numbers(&self) -> Vec<HoldId> {
+        let waiters = self.waiters.lock();
+        let mut numbers: Vec<_> = waiters.waiting.iter().map(|waiter| self.line_number(waiter.wanted.rank)).collect();
+        numbers.dedup();
+        numbers
     }
 
     /// Adds a caller behind all of its class; returns its number.
@@ -103,7 +119,7 @@ impl WaitQueue {
 
     /// How many callers wait, and how many are about to.
     pub(super) fn places(&self) -> usize {
-        self.len() + self.asking.load(Ordering::Relaxed)
+        self.waiters.lock().waiting.len() + self.turns.places()
     }
 
     pub(super) const fn turns(&self) -> &BucketTurns {
@@ -142,7 +158,7 @@ impl QueuePosition {
     /// Where the caller stands in the line over all processes, for it is the first here.
     pub(super) fn line_place(&self, now: Duration) -> LinePlace {
         let age = |wanted: Wanted| now.saturating_sub(wanted.since).as_micros() as u64;
-        let waiter = self.queue.number | self.wanted.rank << RANK_SHIFT;
+        let waiter = self.queue.line_number(self.wanted.rank);
         LinePlace { waiter, age: age(self.wanted), next_age: self.next().map(age) }
     }
 
@@ -172,15 +188,20 @@ pub(super) struct TurnPlace {
     queue: Arc<WaitQueue>,
     /// The callers in all queues.
     waiting: Arc<AtomicUsize>,
-    /// Its number, once it has a turn.
-    number: Option<u64>,
+    number: u64,
 }
 
 impl TurnPlace {
     pub(super) fn enter(queue: Arc<WaitQueue>, waiting: Arc<AtomicUsize>) -> Self {
-        queue.asking.fetch_add(1, Ordering::Relaxed);
+        let number = queue.waiters.lock().next_number();
+        queue.turns.ask(number);
         waiting.fetch_add(1, Ordering::Relaxed);
-        Self { queue, waiting, number: None }
+        Self { queue, waiting, number }
+    }
+
+    /// Where the turn goes: the queue, and the number of the caller there.
+    pub(super) fn destination(&self) -> (Arc<WaitQueue>, u64) {
+        (Arc::clone(&self.queue), self.number)
     }
 
     /// Notified when a caller has another turn.
@@ -188,37 +209,32 @@ impl TurnPlace {
         self.queue.signal()
     }
 
-    /// The caller has a turn.
-    pub(super) fn add(&mut self, turn: BucketTurn) {
-        let number = self.queue.waiters.lock().next_number();
-        self.queue.turns.add(number, turn);
-        self.queue.asking.fetch_sub(1, Ordering::Relaxed);
-        self.number = Some(number);
-    }
-
     /// When the turn is, by the time of the limiter.
     pub(super) fn due(&self) -> Option<Duration> {
-        self.queue.turns.due(self.number?)
+        self.queue.turns.due(self.number)
+    }
+
+    /// The part of Tidegate that granted the turn.
+    pub(super) fn source(&self) -> Option<Source> {
+        self.queue.turns.source(self.number)
     }
 
     /// The Decision of the caller, whose turn has come.
-    pub(super) fn take(self, limiter: LimiterId, key: &str, cost: u64) -> Option<Decision> {
-        self.queue.turns.take(self.number?, limiter, key, cost)
+    pub(super) fn take(self, limiter: LimiterId, key: &str) -> Option<Decision> {
+        self.queue.turns.take(self.number, limiter, key)
     }
 
     /// Gives the turn up. Returns the turn that no other caller of this process can use.
     pub(super) fn give_up(&self) -> Option<BucketTurn> {
-        let turn = self.queue.turns.give_up(self.number?);
+        let turn = self.queue.turns.give_up(self.number)?;
         self.signal().notify();
-        turn
+        Some(turn)
     }
 }
 
 impl Drop for TurnPlace {
     fn drop(&mut self) {
-        if self.number.is_none() {
-            self.queue.asking.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.queue.turns.forget_asking(self.number);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -90,13 +90,13 @@ impl WaitQueues {
     }
 
     /// Enters the queue of a key, if there is a place.
-    pub(super) fn join(&self, core: &LimiterCore, plan: &Plan, key: &str, wanted: Wanted) -> Result<Joined> {
+    pub(super) fn join(&self, core: &LimiterCore, plan: &Arc<Plan>, key: &str, wanted: Wanted) -> Result<Joined> {
         let position = |queue, waiting| QueuePosition::enter(queue, wanted, waiting);
         Ok(self.enter(core, plan, key, position)?.map_or_else(Joined::Full, Joined::Position))
     }
 
     /// Takes a place for a turn, if there is one.
-    pub(super) fn join_turns(&self, core: &LimiterCore, plan: &Plan, key: &str) -> Result<Option<TurnPlace>> {
+    pub(super) fn join_turns(&self, core: &LimiterCore, plan: &Arc<Plan>, key: &str) -> Result<Option<TurnPlace>> {
         Ok(self.enter(core, plan, key, TurnPlace::enter)?.ok())
     }
 
@@ -104,7 +104,7 @@ impl WaitQueues {
     fn enter<T>(
         &self,
         core: &LimiterCore,
-        plan: &Plan,
+        plan: &Arc<Plan>,
         key: &str,
         enter: impl FnOnce(Arc<WaitQueue>, Arc<AtomicUsize>) -> T,
     ) -> Result<std::result::Result<T, u64>> {
@@ -118,7 +118,7 @@ impl WaitQueues {
         }
         let queue = known.unwrap_or_else(|| {
             by_key.sweep();
-            let queue = Arc::new(WaitQueue::new(core.hold_id()));
+            let queue = Arc::new(WaitQueue::new(Arc::clone(plan), key, core.hold_id()));
             by_key.queues.insert((plan.identity, TableKey::of(key)), Arc::downgrade(&queue));
             queue
         });
@@ -126,7 +126,7 @@ impl WaitQueues {
     }
 
     /// The queue of a key, where a caller is in it.
-    pub(super) fn of_key(&self, plan: &Plan, key: &str) -> Option<Arc<WaitQueue>> {
+    fn of_key(&self, plan: &Plan, key: &str) -> Option<Arc<WaitQueue>> {
         self.open.get()?.by_key.lock().get(plan, key)
     }
 
@@ -150,11 +150,16 @@ impl WaitQueues {
         self.of_key(plan, key).map_or(0, |queue| queue.len())
     }
 
-    /// Wakes all callers: units of every key were given back, or the limiter was closed.
+    /// The queues in which callers wait.
+    pub(super) fn all(&self) -> Vec<Arc<WaitQueue>> {
+        let Some(open) = self.open.get() else { return Vec::new() };
+        let by_key = open.by_key.lock();
+        by_key.queues.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Wakes all callers: units of every key were given back.
     pub(in crate::limiter) fn wake_all(&self) {
-        let Some(open) = self.open.get() else { return };
-        let queues: Vec<_> = open.by_key.lock().queues.values().filter_map(Weak::upgrade).collect();
-        queues.iter().for_each(|queue| queue.signal().notify());
+        self.all().iter().for_each(|queue| queue.signal().notify());
     }
 
     /// Units of a key were given back: the first caller in its queue may ask again before its time.

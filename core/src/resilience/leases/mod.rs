@@ -7,7 +7,6 @@ mod block;
 mod demand;
 mod expiry;
 mod leased_key;
-mod pending_count;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -26,6 +25,7 @@ use crate::error::Result;
 use crate::plan::{Amount, Plan};
 use crate::process::clock::{ManualClock, SteadyClock};
 use crate::process::fork::PerProcess;
+use crate::process::pending_count::PendingCount;
 use crate::resilience::layer::submit_then;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
@@ -36,7 +36,6 @@ use crate::tables::table_key::{TableKey, TableKeyRef};
 use block::{Block, Unspent};
 use expiry::{BlockEnd, Expiry};
 use leased_key::{LeasedKey, MAX_JUMP, Todo};
-use pending_count::PendingCount;
 
 /// Stands for a clock of which nothing is known.
 const NO_CLOCK: i64 = i64::MIN;
@@ -60,7 +59,7 @@ pub(crate) struct Leases {
     /// How far the store's clock was ahead of this process's when that was noted last; [`NO_CLOCK`] before the first lease.
     ahead: AtomicI64,
     /// The calls of this layer that have no reply yet.
-    pending: Arc<PendingCount>,
+    pending: PendingCount,
     this: Weak<Self>,
 }
 
@@ -85,7 +84,7 @@ impl Leases {
             expiry: Expiry::default(),
             requests: AtomicU64::new(0),
             ahead: AtomicI64::new(NO_CLOCK),
-            pending: Arc::default(),
+            pending: PendingCount::default(),
             this: Weak::clone(this),
         })
     }
@@ -152,12 +151,11 @@ impl Leases {
 
     /// Makes a call of this layer, without waiting.
     fn post(&self, entry: &Entry<'_>, done: impl FnOnce(Result<Answer>) + Send + 'static) {
-        let pending = Arc::clone(&self.pending);
-        pending.begin();
+        let counted = self.pending.begin();
         let context = CallContext::at(self.clock.as_ref().map(|clock| clock.micros()));
         wake(submit_then(&self.store, entry, context, move |result| {
             done(result);
-            pending.end();
+            drop(counted);
             None
         }));
     }

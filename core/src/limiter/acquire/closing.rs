@@ -1,0 +1,116 @@
+//! How a limiter closes. It ends the waiting, takes nothing any more, gives back what its callers have, and then closes its store:
+//! docs/adr/0036 has the states.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use crate::algorithm::{HoldId, Rule};
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::limiter::LimiterCore;
+use crate::limiter::call::{gone, sent};
+use crate::limiter::caller::{DecisionWait, NoCompletion, User};
+use crate::limiter::hold_renewer::LeftHold;
+use crate::plan::Plan;
+use crate::store::request::{Charge, ChargedAmount, Operation, Source};
+
+impl LimiterCore {
+    /// From now on no call is made and nothing is granted. Returns whether the limiter was open; then [`Self::give_back`] is to follow.
+    pub(crate) fn begin_closing(&self) -> bool {
+        let was_open = !self.closed.swap(true, Ordering::SeqCst);
+        if was_open {
+            self.hold_renewer.stop();
+        }
+        was_open
+    }
+
+    /// Ends the waiting, gives back what callers have, and closes the store. It waits for the store, at most for two timeouts of a call,
+    /// and for one more where there are leases.
+    pub(crate) fn give_back(self: &Arc<Self>) {
+        let queues = self.answers.wait_queues.all();
+        let lines: Vec<Vec<HoldId>> = queues.iter().map(|queue| queue.line_numbers()).collect();
+        for queue in &queues {
+            queue.turns().close();
+            queue.signal().notify();
+        }
+        // What the store is asked for at this moment it may still grant.
+        self.pending.wait(Instant::now() + self.timeout);
+        for (queue, lines) in queues.iter().zip(lines) {
+            // The store takes a turn back where none is behind it.
+            for turn in queue.turns().take_all().into_iter().rev() {
+                self.refund_turn(&queue.key, turn);
+            }
+            for waiter in lines.into_iter().filter(|_| self.layers.is_some()) {
+                self.post(Arc::clone(&queue.plan), &queue.key, Operation::Leave { waiter });
+            }
+        }
+        for LeftHold { id, plan, key } in self.hold_renewer.take_all() {
+            self.post(self.current(&plan, &key), &key, Operation::Close { hold: id });
+        }
+        self.pending.wait(Instant::now() + self.timeout);
+        self.store.close();
+    }
+
+    /// Asks the store on behalf of a caller that may wait, unless the limiter is closed. `answered` is called with the Decision when the
+    /// store has given it, also where the caller is gone.
+    pub(super) async fn ask_waiting<T: Send + 'static>(
+        self: &Arc<Self>,
+        plan: &Arc<Plan>,
+        key: &str,
+        operation: Operation,
+        user: User,
+        answered: impl FnOnce(&Arc<Self>, Decision) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        // In this order: either a close waits for the answer, or it is seen here.
+        let mut counted = self.layers.is_some().then(|| self.pending.begin());
+        self.open()?;
+        if user == User::Thread {
+            let decision = self.run(Arc::clone(plan), key, operation, DecisionWait::<NoCompletion>::Here);
+            return decision.unwrap_or_else(|| Err(gone())).and_then(|decision| answered(self, decision));
+        }
+        let (mut answered, mut receiver) = (Some(answered), None);
+        let make = || {
+            let (core, counted, answered) = (Arc::clone(self), counted.take(), answered.take());
+            let (answer, answer_received) = oneshot::channel();
+            receiver = Some(answer_received);
+            move |decision: Result<Decision>| {
+                let result = match answered {
+                    Some(answered) => decision.and_then(|decision| answered(&core, decision)),
+                    None => Err(gone()),
+                };
+                drop(counted);
+                sent(answer, result)
+            }
+        };
+        match (self.run(Arc::clone(plan), key, operation, DecisionWait::Later { batch: None, make }), receiver) {
+            (None, Some(receiver)) => receiver.await.unwrap_or_else(|_| Err(gone())),
+            (Some(decision), _) => match answered.take() {
+                Some(answered) => decision.and_then(|decision| answered(self, decision)),
+                None => Err(gone()),
+            },
+            (None, None) => Err(gone()),
+        }
+    }
+
+    /// The Decision of a caller that waited, unless the limiter is closed: then the units of a check go back.
+    pub(super) fn unless_closed(self: &Arc<Self>, decision: Decision) -> Result<Decision> {
+        let Err(error) = self.open() else { return Ok(decision) };
+        let (plan, key) = (self.current(decision.plan(), decision.key()), decision.key());
+        if decision.allowed() && !plan.rules.iter().all(|rule| matches!(rule, Rule::Concurrency(_))) {
+            let amounts: SmallVec<[ChargedAmount; 2]> =
+                decision.charged_amounts(&plan).map(|charged| ChargedAmount { back: charged, charged }).collect();
+            let units = amounts.iter().map(|amount| amount.back).max().unwrap_or(0);
+            let charge = Arc::new(Charge { amounts, ..decision.charge(&plan) });
+            match (Operation::GiveBack { units, charge }, decision.source()) {
+                (operation, Source::Fallback) => self.settle_in_fallback(&plan, key, operation),
+                (operation, _) if units > 0 => self.post(plan, key, operation),
+                _ => {}
+            }
+        }
+        Err(error)
+    }
+}
