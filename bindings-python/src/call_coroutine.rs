@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use tidegate::Result;
+use tidegate::host::Mutex;
 use tidegate::host::{Call, Outcome};
 
 use crate::convert::{returned, utf8};

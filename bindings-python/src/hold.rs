@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tidegate::Cost;
+use tidegate::host::InheritedMutex;
 use tidegate::host::Outcome;
 
 use crate::call_coroutine::CallCoroutine;
@@ -16,7 +16,7 @@ use crate::error::{RateLimited, raise};
 /// What both kinds of holds are: the core's hold until it is given back, and the Decision that admitted it. A copy in a
 /// forked child gives nothing back, which the core sees to.
 struct HeldUnits {
-    hold: Mutex<Option<tidegate::Hold>>,
+    hold: InheritedMutex<Option<tidegate::Hold>>,
     decision: Py<Decision>,
     /// Settles the Decision.
     limiter: tidegate::AsyncLimiter,
@@ -30,7 +30,7 @@ impl HeldUnits {
         hold.check_open().map_err(raise)?;
         let decision = Py::new(py, Decision::from(hold.decision().clone()))?;
         let limiter = hold.limiter();
-        Ok(Self { hold: Mutex::new(Some(hold)), decision, limiter, was_lost: AtomicBool::new(false) })
+        Ok(Self { hold: InheritedMutex::new(Some(hold)), decision, limiter, was_lost: AtomicBool::new(false) })
     }
 
     /// Takes the hold, to be given back by its drop.

@@ -1,7 +1,7 @@
 //! What calls of models cost, for `tidegate/llm.py`.
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
+use tidegate::host::Mutex;
 use tidegate::http::{LlmRequest, OutputRule, TokenRules};
 
 use crate::convert::shown;

@@ -8,13 +8,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use pyo3::exceptions::{PyAttributeError, PyNotImplementedError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 use tidegate::Result;
+use tidegate::host::Mutex;
 use tidegate::host::{BatchGuard, CompletionQueue, Outcome, Wake, post_task, process_generation};
 
 use crate::error::raise;

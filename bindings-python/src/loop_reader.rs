@@ -10,12 +10,12 @@ mod on_loop {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use parking_lot::Mutex;
     use pyo3::exceptions::PyException;
     use pyo3::intern;
     use pyo3::prelude::*;
     use pyo3::types::{PyList, PyWeakrefMethods, PyWeakrefReference};
     use tidegate::AsyncLimiter;
+    use tidegate::host::InheritedMutex;
     use tidegate::host::{ReplyPoller, process_generation};
 
     use crate::loop_completions::{LoopCompletions, add_reader, running_loop};
@@ -31,7 +31,7 @@ mod on_loop {
         pub(crate) limiter: AsyncLimiter,
         /// The number of the `LoopCompletions` whose loop reads.
         reader: AtomicU64,
-        registration: Mutex<Option<LoopRegistration>>,
+        registration: InheritedMutex<Option<LoopRegistration>>,
     }
 
     /// The loop that watches the file of a limiter.
@@ -44,7 +44,7 @@ mod on_loop {
 
     impl LoopReader {
         pub(crate) fn new(limiter: AsyncLimiter) -> Arc<Self> {
-            Arc::new(Self { limiter, reader: AtomicU64::new(UNUSED), registration: Mutex::default() })
+            Arc::new(Self { limiter, reader: AtomicU64::new(UNUSED), registration: InheritedMutex::default() })
         }
 
         /// The loop of these completions, which runs on this thread, is about to use the limiter.

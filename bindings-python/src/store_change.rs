@@ -5,10 +5,10 @@ use std::process;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use tidegate::StoreState;
+use tidegate::host::InheritedMutex;
 
 use crate::convert::shown;
 use crate::log;
@@ -67,7 +67,8 @@ pub(crate) fn listener(on_change: Option<&Bound<'_, PyAny>>) -> PyResult<Listene
     if let Some(given) = on_change.filter(|given| !given.is_callable()) {
         return Err(PyTypeError::new_err(format!("argument 'on_change': a function, not {}", shown(given))));
     }
-    let (on_change, untold) = (on_change.map(|given| given.clone().unbind()), Arc::new(Mutex::<Untold>::default()));
+    let (on_change, untold) =
+        (on_change.map(|given| given.clone().unbind()), Arc::new(InheritedMutex::<Untold>::default()));
     let on_change = Arc::new(on_change);
     Ok(Arc::new(move |change| {
         let mut waiting = untold.lock();
@@ -83,7 +84,7 @@ pub(crate) fn listener(on_change: Option<&Bound<'_, PyAny>>) -> PyResult<Listene
     }))
 }
 
-fn tell_all(untold: &Mutex<Untold>, on_change: &Option<Py<PyAny>>) {
+fn tell_all(untold: &InheritedMutex<Untold>, on_change: &Option<Py<PyAny>>) {
     loop {
         let change = {
             let mut waiting = untold.lock();

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tidegate::host::Mutex;
 use tidegate::host::{CompletionQueue, Outcome, Started, Wake, post_begun};
 use tidegate::{CheckOptions, Decision, HoldAnswer, Result};
 

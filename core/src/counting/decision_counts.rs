@@ -249,7 +249,7 @@ impl DecisionCounts {
             known(&self.policies.load()).unwrap_or(made)
         });
         // Where another limiter has counted the plan first, each call comes here.
-        let _ = plan.counts.set(Arc::clone(&counts));
+        let _ = plan.counts.set(Box::new(Arc::clone(&counts)));
         counts
     }
 

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::process::lock::Mutex;
 use compact_str::CompactString;
-use parking_lot::Mutex;
 
 use crate::process::fork::PerProcess;
 

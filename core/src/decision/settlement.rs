@@ -1,7 +1,9 @@
 //! Whose Decision it is, and whether it was settled.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+
+use once_cell::race::OnceBox;
 
 use crate::process::fork;
 
@@ -35,11 +37,11 @@ impl LimiterId {
 
 /// Whether a Decision was settled. Its copies share this; nothing is allocated before there is a copy.
 #[derive(Debug, Default)]
-pub(crate) struct Settlement(OnceLock<Arc<AtomicBool>>);
+pub(crate) struct Settlement(OnceBox<Arc<AtomicBool>>);
 
 impl Clone for Settlement {
     fn clone(&self) -> Self {
-        Self(OnceLock::from(Arc::clone(self.0.get_or_init(Arc::default))))
+        Self(OnceBox::with_value(Box::new(Arc::clone(self.0.get_or_init(Box::default)))))
     }
 }
 
@@ -52,7 +54,7 @@ impl Settlement {
 
     /// Settles it; false when it was settled before.
     pub(crate) fn begin(&self) -> bool {
-        !self.0.get_or_init(Arc::default).swap(true, Ordering::Relaxed)
+        !self.0.get_or_init(Box::default).swap(true, Ordering::Relaxed)
     }
 
     /// It was not settled after all.

@@ -20,6 +20,9 @@ pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, Policy
 pub use crate::policy::prefix::DEFAULT_PREFIX;
 pub use crate::policy::suggestion::nearest;
 pub use crate::process::fork::generation as process_generation;
+#[cfg(all(feature = "bench", debug_assertions))]
+pub use crate::process::lock::stepping;
+pub use crate::process::lock::{InheritedMutex, Mutex};
 #[cfg(any(feature = "files", feature = "redis"))]
 pub use crate::process::regular_file::{Links, Unreadable, read as read_regular_file};
 pub use crate::store::batch_guard::{BatchGuard, cohort_size};

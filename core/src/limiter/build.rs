@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::process::lock::InheritedMutex;
 
 use super::acquire::WaitQueues;
 use super::builder::Builder;
@@ -217,7 +217,7 @@ impl Builder {
             clock: self.clock,
             uses_store_of_file: self.uses_store_of_file,
             source: self.source,
-            reloading: Mutex::new(()),
+            reloading: InheritedMutex::default(),
             id,
             answers,
             hold_renewer: HoldRenewer::default(),

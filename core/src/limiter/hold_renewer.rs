@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use crate::process::lock::{Condvar, Mutex};
 
 use super::LimiterCore;
 use super::call::gone;
@@ -254,13 +254,11 @@ fn run(core: &Weak<LimiterCore>, (schedule, changed): &Shared) {
         let pause = core.hold_renewer.renew(&core);
         // The thread does not keep the limiter alive while it sleeps.
         drop(core);
-        let mut schedule = schedule.lock();
+        let schedule = schedule.lock();
         match pause {
             _ if schedule.stopped => return,
-            Some(pause) => {
-                changed.wait_for(&mut schedule, pause);
-            }
-            None if schedule.holds.is_empty() => changed.wait(&mut schedule),
+            Some(pause) => drop(changed.wait_until(schedule, Instant::now() + pause)),
+            None if schedule.holds.is_empty() => drop(changed.wait(schedule)),
             None => {}
         }
     }

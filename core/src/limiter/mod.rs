@@ -60,6 +60,7 @@ use crate::plan::plan_cache::plan_of;
 use crate::policy::{Policy, lint};
 use crate::process::clock::{ClockListener, ManualClock};
 use crate::process::fork::{ForkListener, PerProcess};
+use crate::process::lock::InheritedMutex;
 use crate::process::log::Log;
 use crate::process::pending_count::PendingCount;
 use crate::resilience::{DenialGenerations, Layers};
@@ -70,7 +71,6 @@ use crate::store::redis::ReaderRegistry;
 use crate::store::request::{Entry, Operation};
 use call::Answers;
 use hold_renewer::HoldRenewer;
-use parking_lot::Mutex;
 use policies::Policies;
 use policy_source::PolicySource;
 
@@ -161,7 +161,7 @@ pub(crate) struct LimiterCore {
     /// Whether its store is that of the file.
     uses_store_of_file: bool,
     /// Held by a reload.
-    reloading: Mutex<()>,
+    reloading: InheritedMutex<()>,
     pub(crate) id: LimiterId,
     pub(crate) answers: Arc<Answers>,
     hold_renewer: HoldRenewer,

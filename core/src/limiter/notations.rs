@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::process::lock::InheritedRwLock;
 use foldhash::fast::RandomState;
-use parking_lot::RwLock;
 
 use crate::plan::Plan;
 use crate::plan::plan_cache;
@@ -20,7 +20,7 @@ const MAX_BYTES: usize = 16 << 20;
 /// What an entry takes beside its text and its plan: its place in a map that is half empty.
 const ENTRY_BYTES: usize = 80;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct ParsedNotations {
     plans: HashMap<Box<str>, Arc<Plan>, RandomState>,
     bytes: usize,
@@ -28,7 +28,7 @@ struct ParsedNotations {
 
 /// Finds the policy of a notation without parsing it again.
 #[derive(Debug, Default)]
-pub(super) struct Notations(RwLock<ParsedNotations>);
+pub(super) struct Notations(InheritedRwLock<ParsedNotations>);
 
 impl Notations {
     #[inline]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::process::lock::InheritedMutex;
 
 use crate::error::Result;
 
@@ -27,7 +27,7 @@ struct Uses {
 /// The uses of a limiter's policies that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct PolicyUses {
-    uses: Arc<Mutex<Uses>>,
+    uses: Arc<InheritedMutex<Uses>>,
 }
 
 impl PolicyUses {
@@ -65,7 +65,7 @@ impl PolicyUses {
 /// Says that a policy is used: while it exists, [`Limiter::reload`](crate::Limiter::reload) refuses a file without it.
 #[must_use = "a reload may remove the policy once this is dropped"]
 pub struct PolicyUse {
-    registered: Option<(Arc<Mutex<Uses>>, u64)>,
+    registered: Option<(Arc<InheritedMutex<Uses>>, u64)>,
 }
 
 impl fmt::Debug for PolicyUse {

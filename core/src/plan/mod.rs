@@ -11,8 +11,9 @@ mod stored;
 #[cfg(feature = "stored")]
 mod stored_value;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use once_cell::race::OnceBox;
 use smallvec::SmallVec;
 
 use crate::algorithm::{LearnedAnswer, LearnedLimits, Learning, LeaseTerms, Rule, View};
@@ -97,7 +98,7 @@ pub(crate) struct Plan {
     /// Identifies the policy in stores: a digest of its name.
     pub(crate) identity: u128,
     /// Where the first limiter that uses it counts its decisions.
-    pub(crate) counts: OnceLock<Arc<PolicyCounts>>,
+    pub(crate) counts: OnceBox<Arc<PolicyCounts>>,
     /// What it overrides, where it has the numbers of one key.
     pub(crate) overridden: Option<Overridden>,
     /// What is left of the first limit when it is near.
@@ -129,7 +130,7 @@ impl Plan {
         let mut plan = Self::new(base.policy.overridden(own)?);
         plan.bytes += allocated(overridden.text.capacity());
         if let Some(counts) = base.counts.get() {
-            let _ = plan.counts.set(Arc::clone(counts));
+            let _ = plan.counts.set(Box::new(Arc::clone(counts)));
         }
         Ok(Arc::new(Self { overridden: Some(overridden), ..plan }))
     }
@@ -195,7 +196,7 @@ impl Plan {
             lease: lease_of(&policy),
             level_life: policy.options().level_life(),
             near_limit: rules.first().map_or(0, |rule| (rule.capacity() / PARTS_OF_LIMIT) as i64),
-            counts: OnceLock::new(),
+            counts: OnceBox::new(),
             overridden: None,
             policy,
             rules,

@@ -35,8 +35,10 @@ pub(crate) use priorities::CapacityPart;
 pub use priorities::Priorities;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
+
+use once_cell::race::OnceBox;
 
 use self::derived::Derived;
 pub(crate) use self::derived::{DerivedValue, FieldTexts};
@@ -79,7 +81,7 @@ pub struct Policy {
     /// How calls that go out learn; `None` of a policy that limits what comes in.
     learning: Option<Learning>,
     derived: Derived,
-    texts: OnceLock<Arc<FieldTexts>>,
+    texts: OnceBox<Arc<FieldTexts>>,
 }
 
 impl PartialEq for Policy {
@@ -105,7 +107,7 @@ impl Policy {
         }
         options.validate(&limits)?;
         let name = limits.iter().map(Limit::to_string).collect::<Vec<_>>().join("; ");
-        Ok(Self { name, limits, options, learning: None, derived: Derived::default(), texts: OnceLock::new() })
+        Ok(Self { name, limits, options, learning: None, derived: Derived::default(), texts: OnceBox::new() })
     }
 
     /// The policy that a notation such as `20/minute; 5/3s` means.
@@ -128,7 +130,7 @@ impl Policy {
                 name.len()
             )));
         }
-        (self.name, self.derived, self.texts) = (name, Derived::default(), OnceLock::new());
+        (self.name, self.derived, self.texts) = (name, Derived::default(), OnceBox::new());
         Ok(self)
     }
 
@@ -153,7 +155,7 @@ impl Policy {
     /// What the fields of responses say of it, written by the first call.
     #[inline]
     pub(crate) fn field_texts(&self, write: impl FnOnce(&Self) -> FieldTexts) -> &FieldTexts {
-        self.texts.get_or_init(|| Arc::new(write(self)))
+        self.texts.get_or_init(|| Box::new(Arc::new(write(self))))
     }
 
     /// The bytes that it has allocated or may allocate, without what other modules derive from it.

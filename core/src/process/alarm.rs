@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use crate::process::lock::{Condvar, Mutex};
 
 use crate::process::fork::PerProcess;
 
@@ -88,12 +88,14 @@ impl AlarmClock {
         let mut alarms = self.alarms.lock();
         while let Some((at, _)) = alarms.due.first_key_value().map(|(due, _)| *due) {
             if at > Instant::now() {
-                self.changed.wait_until(&mut alarms, at);
+                (alarms, _) = self.changed.wait_until(alarms, at);
                 continue;
             }
             if let Some((_, waker)) = alarms.due.pop_first() {
                 // Without the lock: what is woken may set another.
-                parking_lot::MutexGuard::unlocked(&mut alarms, || waker.wake());
+                drop(alarms);
+                waker.wake();
+                alarms = self.alarms.lock();
             }
         }
         alarms.has_thread = false;

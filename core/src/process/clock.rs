@@ -2,15 +2,19 @@
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::{Condvar, Mutex};
+use arc_swap::ArcSwap;
+use once_cell::race::OnceBox;
 use tokio::sync::Notify;
 
 use crate::algorithm::MAX_SAFE_INTEGER;
 use crate::process::alarm::Alarm;
+use crate::process::fork::{self, PerProcess};
+use crate::process::lock::{Condvar, Mutex};
 
 /// A clock for tests: give it to a limiter, and its time decides instead of the store's.
 ///
@@ -27,10 +31,11 @@ use crate::process::alarm::Alarm;
 /// # Ok::<(), tidegate::Error>(())
 /// ```
 pub struct ManualClock {
-    micros: Mutex<u64>,
-    /// Notified by every change of the time, after the listeners.
-    signals: Mutex<Vec<Weak<Signal>>>,
-    listeners: Mutex<Vec<Weak<dyn ClockListener>>>,
+    micros: AtomicU64,
+    /// Notified by every change of the time, after the listeners. Callers that wait exist in one process only.
+    signals: PerProcess<Mutex<Vec<Weak<Signal>>>>,
+    /// Nothing locks it: a child has the listeners of its parent.
+    listeners: ArcSwap<Vec<Weak<dyn ClockListener>>>,
 }
 
 /// Does what is due, on the thread that moved the clock.
@@ -42,7 +47,7 @@ impl ManualClock {
     /// A clock that shows that time since 1970.
     #[must_use]
     pub fn new(now: Duration) -> Self {
-        Self { micros: Mutex::new(bounded(now)), signals: Mutex::default(), listeners: Mutex::default() }
+        Self { micros: AtomicU64::new(bounded(now)), signals: PerProcess::new(), listeners: ArcSwap::default() }
     }
 
     /// The time since 1970.
@@ -59,11 +64,11 @@ impl ManualClock {
 
     /// Sets it, also back.
     pub fn set(&self, now: Duration) {
-        *self.micros.lock() = bounded(now);
-        self.listeners.lock().retain(|listener| listener.strong_count() > 0);
-        let listeners = self.listeners.lock().clone();
+        self.micros.store(bounded(now), Ordering::SeqCst);
+        let listeners = self.listeners.load_full();
         listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener.time_changed());
-        self.signals.lock().retain(|signal| {
+        let Some(signals) = self.signals.get() else { return };
+        signals.lock().retain(|signal| {
             signal.upgrade().is_some_and(|signal| {
                 signal.notify();
                 true
@@ -72,16 +77,19 @@ impl ManualClock {
     }
 
     pub(crate) fn micros(&self) -> u64 {
-        *self.micros.lock()
+        self.micros.load(Ordering::SeqCst)
     }
 
     pub(crate) fn listen(&self, listener: Weak<dyn ClockListener>) {
-        self.listeners.lock().push(listener);
+        self.listeners.rcu(|known| {
+            let alive = known.iter().filter(|known| known.strong_count() > 0).cloned();
+            alive.chain([Weak::clone(&listener)]).collect::<Vec<_>>()
+        });
     }
 
     /// Notifies the signal of every change, as long as it exists.
     pub(crate) fn notify_on_change(&self, signal: &Arc<Signal>) {
-        self.signals.lock().push(Arc::downgrade(signal));
+        self.signals.with(Mutex::default, |signals| signals.lock().push(Arc::downgrade(signal)));
     }
 }
 
@@ -93,7 +101,9 @@ impl std::fmt::Debug for ManualClock {
 
 /// The clock of a process: wall time when it was made, monotonic from there on.
 pub(crate) struct SteadyClock {
-    clock: quanta::Clock,
+    /// Without one, the time since `began` is counted in nanoseconds.
+    clock: Option<quanta::Clock>,
+    began: Instant,
     /// The count of `clock` when this was made …
     started: u64,
     /// … and the wall time then, in microseconds.
@@ -105,14 +115,28 @@ pub(crate) struct SteadyClock {
 /// The counts over which their length is measured: some minutes, so that it is exact to a part of 10^12.
 const MEASURED_COUNTS: u64 = 1 << 40;
 
+/// The counter of the CPU. It is measured once, behind a lock: `None` in a child whose parent was measuring it during the fork.
+fn measured_clock() -> Option<quanta::Clock> {
+    static MEASURED: OnceBox<quanta::Clock> = OnceBox::new();
+    /// The process that began to measure it, from 1 on.
+    static MEASURED_BY: AtomicU64 = AtomicU64::new(0);
+    let here = fork::generation() + 1;
+    let is_mine = || match MEASURED_BY.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => true,
+        Err(by) => by == here,
+    };
+    let known = MEASURED.get().or_else(|| is_mine().then(|| MEASURED.get_or_init(|| Box::new(quanta::Clock::new()))));
+    known.cloned()
+}
+
 impl Default for SteadyClock {
     fn default() -> Self {
-        let clock = quanta::Clock::new();
-        let started = clock.raw();
+        let (clock, began) = (measured_clock(), Instant::now());
+        let started = clock.as_ref().map_or(0, quanta::Clock::raw);
         let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
-        let nanos = clock.delta_as_nanos(0, MEASURED_COUNTS);
+        let nanos = clock.as_ref().map_or(MEASURED_COUNTS, |clock| clock.delta_as_nanos(0, MEASURED_COUNTS));
         let micros_of_count = (u128::from(nanos) << 64) / u128::from(MEASURED_COUNTS) / 1_000;
-        Self { clock, started, started_at, micros_of_count: u64::try_from(micros_of_count).unwrap_or(u64::MAX) }
+        Self { clock, began, started, started_at, micros_of_count: u64::try_from(micros_of_count).unwrap_or(u64::MAX) }
     }
 }
 
@@ -120,7 +144,10 @@ impl SteadyClock {
     /// Microseconds since 1970.
     #[inline]
     pub(crate) fn micros(&self) -> u64 {
-        let counts = self.clock.raw().saturating_sub(self.started);
+        let counts = match &self.clock {
+            Some(clock) => clock.raw().saturating_sub(self.started),
+            None => self.began.elapsed().as_nanos() as u64,
+        };
         self.started_at + ((u128::from(counts) * u128::from(self.micros_of_count)) >> 64) as u64
     }
 }
@@ -152,15 +179,14 @@ impl Signal {
 
     /// Waits for a notification after `count`, at most that long.
     pub(crate) fn wait(&self, count: u64, at_most: Option<Duration>) {
-        let mut notified = self.notified.lock();
+        let notified = self.notified.lock();
         if *notified != count {
             return;
         }
-        match at_most {
-            Some(time) => {
-                self.threads.wait_for(&mut notified, time);
-            }
-            None => self.threads.wait(&mut notified),
+        // No later moment than the clock can show ends a wait.
+        match at_most.and_then(|time| Instant::now().checked_add(time)) {
+            Some(end) => drop(self.threads.wait_until(notified, end)),
+            None => drop(self.threads.wait(notified)),
         }
     }
 

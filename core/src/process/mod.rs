@@ -3,6 +3,7 @@
 pub(crate) mod alarm;
 pub(crate) mod clock;
 pub(crate) mod fork;
+pub(crate) mod lock;
 pub(crate) mod log;
 pub(crate) mod pending_count;
 #[cfg(any(feature = "files", feature = "redis"))]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
+use crate::process::lock::{Condvar, Mutex};
 
 use super::fork::{PerProcess, ProcessValue};
 
@@ -31,7 +31,10 @@ impl PendingCount {
     pub(crate) fn wait(&self, deadline: Instant) {
         let Some(pending) = self.0.get() else { return };
         let mut count = pending.count.lock();
-        while *count > 0 && !pending.changed.wait_until(&mut count, deadline).timed_out() {}
+        let mut is_over = false;
+        while *count > 0 && !is_over {
+            (count, is_over) = pending.changed.wait_until(count, deadline);
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::process::lock::{Mutex, MutexGuard};
 use foldhash::fast::RandomState;
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::plan::Plan;
 use crate::tables::hash_slab::{HashSlab, Hashed};

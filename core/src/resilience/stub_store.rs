@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 use smallvec::SmallVec;
 
 /// From so many callers on, those that were answered together call again in two halves: the server works on one half

@@ -21,6 +21,8 @@ mod faults;
 #[cfg(target_os = "linux")]
 mod floods;
 mod folding;
+#[cfg(debug_assertions)]
+mod forks;
 mod fuzz;
 mod histories;
 mod http;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::process::lock::InheritedMutex;
 
 use super::call_turn::{CallCost, SettleReader};
 use super::client_exchange::{PacedRequest, PacedResponse};
@@ -51,7 +51,7 @@ impl<T> PaceBuilder<T> {
             max_learned_wait: MAX_LEARNED_WAIT,
             prefix: "out:".to_owned(),
             respond: false,
-            prepared: Mutex::new(None),
+            prepared: InheritedMutex::new(None),
             _use: None,
         };
         Self { pacing, cost: Some(1.into()), class: None, redirects: 0, client: PhantomData }

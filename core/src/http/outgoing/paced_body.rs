@@ -6,9 +6,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::process::lock::Mutex;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
-use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 
 use super::call_turn::CallEnd;

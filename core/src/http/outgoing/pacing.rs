@@ -4,9 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::process::lock::InheritedMutex;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use http::{Method, StatusCode};
-use parking_lot::Mutex;
 
 use super::call_turn::{CallCost, CallTurn};
 use super::client_exchange::{ClientExchange, PacedRequest, PacedResponse};
@@ -50,7 +50,7 @@ pub(crate) struct Pacing {
     pub(super) prefix: String,
     pub(super) respond: bool,
     /// The policy that all requests have, as of the newest reload.
-    pub(super) prepared: Mutex<Option<Arc<PreparedPolicy>>>,
+    pub(super) prepared: InheritedMutex<Option<Arc<PreparedPolicy>>>,
     pub(super) _use: Option<PolicyUse>,
 }
 

@@ -1,9 +1,9 @@
 //! Under which name a notation is counted. A notation counts for the layer it was given to, under the same name in every process.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Weak};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use crate::process::lock::InheritedMutex;
 
 use crate::error::{Error, Result};
 
@@ -14,7 +14,7 @@ pub(super) struct PlaceUse;
 /// The limiter, the place and the notation.
 type Used = (usize, String, String);
 
-static USED: LazyLock<Mutex<HashMap<Used, Weak<PlaceUse>>>> = LazyLock::new(Mutex::default);
+static USED: InheritedMutex<BTreeMap<Used, Weak<PlaceUse>>> = InheritedMutex::new(BTreeMap::new());
 
 /// Claims a notation at a place of a limiter.
 ///

@@ -5,7 +5,7 @@ use std::mem::swap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 use smallvec::SmallVec;
 
 use crate::decision::{Decision, LimiterId};

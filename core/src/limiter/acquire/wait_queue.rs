@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::process::lock::Mutex;
 use compact_str::CompactString;
-use parking_lot::Mutex;
 
 use super::bucket_turns::{BucketTurn, BucketTurns};
 use crate::algorithm::HoldId;

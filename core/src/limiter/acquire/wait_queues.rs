@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 
 use super::wait_queue::{QueuePosition, TurnPlace, WaitQueue, Wanted};
 use crate::error::Result;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 
 use super::*;
 use crate::algorithm::{Rule, View};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::process::lock::Mutex;
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::usage_snapshots::{ResumedUsage, STORE, UsageSnapshots};

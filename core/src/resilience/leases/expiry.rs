@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::process::lock::{Condvar, Mutex};
 use compact_str::CompactString;
-use parking_lot::{Condvar, Mutex};
 
 use super::Leases;
 use crate::plan::Plan;
@@ -100,16 +100,17 @@ fn run(leases: &Weak<Leases>, (schedule, changed): &SharedEnds) {
         let now = leases.time();
         // The thread does not keep the limiter alive while it sleeps.
         drop(leases);
-        let mut schedule = schedule.lock();
+        let schedule = schedule.lock();
         if schedule.stopped {
             return;
         }
         // Looked at behind the lock: a block that was added meanwhile may end before all others.
         match schedule.first() {
             Some(until) => {
-                changed.wait_for(&mut schedule, Duration::from_micros(until.saturating_sub(now) + GRACE));
+                let pause = Duration::from_micros(until.saturating_sub(now) + GRACE);
+                drop(changed.wait_until(schedule, Instant::now() + pause));
             }
-            None => changed.wait(&mut schedule),
+            None => drop(changed.wait(schedule)),
         }
     }
 }

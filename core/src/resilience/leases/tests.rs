@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 
 use super::*;
 use crate::algorithm::View;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 
 use super::PartitionedStore;
 use super::partition_progress::{CheckAllStep, PartitionProgress, Repair};

@@ -22,8 +22,7 @@ impl Memory {
         let hashes: Vec<u64> = entries.iter().map(|entry| self.hash(entry.plan, TableKeyRef::of(entry.key))).collect();
         // All calls lock in the same order, so that two calls never wait for each other.
         let needed: BTreeSet<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
-        let mut shards: BTreeMap<usize, _> =
-            needed.into_iter().map(|shard| (shard, self.shards[shard].lock())).collect();
+        let mut shards: BTreeMap<usize, _> = needed.into_iter().map(|shard| (shard, self.lock(shard))).collect();
 
         // Each usage is taken out once and put back when everything is decided.
         let (mut places, mut drafts): (Vec<TakenPlace>, Vec<Draft>) = Default::default();

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use crate::process::lock::{InheritedMutex, MutexGuard};
 use foldhash::fast::RandomState;
-use parking_lot::Mutex;
 
 use super::call_context::CallContext;
 use super::layer_states::LayerStates;
@@ -50,7 +50,7 @@ const MIN_SHARD_BYTES: usize = 64 << 10;
 
 /// A store in this process.
 pub(crate) struct Memory {
-    shards: Box<[Mutex<MemoryShard>]>,
+    shards: Box<[InheritedMutex<MemoryShard>]>,
     hasher: RandomState,
     shard_capacity: usize,
     clock: SteadyClock,
@@ -70,7 +70,7 @@ impl Memory {
         let shards = shards.next_power_of_two();
         let hasher = RandomState::default();
         Self {
-            shards: (0..shards).map(|_| Mutex::new(MemoryShard::new(hasher.clone()))).collect(),
+            shards: (0..shards).map(|_| InheritedMutex::new(MemoryShard::new(hasher.clone()))).collect(),
             hasher,
             shard_capacity: max_keys.div_ceil(shards).max(1),
             clock: SteadyClock::default(),
@@ -139,7 +139,7 @@ impl Memory {
         self.sweep_at.store(now + SWEEP_INTERVAL, Ordering::Relaxed);
         let number = self.sweeps.fetch_add(1, Ordering::Relaxed);
         // A shard that is in use is swept in the next round.
-        if let Some(mut shard) = self.shards[number & (self.shards.len() - 1)].try_lock() {
+        if let Some(mut shard) = self.try_lock(&self.shards[number & (self.shards.len() - 1)]) {
             if shard.sweep(now, SWEPT_AT_ONCE) > SWEPT_AT_ONCE / 2 {
                 self.sweep_at.store(now, Ordering::Relaxed);
             }
@@ -172,7 +172,7 @@ impl Memory {
                 self.evict(shard, now, spared)
             } else {
                 // The locks of others are not waited for: another call may hold one and wait for this one.
-                let mut others = self.shards.iter().filter_map(Mutex::try_lock);
+                let mut others = self.shards.iter().filter_map(|shard| self.try_lock(shard));
                 let larger = others.find(|other| self.budget.is_part_exceeded(other.bytes, count));
                 larger.map_or_else(|| self.evict(shard, now, spared), |mut other| self.evict(&mut other, now, spared))
             };
@@ -196,6 +196,16 @@ impl Memory {
         key.hash_for(plan.identity, &self.hasher)
     }
 
+    /// A shard that another thread was changing when this process was forked begins anew.
+    #[inline(always)]
+    fn lock(&self, shard: usize) -> MutexGuard<'_, MemoryShard> {
+        self.shards[shard].lock_or(|| MemoryShard::new(self.hasher.clone()))
+    }
+
+    fn try_lock<'a>(&self, shard: &'a InheritedMutex<MemoryShard>) -> Option<MutexGuard<'a, MemoryShard>> {
+        shard.try_lock_or(|| MemoryShard::new(self.hasher.clone()))
+    }
+
     #[inline]
     fn shard_of(&self, hash: u64) -> usize {
         // The hash table of the shard uses the low bits and the top seven.
@@ -211,7 +221,7 @@ impl Memory {
         }
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
-        let mut shard = self.shards[self.shard_of(hash)].lock();
+        let mut shard = self.lock(self.shard_of(hash));
         let index = shard.find(hash, entry.plan, key);
         if let Some(answer) = index.and_then(|index| shard.get_mut(index).try_simple_call(entry, now)) {
             return answer.into();
@@ -256,7 +266,7 @@ impl Memory {
     pub(crate) fn states(&self, entry: &Entry<'_>, now: u64) -> States {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
-        let mut shard = self.shards[self.shard_of(hash)].lock();
+        let mut shard = self.lock(self.shard_of(hash));
         match shard.find(hash, entry.plan, key) {
             Some(index) => shard.change(index, |usage| usage.bounded_states(entry.plan, now)),
             None => entry.plan.rules.iter().map(Rule::fresh).collect(),
@@ -271,7 +281,7 @@ impl Memory {
         let mut kept = KeptUsage::new(entry);
         kept.usage.resume(states.into_iter().collect(), resumed);
         kept.usage.refresh_expiry(entry.plan, now);
-        let mut shard = self.shards[self.shard_of(hash)].lock();
+        let mut shard = self.lock(self.shard_of(hash));
         if let Some(index) = shard.find(hash, entry.plan, key) {
             shard.remove(index);
         }
@@ -293,7 +303,7 @@ impl Store for Memory {
         let (now, _) = self.time(now);
         let key = TableKeyRef::of(key);
         let hash = self.hash(plan, key);
-        let mut shard = self.shards[self.shard_of(hash)].lock();
+        let mut shard = self.lock(self.shard_of(hash));
         let index = shard.find(hash, plan, key);
         index.is_some_and(|index| shard.get_mut(index).try_simple_check(plan, cost, now, answer))
     }
@@ -324,8 +334,8 @@ impl Store for Memory {
     }
 
     fn clear_all(&self) -> Result<()> {
-        for shard in &self.shards {
-            let mut shard = shard.lock();
+        for number in 0..self.shards.len() {
+            let mut shard = self.lock(number);
             shard.clear();
             self.count(&mut shard);
         }

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::RwLock;
+use crate::process::lock::InheritedRwLock;
 
 use crate::error::{Error, Result};
 use crate::plan::{MAX_OVERRIDDEN_KEYS, Plan};
 use crate::store::request::{OverrideChange, StoredOverride};
 
 /// The numbers of a key, and when they end; 0 is never.
+#[derive(Clone)]
 struct OwnLimits {
     text: String,
     ends: u64,
@@ -28,7 +29,7 @@ const BYTES_OF_POLICY: usize = 768;
 const FEW_BYTES: usize = 64 << 10;
 
 /// By the identities of policies and by keys.
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct KeptOverrides {
     policies: HashMap<u128, BTreeMap<String, OwnLimits>>,
     bytes: usize,
@@ -99,13 +100,13 @@ fn bytes_of(key: &str, text: &str) -> usize {
 /// The numbers of keys, bounded in bytes.
 pub(super) struct OwnLimitsTable {
     is_used: AtomicBool,
-    kept: RwLock<KeptOverrides>,
+    kept: InheritedRwLock<KeptOverrides>,
     max_bytes: usize,
 }
 
 impl OwnLimitsTable {
     pub(super) fn new(max_bytes: usize) -> Self {
-        Self { is_used: AtomicBool::new(false), kept: RwLock::default(), max_bytes }
+        Self { is_used: AtomicBool::new(false), kept: InheritedRwLock::default(), max_bytes }
     }
 
     /// Whether a call may have brought other numbers than its key has.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 
 use super::Leases;
 use crate::error::{Error, ErrorKind, Result};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use crate::process::lock::Mutex;
 use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
 use redis::Value;
 
 use super::attempts::discover;

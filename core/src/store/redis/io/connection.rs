@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use crate::process::lock::InheritedMutex;
 use redis::Value;
 use smallvec::SmallVec;
 
@@ -30,7 +30,7 @@ pub(crate) struct Connector {
     tls: Option<TlsConfig>,
     log: Arc<Log>,
     /// The servers that were asked which keys they evict.
-    asked: Mutex<HashSet<Address>>,
+    asked: InheritedMutex<HashSet<Address>>,
 }
 
 /// A connection whose server was greeted.
@@ -55,7 +55,7 @@ impl Connector {
     /// # Errors
     /// `config_invalid` for certificates that cannot be used.
     pub(crate) fn new(endpoints: &Endpoints, log: Arc<Log>) -> StoreResult<Self> {
-        Ok(Self { tls: TlsConfig::of(endpoints, &log)?, log, asked: Mutex::default() })
+        Ok(Self { tls: TlsConfig::of(endpoints, &log)?, log, asked: InheritedMutex::default() })
     }
 
     /// Connects, encrypts and greets. The first connection to a server finds out which keys it evicts.

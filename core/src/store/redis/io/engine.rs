@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 use tokio::time::Sleep;
 
 use super::attempts::Attempts;

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 use smallvec::SmallVec;
 
 use super::epoll_set::{EpollSet, ReplyReader};

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crate::process::lock::{Condvar, Mutex, MutexGuard};
 
 use crate::process::fork::PerProcess;
 
@@ -48,7 +48,7 @@ fn ask_system(host: &str) -> io::Result<Vec<IpAddr>> {
 
 impl NameLookups {
     fn new(resolver: Box<Resolver>) -> Arc<Self> {
-        Arc::new(Self { running: Mutex::default(), ended: Condvar::new(), resolver })
+        Arc::new(Self { running: Mutex::default(), ended: Condvar::default(), resolver })
     }
 
     fn find(self: &Arc<Self>, host: &Arc<str>, deadline: Instant) -> io::Result<Arc<[IpAddr]>> {
@@ -60,22 +60,22 @@ impl NameLookups {
             if running.len() < MAX_LOOKUPS {
                 break self.start(&mut running, host)?;
             }
-            self.wait(&mut running, deadline)?;
+            running = self.wait(running, deadline)?;
         };
         loop {
             match lookup.get() {
                 Some(Ok(addresses)) => return Ok(Arc::clone(addresses)),
                 Some(Err((kind, message))) => return Err(io::Error::new(*kind, message.clone())),
-                None => self.wait(&mut running, deadline)?,
+                None => running = self.wait(running, deadline)?,
             }
         }
     }
 
-    fn wait(&self, running: &mut MutexGuard<'_, HashMap<Arc<str>, NameLookup>>, deadline: Instant) -> io::Result<()> {
-        if self.ended.wait_until(running, deadline).timed_out() {
-            return Err(io::ErrorKind::TimedOut.into());
+    fn wait<'a, T>(&self, running: MutexGuard<'a, T>, deadline: Instant) -> io::Result<MutexGuard<'a, T>> {
+        match self.ended.wait_until(running, deadline) {
+            (_, true) => Err(io::ErrorKind::TimedOut.into()),
+            (running, false) => Ok(running),
         }
-        Ok(())
     }
 
     fn start(self: &Arc<Self>, running: &mut HashMap<Arc<str>, NameLookup>, host: &Arc<str>) -> io::Result<NameLookup> {
@@ -121,7 +121,7 @@ mod tests {
         fn closed() -> (Arc<Self>, Arc<NameLookups>) {
             let gate = Arc::new(Self {
                 open: Mutex::new(false),
-                opened: Condvar::new(),
+                opened: Condvar::default(),
                 asked: Mutex::default(),
                 running: AtomicUsize::new(0),
                 most: AtomicUsize::new(0),
@@ -133,7 +133,11 @@ mod tests {
         fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
             self.asked.lock().push(host.to_owned());
             self.most.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            self.opened.wait_while(&mut self.open.lock(), |open| !*open);
+            let mut open = self.open.lock();
+            while !*open {
+                open = self.opened.wait(open);
+            }
+            drop(open);
             self.running.fetch_sub(1, Ordering::SeqCst);
             match host {
                 "nowhere" => Err(io::Error::new(io::ErrorKind::NotFound, "no such host")),

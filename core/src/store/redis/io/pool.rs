@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use crate::process::lock::Mutex;
 use redis::Value;
 
 use super::connection::{BlockingConnection, Connector, Interrupted};

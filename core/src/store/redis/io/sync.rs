@@ -2,4 +2,4 @@
 
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use parking_lot::Mutex;
+pub(crate) use crate::process::lock::Mutex;

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
@@ -13,11 +14,16 @@ use rustls::{
 };
 
 use crate::error::{Error, Result};
+use crate::process::fork::PerProcess;
 use crate::process::log::{Log, WarningKind};
 use crate::store::url::{Certificates, Endpoints};
 
 /// How connections to the servers of a store are encrypted.
-pub(crate) struct TlsConfig(Arc<ClientConfig>);
+pub(crate) struct TlsConfig {
+    config: ClientConfig,
+    /// The same with the sessions that this process may resume, which a lock keeps.
+    of_process: PerProcess<Arc<ClientConfig>>,
+}
 
 impl TlsConfig {
     /// That of a store whose connections are encrypted.
@@ -36,13 +42,19 @@ impl TlsConfig {
                 )
             });
         }
-        Ok(Some(Self(config)))
+        Ok(Some(Self { config, of_process: PerProcess::new() }))
     }
 
     /// A session with a server, before its handshake.
     pub(crate) fn session(&self, host: &str) -> io::Result<Session> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(io::Error::other)?;
+        let with_sessions = || {
+            let mut config = self.config.clone();
+            config.resumption = Resumption::default();
+            Arc::new(config)
+        };
+        let config = self.of_process.with(with_sessions, Arc::clone);
+        let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         Ok(Session(Box::new(connection)))
     }
 }
@@ -127,7 +139,7 @@ fn explained(error: &rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-fn config(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
+fn config(certificates: &Certificates) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     match &certificates.authority {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
@@ -146,7 +158,7 @@ fn config(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
     } else {
         builder.with_root_certificates(roots)
     };
-    let config = match &certificates.client {
+    Ok(match &certificates.client {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => {
             let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| not_pem("ssl_keyfile", &error))?;
@@ -154,8 +166,7 @@ fn config(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
                 .with_client_auth_cert(chain("ssl_certfile", cert)?, key)
                 .map_err(|error| unusable("ssl_certfile", &error))?
         }
-    };
-    Ok(Arc::new(config))
+    })
 }
 
 /// Believes every certificate (`ssl_cert_reqs=none`). That the server has its key is still checked.
