@@ -210,7 +210,7 @@ class AsyncLimiter(Generic[Name]):
         """
     def close(self, /) -> Coroutine[Any, Any, None]:
         """
-        Closes the limiter. Every later call raises ClosedError.
+        Closes the limiter: calls that wait raise ClosedError, as every later call does, and turns, holds and leased units go back.
         """
     def counters(self, /) -> dict[str, int]:
         """
@@ -907,7 +907,7 @@ class Limiter(Generic[Name]):
         """
     def close(self, /) -> None:
         """
-        Closes the limiter. Every later call raises ClosedError.
+        Closes the limiter: calls that wait raise ClosedError, as every later call does, and turns, holds and leased units go back.
         """
     def counters(self, /) -> dict[str, int]:
         """

@@ -301,7 +301,7 @@ macro_rules! limiter_methods {
                 self.read_file_again(py)
             }
 
-            /// Closes the limiter. Every later call raises ClosedError.
+            /// Closes the limiter: calls that wait raise ClosedError, as every later call does, and turns, holds and leased units go back.
             #[pyo3(signature = () -> $nothing)]
             fn close(&self, py: Python<'_>) -> PyResult<$Nothing> {
                 self.end(py)
