@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -17,9 +17,10 @@ use super::cost::{Cost, valid_cost};
 use super::learned_waits::LearnedWaits;
 use super::observe::{Answered, ObservedCall};
 use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation, unheld_operation};
-use super::overrides::{KeyNumbers, REPETITIONS, needless, translated};
+use super::overrides::{KeyNumbers, REPETITIONS};
 use super::policy_ref::AsPolicy;
-use super::settle::{ChargedUnits, difference, valid_actual};
+use super::settle::{ChargedUnits, SettleCall, valid_actual};
+use super::translation::{AskedOperation, Asking};
 use super::{AsyncLimiter, Limiter, LimiterCore, LimiterId};
 use crate::counting::DecisionCounts;
 use crate::decision::Decision;
@@ -31,7 +32,7 @@ use crate::store::Store;
 use crate::store::batch_guard::BatchGuard;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::WakeTarget;
-use crate::store::request::{Answer, Attempt, Entry, Operation, OwnedEntry, Source};
+use crate::store::request::{Answer, Attempt, Entry, Operation, OwnedEntry};
 
 /// A call about one policy and key that a Decision answers.
 #[derive(Debug, Clone)]
@@ -192,38 +193,24 @@ impl LimiterCore {
         Ok((plan, operation))
     }
 
-    /// Makes a call whose policy is known.
+    /// Makes a call whose policy is known, for the numbers of its key.
     #[inline]
     pub(crate) fn run<T>(
         self: &Arc<Self>,
         plan: Arc<Plan>,
         key: &str,
-        operation: Operation,
+        asking: impl Into<Asking>,
         caller: DecisionWait<'_, impl FnOnce() -> T>,
     ) -> Option<Result<Decision>>
     where
         T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
     {
-        self.run_until(plan, key, operation, None, caller)
-    }
-
-    /// The same, of a call that gives up at the deadline where it comes before the timeout of the store.
-    #[inline]
-    fn run_until<T>(
-        self: &Arc<Self>,
-        plan: Arc<Plan>,
-        key: &str,
-        operation: Operation,
-        deadline: Option<Instant>,
-        caller: DecisionWait<'_, impl FnOnce() -> T>,
-    ) -> Option<Result<Decision>>
-    where
-        T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
-    {
+        let Asking { operation, mut asked, deadline } = asking.into();
         let (plan, operation) = match self.answers.overrides.in_force(&plan, key) {
             Ok(None) => (plan, operation),
             Ok(Some(own)) => {
-                let operation = translated(&operation, &plan, &own);
+                let made = asked.get_or_insert_with(|| Box::new(AskedOperation::new(plan, operation)));
+                let operation = made.operation(&own);
                 (own, operation)
             }
             Err(error) => return Some(Err(error)),
@@ -232,7 +219,6 @@ impl LimiterCore {
         let context = CallContext { deadline, ..self.context() };
         let is_never = matches!(caller, DecisionWait::Never);
         let answer = match caller {
-            _ if needless(entry.plan, &entry.operation) => Ok(Answer { applied: true, ..Answer::default() }),
             DecisionWait::Never => try_immediate(&*self.store, &entry, context)?,
             DecisionWait::Here => ask(&*self.store, &entry, context),
             DecisionWait::Later { batch, make } => {
@@ -241,7 +227,7 @@ impl LimiterCore {
                 let core = (leaves || entry.operation.frees()).then(|| (self.pending.begin(), Arc::clone(self)));
                 let answer = submit(&self.store, &entry, CallContext { batch, ..context }, || {
                     let answers = Arc::clone(&self.answers);
-                    let done = make();
+                    let (done, asked) = (make(), asked.take());
                     let now = context.now;
                     move |store: &Arc<dyn Store>, owned: OwnedEntry, answer: Result<Answer>| {
                         let decided = |answers: &Answers, OwnedEntry { plan, key, operation }, answer| {
@@ -252,7 +238,7 @@ impl LimiterCore {
                                 let (counted, overrides) = (Arc::clone(&answers), Arc::clone(&answers.overrides));
                                 overrides.repeat_later(
                                     store,
-                                    owned,
+                                    (owned, asked),
                                     answer,
                                     (now, REPETITIONS),
                                     move |owned, answer| {
@@ -277,7 +263,7 @@ impl LimiterCore {
         match answer {
             Ok(answer) if answer.moved().is_some() => {
                 let (owned, answer) =
-                    self.answers.overrides.repeated(&*self.store, &entry, answer, context.now, !is_never)?;
+                    self.answers.overrides.repeated(&*self.store, (&entry, asked), answer, context.now, !is_never)?;
                 Some(self.answers.decided(owned.plan, key, &owned.operation, answer))
             }
             answer => {
@@ -300,28 +286,15 @@ impl LimiterCore {
     }
 
     /// Makes a call whose policy is known, for a user of one of the limiters.
-    pub(super) fn decision(
+    pub(super) async fn decision(
         self: &Arc<Self>,
         plan: Arc<Plan>,
         key: &str,
-        operation: Operation,
-        user: User,
-    ) -> impl Future<Output = Result<Decision>> {
-        self.decision_until(plan, key, operation, None, user)
-    }
-
-    /// The same, of a call that gives up at the deadline where it comes before the timeout of the store.
-    pub(super) async fn decision_until(
-        self: &Arc<Self>,
-        plan: Arc<Plan>,
-        key: &str,
-        operation: Operation,
-        deadline: Option<Instant>,
+        asking: impl Into<Asking>,
         user: User,
     ) -> Result<Decision> {
         if user == User::Thread {
-            let caller = DecisionWait::<NoCompletion>::Here;
-            return self.run_until(plan, key, operation, deadline, caller).unwrap_or_else(|| Err(gone()));
+            return self.run(plan, key, asking, DecisionWait::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()));
         }
         let mut answered = None;
         let make = || {
@@ -329,7 +302,7 @@ impl LimiterCore {
             answered = Some(receiver);
             move |decision| sent(answer, decision)
         };
-        match (self.run_until(plan, key, operation, deadline, DecisionWait::Later { batch: None, make }), answered) {
+        match (self.run(plan, key, asking, DecisionWait::Later { batch: None, make }), answered) {
             (Some(decision), _) => decision,
             (None, Some(answered)) => answered.await.unwrap_or_else(|_| Err(gone())),
             (None, None) => Err(gone()),
@@ -440,14 +413,11 @@ impl AsyncLimiter {
             Ok(plan) => plan,
             Err(error) => return Some(Err(error)),
         };
-        let charge = || Arc::new(charged.charge(&plan));
-        let Some(operation) = difference(charged.units, actual, charge) else { return Some(Ok(())) };
-        if charged.source == Source::Fallback {
-            self.core.settle_in_fallback(&plan, key, operation);
-            return Some(Ok(()));
-        }
+        // A policy that counts no units is settled by one call.
+        let settled = self.core.settle_calls(&plan, key, (charged, &Cost::from(actual))).pop();
+        let Some(SettleCall { plan, operation, asked }) = settled else { return Some(Ok(())) };
         let wait = DecisionWait::Later { batch: None, make: || delivery(ticket, queue) };
-        self.core.run(plan, key, operation, wait).map(|decision| decision.map(drop))
+        self.core.run(plan, key, (operation, asked), wait).map(|decision| decision.map(drop))
     }
 }
 

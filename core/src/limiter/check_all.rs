@@ -7,8 +7,9 @@ use super::call::{gone, sent};
 use super::caller::User;
 use super::cost::Cost;
 use super::operations::{CheckOptions, whole_operation};
-use super::overrides::{REPETITIONS, translated};
+use super::overrides::REPETITIONS;
 use super::policy_ref::{AsPolicy, PolicyRef};
+use super::translation::{AskedCall, AskedOperation};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result, named};
 use crate::resilience::{ask_all, submit_all};
@@ -85,6 +86,9 @@ impl<P: AsPolicy, K: AsRef<str>> CheckEntry for (P, K, CheckOptions) {
 /// The entries of a `check_all`.
 type CheckAllEntries = Vec<OwnedEntry>;
 
+/// The places of entries that were made for other numbers than those of their keys, and how their caller made them.
+type AskedEntries = Vec<(usize, AskedOperation)>;
+
 impl LimiterCore {
     /// Decides entries together.
     pub(super) async fn check_all(
@@ -92,7 +96,7 @@ impl LimiterCore {
         entries: impl IntoIterator<Item = impl CheckEntry>,
         user: User,
     ) -> Result<Decision> {
-        let mut entries = self.resolved(entries)?;
+        let (mut entries, mut asked) = self.resolved(entries)?;
         for _ in 0..=REPETITIONS {
             let context = CallContext::at(self.now());
             let answers = match user {
@@ -108,18 +112,21 @@ impl LimiterCore {
             if !answers.iter().any(|answer| answer.moved().is_some()) {
                 return self.decided_all(entries, answers);
             }
-            self.move_entries(&mut entries, &answers)?;
+            self.move_entries(&mut entries, &mut asked, &answers)?;
         }
         Err(Error::new(ErrorKind::StoreRejected, "the numbers of these keys changed again and again during this call"))
     }
 
     /// Learns the numbers of the keys that have other ones than their entries brought.
     #[cold]
-    fn move_entries(&self, entries: &mut CheckAllEntries, answers: &[Answer]) -> Result<()> {
-        for (entry, answer) in entries.iter_mut().zip(answers) {
-            if let Some(Moved::To(text)) = answer.moved() {
-                *entry = self.answers.overrides.moved(&entry.entry(), text)?;
-            }
+    fn move_entries(&self, entries: &mut CheckAllEntries, asked: &mut AskedEntries, answers: &[Answer]) -> Result<()> {
+        for (place, (entry, answer)) in entries.iter_mut().zip(answers).enumerate() {
+            let Some(Moved::To(text)) = answer.moved() else { continue };
+            let known = asked.iter().position(|(of, _)| *of == place).unwrap_or_else(|| {
+                asked.push((place, AskedOperation::of(entry)));
+                asked.len() - 1
+            });
+            *entry = self.answers.overrides.moved(entry, &asked[known].1, text)?;
         }
         Ok(())
     }
@@ -128,19 +135,22 @@ impl LimiterCore {
     ///
     /// # Errors
     /// Those of the first entry that is wrong, and `config_invalid` for no entries or too many.
-    fn resolved(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<CheckAllEntries> {
-        let resolve = |entry: &dyn CheckEntry| {
+    fn resolved(&self, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<(CheckAllEntries, AskedEntries)> {
+        let mut asked = AskedEntries::new();
+        let resolve = |(place, entry): (usize, _)| {
+            let entry: &dyn CheckEntry = &entry;
             let plan = self.plan(&entry.policy(), entry.key())?;
             let operation = whole_operation(&named("check_all"), &entry.options(), &plan, 0)?;
-            Ok(match self.answers.overrides.in_force(&plan, entry.key())? {
-                None => OwnedEntry { plan, key: entry.key().into(), operation },
-                Some(own) => {
-                    let operation = translated(&operation, &plan, &own);
-                    OwnedEntry { plan: own, key: entry.key().into(), operation }
-                }
-            })
+            let own = self.answers.overrides.in_force(&plan, entry.key())?;
+            let mut resolved = OwnedEntry { plan, key: entry.key().into(), operation };
+            if let Some(own) = own {
+                let made = AskedOperation::of(&resolved);
+                (resolved.operation, resolved.plan) = (made.operation(&own), own);
+                asked.push((place, made));
+            }
+            Ok(resolved)
         };
-        let resolved: CheckAllEntries = entries.into_iter().map(|entry| resolve(&entry)).collect::<Result<_>>()?;
+        let resolved: CheckAllEntries = entries.into_iter().enumerate().map(resolve).collect::<Result<_>>()?;
         if resolved.is_empty() || resolved.len() > MAX_ENTRIES {
             return Err(Error::config(format!(
                 "{} was given {} entries: give from 1 to {MAX_ENTRIES}",
@@ -148,7 +158,7 @@ impl LimiterCore {
                 resolved.len()
             )));
         }
-        Ok(resolved)
+        Ok((resolved, asked))
     }
 
     /// One Decision of the answers. Nothing is charged unless all entries are admitted.

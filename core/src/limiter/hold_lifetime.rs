@@ -57,8 +57,10 @@ impl HoldLifetime {
         match result {
             _ if self.keeper == Keeper::Nothing => Renewed::Kept,
             Ok(answer) if answer.source == Source::Fallback && self.keeper == Keeper::Store => Renewed::Failed(None),
-            Ok(answer) if answer.applied => {
-                self.until.store(micros(sent + ttl(plan).unwrap_or_default()), Ordering::Relaxed);
+            // A key whose numbers hold nothing has nothing that could be lost.
+            Ok(answer) if answer.applied || plan.overridden.is_some() && (plan.is_unlimited() || !plan.is_held) => {
+                let ttl = ttl(plan).or_else(|| ttl(&plan.overridden.as_ref()?.base));
+                self.until.store(micros(sent + ttl.unwrap_or_default()), Ordering::Relaxed);
                 Renewed::Kept
             }
             Ok(_) => Renewed::Gone,

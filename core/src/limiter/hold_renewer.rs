@@ -11,13 +11,12 @@ use crate::process::lock::{Condvar, Mutex};
 use super::LimiterCore;
 use super::call::gone;
 use super::hold_lifetime::{HoldLifetime, Renewed, ttl};
-use super::overrides::needless;
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
 use crate::plan::Plan;
 use crate::process::fork::PerProcess;
 use crate::resilience::ask;
-use crate::store::request::{Answer, Entry, Operation};
+use crate::store::request::{Entry, Operation};
 
 /// A hold is renewed this many times within its ttl, so that one lost renewal does not lose it.
 const RENEWALS_PER_TTL: u32 = 3;
@@ -157,16 +156,13 @@ impl HoldRenewer {
             };
             let plan = core.current(&plan, &key);
             let entry = Entry { plan: &plan, key: &key, operation: Operation::Renew { hold: id } };
-            let answer = match () {
-                () if needless(&plan, &entry.operation) => Ok(Answer { applied: true, ..Answer::default() }),
-                () => ask(&*core.store, &entry, core.context()),
-            };
-            let answer = match answer {
+            let (plan, answer) = match ask(&*core.store, &entry, core.context()) {
                 Ok(answer) if answer.moved().is_some() => {
-                    let repeated = core.answers.overrides.repeated(&*core.store, &entry, answer, core.now(), true);
-                    repeated.map_or_else(|| Err(gone()), |(_, answer)| answer)
+                    let overrides = &core.answers.overrides;
+                    let repeated = overrides.repeated(&*core.store, (&entry, None), answer, core.now(), true);
+                    repeated.map_or_else(|| (Arc::clone(&plan), Err(gone())), |(moved, answer)| (moved.plan, answer))
                 }
-                answer => answer,
+                answer => (Arc::clone(&plan), answer),
             };
             match lifetime.renewed(&plan, now, answer) {
                 Renewed::Kept => {

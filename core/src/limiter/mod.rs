@@ -26,6 +26,7 @@ mod policy_uses;
 mod publisher;
 mod refusal_log;
 mod settle;
+mod translation;
 
 pub use allowance::Allowance;
 pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};

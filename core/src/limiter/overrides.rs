@@ -3,23 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use smallvec::SmallVec;
-
 use super::caller::User;
 use super::policy_ref::AsPolicy;
+use super::translation::{AskedCall, asked_or};
 use super::{AsyncLimiter, LimiterCore};
-use crate::algorithm::AlgorithmKind;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Amount, Amounts, Plan};
-use crate::policy::{KeyOverride, Policy, Unit};
+use crate::plan::Plan;
+use crate::policy::{KeyOverride, Policy};
 use crate::resilience::{KnownOverrides, ask, submit, try_immediate};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::completion::WakeTarget;
-use crate::store::request::{
-    Answer, Charge, ChargedAmount, Details, Entry, MAX_OVERRIDDEN_KEY, Moved, Operation, OverrideChange, OwnedEntry,
-};
+use crate::store::request::{Answer, Entry, MAX_OVERRIDDEN_KEY, Moved, Operation, OverrideChange, OwnedEntry};
 
 /// How often a call is repeated whose numbers change meanwhile.
 const MAX_REPETITIONS: usize = 3;
@@ -36,94 +32,6 @@ pub struct OverriddenKey {
     pub limits: String,
     /// When it has the numbers of its policy again, if ever.
     pub expires_at: Option<SystemTime>,
-}
-
-/// The answer to an operation that has nothing to do: of a key whose holds are not limited, none is stored.
-pub(super) fn needless(plan: &Plan, operation: &Operation) -> bool {
-    matches!(operation, Operation::Renew { .. } | Operation::Close { .. })
-        && plan.overridden.is_some()
-        && (plan.is_unlimited() || !plan.is_held)
-}
-
-/// An operation that was made for one version of a policy, as it is for the numbers of a key.
-pub(super) fn translated(operation: &Operation, from: &Plan, to: &Plan) -> Operation {
-    let details = || {
-        let meta = operation.details().and_then(|details| details.meta.clone());
-        Details { meta, amounts: amounts(operation, from, to), line: operation.line() }.shared()
-    };
-    match operation {
-        Operation::Check { cost, hold, .. } => Operation::Check { cost: *cost, hold: *hold, details: details() },
-        Operation::Acquire { cost, hold, .. } => Operation::Acquire { cost: *cost, hold: *hold, details: details() },
-        Operation::Turn { cost, .. } if !to.takes_turns => {
-            Operation::Acquire { cost: *cost, hold: 0, details: details() }
-        }
-        Operation::Turn { cost, within, .. } => Operation::Turn { cost: *cost, within: *within, details: details() },
-        Operation::Take { cost, .. } if is_whole(to) => Operation::Check { cost: *cost, hold: 0, details: details() },
-        Operation::Take { cost, .. } => Operation::Take { cost: *cost, details: details() },
-        Operation::Peek { cost, .. } => Operation::Peek { cost: *cost, details: details() },
-        Operation::Charge { cost, .. } => Operation::Charge { cost: *cost, details: details() },
-        Operation::Surcharge { cost, .. } => Operation::Surcharge { cost: *cost, details: details() },
-        Operation::Refund { cost, .. } => Operation::Refund { cost: *cost, details: details() },
-        Operation::GiveBack { units, charge } => {
-            Operation::GiveBack { units: *units, charge: Arc::new(charge_of(charge, from, to)) }
-        }
-        other => other.clone(),
-    }
-}
-
-/// Whether a check of a key is granted as a whole or not at all.
-fn is_whole(plan: &Plan) -> bool {
-    let is_queue = |limit: &crate::policy::Limit| limit.algorithm().kind() == AlgorithmKind::Queue;
-    plan.is_unlimited() || plan.is_held || plan.has_units || plan.policy.limits().iter().any(is_queue)
-}
-
-/// What an operation takes of each limit of `to`: of one that names what it counts as much as of the same unit, and nothing where the
-/// call has no such unit.
-fn amounts(operation: &Operation, from: &Plan, to: &Plan) -> Amounts {
-    if to.is_unlimited() {
-        return to.rules.iter().map(|_| Amount::of(0)).collect();
-    }
-    let is_take = matches!(operation, Operation::Take { .. }) && !is_whole(to);
-    let asked = if is_take { 1 } else { operation.named_cost() };
-    let amounts = to.policy.limits().iter().zip(&to.rules).map(|(limit, rule)| {
-        let same = from.policy.limits().iter().position(|other| other.unit() == limit.unit());
-        let known = same.and_then(|index| {
-            let amount = *operation.amounts()?.get(index)?;
-            // As large a part of this limit, rounded up.
-            let (capacity, of) = (u128::from(rule.capacity()), u128::from(from.rules[index].capacity().max(1)));
-            let reserve = u64::try_from((u128::from(amount.reserve) * capacity).div_ceil(of)).unwrap_or(u64::MAX);
-            Some(Amount { units: if operation.amounts().is_some() { amount.units } else { asked }, reserve })
-        });
-        known.unwrap_or_else(|| match limit.unit() {
-            None => Amount::of(asked),
-            Some(unit) if unit.is(Unit::REQUESTS) => Amount::of(1),
-            Some(_) => Amount::of(0),
-        })
-    });
-    let amounts: Amounts = amounts.collect();
-    let is_plain = asked > 0 && amounts.iter().all(|amount| *amount == Amount::of(asked));
-    if is_plain { Amounts::new() } else { amounts }
-}
-
-/// What a charge has consumed, as the limits of `to` have to know it.
-fn charge_of(charge: &Charge, from: &Plan, to: &Plan) -> Charge {
-    let places: SmallVec<[Option<usize>; 3]> =
-        to.format.tags.iter().map(|tag| from.format.tags.iter().position(|other| other.is_same_limit(tag))).collect();
-    let limits = places.iter().zip(&to.rules).map(|(place, rule)| {
-        let empty_at = charge.limits.get((*place)?).copied().flatten()?;
-        match (rule.meter(), from.rules[(*place)?].meter()) {
-            (Some(meter), Some(other)) if meter.has_interval_of(other) => Some(empty_at),
-            (Some(meter), Some(other)) => meter.drains_no_slower_than(other).then_some(0),
-            _ => Some(0),
-        }
-    });
-    let amounts = if charge.amounts.is_empty() {
-        SmallVec::new()
-    } else {
-        let none = ChargedAmount { back: 0, charged: 0 };
-        places.iter().map(|place| place.and_then(|place| charge.amounts.get(place).copied()).unwrap_or(none)).collect()
-    };
-    Charge { limits: limits.collect(), amounts, ..charge.clone() }
 }
 
 /// The keys with other numbers that a limiter knows.
@@ -154,12 +62,12 @@ impl KeyNumbers {
         self.0.plan_of(plan, key)
     }
 
-    /// Learns from an answer to a call that was not made. Returns the entry to ask about.
+    /// Learns from an answer to a call about an entry that was not made. Returns the entry to ask about.
     #[cold]
-    pub(super) fn moved(&self, entry: &Entry<'_>, text: &str) -> Result<OwnedEntry> {
-        let plan = self.learn(Plan::base(entry.plan), entry.key, text)?;
-        let operation = translated(&entry.operation, entry.plan, &plan);
-        Ok(OwnedEntry { plan, key: entry.key.into(), operation })
+    pub(super) fn moved(&self, entry: &OwnedEntry, asked: &dyn AskedCall, text: &str) -> Result<OwnedEntry> {
+        let plan = self.learn(Plan::base(&entry.plan), &entry.key, text)?;
+        let operation = asked.operation(&plan);
+        Ok(OwnedEntry { plan, key: entry.key.clone(), operation })
     }
 
     /// Repeats a call that was not made, on this thread. Without `here` it is only made where its answer needs no waiting.
@@ -167,23 +75,21 @@ impl KeyNumbers {
     pub(super) fn repeated(
         &self,
         store: &dyn Store,
-        entry: &Entry<'_>,
+        (entry, asked): (&Entry<'_>, Option<Box<dyn AskedCall>>),
         first: Answer,
         now: Option<u64>,
         here: bool,
     ) -> Option<(OwnedEntry, Result<Answer>)> {
         let (mut owned, mut answer) = (OwnedEntry::from(entry), first);
+        let asked = asked_or(asked, &owned);
         for _ in 0..MAX_REPETITIONS {
             let Some(Moved::To(text)) = answer.moved() else { break };
-            let moved = self.moved(&owned.entry(), text);
+            let moved = self.moved(&owned, &*asked, text);
             let context = after(&answer, now);
             owned = match moved {
                 Ok(moved) => moved,
                 Err(error) => return Some((owned, Err(error))),
             };
-            if needless(&owned.plan, &owned.operation) {
-                return Some((owned, Ok(Answer { applied: true, now: answer.now, ..Answer::default() })));
-            }
             let result =
                 if here { ask(store, &owned.entry(), context) } else { try_immediate(store, &owned.entry(), context)? };
             answer = match result {
@@ -200,44 +106,42 @@ impl KeyNumbers {
     pub(super) fn repeat_later(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
-        owned: OwnedEntry,
+        (owned, asked): (OwnedEntry, Option<Box<dyn AskedCall>>),
         answer: Answer,
         (now, left): (Option<u64>, usize),
         done: impl FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send + 'static,
     ) -> WakeTarget {
+        let asked = asked_or(asked, &owned);
         let moved = match answer.moved() {
-            Some(Moved::To(text)) if left > 0 => self.moved(&owned.entry(), text),
+            Some(Moved::To(text)) if left > 0 => self.moved(&owned, &*asked, text),
             _ => Err(unsettled(&owned.plan)),
         };
         let owned = match moved {
             Ok(moved) => moved,
             Err(error) => return done(owned, Err(error)),
         };
-        if needless(&owned.plan, &owned.operation) {
-            return done(owned, Ok(Answer { applied: true, now: answer.now, ..Answer::default() }));
-        }
-        let mut done = Some(done);
+        let mut done = Some((done, Some(asked)));
         let answers = Arc::clone(self);
         let immediate = submit(store, &owned.entry(), after(&answer, now), || {
             let done = done.take();
             move |store: &Arc<dyn Store>, owned: OwnedEntry, result: Result<Answer>| {
-                let done = done?;
+                let (done, asked) = done?;
                 match result {
                     // A box ends the recursion of types.
                     Ok(answer) if answer.moved().is_some() => {
                         let done: Box<dyn FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send> = Box::new(done);
-                        answers.repeat_later(store, owned, answer, (now, left - 1), done)
+                        answers.repeat_later(store, (owned, asked), answer, (now, left - 1), done)
                     }
                     result => done(owned, result),
                 }
             }
         });
         match (immediate, done) {
-            (Some(Ok(answer)), Some(done)) if answer.moved().is_some() => {
+            (Some(Ok(answer)), Some((done, asked))) if answer.moved().is_some() => {
                 let done: Box<dyn FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send> = Box::new(done);
-                self.repeat_later(store, owned, answer, (now, left - 1), done)
+                self.repeat_later(store, (owned, asked), answer, (now, left - 1), done)
             }
-            (Some(result), Some(done)) => done(owned, result),
+            (Some(result), Some((done, _))) => done(owned, result),
             _ => None,
         }
     }

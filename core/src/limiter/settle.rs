@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::caller::User;
 use super::cost::{Cost, valid_cost};
 use super::policy_ref::AsPolicy;
+use super::translation::AskedCall;
 use super::{AsyncLimiter, LimiterCore};
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule};
 use crate::decision::{Decision, LimiterId};
@@ -83,7 +84,7 @@ struct Settling<'a> {
     actual: ActualCosts<'a>,
     begun: usize,
     /// What is left to do for the last entry that was begun.
-    rest: Operations,
+    rest: SettleCalls,
 }
 
 impl<'a> Settling<'a> {
@@ -98,7 +99,7 @@ impl<'a> Settling<'a> {
             is_of(core, entry)?;
         }
         // Dropping it takes back what it has begun.
-        let mut settling = Self { entries: &[], actual, begun: 0, rest: Operations::new() };
+        let mut settling = Self { entries: &[], actual, begun: 0, rest: SettleCalls::new() };
         for (index, entry) in entries.iter().enumerate() {
             if !entry.settlement().begin() {
                 return Err(Error::config(format!(
@@ -111,29 +112,17 @@ impl<'a> Settling<'a> {
         Ok(settling)
     }
 
-    /// The next thing that the store has to do, for which entry, and the policy that is in force for it.
-    fn next(&mut self, core: &LimiterCore) -> Option<(&'a Decision, Arc<Plan>, Operation)> {
+    /// The next thing that the store has to do, and for which entry.
+    fn next(&mut self, core: &LimiterCore) -> Option<(&'a Decision, SettleCall)> {
         loop {
-            if let Some((entry, operation)) = self.begun.checked_sub(1).map(|at| &self.entries[at]).zip(self.rest.pop())
-            {
-                return Some((entry, core.current(entry.plan(), entry.key()), operation));
+            if let Some((entry, call)) = self.begun.checked_sub(1).map(|at| &self.entries[at]).zip(self.rest.pop()) {
+                return Some((entry, call));
             }
             let entry = self.entries.get(self.begun)?;
             self.begun += 1;
             let Some(actual) = self.actual.of(self.entries, self.begun - 1) else { continue };
-            let plan = core.current(entry.plan(), entry.key());
-            // Units that are held are given back by the hold.
-            if plan.rules.iter().all(|rule| matches!(rule, Rule::Concurrency(_))) {
-                continue;
-            }
-            let is_plain = entry.answer().amounts().is_empty() && !plan.has_units;
-            let amounts = (!is_plain).then(|| entry.charged_amounts(&plan).collect());
-            let operations = differences(entry.granted(), amounts, (&plan, actual), || entry.charge(&plan));
-            if entry.source() == Source::Fallback {
-                operations.into_iter().for_each(|operation| core.settle_in_fallback(&plan, entry.key(), operation));
-            } else {
-                self.rest = operations;
-            }
+            let plan = core.policies.current(Plan::base(entry.plan()));
+            self.rest = core.settle_calls(&plan, entry.key(), (entry, actual));
         }
     }
 
@@ -159,10 +148,42 @@ impl LimiterCore {
         user: User,
     ) -> Result<()> {
         let mut settling = Settling::begin(self, decision, actual)?;
-        while let Some((decision, plan, operation)) = settling.next(self) {
-            settling.settled(self.decision(plan, decision.key(), operation, user).await)?;
+        while let Some((decision, SettleCall { plan, operation, asked })) = settling.next(self) {
+            settling.settled(self.decision(plan, decision.key(), (operation, asked), user).await)?;
         }
         Ok(())
+    }
+
+    /// What the store has to do so that a key has consumed an actual cost. The fallback does at once what is its own.
+    pub(super) fn settle_calls(
+        &self,
+        plan: &Arc<Plan>,
+        key: &str,
+        (charged, actual): (&impl Charged, &Cost),
+    ) -> SettleCalls {
+        let own = self.answers.overrides.in_force(plan, key).ok().flatten();
+        if charged.source() == Source::Fallback {
+            let plan = own.as_ref().unwrap_or(plan);
+            let operations = charged.differences(plan, actual);
+            operations.into_iter().for_each(|operation| self.settle_in_fallback(plan, key, operation));
+            return SettleCalls::new();
+        }
+        let mut operations = charged.differences(plan, actual);
+        for operation in own.iter().flat_map(|own| charged.differences(own, actual)) {
+            if !operations.iter().any(|other| gives_back(other) == gives_back(&operation)) {
+                operations.push(nothing(plan, gives_back(&operation)));
+            }
+        }
+        operations.sort_by_key(|operation| !gives_back(operation));
+        // In memory no other process gives a key other numbers.
+        let may_move = own.is_some() || self.layers.is_some();
+        let call = |operation: Operation| {
+            let part =
+                || SettlePart { charged: charged.clone(), actual: actual.clone(), gives_back: gives_back(&operation) };
+            let asked = may_move.then(|| Box::new(part()) as Box<dyn AskedCall>);
+            SettleCall { plan: Arc::clone(plan), operation, asked }
+        };
+        operations.into_iter().map(call).collect()
     }
 }
 
@@ -192,9 +213,68 @@ fn is_of(core: &LimiterCore, entry: &Decision) -> Result<()> {
     ))
 }
 
-/// What a settle comes to: at most a surcharge, and units that go back. The last is made first: where it fails for certain, nothing
-/// was done.
-type Operations = SmallVec<[Operation; 2]>;
+/// What is known of a call that is settled.
+pub(super) trait Charged: Clone + Send + 'static {
+    /// What gave its answer.
+    fn source(&self) -> Source;
+
+    /// What there is to do so that it has consumed its actual cost of the limits of a plan.
+    fn differences(&self, plan: &Plan, actual: &Cost) -> Operations;
+}
+
+impl Charged for Decision {
+    fn source(&self) -> Source {
+        self.source()
+    }
+
+    fn differences(&self, plan: &Plan, actual: &Cost) -> Operations {
+        let is_plain = self.answer().amounts().is_empty() && !plan.has_units && !plan.is_unlimited();
+        let amounts = (!is_plain).then(|| self.charged_amounts(plan).collect());
+        differences(self.granted(), amounts, (plan, actual), || self.charge(plan))
+    }
+}
+
+/// A call of a settle, as the policy needs it, and how it is made for other numbers of its key.
+pub(super) struct SettleCall {
+    pub(super) plan: Arc<Plan>,
+    pub(super) operation: Operation,
+    pub(super) asked: Option<Box<dyn AskedCall>>,
+}
+
+/// The last is made first: where it fails for certain, nothing was done.
+pub(super) type SettleCalls = SmallVec<[SettleCall; 2]>;
+
+/// The units of a settle that go back, or those that it charges.
+struct SettlePart<C> {
+    charged: C,
+    actual: Cost,
+    gives_back: bool,
+}
+
+impl<C: Charged> AskedCall for SettlePart<C> {
+    fn operation(&self, plan: &Arc<Plan>) -> Operation {
+        let mut operations = self.charged.differences(plan, &self.actual).into_iter();
+        let own = operations.find(|operation| gives_back(operation) == self.gives_back);
+        own.unwrap_or_else(|| nothing(plan, self.gives_back))
+    }
+}
+
+const fn gives_back(operation: &Operation) -> bool {
+    matches!(operation, Operation::GiveBack { .. })
+}
+
+/// A call that only finds out whether its key has the numbers of this plan.
+fn nothing(plan: &Plan, gives_back: bool) -> Operation {
+    if gives_back {
+        let limits = plan.rules.iter().map(|_| None).collect();
+        return Operation::GiveBack { units: 1, charge: Arc::new(Charge { limits, ..Charge::default() }) };
+    }
+    let amounts = plan.rules.iter().map(|_| Amount::of(0)).collect();
+    Operation::Surcharge { cost: 1, details: Details { amounts, ..Details::default() }.shared() }
+}
+
+/// What a settle comes to: at most a surcharge, and units that go back.
+pub(super) type Operations = SmallVec<[Operation; 2]>;
 
 /// What there is to do so that a call has consumed its actual cost. `amounts` are what it has consumed of each limit, where that is
 /// not `granted` of all.
@@ -204,6 +284,10 @@ fn differences(
     (plan, actual): (&Plan, &Cost),
     charge: impl FnOnce() -> Charge,
 ) -> Operations {
+    // Units that are held are given back by the hold.
+    if plan.rules.iter().all(Rule::holds) {
+        return Operations::new();
+    }
     let Some(amounts) = amounts else {
         let actual = actual.unnamed().unwrap_or(granted);
         return difference(granted, actual, || Arc::new(charge())).into_iter().collect();
@@ -213,7 +297,9 @@ fn differences(
         limits.map(|(limit, charged)| (charged, actual.of_limit(limit).unwrap_or(charged))).collect();
     let back: SmallVec<[ChargedAmount; 2]> =
         each.iter().map(|&(charged, actual)| ChargedAmount { back: charged.saturating_sub(actual), charged }).collect();
-    let more: Amounts = each.iter().map(|&(charged, actual)| Amount::of(actual.saturating_sub(charged))).collect();
+    // A key without limits is charged nothing.
+    let more = |&(charged, actual): &(u64, u64)| if plan.is_unlimited() { 0 } else { actual.saturating_sub(charged) };
+    let more: Amounts = each.iter().map(|units| Amount::of(more(units))).collect();
     let mut operations = Operations::new();
     if let Some(units) = back.iter().map(|amount| amount.back).max().filter(|units| *units > 0) {
         let charge = Arc::new(Charge { amounts: back, ..charge() });
@@ -228,12 +314,12 @@ fn differences(
 
 /// # Errors
 /// `cost_invalid` for a number that is out of range.
-pub(crate) fn valid_actual(actual: u64) -> Result<()> {
+pub(super) fn valid_actual(actual: u64) -> Result<()> {
     if actual > MAX_SAFE_INTEGER { valid_cost(actual).map(drop) } else { Ok(()) }
 }
 
 /// What there is to do where `granted` units were consumed: charge, give back, or nothing.
-pub(crate) fn difference(granted: u64, actual: u64, charge: impl FnOnce() -> Arc<Charge>) -> Option<Operation> {
+fn difference(granted: u64, actual: u64, charge: impl FnOnce() -> Arc<Charge>) -> Option<Operation> {
     match actual {
         _ if actual > granted => Some(Operation::Surcharge { cost: actual - granted, details: None }),
         _ if actual < granted => Some(Operation::GiveBack { units: granted - actual, charge: charge() }),
@@ -318,24 +404,35 @@ impl AsyncLimiter {
     ) -> Result<()> {
         let plan = self.core.plan(&policy, key)?;
         actual.check_actual(&plan)?;
-        let of_limit =
-            |limit: &Limit| charged.limits.iter().find(|known| known.is_of(limit)).map_or(0, |known| known.units);
-        let amounts = plan.policy.limits().iter().map(of_limit).collect();
-        for operation in
-            differences(charged.units, Some(amounts), (&plan, actual), || charged.charge(&plan)).into_iter().rev()
+        for SettleCall { plan, operation, asked } in
+            self.core.settle_calls(&plan, key, (charged, actual)).into_iter().rev()
         {
-            if charged.source == Source::Fallback {
-                self.core.settle_in_fallback(&plan, key, operation);
-            } else {
-                self.core.decision(Arc::clone(&plan), key, operation, User::Task).await?;
-            }
+            self.core.decision(plan, key, (operation, asked), User::Task).await?;
         }
         Ok(())
     }
 }
 
+impl Charged for ChargedUnits {
+    fn source(&self) -> Source {
+        self.source
+    }
+
+    fn differences(&self, plan: &Plan, actual: &Cost) -> Operations {
+        let charged = |limit: &Limit| {
+            let unknown = if limit.unit().is_none() { self.units } else { 0 };
+            self.limits.iter().find(|known| known.is_of(limit)).map_or(unknown, |known| known.units)
+        };
+        let is_plain = !plan.has_units
+            && !plan.is_unlimited()
+            && self.limits.iter().all(|limit| limit.unit.is_none() && limit.units == self.units);
+        let amounts = (!is_plain).then(|| plan.policy.limits().iter().map(charged).collect());
+        differences(self.units, amounts, (plan, actual), || self.charge(plan))
+    }
+}
+
 impl ChargedUnits {
-    pub(crate) fn charge(&self, plan: &Plan) -> Charge {
+    fn charge(&self, plan: &Plan) -> Charge {
         let limits = plan.policy.limits().iter().zip(&plan.rules).map(|(limit, rule)| {
             let known = self.limits.iter().find(|known| known.is_of(limit))?;
             match (rule.meter(), self.policy_changed) {

@@ -42,6 +42,7 @@ mod name_lookups;
 mod options;
 mod out_of_step;
 mod outgoing;
+mod override_ends;
 mod overrides;
 mod priorities;
 mod processes;

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::limiter::LimiterCore;
 use crate::limiter::call::gone;
 use crate::limiter::caller::User;
+use crate::limiter::translation::Asking;
 use crate::plan::Plan;
 use crate::store::request::{Operation, Source};
 
@@ -91,7 +92,7 @@ impl LimiterCore {
         if end.is_some_and(|end| end <= Instant::now()) {
             return false;
         }
-        let seen = self.decision_until(Arc::clone(plan), key, Operation::peek(1), end, user).await;
+        let seen = self.decision(Arc::clone(plan), key, Asking::until(Operation::peek(1), end), user).await;
         seen.is_ok_and(|seen| {
             let is_known = seen.source() != Source::Fallback || granted_by == Some(Source::Fallback);
             is_known && seen.answer().blocked_until > seen.answer().now

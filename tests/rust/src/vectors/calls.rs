@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::policy::Format;
-use tidegate::{CheckOptions, Decision, Error, HoldAnswer, KeyOverride, Policy, PolicyFile};
+use tidegate::{Attempt, CheckOptions, Decision, Error, HoldAnswer, KeyOverride, Policy, PolicyFile};
 
 use super::Mismatch;
 use super::run::{NamedDecision, Run, policies};
@@ -19,9 +19,6 @@ pub(super) type Outcome = Result<(Value, Option<Value>), Error>;
 impl Run {
     /// Runs a call on the limiter and on the model. `None` when Rust cannot express the call.
     pub(super) fn act(&mut self, action: &str, step: &Value) -> Result<Option<Outcome>, Mismatch> {
-        if self.unmodelled.is_so {
-            return self.act_unmodelled(action, step);
-        }
         if action == "change" {
             let policies = policies(step).ok_or("a change has a policy or policies")?;
             let text = self.file.write(&policies);
@@ -31,6 +28,14 @@ impl Run {
             }
             return Ok(Some(result.map(|()| (json!({}), None))));
         }
+        if action == "override" {
+            let Some(key) = text(&step["key"]) else { return Ok(None) };
+            let name = step["policy"].as_str().unwrap_or("p").to_owned();
+            return Ok(Some(self.set_override(name, key, step).map(|()| (json!({}), None))));
+        }
+        if self.unmodelled.is_so {
+            return self.act_unmodelled(action, step);
+        }
         if action == "check_all" {
             return self.check_all(step).map(Some);
         }
@@ -39,9 +44,6 @@ impl Run {
         }
         let name = step.get("policy").map_or(Some("p"), Value::as_str).ok_or("a policy is named")?.to_owned();
         let Some(key) = text(&step["key"]) else { return Ok(None) };
-        if action == "override" {
-            return Ok(Some(self.set_override(name, key, step).map(|()| (json!({}), None))));
-        }
         let (own, overridden) = match self.policy_of(&name, &key) {
             Ok((Some(policy), overridden)) => (Some(policy), overridden),
             Ok((None, overridden)) => (None, overridden),
@@ -135,22 +137,28 @@ impl Run {
             "journal" => match self.limiter.journal(&*name, &key) {
                 Err(error) => Err(error),
                 Ok(attempts) => {
-                    let line = |at: u64, allowed: bool, cost: u64, meta: Option<&Vec<u8>>| {
-                        let meta = meta.map(|meta| String::from_utf8_lossy(meta).into_owned());
-                        json!({ "at": at as i64 - self.start as i64, "allowed": allowed, "cost": cost, "meta": meta })
-                    };
-                    let said = attempts.iter().map(|one| line(one.at, one.allowed, one.cost, one.meta.as_ref()));
                     let modelled = self.model.journal(policy, &key);
-                    let modelled = modelled.iter().map(|one| line(one.at, one.allowed, one.cost, one.meta.as_ref()));
-                    Ok((
-                        json!({ "attempts": said.collect::<Vec<_>>() }),
-                        Some(json!({ "attempts": modelled.collect::<Vec<_>>() })),
-                    ))
+                    let modelled =
+                        modelled.iter().map(|one| self.attempt(one.at, one.allowed, one.cost, one.meta.as_ref()));
+                    let modelled = json!({ "attempts": modelled.collect::<Vec<_>>() });
+                    Ok((self.attempts(&attempts), Some(modelled)))
                 }
             },
             _ => return Err(format!("a step cannot {action:?}")),
         };
         Ok(Some(result))
+    }
+
+    /// An attempt of a journal, as a vector writes it.
+    fn attempt(&self, at: u64, allowed: bool, cost: u64, meta: Option<&Vec<u8>>) -> Value {
+        let meta = meta.map(|meta| String::from_utf8_lossy(meta).into_owned());
+        json!({ "at": at as i64 - self.start as i64, "allowed": allowed, "cost": cost, "meta": meta })
+    }
+
+    /// A journal, as a vector writes it.
+    pub(super) fn attempts(&self, attempts: &[Attempt]) -> Value {
+        let said = attempts.iter().map(|one| self.attempt(one.at, one.allowed, one.cost, one.meta.as_ref()));
+        json!({ "attempts": said.collect::<Vec<_>>() })
     }
 
     /// Gives a key other limits, or those of its policy again.

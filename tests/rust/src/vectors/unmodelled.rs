@@ -77,6 +77,10 @@ impl Run {
             "peek" if step["eventually"] == true => return self.act_eventually(step).map(Some),
             _ => {}
         }
+        if action == "journal" {
+            let (name, key) = (step["policy"].as_str().unwrap_or("p"), text(&step["key"]).ok_or("a key is a text")?);
+            return Ok(Some(self.limiter.journal(name, &key).map(|attempts| (self.attempts(&attempts), None))));
+        }
         let start = self.start;
         let Self { limiter, unmodelled: Unmodelled { named, holds, .. }, .. } = self;
         let name = step.get("policy").map_or(Some("p"), Value::as_str).ok_or("a policy is named")?;
