@@ -65,16 +65,17 @@ impl<'a> ActualCosts<'a> {
             && entries.len() > 1
             && !cost.is_number()
         {
-            let plans: Vec<&Plan> = costs.map(|(entry, _)| &**entry.plan()).collect();
+            let plans: Vec<&Plan> = costs.map(|(entry, _)| &**Plan::base(entry.plan())).collect();
             return cost.check_counted(plans.iter().copied());
         }
-        costs.into_iter().try_for_each(|(entry, cost)| cost.check_actual(entry.plan()))
+        // A key may have numbers that do not count all that its policy does.
+        costs.into_iter().try_for_each(|(entry, cost)| cost.check_actual(Plan::base(entry.plan())))
     }
 }
 
 /// Whether a cost names a unit that a limit of the entry counts.
 fn names_unit_of(cost: &Cost, entry: &Decision) -> bool {
-    let limits = entry.plan().policy.limits();
+    let limits = Plan::base(entry.plan()).policy.limits();
     limits.iter().any(|limit| limit.unit().is_some() && cost.of_limit(limit).is_some())
 }
 

@@ -107,6 +107,26 @@ fn a_settle_changes_the_limits_that_the_key_has_by_then() {
 }
 
 #[test]
+fn a_key_that_does_not_count_a_unit_is_settled_as_it_is_charged() {
+    on_each_store(|setter, limiter| {
+        let policy = policy("fixed-window 100/hour; fixed-window 1000 tokens/hour", Options::default());
+        for text in ["fixed-window 50/hour", "none"] {
+            let own = KeyOverride::parse(text).expect("limits");
+            setter.set_override(&policy, text, Some(&own), None).expect("an override");
+            let decision = limiter.check_with(&policy, text, &tokens(5_000)).expect("a decision");
+            assert!(decision.allowed() && decision.overridden());
+            limiter.settle(&decision, [("tokens", 120)]).expect("a settle");
+            let error =
+                limiter.settle(&limiter.check_with(&policy, text, &tokens(1)).expect("a decision"), [("pages", 1)]);
+            assert_eq!(error.expect_err("the policy counts no pages").code(), "cost_invalid");
+            setter.set_override(&policy, text, None, None).expect("a removal");
+            let seen = limiter.peek(&policy, text, [("tokens", 1)]).expect("a peek");
+            assert_eq!(seen.limits().map(|limit| limit.remaining).collect::<Vec<_>>()[1], 1_000, "{text}");
+        }
+    });
+}
+
+#[test]
 fn a_hold_is_given_back_whatever_its_key_had_meanwhile() {
     on_each_store(|setter, limiter| {
         let policy = policy("concurrency 1 ttl 1h", Options::default());
