@@ -137,6 +137,7 @@ impl Answers {
             self.wait_queues.units_freed(&plan, key);
         }
         let mut answer = answer?;
+        answer.see_unlimited(&plan);
         if let Some(learned) = answer.rare.as_ref().and_then(|rare| rare.learned.as_ref()) {
             self.learned_waits.heard(key, learned.wait_until);
         }

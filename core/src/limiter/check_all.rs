@@ -167,6 +167,7 @@ impl LimiterCore {
         let all_admitted = entries.iter().zip(&answers).all(admitted);
         let decisions = entries.into_iter().zip(answers).map(|(OwnedEntry { plan, key, operation }, mut answer)| {
             answer.keep_amounts(&operation);
+            answer.see_unlimited(&plan);
             let cost = operation.cost();
             if all_admitted && answer.applied {
                 answer.granted = cost;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::notation;
-use crate::algorithm::{AlgorithmKind, Limit};
+use crate::algorithm::{AlgorithmKind, Limit, Unit};
 use crate::error::{Error, Result};
 
 /// The most keys of one policy that may have numbers of their own.
@@ -81,15 +81,29 @@ impl KeyOverride {
     }
 
     /// # Errors
-    /// `policy_invalid` where units would be held that no call of the policy gives back.
+    /// `policy_invalid` where units would be held that no call of the policy gives back, and where no call of the policy says how many
+    /// units it takes.
     pub(crate) fn check(&self, limits: &[Limit]) -> Result<()> {
         let held = |limit: &&Limit| limit.algorithm().kind() == AlgorithmKind::Held;
-        match self.0.iter().find(held) {
-            Some(limit) if !limits.iter().any(|limit| held(&limit)) => Err(Error::policy(format!(
+        if let Some(limit) = self.0.iter().find(held)
+            && !limits.iter().any(|limit| held(&limit))
+        {
+            return Err(Error::policy(format!(
                 "the override \"{limit}\" is of a policy without a concurrency limit, whose calls give nothing back: add such a limit to \
                  the policy"
+            )));
+        }
+        // Every call is a request, and has a number for limits that name no unit.
+        let is_counted = |limit: &&Limit| {
+            limit.unit().is_none_or(|unit| unit.is(Unit::REQUESTS) || limits.iter().any(|own| own.unit() == Some(unit)))
+        };
+        match self.0.iter().find(|limit| !is_counted(limit)) {
+            Some(limit) => Err(Error::policy(format!(
+                "the override \"{limit}\" counts {}, which its policy does not count, so that it would limit nothing: add such a limit to \
+                 the policy, or leave it out of the override",
+                limit.unit().map_or("", Unit::name)
             ))),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }

@@ -464,6 +464,21 @@ impl Answer {
         }
     }
 
+    /// Says of a key without limits what an unused one would say: its limits are not asked, whatever they have counted.
+    #[inline(always)]
+    pub(crate) fn see_unlimited(&mut self, plan: &Plan) {
+        if plan.overridden.is_some() {
+            self.see_overridden(plan);
+        }
+    }
+
+    #[cold]
+    fn see_overridden(&mut self, plan: &Plan) {
+        if plan.is_unlimited() && self.rare.as_ref().is_none_or(|rare| rare.learned.is_none()) {
+            self.views = plan.unused_views(self.now, |_| Amount::of(0));
+        }
+    }
+
     /// The keys of a policy that have other numbers; none for other answers.
     pub(crate) fn into_overrides(self) -> Vec<StoredOverride> {
         self.rare.map(|rare| rare.overrides).unwrap_or_default()

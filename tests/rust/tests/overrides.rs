@@ -258,15 +258,15 @@ fn units_that_an_override_has_not_are_not_limited() {
         let policy =
             Policy::parse("500/minute; 1000 tokens/minute").and_then(|policy| policy.named("llm")).expect("a policy");
         limiter
-            .set_override(&policy, "k", Some(&own("2000 tokens/minute; 9 pages/minute")), None)
+            .set_override(&policy, "k", Some(&own("2000 tokens/minute; 9 requests/minute")), None)
             .expect("an override");
         let options = CheckOptions { units: [("tokens", 1_500)].into(), ..CheckOptions::default() };
         let decision = limiter.check_with(&policy, "k", &options).expect("a decision");
         let left: Vec<u64> = decision.limits().map(|limit| limit.remaining).collect();
-        assert_eq!((decision.allowed(), left), (true, vec![500, 9]));
+        assert_eq!((decision.allowed(), left), (true, vec![500, 8]));
         limiter.settle(&decision, [("tokens", 100)]).expect("a settle");
         let peek = limiter.peek(&policy, "k", [("tokens", 1)]).expect("a peek");
-        assert_eq!(peek.limits().map(|limit| limit.remaining).collect::<Vec<_>>(), [1_900, 9]);
+        assert_eq!(peek.limits().map(|limit| limit.remaining).collect::<Vec<_>>(), [1_900, 8]);
     });
 }
 
@@ -278,6 +278,7 @@ fn what_is_no_override_is_refused() {
     };
     assert_eq!(KeyOverride::parse("5/fortnight").expect_err("an error").code(), "policy_invalid");
     assert_eq!(code("k", &own("concurrency 4"), None), "policy_invalid");
+    assert_eq!(code("k", &own("5 tokens/s"), None), "policy_invalid");
     assert_eq!(code(&"k".repeat(1_025), &own("5/s"), None), "key_invalid");
     assert_eq!(code("k", &own("5/s"), Some(Duration::ZERO)), "config_invalid");
     assert_eq!(code("k", &own("5/s"), Some(Duration::from_secs(400_000_000))), "config_invalid");
@@ -351,19 +352,21 @@ fn nothing_is_left_of_an_override_that_ends_or_is_removed() {
 /// The model knows no overrides: it plays the change of a policy for one key.
 #[test]
 fn random_histories_are_those_of_a_policy_that_changes() {
-    let redis = Servers::start(Kind::Single);
+    let (redis, shared) = (Servers::start(Kind::Single), SharedFile::new());
     let mut random = Random::new(7);
     let texts = [
         "5/10s",
         "20/10s",
         "3/2s; 8/10s",
         "gcra 2/s burst 4",
+        "gcra 5/s burst 9",
         "token-bucket 6/3s",
+        "token-bucket 2/3s",
         "fixed-window 4/5s; 5/10s",
         "sliding-log 6/4s",
     ];
     for round in 0..40 {
-        for url in ["memory://", redis.url()] {
+        for url in ["memory://", &shared.url("max_bytes=16MB"), redis.url()] {
             let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));
             let prefix = fresh_prefix();
             let named = |text: &str| Policy::parse(text).and_then(|policy| policy.named("p")).expect("a policy");
@@ -389,10 +392,14 @@ fn random_histories_are_those_of_a_policy_that_changes() {
                         let text = random.pick(&texts);
                         by.set_override(&base, "k", Some(&own(text)), None).expect("an override");
                         (effective, is_overridden) = (named(text), true);
+                        model.adopt(&effective, "k");
                     }
                     1 => {
                         by.set_override(&base, "k", None, None).expect("a removal");
-                        (effective, is_overridden) = (base.clone(), false);
+                        effective = base.clone();
+                        if std::mem::take(&mut is_overridden) {
+                            model.adopt(&effective, "k");
+                        }
                     }
                     2 => {
                         by.clear(&base, "k").expect("a clear");

@@ -262,6 +262,17 @@ impl Memory {
         answer
     }
 
+    /// Counts on by the numbers that a key has from now on.
+    fn adopt(&self, entry: &Entry<'_>, now: u64) {
+        let key = TableKeyRef::of(entry.key);
+        let hash = self.hash(entry.plan, key);
+        let mut shard = self.shards[self.shard_of(hash)].lock();
+        if let Some(index) = shard.find(hash, entry.plan, key) {
+            shard.change(index, |usage| usage.adopt_numbers(entry.plan, now));
+            self.keep_within_budget(&mut shard, now, hash);
+        }
+    }
+
     /// What is stored of a key, as this version of its policy reads it, bounded in size.
     pub(crate) fn states(&self, entry: &Entry<'_>, now: u64) -> States {
         let key = TableKeyRef::of(entry.key);
@@ -347,10 +358,13 @@ impl Store for Memory {
 
     fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
         let (now, _) = self.time(now);
-        match (&self.own_limits, &entry.operation) {
-            (Some(own_limits), Operation::Override(change)) => own_limits.change(entry.plan, change, now),
-            _ => Ok(()),
+        let (Some(own_limits), Operation::Override(change)) = (&self.own_limits, &entry.operation) else {
+            return Ok(());
+        };
+        if own_limits.change(entry.plan, change, now)? {
+            self.adopt(entry, now);
         }
+        Ok(())
     }
 
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {

@@ -38,15 +38,17 @@ struct KeptOverrides {
 }
 
 impl KeptOverrides {
-    fn remove(&mut self, policy: u128, key: &str) {
-        let Some(keys) = self.policies.get_mut(&policy) else { return };
-        if let Some(own) = keys.remove(key) {
+    fn remove(&mut self, policy: u128, key: &str) -> Option<OwnLimits> {
+        let keys = self.policies.get_mut(&policy)?;
+        let own = keys.remove(key);
+        if let Some(own) = &own {
             self.bytes -= bytes_of(key, &own.text);
         }
         if keys.is_empty() {
             self.policies.remove(&policy);
             self.bytes -= BYTES_OF_POLICY;
         }
+        own
     }
 
     /// What it would add to replace the numbers of a key.
@@ -123,13 +125,14 @@ impl OwnLimitsTable {
         (text != plan.stored_override()).then(|| text.to_owned())
     }
 
+    /// Returns whether there was something to change.
+    ///
     /// # Errors
     /// `config_invalid` for more keys than a policy may have, and for more bytes than the store may take.
-    pub(super) fn change(&self, plan: &Plan, change: &OverrideChange, now: u64) -> Result<()> {
+    pub(super) fn change(&self, plan: &Plan, change: &OverrideChange, now: u64) -> Result<bool> {
         let (mut kept, policy) = (self.kept.write(), plan.identity);
         if change.text.is_empty() {
-            kept.remove(policy, &change.key);
-            return Ok(());
+            return Ok(kept.remove(policy, &change.key).is_some_and(|own| own.is_in_force(now)));
         }
         let is_full = |kept: &KeptOverrides| {
             let keys = kept.policies.get(&policy);
@@ -152,7 +155,7 @@ impl OwnLimitsTable {
         let ends = if change.ttl == 0 { 0 } else { now.saturating_add(change.ttl) };
         kept.insert(policy, change.key.clone(), OwnLimits { text: change.text.clone(), ends });
         self.is_used.store(true, Ordering::Relaxed);
-        Ok(())
+        Ok(true)
     }
 
     pub(super) fn of(&self, plan: &Plan, now: u64) -> Vec<StoredOverride> {

@@ -135,7 +135,6 @@ impl Usage {
     }
 
     /// The numbers that stand in for those of the policy.
-    #[cfg(feature = "redis")]
     fn own(&self, now: u64) -> Option<&OwnNumbers> {
         self.annex()?.own.as_ref().filter(|own| own.last() > now)
     }
@@ -154,11 +153,15 @@ impl Usage {
         Some(Answer { now, rare: RareAnswer::of_moved(Moved::To(text.to_owned())), ..Answer::default() })
     }
 
-    /// Gives the key other numbers, or those of its policy again.
-    pub(super) fn change_own(&mut self, change: &OverrideChange, now: u64) {
+    /// Gives the key other numbers, or those of its policy again. Returns whether there was something to change.
+    pub(super) fn change_own(&mut self, change: &OverrideChange, now: u64) -> bool {
+        if change.text.is_empty() && self.own(now).is_none() {
+            return false;
+        }
         let ends = if change.ttl == 0 { 0 } else { now.saturating_add(change.ttl) };
         let own = OwnNumbers { text: change.text.as_str().into(), ends, key: change.key.as_str().into() };
         self.change_annex(|annex| annex.own = Some(own).filter(|own| !own.text.is_empty()));
+        true
     }
 
     pub(super) fn traces(&self, now: u64) -> Traces {

@@ -49,6 +49,12 @@ impl Usage {
         states
     }
 
+    /// Goes on with these numbers from now on.
+    pub(in crate::store) fn adopt_numbers(&mut self, plan: &Plan, now: u64) {
+        self.read_as(plan, now);
+        self.refresh_expiry(plan, now);
+    }
+
     /// Reads the usage as this version of the policy does. When all that is stored is over, buckets that do not start full
     /// begin anew.
     pub(in crate::store) fn read_as(&mut self, plan: &Plan, now: u64) {

@@ -345,7 +345,7 @@ impl Usage {
             Operation::Close { hold } => {
                 return rules.fold(false, |found, (rule, state)| rule.close(state, now, hold) || found);
             }
-            Operation::Override(ref change) => self.change_own(change, now),
+            Operation::Override(ref change) => return self.change_own(change, now),
             Operation::Leave { waiter } => return self.leave_line(waiter),
             Operation::Clear => {
                 let ends = rules.map(|(rule, state)| rule.clear_matters_until(state, now)).max().unwrap_or(0);

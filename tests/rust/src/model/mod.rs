@@ -117,6 +117,13 @@ impl Model {
         }
     }
 
+    /// A key has the numbers of that policy from now on.
+    pub fn adopt(&mut self, policy: &Policy, key: &str) {
+        if self.usages.contains_key(&Self::usage_key(policy, key)) {
+            self.keep(policy, key, self.usage(policy, key));
+        }
+    }
+
     /// A denial that changes nothing leaves the state as the older version of the policy wrote it.
     fn keep_if_changed(&mut self, policy: &Policy, key: &str, usage: Usage, before: &Usage) {
         if format!("{usage:?}") != format!("{before:?}") {

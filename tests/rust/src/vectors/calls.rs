@@ -167,10 +167,15 @@ impl Run {
         let ttl = step["ttl"].as_u64();
         self.limiter.set_override(&*name, &key, own.as_ref(), ttl.map(Duration::from_micros))?;
         let ends = ttl.map_or(u64::MAX, |ttl| self.model.now() + ttl);
-        match own {
-            Some(own) => self.own.insert((name, key), (own, ends)),
-            None => self.own.remove(&(name, key)),
+        let (about, is_set) = ((name.clone(), key.clone()), own.is_some());
+        let before = match own {
+            Some(own) => self.own.insert(about, (own, ends)),
+            None => self.own.remove(&about),
         };
+        if is_set || before.is_some_and(|(_, ends)| ends > self.model.now()) {
+            let policy = self.policy_of(&name, &key).ok().and_then(|(own, _)| own).or_else(|| self.policy(&name).ok());
+            policy.inspect(|policy| self.model.adopt(policy, &key));
+        }
         Ok(())
     }
 

@@ -98,6 +98,7 @@ local operations = {
   end,
   [OVERRIDE] = function(instruction, value) -- block: for how long, 0 for ever; the text is empty for the numbers of the policy
     local text = sub(instruction.text, instruction.meta)
+    if text == '' and not value.override then return false end
     value.override = text ~= '' and { text = text, ends = instruction.block > 0 and now + instruction.block or 0 } or nil
     return true
   end,
