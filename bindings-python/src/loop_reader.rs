@@ -96,7 +96,7 @@ mod on_loop {
 
     impl Drop for LoopReader {
         fn drop(&mut self) {
-            let registration = self.registration.get_mut().take();
+            let registration = self.registration.lock().take();
             let Some(registration) = registration.filter(|it| it.generation == process_generation()) else { return };
             Python::try_attach(|py| {
                 let _call = PythonCall::begin(py);

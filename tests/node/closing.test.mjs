@@ -40,7 +40,10 @@ for (const kind of ['file', 'redis']) {
       const ended = Promise.allSettled(waiting);
       while (limiter.waiting(HELD, 'k') < 4) await sleep(1);
       const closed = limiter.close();
-      await assert.rejects(limiter.hold(HELD, 'k', () => began++), { code: 'closed' });
+      await assert.rejects(
+        limiter.hold(HELD, 'k', () => began++),
+        { code: 'closed' },
+      );
       await closed;
       for (const { reason } of await ended) assert.equal(reason.code, 'closed');
       assert.ok(held.every((hold) => hold.released));

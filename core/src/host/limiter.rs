@@ -81,6 +81,9 @@ impl AsyncLimiter {
         if !self.core.begin_closing() {
             return;
         }
+        if self.core.layers.is_none() {
+            return self.core.give_back();
+        }
         let (core, (closed, end)) = (Arc::clone(&self.core), oneshot::channel());
         let run = move || {
             core.give_back();

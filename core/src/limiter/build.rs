@@ -78,17 +78,20 @@ impl Builder {
             None => None,
         };
         // A denial of a file is read as fast as it could be remembered.
-        let is_file = self.stores.iter().any(|url| url.starts_with("file:"));
         let layers = Layers::around(
             store,
             rollout,
             self.on_store_error,
-            if is_file { Duration::ZERO } else { self.deny_cache },
+            if self.is_file() { Duration::ZERO } else { self.deny_cache },
             self.timeout,
             self.clock.clone(),
             telemetry,
         );
         Ok((layers.store(), Some(layers)))
+    }
+
+    fn is_file(&self) -> bool {
+        self.stores.iter().any(|url| url.starts_with("file:"))
     }
 
     fn redis(
@@ -197,7 +200,7 @@ impl Builder {
         let forgotten_denials = ForgottenDenials::shared(&log);
         let (store, layers) = self.layers(&readers, &forgotten_denials, &log)?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), fork::id());
-        let (shared_id, publishes) = (self.shared_id(&self.names()?), self.publishes);
+        let (shared_id, publishes, is_file) = (self.shared_id(&self.names()?), self.publishes, self.is_file());
         let id = LimiterId::of_digest(if layers.is_none() { seed } else { shared_id });
         let wait_queues = WaitQueues::new(self.wait_bounds);
         let decisions = DecisionCounts::default();
@@ -225,6 +228,7 @@ impl Builder {
             closed: AtomicBool::new(false),
             pending: PendingCount::default(),
             timeout: self.timeout,
+            is_file,
             shown: self.stores.iter().map(|url| without_secrets(url)).collect::<Vec<_>>().join(", "),
             prefix: self.prefix.to_string(),
             seed,

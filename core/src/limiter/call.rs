@@ -225,7 +225,7 @@ impl LimiterCore {
             DecisionWait::Later { batch, make } => {
                 // A limiter closes when it is dropped. Units that go back keep it until they have, and a close waits for them.
                 let leaves = matches!(entry.operation, Operation::Leave { .. });
-                let core = (leaves || entry.operation.frees()).then(|| (self.pending.begin(), Arc::clone(self)));
+                let core = (leaves || entry.operation.frees()).then(|| (self.counted(), Arc::clone(self)));
                 let answer = submit(&self.store, &entry, CallContext { batch, ..context }, || {
                     let answers = Arc::clone(&self.answers);
                     let (done, asked) = (make(), asked.take());

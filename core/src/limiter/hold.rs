@@ -146,7 +146,7 @@ impl Drop for Hold {
             return;
         }
         // First, so that a limiter which closes gives it back, or waits until it has gone back.
-        let _counted = self.core.pending.begin();
+        let _counted = self.core.counted();
         self.core.hold_renewer.remove(self.id);
         let key = self.decision.key();
         let plan = &self.core.current(self.decision.plan(), key);
@@ -237,7 +237,7 @@ impl<'a> AskedHold<'a> {
 impl Drop for AskedHold<'_> {
     fn drop(&mut self) {
         if self.process == fork::generation() {
-            let _counted = self.core.pending.begin();
+            let _counted = self.core.counted();
             self.core.hold_renewer.remove(self.id);
             close(self.core, self.plan, self.key, self.id, None);
         }

@@ -493,11 +493,8 @@ both! {
         self.core.policies.generation()
     }
 
-    /// Closes the limiter: calls that wait end with `closed`, as every later call does. Then turns, holds and leased units go back: a
-    /// hold that is in use is [`lost`](crate::Hold::lost). It waits until the store has them, at most for the timeout of three calls.
+    /// Closes the limiter: calls end with `closed`, those that wait first. Then turns, [holds](crate::Hold::lost) and leases go back.
     pub fn close(&self) {
-        if self.core.begin_closing() {
-            self.core.give_back();
-        }
+        self.core.close();
     }
 }

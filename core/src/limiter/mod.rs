@@ -172,6 +172,8 @@ pub(crate) struct LimiterCore {
     pending: PendingCount,
     /// The timeout of a call.
     timeout: Duration,
+    /// Whether its store is a file.
+    is_file: bool,
     /// The stores' URLs without secrets.
     shown: String,
     /// What every key in Redis begins with.

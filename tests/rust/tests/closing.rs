@@ -130,7 +130,7 @@ fn closing_gives_the_turns_of_acquire_back() {
 fn closing_keeps_no_turn_and_no_unit_of_calls_that_it_meets_on_their_way() {
     let stores = Stores::start();
     let mut random = Random::new(51);
-    for policy in ["gcra 1/s burst 1", "sliding-window 1/minute"] {
+    for policy in ["gcra 1/s burst 1", "fixed-window 1/minute"] {
         for url in stores.urls() {
             for round in 0..25 {
                 let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000 + 1_000 * round)));

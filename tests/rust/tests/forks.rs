@@ -36,7 +36,7 @@ fn call_all(limiter: &Limiter, clock: Option<&ManualClock>, key: &str) -> Result
     limiter.set_override("held", key, None, None)?;
     limiter.set_override("90000/hour", key, Some(&own), Some(PATIENCE))?;
     assert!(limiter.check("90000/hour", key)?.overridden());
-    assert_eq!(limiter.overrides("90000/hour")?.len(), 1);
+    assert!(limiter.overrides("90000/hour")?.iter().any(|own| own.key == key));
     limiter.set_override("90000/hour", key, None, None)?;
     limiter.block("90000/hour", key, PATIENCE)?;
     limiter.unblock("90000/hour", key)?;

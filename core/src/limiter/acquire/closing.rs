@@ -16,9 +16,17 @@ use crate::limiter::call::{gone, sent};
 use crate::limiter::caller::{DecisionWait, NoCompletion, User};
 use crate::limiter::hold_renewer::LeftHold;
 use crate::plan::Plan;
+use crate::process::pending_count::CountedCall;
 use crate::store::request::{Charge, ChargedAmount, Operation, Source};
 
 impl LimiterCore {
+    /// Closes the limiter. It waits for the store, at most for two timeouts of a call, and for one more where there are leases.
+    pub(in crate::limiter) fn close(self: &Arc<Self>) {
+        if self.begin_closing() {
+            self.give_back();
+        }
+    }
+
     /// From now on no call is made and nothing is granted. Returns whether the limiter was open; then [`Self::give_back`] is to follow.
     pub(crate) fn begin_closing(&self) -> bool {
         let was_open = !self.closed.swap(true, Ordering::SeqCst);
@@ -28,8 +36,13 @@ impl LimiterCore {
         was_open
     }
 
-    /// Ends the waiting, gives back what callers have, and closes the store. It waits for the store, at most for two timeouts of a call,
-    /// and for one more where there are leases.
+    /// Counts a call that takes or gives back units, until this is dropped: a limiter that closes waits for it. A store in memory has
+    /// answered when it returns.
+    pub(in crate::limiter) fn counted(&self) -> Option<CountedCall> {
+        self.layers.is_some().then(|| self.pending.begin())
+    }
+
+    /// Ends the waiting, gives back what callers have, and closes the store.
     pub(crate) fn give_back(self: &Arc<Self>) {
         let queues = self.answers.wait_queues.all();
         let lines: Vec<Vec<HoldId>> = queues.iter().map(|queue| queue.line_numbers()).collect();
@@ -40,9 +53,17 @@ impl LimiterCore {
         // What the store is asked for at this moment it may still grant.
         self.pending.wait(Instant::now() + self.timeout);
         for (queue, lines) in queues.iter().zip(lines) {
-            // The store takes a turn back where none is behind it.
+            // The store takes a turn back where none is behind it. Servers answer in order; a file answers here.
             for turn in queue.turns().take_all().into_iter().rev() {
-                self.refund_turn(&queue.key, turn);
+                if !self.is_file {
+                    self.refund_turn(&queue.key, turn);
+                    continue;
+                }
+                let (plan, operation) = turn.refund();
+                let refunded = self.run(plan, &queue.key, operation, DecisionWait::<NoCompletion>::Here);
+                if refunded.is_some_and(|refunded| refunded.is_err()) {
+                    break;
+                }
             }
             for waiter in lines.into_iter().filter(|_| self.layers.is_some()) {
                 self.post(Arc::clone(&queue.plan), &queue.key, Operation::Leave { waiter });
@@ -66,7 +87,7 @@ impl LimiterCore {
         answered: impl FnOnce(&Arc<Self>, Decision) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         // In this order: either a close waits for the answer, or it is seen here.
-        let mut counted = self.layers.is_some().then(|| self.pending.begin());
+        let mut counted = self.counted();
         self.open()?;
         if user == User::Thread {
             let decision = self.run(Arc::clone(plan), key, operation, DecisionWait::<NoCompletion>::Here);
