@@ -19,7 +19,7 @@ from rest_framework.response import Response  # noqa: E402
 from rest_framework.throttling import BaseThrottle  # noqa: E402
 from rest_framework.views import APIView, exception_handler  # noqa: E402
 
-from tidegate.django import fixed, limit  # noqa: E402
+from tidegate.django import fixed, header, limit  # noqa: E402
 from tidegate.django.layer import standalone_layer  # noqa: E402
 from tidegate.django.rest_framework import (  # noqa: E402
     AnonRateThrottle,
@@ -134,6 +134,10 @@ def test_scopes_policies_and_proxies(serve: Any) -> None:
     class Anon(AnonRateThrottle):
         rate = "1/minute"
 
+    class ByKey(TidegateThrottle):
+        policy = "1/minute"
+        key = header("X-API-Key")
+
     class None_(AnonRateThrottle):
         scope = "off"
 
@@ -148,6 +152,7 @@ def test_scopes_policies_and_proxies(serve: Any) -> None:
         "unknown": scoped("unknown"),
         "burst": throttled(Burst),
         "anon": throttled(Anon),
+        "by-key": throttled(ByKey),
         "off": throttled(None_),
         "forgotten": throttled(UserRateThrottle),
         "nothing": throttled(TidegateThrottle),
@@ -158,7 +163,8 @@ def test_scopes_policies_and_proxies(serve: Any) -> None:
     assert statuses(get, "none") == statuses(get, "off") == [200] * 3
     assert [get("burst", headers={"X-Who": who}).status for who in ("a", "b", "a")] == [200, 200, 429]
     clients = ("9.9.9.9, 198.51.100.1", "198.51.100.2", "8.8.8.8, 198.51.100.1")
-    assert [get("anon", headers={"X-Forwarded-For": one}).status for one in clients] == [200, 200, 429]
+    for route in ("anon", "by-key"):
+        assert [get(route, headers={"X-Forwarded-For": one}).status for one in clients] == [200, 200, 429]
     for route in ("unknown", "forgotten"):
         with pytest.raises(ConfigError, match="No default throttle rate set for"):
             get(route)

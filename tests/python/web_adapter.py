@@ -12,6 +12,8 @@ from web import SeenResponse
 
 # The options of the limiter; all others are options of the limit.
 LIMITER_OPTIONS = {"limiter", "store", "policies", "prefix", "timeout", "on_store_error", "deny_cache", "clock"}
+# Of these `layer_key` is the key of the layer, whose limits may have keys of their own.
+LAYER_OPTIONS = LIMITER_OPTIONS | {"layer_key"}
 numbers = itertools.count()
 
 # A view returns a status, and a body or the parts of a stream. It may take the Decision about its request.
@@ -28,6 +30,11 @@ class LimitedApp:
 
     def __post_init__(self) -> None:
         self.get = lambda **more: self.call(self.app, **more)
+
+
+def layer_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options of the layer out of all options."""
+    return {name.removeprefix("layer_"): options.pop(name) for name in LAYER_OPTIONS & options.keys()}
 
 
 def simple() -> tuple[int, bytes]:

@@ -6,7 +6,7 @@ import tempfile
 from typing import Any
 
 from web import call_asgi, call_wsgi
-from web_adapter import LIMITER_OPTIONS, Adapter, LimitedApp, View, astream, numbers, run, simple, stream
+from web_adapter import Adapter, LimitedApp, View, astream, layer_options, numbers, run, simple, stream
 from web_django_adapters import DJANGO_ADAPTERS
 
 
@@ -30,7 +30,7 @@ class FlaskAdapter(Adapter):
         app = flask.Flask(f"app{next(numbers)}")
         # Errors of the limits reach the test.
         app.config["PROPAGATE_EXCEPTIONS"] = True
-        limiter = {name: options.pop(name) for name in LIMITER_OPTIONS & options.keys()}
+        limiter = layer_options(options)
         tg = Tidegate(app, **limiter)
 
         def answer() -> Any:
@@ -77,6 +77,8 @@ class WsgiAdapter(Adapter):
             start_response(f"{status} Whatever", [("Content-Type", "text/plain")])
             return stream(body) if isinstance(body, list) else [body]
 
+        if "layer_key" in options:
+            policy, options["key"] = [(policy, options.get("key"))], options.pop("layer_key")
         return LimitedApp(TidegateMiddleware(app, policy, **options), call_wsgi)
 
 
@@ -111,6 +113,8 @@ class AsgiAdapter(Adapter):
                 body = b""
             await send({"type": "http.response.body", "body": body})
 
+        if "layer_key" in options:
+            policy, options["key"] = [(policy, options.get("key"))], options.pop("layer_key")
         return LimitedApp(TidegateMiddleware(app, policy, **options), call_asgi)
 
 
@@ -143,7 +147,7 @@ class StarletteAdapter(Adapter):
         from tidegate.fastapi import Tidegate
 
         app = Starlette()
-        tg = Tidegate(app, **{name: options.pop(name) for name in LIMITER_OPTIONS & options.keys()})
+        tg = Tidegate(app, **layer_options(options))
 
         @tg.limit(policy, **options)
         async def endpoint(request: Any) -> Any:
@@ -163,7 +167,7 @@ class FastapiAdapter(StarletteAdapter):
         from tidegate.fastapi import Tidegate
 
         app = FastAPI()
-        tg = Tidegate(app, **{name: options.pop(name) for name in LIMITER_OPTIONS & options.keys()})
+        tg = Tidegate(app, **layer_options(options))
 
         async def later(request: Request) -> Any:
             return self.answer(view, request.state.rate_limit)
@@ -193,7 +197,7 @@ class FastapiDependsAdapter(StarletteAdapter):
         from tidegate.fastapi import RateLimit, Tidegate
 
         app = FastAPI()
-        Tidegate(app, **{name: options.pop(name) for name in LIMITER_OPTIONS & options.keys()})
+        Tidegate(app, **layer_options(options))
 
         dependency = Depends(RateLimit(policy, **options))
 

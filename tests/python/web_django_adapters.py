@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from web import call_asgi, call_wsgi
-from web_adapter import LIMITER_OPTIONS, Adapter, LimitedApp, View, astream, numbers, run, simple, stream
+from web_adapter import Adapter, LimitedApp, View, astream, layer_options, numbers, run, simple, stream
 from web_django import django_asgi, django_settings
 
 
@@ -38,7 +38,7 @@ class DjangoAdapter(Adapter):
         from tidegate.django import limit
 
         # Django's settings hold for the process; each application replaces them.
-        settings.TIDEGATE = {name: options.pop(name) for name in LIMITER_OPTIONS & options.keys()}
+        settings.TIDEGATE = layer_options(options)
 
         def answer(request: Any) -> Any:
             status, body = run(view, getattr(request, "rate_limit", None))

@@ -13,6 +13,7 @@ import { type ActualCost, nameCost } from '../settled.js';
 import { asked } from '../tracing.js';
 import { type Adapter, type Awaitable, type Ending, isOver } from './adapter.js';
 import { announce, leading, type SetField, setInRecord } from './fields.js';
+import { rememberAddresses } from './keys.js';
 import { asError, problem, refusalError, retryAfter, status } from './refusal.js';
 import { checkTogether, type Meta, type RequestCheck, takeHold } from './request-check.js';
 import type { FixedCostEntry, LimitedEntry, Settings } from './settings.js';
@@ -42,7 +43,9 @@ export function admit<Request extends object, Response>(
   request: Request,
   memory?: Memory<Request, Response>,
 ): Awaitable<Admission<Request, Response> | undefined> {
-  const { adapter, enabled, methods, only } = settings;
+  const { adapter, addresses, enabled, methods, only } = settings;
+  // Also where this middleware limits nothing: what is behind it sees the same proxies.
+  if (addresses !== undefined) rememberAddresses(adapter.memory(request), addresses);
   if (!enabled || (methods !== undefined && !methods.has(adapter.method(request)))) return undefined;
   if (only === undefined) return admitLater(settings, request, memory);
   try {

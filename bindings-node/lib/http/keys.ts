@@ -2,6 +2,7 @@
 
 import { ConfigError, checkConstant, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
 import { checkOptions } from '../given-options.js';
+import { kept } from '../kept.js';
 import { native, unwrap } from '../native.js';
 import { emitWarning } from '../store-changes.js';
 import type { Awaitable, RequestAdapter } from './adapter.js';
@@ -36,7 +37,10 @@ export interface ClientIpOptions {
 export interface Keys<Request> {
   /** The client's address. The default. */
   clientIp(options?: ClientIpOptions): (request: Request) => string;
-  /** The value of a header, hashed before it is stored. A request without it is limited by address. */
+  /**
+   * The value of a header, hashed before it is stored. A request without it is limited by its address. Without `options` that is
+   * read as the layer reads addresses: as the `clientIp` of its key says, or else of a middleware that the request passed before.
+   */
   header(name: string, options?: ClientIpOptions): (request: Request) => string;
   /** The user that the application has authenticated, by `id`, `sub` or `username`. Others are limited by address. */
   user(options?: ClientIpOptions): (request: Request) => string;
@@ -44,6 +48,34 @@ export interface Keys<Request> {
   claim(name: string, options?: ClientIpOptions): (request: Request) => string;
   /** One budget for all clients, under this key. */
   fixed(name: string): (request: Request) => string;
+}
+
+/** What a key says of addresses, and that key with other options for those of requests of which it says nothing. */
+interface AddressOptions {
+  readonly options: ClientIpOptions | undefined;
+  readonly within?: (layer: ClientIpOptions) => unknown;
+}
+
+/** By key function, for those that a helper has made. */
+const addressOptions = new WeakMap<object, AddressOptions>();
+
+/** How a key reads addresses; undefined where it says nothing of them. */
+export function addressesOf(key: object | undefined): ClientIpOptions | undefined {
+  return key === undefined ? undefined : addressOptions.get(key)?.options;
+}
+
+/** A key in a layer that reads addresses in this way: what the key itself says of them comes first. */
+function keyWithin<Request>(key: KeyFunction<Request>, layer: ClientIpOptions | undefined): KeyFunction<Request> {
+  const within = layer === undefined ? undefined : addressOptions.get(key)?.within;
+  return within === undefined ? key : (within(layer as ClientIpOptions) as KeyFunction<Request>);
+}
+
+/** Where a request remembers how the middleware that it has passed reads addresses. The same for all copies of this module. */
+const ADDRESS = Symbol.for('tidegate.address');
+
+/** Remembers how a layer reads addresses, for keys of limits that the request meets later. */
+export function rememberAddresses(memory: object, layer: ClientIpOptions): void {
+  (memory as { [ADDRESS]?: ClientIpOptions })[ADDRESS] = layer;
 }
 
 /** The most addresses whose keys are remembered: a client that stays connected needs its key with each request. */
@@ -61,7 +93,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
     let address = addressOf(adapter, trustedProxies ?? [], ipv6Prefix);
     // The framework's setting that `address` was made from.
     let applied: unknown;
-    return named('clientIp', (request) => {
+    const key = named('clientIp', (request: Request) => {
       const value = trusts?.of(request);
       if (trusts !== undefined && value !== applied) {
         address = addressOf(adapter, proxies(value, trusts.setting, adapter.name), ipv6Prefix);
@@ -69,15 +101,29 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
       }
       return address(request);
     });
+    addressOptions.set(key, { options });
+    return key;
   }
 
   function orAnonymous(
     name: string,
     options: ClientIpOptions | undefined,
     known: (request: Request) => string | undefined,
+    layer?: ClientIpOptions,
   ): (request: Request) => string {
-    const address = clientIp(options);
-    return named(name, (request) => known(request) ?? native.anonymous(address(request)));
+    if (options !== undefined) checkClientIp(options, adapter.name);
+    const address = clientIp({ ...layer, ...options });
+    // By options, for keys that no layer has told how it reads addresses: the middleware before them may know.
+    const passed = new WeakMap<object, (request: Request) => string>();
+    const addressIn = (request: Request): string => {
+      const before = layer ?? (adapter.memory(request) as { [ADDRESS]?: ClientIpOptions })[ADDRESS];
+      if (before === layer || before === undefined) return address(request);
+      return kept(passed, before, () => clientIp({ ...before, ...options }))(request);
+    };
+    const key = named(name, (request: Request) => known(request) ?? native.anonymous(addressIn(request)));
+    const within = (layer: ClientIpOptions) => orAnonymous(name, options, known, layer);
+    addressOptions.set(key, { options, ...(layer === undefined && { within }) });
+    return key;
   }
 
   const keys: Keys<Request> = {
@@ -227,7 +273,11 @@ function named<F extends object>(name: string, key: F): F {
 }
 
 /** The key of each request. It throws when a key function returns something that cannot be a key. */
-export function keyOf<Request>(option: KeyFunction<Request>, where: string): (request: Request) => Awaitable<string> {
+export function keyOf<Request>(
+  option: KeyFunction<Request>,
+  where: string,
+  layer?: ClientIpOptions,
+): (request: Request) => Awaitable<string> {
   if (typeof option === 'string') {
     throw new ConfigError(
       `${where}: key is the text ${describe(option)}, which would be one budget for everybody: write key: ` +
@@ -248,8 +298,9 @@ export function keyOf<Request>(option: KeyFunction<Request>, where: string): (re
     );
   };
   const checked = (value: unknown): string => text(value) ?? fail(value);
+  const keyed = keyWithin(option, layer);
   return (request) => {
-    const key: unknown = option(request);
+    const key: unknown = keyed(request);
     return key instanceof Promise ? key.then(checked) : checked(key);
   };
 }

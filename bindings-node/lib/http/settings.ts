@@ -12,7 +12,7 @@ import { emitWarning } from '../store-changes.js';
 import { unwrapped } from '../tracing.js';
 import type { Adapter, Awaitable, RequestAdapter } from './adapter.js';
 import type { HeaderChoice } from './fields.js';
-import { keyOf, keysOf } from './keys.js';
+import { addressesOf, type ClientIpOptions, keyOf, keysOf } from './keys.js';
 import { claim, isUnnamed, type Place, placedKey, Unrouted } from './notation-place.js';
 import { warnOfMemory } from './processes.js';
 import {
@@ -61,6 +61,8 @@ export class Settings<Request extends object, Response> {
   readonly only: FixedCostEntry<Request> | undefined;
   readonly #application: readonly LimitedEntry<Request>[];
   readonly #key: LimitedEntry<Request>['key'];
+  /** How its key reads addresses; undefined where that says nothing of them. */
+  readonly addresses: ClientIpOptions | undefined;
 
   /** Of options whose names and values were checked. `place` is where `policy` is written, `layerPlace` where `application` is. */
   constructor(
@@ -68,6 +70,7 @@ export class Settings<Request extends object, Response> {
     readonly options: AnyOptions<Request>,
     readonly place: Place<Request>,
     layerPlace = '',
+    layerKey: AnyOptions<Request>['key'] = undefined,
   ) {
     const where = adapter.name;
     const { policy, application, key, methods, meta, refundWhen, settle } = options;
@@ -82,7 +85,8 @@ export class Settings<Request extends object, Response> {
           'handler, with limiter.hold(policy, key, async () => …)',
       );
     }
-    this.#key = key === undefined ? keysOf(adapter).clientIp() : keyOf(key, where);
+    this.addresses = addressesOf(key) ?? addressesOf(layerKey);
+    this.#key = key === undefined ? keysOf(adapter).clientIp() : keyOf(key, where, this.addresses);
     this.#application = application === undefined ? [] : this.#entries(application, layerPlace, []);
     if (policy === undefined && application !== undefined) this.entries = this.#application;
     else if (typeof policy !== 'function') this.entries = this.#entries(policy as PolicyChoice<Request>);
@@ -176,7 +180,7 @@ export class Settings<Request extends object, Response> {
         : shareOf(cost, policyRefIn(this.limiter, policy));
     return {
       policy,
-      key: own.key === undefined ? this.#key : keyOf(own.key, where),
+      key: own.key === undefined ? this.#key : keyOf(own.key, where, this.addresses),
       cost: fixed ?? 1,
       namesCost: fixed !== undefined,
       ownsCost,
@@ -310,7 +314,8 @@ export function routeLimits<Request extends object, Response>(
   const given = Object.fromEntries(Object.entries(own ?? {}).filter(([, value]) => value !== undefined));
   const skip = eitherOf(common.skip, own?.skip);
   const enabled = own?.enabled === false ? false : (common.enabled ?? own?.enabled);
-  return new Settings<Request, Response>(adapter, { ...common, ...given, policy, skip, enabled }, place, layerPlace);
+  const options = { ...common, ...given, policy, skip, enabled };
+  return new Settings<Request, Response>(adapter, options, place, layerPlace, common.key);
 }
 
 type Skip<Request> = AnyOptions<Request>['skip'];

@@ -1,10 +1,13 @@
 // The keys of every adapter, over real HTTP.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { placedKey } from 'tidegate/http';
 import { get } from './client.mjs';
 import { forEachAdapter, limiting } from './each_adapter.mjs';
+
+const layered = JSON.parse(readFileSync(new URL('../../http/layered-keys.json', import.meta.url)));
 
 forEachAdapter(({ name, adapter, trust, serving, failing }) => {
   /** The keys of the requests of a server. */
@@ -35,6 +38,42 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
     assert.notEqual(seen[0], seen[1]);
     assert.equal(seen[2], 'anonymous:127.0.0.1');
   });
+
+  /** A key of the vectors. A number behind the name of a header are the hops of its address. */
+  const made = ([kind, given, hops]) => {
+    if (kind === 'client_ip') return adapter.clientIp({ trustedProxies: given });
+    return adapter[kind](given, ...(hops === undefined ? [] : [{ trustedProxies: hops }]));
+  };
+
+  for (const { name: title, layer, limit, headers, counted } of layered.cases) {
+    const keyed = { ...(layer && { key: made(layer) }) };
+    const own = limit && made(limit);
+    const expected = counted.replace('{peer}', '127.0.0.1');
+    /** The key under which a request was counted, by a middleware or by the last of several. */
+    const count = async (t, describe) => {
+      const { limiter } = limiting({ login: '100/minute', all: '100/minute' });
+      const { status } = await get(await serving(t, describe(limiter)), { headers });
+      assert.equal(status, 200);
+      assert.equal((await limiter.peek('login', expected)).remaining, 99);
+    };
+
+    test(`a caller without a key: ${title}`, async (t) => {
+      await count(t, (limiter) => {
+        const policy = { policy: 'login', ...(own && { key: own }) };
+        return { limits: [{ limiter, policy, ...keyed }] };
+      });
+    });
+
+    test(`a caller without a key, of a route: ${title}`, async (t) => {
+      await count(t, (limiter) => {
+        const route = { policy: 'login', ...(own ? { key: own } : /^Express|Koa|Hono/.test(name) && keyed) };
+        return /^Nest|Fastify/.test(name)
+          ? { limits: [{ limiter, ...keyed }], routes: [['/', route]] }
+          : // The first middleware limits no request, and tells the second how it reads addresses.
+            { limits: [{ limiter, policy: 'all', methods: ['POST'], ...keyed }, { limiter, ...route }] };
+      });
+    });
+  }
 
   test('user and claim read what the application has authenticated', async (t) => {
     const users = [{ 'x-user': '"alice"' }, { 'x-user': '{"id": 7}' }, {}];

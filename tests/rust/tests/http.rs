@@ -22,9 +22,9 @@ fn cases() -> Vec<(String, Value)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../http");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("tests/http is there").map(|entry| entry.expect("listed").path()).collect();
-    // `tests/llm` runs the calls of models.
-    let is_here =
-        |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json") && !path.ends_with("llm.json");
+    // `tests/llm` runs the calls of models, `tests/tower` the keys of layers.
+    let elsewhere = |path: &PathBuf| path.ends_with("llm.json") || path.ends_with("layered-keys.json");
+    let is_here = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json") && !elsewhere(path);
     files.retain(is_here);
     files.sort();
     let read = |path: &PathBuf| {

@@ -178,10 +178,9 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
 
     @property
     def address_key(self) -> Key:
-        """How the project reads the address of a client: the key of its settings, where that is an address."""
-        given = self._defaults.get("key")
-        address = client_ip()
-        return given if isinstance(given, Key) and repr(given) == repr(address) else address
+        """How the project reads the address of a client: as the key of its settings does, where that names one."""
+        address = None if self._key is None else self._key.address
+        return address or client_ip()
 
     def bound(self, limit: ViewLimit, place: str) -> BoundLimit:
         """A limit that is written at a place, prepared."""

@@ -240,8 +240,10 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
 
         def declare() -> ViewLimit:
             options = {name: given for name in _OPTIONS if (given := _plain(kind, name)) is not None}
-            if "key" not in options and (key := self.default_key()) is not None:
-                options["key"] = key
+            key = options.get("key") or self.default_key()
+            if key is not None:
+                # A caller without a user or a header is told apart by what NUM_PROXIES says too.
+                options["key"] = key.within(_address(layer)) if isinstance(key, Key) else key
             return ViewLimit(policy, cast("LimitOptions", options))
 
         # A throttle is made for each request, and its limit once.

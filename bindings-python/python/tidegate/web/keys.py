@@ -15,7 +15,7 @@ from .._constants import check_constants
 from .._shown import shortened, shown
 from .._tidegate import ClientIp, anonymous, hashed, named
 from ..errors import ConfigError, KeyInvalid
-from .functions import with_arity
+from .functions import name_of, with_arity
 
 log = logging.getLogger("tidegate.http")
 
@@ -72,6 +72,14 @@ class Key:
     plain: bool = False
     # Makes the key of the peer's address, when the key depends on nothing else.
     ip: ClientIp | None = None
+    # How it reads addresses: itself, or the key for requests of which it says nothing. None: it names no address.
+    address: Key | None = None
+    # Makes this key with another address for requests of which it says nothing.
+    _within: Callable[[Key], Key] | None = None
+
+    def within(self, address: Key | None) -> Key:
+        """This key in a layer that reads addresses in its own way: what the key itself says of them comes first."""
+        return self if address is None or self._within is None else self._within(address)
 
     def __repr__(self) -> str:
         return self._name
@@ -116,7 +124,9 @@ def client_ip(*, trusted_proxies: Iterable[object] | int = (), ipv6_prefix: int 
 
         return client_key
 
-    return Key("client_ip()", bind, plain=True, ip=None if ip.reads_forwarded else ip)
+    key = Key("client_ip()", bind, plain=True, ip=None if ip.reads_forwarded else ip)
+    key.address = key
+    return key
 
 
 @functools.cache
@@ -137,15 +147,21 @@ def _warn_of_missing_peer(message: str) -> None:
 
 
 def _with_fallback(
-    name: str, otherwise: Key | None, read: Callable[[RequestAdapter, Request], str | None], *, plain: bool = True
+    name: str,
+    given: Key | Callable[..., Any] | None,
+    read: Callable[[RequestAdapter, Request], str | None],
+    *,
+    plain: bool = True,
+    layer: Key | None = None,
 ) -> Key:
-    """A key that a request may lack. A request without it has the key `otherwise`, or its address."""
-    fallback = otherwise or client_ip()
+    """A key that a request may lack. A request without it has the key `given`, or its address as the layer reads it."""
+    otherwise = None if given is None else key_option(given, "otherwise").within(layer)
+    fallback = otherwise or layer or client_ip()
 
     def bind(adapter: RequestAdapter) -> ReadRequest:
         read_fallback = fallback.bind(adapter)
 
-        def key(request: Request) -> str:
+        def key(request: Request) -> Any:
             found = read(adapter, request)
             if found is not None:
                 return found
@@ -153,7 +169,28 @@ def _with_fallback(
 
         return key
 
-    return Key(name, bind, plain=plain and fallback.plain)
+    def within(address: Key) -> Key:
+        return _with_fallback(name, given, read, plain=plain, layer=address)
+
+    address = None if otherwise is None else otherwise.address
+    return Key(name, bind, plain=plain and fallback.plain, address=address, _within=None if layer else within)
+
+
+def key_option(given: Any, option: str = "key") -> Key:
+    """A Key, from what may stand for one: a function of the request."""
+    if isinstance(given, Key):
+        return given
+    if isinstance(given, str):
+        raise ConfigError(
+            f"{option} is the text {shortened(given)}, which would be one budget for everybody: write "
+            f"{option}=fixed({given[:64]!r}) if that is meant; else give a Key such as client_ip() or user(), or a "
+            "function of the request"
+        )
+    check_helper(given, option)
+    if not callable(given):
+        raise ConfigError(f"{option} is a function of the request or a Key such as client_ip(), not {shown(given)}")
+    function = with_arity(given, 1, option)
+    return Key(name_of(given), lambda _: function)
 
 
 def fixed(name: str) -> Key:
@@ -168,10 +205,11 @@ def fixed(name: str) -> Key:
     return Key(f"fixed({shortened(name)})", lambda _: lambda _: name, plain=True)
 
 
-def header(name: str, *, otherwise: Key | None = None) -> Key:
+def header(name: str, *, otherwise: Key | Callable[..., Any] | None = None) -> Key:
     """The value of a header such as an API key, hashed before it is stored.
 
-    The key of a request without that header is `otherwise`, or the client's address.
+    The key of a request without that header is `otherwise`, a key or a function of the request. Without `otherwise` it
+    is the client's address as the layer reads it: through the proxies that its own `client_ip()` trusts.
     """
 
     if not isinstance(name, str) or _FIELD_NAME.fullmatch(name) is None:
@@ -184,11 +222,11 @@ def header(name: str, *, otherwise: Key | None = None) -> Key:
     return _with_fallback(f"header({name!r})", otherwise, read)
 
 
-def user(*, otherwise: Key | None = None) -> Key:
+def user(*, otherwise: Key | Callable[..., Any] | None = None) -> Key:
     """The user whom the framework has authenticated.
 
-    The key of a request without a user is `otherwise`, or the client's address. A request that no authentication has
-    seen before its limit raises ConfigError, unless `otherwise` says what its key is.
+    The key of a request without a user is `otherwise`, or the client's address, as for `header`. A request that no
+    authentication has seen before its limit raises ConfigError, unless `otherwise` says what its key is.
     """
 
     def read(adapter: RequestAdapter, request: Request) -> str | None:
@@ -199,13 +237,14 @@ def user(*, otherwise: Key | None = None) -> Key:
 
 
 def claim(
-    name: str, *, of: Callable[[Request], Mapping[str, Any] | None] | None = None, otherwise: Key | None = None
+    name: str, *, of: Callable[[Request], Mapping[str, Any] | None] | None = None, otherwise: Key | Callable[..., Any] | None = None
 ) -> Key:
     """A claim of a token that the application has verified, such as "sub".
 
     `of` is a function of the request that returns the verified claims. Without it they are read from where the module
-    of the framework says. The key of a request without the claim is `otherwise`, or the client's address. A request
-    whose claims were not left there before its limit raises ConfigError, unless `otherwise` says what its key is.
+    of the framework says. The key of a request without the claim is `otherwise`, or the client's address, as for
+    `header`. A request whose claims were not left there before its limit raises ConfigError, unless `otherwise` says
+    what its key is.
     """
 
     if not isinstance(name, str) or not name:
@@ -222,6 +261,18 @@ def claim(
     return _with_fallback(f"claim({name!r})", otherwise, read, plain=of is None)
 
 
+# The key helpers, and what each is called with.
+_HELPERS: dict[Any, str] = {client_ip: "", user: "", header: '"X-API-Key"', claim: '"sub"', fixed: '"all"'}
+
+
+def check_helper(given: Any, option: str = "key") -> None:
+    """Raises for a key helper that was not called."""
+    for helper, arguments in _HELPERS.items():
+        if given is helper:
+            name = helper.__name__
+            raise ConfigError(f"the key helper {name} has to be called: write {option}={name}({arguments})")
+
+
 def marked(name: str) -> str:
     """The key of a name. It raises for one that is no valid text."""
     try:
@@ -230,7 +281,7 @@ def marked(name: str) -> str:
         raise UnusableKey(error.message) from None
 
 
-def _authenticated(name: str, adapter: RequestAdapter, found: Any, otherwise: Key | None) -> Any:
+def _authenticated(name: str, adapter: RequestAdapter, found: Any, otherwise: object) -> Any:
     """Returns what authentication has found. Raises when none has run, and no key was chosen for that."""
     if found is not UNAUTHENTICATED:
         return found

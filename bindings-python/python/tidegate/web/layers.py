@@ -96,7 +96,7 @@ class WebLayer(Generic[L]):
         self._skip = None if skip is None else with_arity(skip, 1, "skip")
         self._defaults = {name: options.pop(name) for name in INHERITED_OPTIONS if name in options}
         # What is wrong with a default is an error here, where it is written.
-        DeclaredLimit("1/s", **self._defaults)
+        self._key = DeclaredLimit("1/s", **self._defaults).key
         self._make: Callable[[], L] = functools.partial(choose_limiter, self._limiter_class, limiter, store, options)
         self.limiter = self._make()
         self._generation = self.limiter._generation
@@ -106,7 +106,7 @@ class WebLayer(Generic[L]):
 
     def _declare(self, policy: PolicyOption, options: Any = None) -> DeclaredLimit:
         """A limit with these options; those that are missing are the layer's."""
-        declared = DeclaredLimit(policy, **{**self._defaults, **(options or {})})
+        declared = DeclaredLimit(policy, self._key, **{**self._defaults, **(options or {})})
         if declared.async_option is not None and not self._awaits:
             raise ConfigError(f"{declared.async_option} is async: this framework calls it on a thread")
         return declared

@@ -13,7 +13,7 @@ from .._shown import shortened, shown
 from .._tidegate import AsyncLimiter, Headers, Limiter, Policy, PolicyUse, PreparedCheck, nearest
 from ..errors import ConfigError, CostError, PolicyError
 from .functions import POSITIONAL, is_async, name_of, parameters_of, with_arity
-from .keys import Key, ReadRequest, RequestAdapter, claim, client_ip, fixed, header, user
+from .keys import Key, ReadRequest, RequestAdapter, check_helper, client_ip, key_option
 from .options import LIMIT_OPTIONS, LimitOptions, check_names
 
 if TYPE_CHECKING:
@@ -32,14 +32,11 @@ MAX_POLICIES = 1_000
 # The place of the limit of a whole application.
 APPLICATION = "*"
 
-# The key helpers, and what each is called with.
-_HELPERS: dict[Any, str] = {client_ip: "", user: "", header: '"X-API-Key"', claim: '"sub"', fixed: '"all"'}
-
 
 class DeclaredLimit:
     """One or several policies with their options. What is wrong with them is an error here, where they are written."""
 
-    def __init__(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> None:
+    def __init__(self, policy: PolicyOption, layer_key: Key | None = None, /, **options: Unpack[LimitOptions]) -> None:
         check_names(options, LIMIT_OPTIONS, "a limit")
         # The first option that is an async function, which not every framework can call.
         self.async_option = next(
@@ -52,6 +49,9 @@ class DeclaredLimit:
             return default if given is default else check(given, *arguments)
 
         self.key = checked("key", None, key_option)
+        # How callers without a header, a user or a claim are told apart: by the nearest key that is an address.
+        keys = (self.key, layer_key)
+        self._address = next((key.address for key in keys if key is not None and key.address is not None), None)
         self.cost = checked("cost", 1, cost_option)
         # The function that returns the policies of a request, when they are not the same for all.
         self.choose = _policy_function(policy) if callable(policy) else None
@@ -85,7 +85,8 @@ class DeclaredLimit:
             raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {shown(given)}")
         key: Key | None = key_of(rest[0]) if rest and rest[0] is not None else self.key
         names_cost = len(rest) > 1
-        return policy, key or client_ip(), cost_option(rest[1]) if names_cost else self.cost, names_cost
+        key = client_ip() if key is None else key.within(self._address)
+        return policy, key, cost_option(rest[1]) if names_cost else self.cost, names_cost
 
 
 class ResolvedPolicy:
@@ -254,34 +255,9 @@ def flag(given: object, name: str) -> bool:
     raise ConfigError(f"{name} is True or False, not {shown(given)}")
 
 
-def key_option(given: Any) -> Key:
-    """A Key, from what may stand for one: a function of the request."""
-    if isinstance(given, Key):
-        return given
-    if isinstance(given, str):
-        raise ConfigError(
-            f"key is the text {shortened(given)}, which would be one budget for everybody: write "
-            f"key=fixed({given[:64]!r}) if that is meant; else give a Key such as client_ip() or user(), or a function "
-            "of the request"
-        )
-    _check_helper(given)
-    if not callable(given):
-        raise ConfigError(f"key is a function of the request or a Key such as client_ip(), not {shown(given)}")
-    function = with_arity(given, 1, "key")
-    return Key(name_of(given), lambda _: function)
-
-
 def _key_of_request(given: Any) -> Key:
     """The key from a policy function, which may return that of its request as text."""
     return Key(shortened(given), lambda _: lambda _: given) if isinstance(given, str) else key_option(given)
-
-
-def _check_helper(given: Any) -> None:
-    """Raises for a key helper that was not called."""
-    for helper, arguments in _HELPERS.items():
-        if given is helper:
-            name = helper.__name__
-            raise ConfigError(f"the key helper {name} has to be called: write key={name}({arguments})")
 
 
 def cost_option(given: Any) -> Any:
@@ -322,7 +298,7 @@ def _hold_until_option(given: Any) -> Any:
 
 def _policy_function(given: Any) -> Callable[..., Any]:
     """A function of the request that returns its policies."""
-    _check_helper(given)
+    check_helper(given)
     name, told = name_of(given), 'a limit alone has no policy, write @tg.limit("5/minute") above a view'
     if inspect.isclass(given):
         raise ConfigError(f"{name} is a class, where a policy belongs: {told}")

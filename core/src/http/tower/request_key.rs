@@ -85,7 +85,7 @@ impl RequestKey {
 
     /// This key, and another one for requests of which this one says nothing: `RequestKey::header("X-API-Key")?
     /// .or(RequestKey::client_ip_behind(["10.0.0.0/8"])?)`. Without it they use the budget of their client address, by the rules
-    /// of the layer's own key where that is an address, else the address that is connected.
+    /// of the layer's own key where that is an address, else by those of a layer around it, else the address that is connected.
     #[must_use]
     pub fn or(mut self, otherwise: Self) -> Self {
         let last =
@@ -141,7 +141,12 @@ impl RequestKey {
     }
 
     /// The key of a request.
-    pub(super) fn read(&self, parts: &Parts, peer: &ReadPeer, layer: Option<&ClientIp>) -> Result<Cow<'static, str>> {
+    pub(super) fn read<'a>(
+        &self,
+        parts: &Parts,
+        peer: &ReadPeer,
+        layer: &dyn Fn() -> Option<&'a ClientIp>,
+    ) -> Result<Cow<'static, str>> {
         let named = match &self.kind {
             Kind::ClientIp(rules) => return address(rules, parts, peer).map(Cow::Owned),
             Kind::Fixed(key) => return Ok(key.clone()),
@@ -153,7 +158,7 @@ impl RequestKey {
             None => match self.otherwise.as_deref() {
                 Some(Self { kind: Kind::ClientIp(rules), .. }) => anonymous_address(rules, parts, peer),
                 Some(otherwise) => otherwise.read(parts, peer, layer),
-                None => anonymous_address(layer.unwrap_or(&ClientIp::default()), parts, peer),
+                None => anonymous_address(layer().unwrap_or(&ClientIp::default()), parts, peer),
             },
         }
     }

@@ -13,7 +13,7 @@ use super::request_key::RequestKey;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::http::named_policy::NamedPolicy;
-use crate::http::{Headers, placed_key};
+use crate::http::{ClientIp, Headers, placed_key};
 use crate::limiter::{AsyncLimiter, Cost};
 use crate::plan::Plan;
 use crate::policy::Policy;
@@ -52,6 +52,10 @@ pub(super) struct RequestLimits {
     pub(super) _places: Vec<Arc<PlaceUse>>,
 }
 
+/// The layer that a request has passed last, of those whose key reads addresses in a way of its own.
+#[derive(Clone)]
+struct PassedLayer(Arc<RequestLimits>);
+
 /// One policy of a request.
 pub(super) struct LimitEntry {
     pub(super) policy: NamedPolicy,
@@ -62,6 +66,18 @@ pub(super) struct LimitEntry {
 }
 
 impl RequestLimits {
+    /// Tells the layers behind this one how it reads addresses, also of a request that it does not limit.
+    pub(super) fn pass_addresses(self: &Arc<Self>, request: &mut Parts) {
+        if self.addresses().is_some() {
+            request.extensions.insert(PassedLayer(Arc::clone(self)));
+        }
+    }
+
+    /// How the key reads addresses, where it says more than the address that is connected.
+    fn addresses(&self) -> Option<&ClientIp> {
+        self.key.client().filter(|rules| **rules != ClientIp::default())
+    }
+
     /// Whether the request is limited at all.
     pub(super) fn applies_to(&self, request: &Parts) -> bool {
         let in_methods = self.methods.as_ref().is_none_or(|methods| methods.contains(&request.method));
@@ -93,7 +109,8 @@ impl RequestLimits {
     }
 
     fn entry(&self, policy: NamedPolicy, key: Option<&RequestKey>, request: &Parts) -> Result<LimitEntry> {
-        let key = key.unwrap_or(&self.key).read(request, &*self.peer, self.key.client())?;
+        let passed = || request.extensions.get::<PassedLayer>().and_then(|PassedLayer(layer)| layer.addresses());
+        let key = key.unwrap_or(&self.key).read(request, &*self.peer, &|| self.addresses().or_else(passed))?;
         let plan = self.limiter.core.plan(&policy, &key)?;
         let place = is_in_place(&plan.policy).then(|| self.place.as_deref().unwrap_or_default());
         let key = placed_key(place, None, &key);

@@ -98,6 +98,7 @@ where
     S: Service<Request<R>, Response = Response<B>>,
 {
     let (mut head, body) = request.into_parts();
+    limits.pass_addresses(&mut head);
     let mut policies = Vec::new();
     let admission = limits.admit(&head, &mut policies).await;
     let fields = RouteFields { policies: policies.iter().map(|plan| &plan.policy).collect(), which: limits.headers };

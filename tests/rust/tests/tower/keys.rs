@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use axum::extract::connect_info::MockConnectInfo;
 use http::{HeaderValue, Request};
+use serde_json::Value;
+use tidegate::Limiter;
 use tidegate::http::tower::{PeerAddress, RateLimitLayer, RequestKey};
 
 use super::{app, limiter, request, router, send, status};
@@ -131,4 +134,60 @@ async fn without_its_header_a_key_is_the_layers_own_client_address() {
         assert_eq!(statuses, expected);
     }
     assert!(RequestKey::client_ip_behind_hops(-1).is_err());
+}
+
+/// A key of `tests/http/layered-keys.json`. A number behind the name of a header are the hops of its address.
+fn made(key: &Value) -> Option<RequestKey> {
+    let hops = |count: &Value| RequestKey::client_ip_behind_hops(count.as_i64().expect("a number")).expect("a key");
+    let name = || key[1].as_str().expect("a name").to_owned();
+    let made = match key[0].as_str()? {
+        "client_ip" => match key[1].as_array() {
+            None => hops(&key[1]),
+            Some(proxies) => RequestKey::client_ip_behind(proxies.iter().filter_map(Value::as_str)).expect("proxies"),
+        },
+        "claim" => RequestKey::claim(|claim: &String| Some(claim.clone())),
+        "fixed" => RequestKey::fixed(name()),
+        _ => RequestKey::header(&name()).expect("a key"),
+    };
+    Some(if key[2].is_i64() { made.or(hops(&key[2])) } else { made })
+}
+
+#[tokio::test]
+async fn a_key_within_a_layer_and_behind_another_one() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../http/layered-keys.json"));
+    let file: Value = serde_json::from_str(&text.expect("readable")).expect("JSON");
+    for case in file["cases"].as_array().expect("cases") {
+        let request = || {
+            let mut request = request();
+            for (name, value) in case["headers"].as_object().expect("headers") {
+                let name: http::HeaderName = name.parse().expect("a name");
+                request.headers_mut().insert(name, value.as_str().expect("a text").parse().expect("a value"));
+            }
+            request
+        };
+        let key = case["counted"].as_str().expect("a key").replace("{peer}", "203.0.113.9");
+        let (layer, own) = (made(&case["layer"]), made(&case["limit"]));
+        // In one layer, and in the second of two of which the first limits no request.
+        for nested in [false, true] {
+            let limiter = Limiter::builder().policy("p", "100/minute").expect("a policy").build_async().expect("made");
+            let builder = || RateLimitLayer::builder(&limiter);
+            let keyed = || layer.clone().map_or_else(builder, |key| builder().key(key));
+            let app = if nested {
+                let inner = own.clone().or_else(|| layer.clone()).map_or_else(builder, |key| builder().key(key));
+                let outer = keyed().policy("100/hour").methods([http::Method::POST]);
+                router(inner.policy("p").build().expect("a layer")).layer(outer.build().expect("a layer"))
+            } else {
+                let builder = keyed();
+                let builder = match own.clone() {
+                    Some(own) => builder.policy_with_key("p", own),
+                    None => builder.policy("p"),
+                };
+                router(builder.build().expect("a layer"))
+            };
+            let app = app.layer(MockConnectInfo(SocketAddr::from(([203, 0, 113, 9], 4_711))));
+            assert_eq!(send(&app, request()).await.status(), 200, "{case}");
+            let used = limiter.peek("p", &key, 1).await.expect("a peek").remaining();
+            assert_eq!(used, 99, "nested: {nested}, {case}");
+        }
+    }
 }
