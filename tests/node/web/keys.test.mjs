@@ -70,7 +70,12 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
         return /^Nest|Fastify/.test(name)
           ? { limits: [{ limiter, ...keyed }], routes: [['/', route]] }
           : // The first middleware limits no request, and tells the second how it reads addresses.
-            { limits: [{ limiter, policy: 'all', methods: ['POST'], ...keyed }, { limiter, ...route }] };
+            {
+              limits: [
+                { limiter, policy: 'all', methods: ['POST'], ...keyed },
+                { limiter, ...route },
+              ],
+            };
       });
     });
   }

@@ -237,7 +237,10 @@ def user(*, otherwise: Key | Callable[..., Any] | None = None) -> Key:
 
 
 def claim(
-    name: str, *, of: Callable[[Request], Mapping[str, Any] | None] | None = None, otherwise: Key | Callable[..., Any] | None = None
+    name: str,
+    *,
+    of: Callable[[Request], Mapping[str, Any] | None] | None = None,
+    otherwise: Key | Callable[..., Any] | None = None,
 ) -> Key:
     """A claim of a token that the application has verified, such as "sub".
 
