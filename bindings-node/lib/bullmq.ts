@@ -50,8 +50,7 @@ export function limited<T = any, R = any, N extends string = string>(
   options: LimitedOptions<Job<T, R, N>>,
   processor: Processor<T, R, N>,
 ): Processor<T, R, N> {
-  checkOptions(options, OPTIONS, WHERE);
-  const { limiter, policy, key, cost = 1, priority, prefix = 'job:', onWait } = options;
+  const { limiter, policy, key, cost = 1, priority, prefix = 'job:', onWait } = checkOptions(options, OPTIONS, WHERE);
   if (!(limiter instanceof Limiter)) throw new ConfigError(`${WHERE}: the option limiter is no Limiter of tidegate`);
   if (typeof processor !== 'function') {
     throw new ConfigError(`${WHERE}: a processor cannot be ${describe(processor)}: give a function of a job`);

@@ -139,8 +139,8 @@ export function onlyCost(options: CheckOptions): Cost | undefined {
 }
 
 /** The options of a call, checked. */
-export function checkedOptions<Options extends object>(call: string, options: Options): Options {
-  checkOptions(options, declaredNames(call), call, EXAMPLES[call] ?? COST_EXAMPLE);
+export function checkedOptions<Options extends object>(call: string, given: Options): Options {
+  const options = checkOptions(given, declaredNames(call), call, EXAMPLES[call] ?? COST_EXAMPLE);
   for (const { name, kind } of declaredOptions(call)) {
     const value: unknown = options[name as keyof Options];
     if (value === undefined) continue;
@@ -219,8 +219,8 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
     if (typeof entry !== 'object' || entry === null || !('policy' in entry)) {
       throw new ConfigError(`${is} cannot be ${describe(entry)}: give ${shape}`);
     }
-    checkOptions(entry, ['policy', 'key', 'cost', 'meta', 'priority'], is, COST_EXAMPLE);
-    const named = entry as NamedCheckEntry;
+    const names = ['policy', 'key', 'cost', 'meta', 'priority'];
+    const named = checkOptions(entry as NamedCheckEntry, names, is, COST_EXAMPLE);
     if (named.priority !== undefined) checkPriority(named.priority);
     return named;
   });

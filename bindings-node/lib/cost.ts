@@ -24,9 +24,13 @@ export function isUnits(cost: unknown): cost is Units {
   return names.length > 0;
 }
 
+function ownCost(units: Units): number | undefined {
+  return Object.hasOwn(units, 'cost') ? units['cost'] : undefined;
+}
+
 /** The number of limits without a unit: what a Decision calls its cost. */
 export function numberOf(cost: Cost): number {
-  return typeof cost === 'number' ? cost : (cost['cost'] ?? 1);
+  return typeof cost === 'number' ? cost : (ownCost(cost) ?? 1);
 }
 
 /** The map; undefined for a number. */
@@ -58,7 +62,7 @@ function counts(counted: ReadonlySet<string>, name: string): boolean {
 export function shareOf(cost: Cost, policyRef: PolicyRef): Cost | undefined {
   if (typeof cost === 'number') return cost;
   // A number, which is asked faster. 0 is none: it takes nothing.
-  if (policyRef.units === undefined) return cost['cost'] === 0 ? NO_COST : cost['cost'];
+  if (policyRef.units === undefined) return ownCost(cost) === 0 ? NO_COST : ownCost(cost);
   const counted = countedBy(policyRef);
   const share = Object.entries(cost).filter(([name]) => counts(counted, name));
   return share.length === 0 ? undefined : Object.fromEntries(share);

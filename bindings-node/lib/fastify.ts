@@ -78,8 +78,7 @@ const refusals = new WeakMap<FastifyRequest, RefusalError>();
 const answered = new WeakMap<FastifyRequest, number>();
 
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, given) => {
-  checkLayer(given, adapter.name, ['hook']);
-  const { hook = 'onRequest', ...options } = given;
+  const { hook = 'onRequest', ...options } = checkLayer(given, adapter.name, ['hook']);
   if (!HOOKS.includes(hook)) {
     throw new ConfigError(`tidegate/fastify: hook cannot be ${describe(hook)}: use one of ${HOOKS.join(', ')}`);
   }

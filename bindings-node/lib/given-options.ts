@@ -62,17 +62,33 @@ export function knownNames(given: string, names: Iterable<string>): string {
   return `${near}${near && ' '}It has ${all.join(', ')}`;
 }
 
+/** Whether an option was given: what a program has added to every object was not. */
+function isGiven(options: object, name: string): boolean {
+  if (!(name in Object.prototype)) return name in options;
+  let owner: object | null = options;
+  while (owner !== null && owner !== Object.prototype && !Object.hasOwn(owner, name)) {
+    owner = Object.getPrototypeOf(owner) as object | null;
+  }
+  return owner !== null && owner !== Object.prototype;
+}
+
+/** The options of these names, each as a property of the object itself: undefined where it was not given. */
+export function ownOptions<Options extends object>(options: Options, names: readonly string[]): Options {
+  const own = names.map((name) => [name, isGiven(options, name) ? options[name as keyof Options] : undefined]);
+  return Object.fromEntries(own) as Options;
+}
+
 /**
- * Throws for options that are no object, and for one that its owner does not have. Without an `example` the owner is a place, whose
- * options are not null either.
+ * The options, checked. Throws for what is no object, and for an option that its owner does not have. Without an `example` the owner is
+ * a place, whose options are not null either.
  */
-export function checkOptions(
-  options: unknown,
+export function checkOptions<Options>(
+  options: Options,
   names: readonly string[],
   owner: string,
   example?: string,
   Kind: ErrorClass = ConfigError,
-): void {
+): Options {
   if (!isRecord(options)) {
     throw new Kind(
       example === undefined
@@ -82,8 +98,8 @@ export function checkOptions(
   }
   // Inherited ones too: they are read like the object's own.
   for (const name in options) {
-    const isGiven = Object.hasOwn(options, name) || !(name in Object.prototype);
-    if (isGiven && !names.includes(name)) {
+    if (!isGiven(options, name)) continue;
+    if (!names.includes(name)) {
       const known = knownNames(name, names);
       const separator = example !== undefined && known.startsWith('did') ? ';' : ':';
       throw new Kind(`${owner} has no option ${shortened(name)}${separator} ${known}`);
@@ -92,4 +108,5 @@ export function checkOptions(
       throw new ConfigError(`${owner}: the option ${name} cannot be null: leave it out for its default`);
     }
   }
+  return names.some((name) => name in Object.prototype) ? ownOptions(options, names) : options;
 }

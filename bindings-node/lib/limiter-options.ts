@@ -80,8 +80,8 @@ function bytesOf(secret: unknown): Uint8Array {
 }
 
 /** The native builder of a limiter, from its options and from a policy file if there is one. */
-export function builderOf(options: LimiterOptions, file: string | undefined): native.LimiterBuilder {
-  checkOptions(options, declaredNames('limiter'), 'a limiter', "store: 'redis://…'");
+export function builderOf(given: LimiterOptions, file: string | undefined): native.LimiterBuilder {
+  const options = checkOptions(given, declaredNames('limiter'), 'a limiter', "store: 'redis://…'");
   const settings = declaredOptions('limiter').map(
     (option) => [option.name, settingOf(option, options[option.name as keyof LimiterOptions])] as const,
   );

@@ -74,9 +74,9 @@ export function anthropicPreset(options: LlmPresetOptions = {}): LlmPreset {
   return preset('anthropic', ['input-tokens', 'output-tokens'], options);
 }
 
-function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], options: LlmPresetOptions): LlmPreset {
+function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], given: LlmPresetOptions): LlmPreset {
   const name = `${service}Preset`;
-  checkOptions(options, Object.keys(OPTIONS), name, "output: 'used'");
+  const options = checkOptions(given, Object.keys(OPTIONS), name, "output: 'used'");
   for (const [option, types] of Object.entries(OPTIONS)) {
     const value = options[option as keyof typeof OPTIONS];
     if (value !== undefined) checkType(option, value, types);

@@ -95,10 +95,9 @@ export class RateLimitGuard implements CanActivate {
   #warned = false;
 
   constructor(options: RateLimitGuardOptions) {
-    checkLayer(options, nestAdapter.name);
-    this.#options = options;
+    this.#options = checkLayer(options, nestAdapter.name);
     // Made here, so that wrong options are an error now and not at the first request.
-    routeLimits(nestAdapter, options, undefined, '', '');
+    routeLimits(nestAdapter, this.#options, undefined, '', '');
   }
 
   async canActivate(context: ExecutionContext): Promise<boolean> {

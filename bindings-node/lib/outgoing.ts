@@ -41,8 +41,8 @@ const OPTIONS = { dateMs: ['number'], status: ['number'], body: ['string', 'obje
  * What a response says of the limits of its service: an Observation for each limit. One with `retryAfterMs` comes first. What is
  * absurd is ignored.
  */
-export function observations(headers: ResponseHeaders, options: ObservationOptions = {}): Observation[] {
-  checkOptions(options, Object.keys(OPTIONS), 'observations', 'dateMs: Date.now()');
+export function observations(headers: ResponseHeaders, given: ObservationOptions = {}): Observation[] {
+  const options = checkOptions(given, Object.keys(OPTIONS), 'observations', 'dateMs: Date.now()');
   for (const [name, types] of Object.entries(OPTIONS)) {
     const value = options[name as keyof ObservationOptions];
     if (value !== undefined) checkType(name, value, types);

@@ -3,7 +3,7 @@
 import type { Cost } from './cost.js';
 import type { Decision } from './decision.js';
 import { ConfigError, describe } from './errors.js';
-import { checkOptions, checkType } from './given-options.js';
+import { checkOptions, checkType, ownOptions } from './given-options.js';
 import { Limiter } from './limiter.js';
 import type { SettleReader } from './outgoing.js';
 import type { PolicyLike } from './policy.js';
@@ -99,8 +99,9 @@ const MAX_MS = 366 * 86_400_000;
 export type Pacing = PacedOptions & { [Name in keyof typeof DEFAULTS]: NonNullable<PacedOptions[Name]> };
 
 /** The options, checked. `more` are those that one client alone has. */
-export function checkedPacing(options: PacedOptions, where: string, more: readonly string[] = []): Pacing {
-  checkOptions(options, [...NAMES, ...more], where);
+export function checkedPacing(all: PacedOptions, where: string, more: readonly string[] = []): Pacing {
+  const names = [...NAMES, ...more];
+  const options = ownOptions(checkOptions(all, names, where), names);
   if (!(unwrapped(options.limiter) instanceof Limiter)) {
     throw new ConfigError(`${where}: the option limiter is ${describe(options.limiter)}: give a Limiter of tidegate`);
   }
@@ -120,5 +121,5 @@ export function checkedPacing(options: PacedOptions, where: string, more: readon
   }
   checkMade(options.key ?? '', options.cost, options.priority);
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
-  return { ...DEFAULTS, ...given } as Pacing;
+  return { ...options, ...DEFAULTS, ...given } as Pacing;
 }

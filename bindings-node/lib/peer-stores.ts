@@ -19,11 +19,11 @@ export interface PeerStoreOptions {
 
 /** The options, checked, with their defaults. */
 export function storeOptions(
-  options: PeerStoreOptions,
+  given: PeerStoreOptions,
   where: string,
   prefix: string,
 ): { limiter: Limiter; prefix: string } {
-  checkOptions(options, ['limiter', 'prefix'], where);
+  const options = checkOptions(given, ['limiter', 'prefix'], where);
   if (!(options.limiter instanceof Limiter)) {
     throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
   }

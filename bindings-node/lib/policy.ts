@@ -1,5 +1,5 @@
 import { checkText, describe, PolicyError, type SourceLocation, shortened } from './errors.js';
-import { checkOptions, checkType, declaredNames, declaredOptions, isRecord } from './given-options.js';
+import { checkOptions, checkType, declaredNames, declaredOptions, isRecord, ownOptions } from './given-options.js';
 import { native, unwrap } from './native.js';
 
 /** How a limit counts. */
@@ -136,7 +136,9 @@ type Defined<T> = { [Name in keyof T]: Exclude<T[Name], undefined> };
 
 /** Without options that are undefined: the native side takes them for values. */
 function withoutUndefined<T extends object>(options: T): Defined<T> {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Defined<T>;
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  // Without a prototype: the addon would read what a program has added to every object.
+  return Object.assign(Object.create(null), Object.fromEntries(given)) as Defined<T>;
 }
 
 const LIMIT_OPTIONS = {
@@ -341,15 +343,15 @@ export class Policy {
   }
 }
 
-function nativeLimit(algorithm: Algorithm, count: number, options: LimitOptions): native.Limit {
-  checkOptions(options, Object.keys(LIMIT_OPTIONS), 'a limit', "period: '1 minute'", PolicyError);
-  const rest = withoutUndefined(options);
-  for (const [name, value] of Object.entries(rest)) {
+function nativeLimit(algorithm: Algorithm, count: number, given: LimitOptions): native.Limit {
+  const names = Object.keys(LIMIT_OPTIONS);
+  const options = ownOptions(checkOptions(given, names, 'a limit', "period: '1 minute'", PolicyError), names);
+  for (const [name, value] of Object.entries(withoutUndefined(options))) {
     checkType(name, value, LIMIT_OPTIONS[name as keyof typeof LIMIT_OPTIONS], PolicyError);
   }
   checkType('algorithm', algorithm, ['string'], PolicyError);
   checkType('count', count, ['number'], PolicyError);
-  return unwrap(native.limit({ algorithm, count, ...rest }));
+  return unwrap(native.limit(withoutUndefined({ algorithm, count, ...options })));
 }
 
 /** The classes of a policy, as they cross. */
@@ -409,11 +411,13 @@ export function overrideText(limits: OverrideLike): string {
 const DEFAULT_PRECISION = 20;
 
 function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
-  checkOptions(options, ['name', ...declaredNames('policy')], 'a policy', 'shadow: true', PolicyError);
-  const { name, priorities, ...given } = withoutUndefined(options);
+  const names = ['name', ...declaredNames('policy')];
+  const own = ownOptions(checkOptions(options, names, 'a policy', 'shadow: true', PolicyError), names);
+  const { name, priorities, ...given } = own;
   if (name !== undefined) checkType('name', name, ['string'], PolicyError);
   for (const { name, types } of declaredOptions('policy')) {
-    if (name in given) checkType(name, given[name as keyof typeof given], types, PolicyError);
+    const value: unknown = given[name as keyof typeof given];
+    if (value !== undefined) checkType(name, value, types, PolicyError);
   }
   if (given.overrides !== undefined) {
     if (!isRecord(given.overrides)) {
@@ -433,6 +437,6 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
     if (limit instanceof Limit) return nativeLimitOf(limit);
     throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
   });
-  const classes = priorities === undefined ? {} : { priorities: classesText(priorities) };
-  return unwrap(native.policy(natives, name, { ...given, ...classes }));
+  const classes = priorities === undefined ? undefined : classesText(priorities);
+  return unwrap(native.policy(natives, name, withoutUndefined({ ...given, priorities: classes })));
 }

@@ -43,10 +43,10 @@ export function wrapped<This, A extends readonly unknown[], R>(
   options: WrapOptions<A>,
 ): (this: This, ...args: A) => Promise<Awaited<R>> {
   checkFunction(fn);
-  checkWrapOptions(options);
+  const checked = checkWrapOptions(options);
   const isGenerator = GENERATORS.includes(Object.prototype.toString.call(fn).slice(8, -1));
   if (isGenerator && holds()) throw generatorHolds(fn.name);
-  const { key: keyOption, cost: costOption = 1, priority: priorityOption } = options;
+  const { key: keyOption, cost: costOption = 1, priority: priorityOption } = checked;
   const limited = async function (this: This, ...args: A): Promise<Awaited<R>> {
     const key = typeof keyOption === 'function' ? madeKey(fn.name, keyOption(...args)) : keyOption;
     const cost = typeof costOption === 'function' ? madeCost(fn.name, costOption(...args)) : costOption;
@@ -79,13 +79,14 @@ function checkFunction(fn: unknown): void {
   }
 }
 
-function checkWrapOptions<A extends readonly unknown[]>(options: WrapOptions<A>): void {
-  checkOptions(options, ['key', 'cost', 'priority'], 'wrap', 'key: (user) => user.id');
+function checkWrapOptions<A extends readonly unknown[]>(given: WrapOptions<A>): WrapOptions<A> {
+  const options = checkOptions(given, ['key', 'cost', 'priority'], 'wrap', 'key: (user) => user.id');
   const { key, cost, priority } = options;
   if (key === undefined) {
     throw new ConfigError('wrap needs a key: give a function of the arguments, or one text for all calls');
   }
   checkMade(key, cost, priority);
+  return options;
 }
 
 /** Throws for a key, a cost or a class that is wrong, where none of them is made by a function. */

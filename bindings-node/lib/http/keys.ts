@@ -87,8 +87,7 @@ const USER_FIELDS = ['id', 'sub', 'username'] as const;
 /** The helpers for the requests of a framework. */
 export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request> {
   function clientIp(options: ClientIpOptions = {}): (request: Request) => string {
-    checkClientIp(options, adapter.name);
-    const { trustedProxies, ipv6Prefix } = options;
+    const { trustedProxies, ipv6Prefix } = checkClientIp(options, adapter.name);
     const trusts = trustedProxies === undefined ? adapter.trusts : undefined;
     let address = addressOf(adapter, trustedProxies ?? [], ipv6Prefix);
     // The framework's setting that `address` was made from.
@@ -179,13 +178,19 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
 /** The helpers themselves, which are no key functions: what they return is one. */
 const helpers = new WeakSet<object>();
 
-function checkClientIp(options: ClientIpOptions, adapter: string): void {
-  checkOptions(options, ['trustedProxies', 'ipv6Prefix'], `${adapter}: clientIp`);
-  const { trustedProxies } = options;
+function checkClientIp(given: ClientIpOptions, adapter: string): ClientIpOptions {
+  const options = checkOptions(given, ['trustedProxies', 'ipv6Prefix'], `${adapter}: clientIp`);
+  const { trustedProxies, ipv6Prefix } = options;
+  if (ipv6Prefix !== undefined && typeof ipv6Prefix !== 'number') {
+    throw new ConfigError(
+      `${adapter}: clientIp: ipv6Prefix is ${describe(ipv6Prefix)}: it must be a whole number of bits from 1 to 128`,
+    );
+  }
   const named = Array.isArray(trustedProxies) && trustedProxies.every((proxy) => typeof proxy === 'string');
   if (trustedProxies !== undefined && typeof trustedProxies !== 'number' && !named) {
     throw trustsAnyClient(`trustedProxies: ${describe(trustedProxies)}`, adapter);
   }
+  return options;
 }
 
 /** Derives the address of a client. It is remembered when it depends on the peer alone. */

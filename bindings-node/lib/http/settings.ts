@@ -5,7 +5,7 @@ import process from 'node:process';
 import { checkClass } from '../call-options.js';
 import { type Cost, shareOf, uncounted } from '../cost.js';
 import { ConfigError, CostError, describe } from '../errors.js';
-import { checkOptions, knownNames } from '../given-options.js';
+import { checkOptions, knownNames, ownOptions } from '../given-options.js';
 import { checkCostIn, type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
 import { Policy, type PolicyLike, type PolicyRef } from '../policy.js';
 import { emitWarning } from '../store-changes.js';
@@ -47,8 +47,12 @@ export type FixedCostEntry<Request> = LimitedEntry<Request> & { readonly cost: C
 /** The options of a place, with responses of any framework: those of a route over those of its layer. */
 export type AnyOptions<Request> = Partial<LayerOptions<Request, never>>;
 
+const LAYER_NAMES: readonly string[] = [...LIMIT_NAMES, 'default'];
+
 /** The limits of a place. */
 export class Settings<Request extends object, Response> {
+  /** Each a property of the object itself, which a program that adds to `Object.prototype` later does not change. */
+  readonly options: AnyOptions<Request>;
   readonly limiter: Limiter;
   readonly headers: HeaderChoice;
   readonly enabled: boolean;
@@ -67,12 +71,14 @@ export class Settings<Request extends object, Response> {
   /** Of options whose names and values were checked. `place` is where `policy` is written, `layerPlace` where `application` is. */
   constructor(
     readonly adapter: Adapter<Request, Response>,
-    readonly options: AnyOptions<Request>,
+    given: AnyOptions<Request>,
     readonly place: Place<Request>,
     layerPlace = '',
     layerKey: AnyOptions<Request>['key'] = undefined,
   ) {
     const where = adapter.name;
+    const options = ownOptions(given, LAYER_NAMES);
+    this.options = options;
     const { policy, application, key, methods, meta, refundWhen, settle } = options;
     this.enabled = isEnabled(options.enabled, where);
     this.limiter = unwrapped(options.limiter as Limiter);
@@ -167,8 +173,9 @@ export class Settings<Request extends object, Response> {
       );
     }
     const isPolicy = typeof given === 'string' || (typeof given === 'object' && !isPlain(given));
-    const own = (isPolicy ? { policy: given } : given) as PolicyEntry<Request>;
-    if (!isPolicy) checkOptions(own, ['policy', 'key', 'cost'], `${where}: an entry of policy`);
+    const names = ['policy', 'key', 'cost'];
+    if (!isPolicy) checkOptions(given, names, `${where}: an entry of policy`);
+    const own = ownOptions((isPolicy ? { policy: given } : given) as PolicyEntry<Request>, names);
     if (own.policy === undefined) throw new ConfigError(`${where}: an entry of policy is without its policy`);
     checkCost(own.cost, where);
     const { policy, cost = this.options.cost } = own;
@@ -222,11 +229,11 @@ function isPlain(value: object): boolean {
 /** The limits of a middleware. */
 export function middlewareLimits<Request extends object, Response>(
   adapter: Adapter<Request, Response>,
-  options: RateLimitOptions<Request, never>,
+  given: RateLimitOptions<Request, never>,
   place: Place<Request>,
 ): Settings<Request, Response> {
   const where = adapter.name;
-  checkNamed(options, LIMIT_NAMES, where);
+  const options = checkNamed(given, LIMIT_NAMES, where);
   if (options.policy === undefined) {
     throw new ConfigError(
       `${where}: the option policy is missing: name a policy or write a notation, such as '100/minute'`,
@@ -235,22 +242,32 @@ export function middlewareLimits<Request extends object, Response>(
   return new Settings(adapter, options, place);
 }
 
-function checkNamed<Request>(options: AnyOptions<Request>, names: readonly string[], where: string): void {
-  checkOptions(options, names, where);
+function checkNamed<Options extends AnyOptions<never>>(
+  given: Options,
+  names: readonly string[],
+  where: string,
+): Options {
+  const options = ownOptions(checkOptions(given, names, where), names);
   checkValues(options as AnyOptions<never>, where);
   if (options.limiter === undefined) {
     throw new ConfigError(`${where}: the option limiter is missing: give a Limiter of tidegate`);
   }
+  return options;
 }
 
-/** Checks the options of a layer over routes. */
-export function checkLayer<Request>(options: AnyOptions<Request>, where: string, more: readonly string[] = []): void {
-  checkNamed(options, [...LIMIT_NAMES, 'default', ...more], where);
+/** The options of a layer over routes, checked. */
+export function checkLayer<Options extends AnyOptions<never>>(
+  given: Options,
+  where: string,
+  more: readonly string[] = [],
+): Options {
+  const options = checkNamed(given, [...LAYER_NAMES, ...more], where);
   if (options.policy !== undefined && options.default !== undefined) {
     throw new ConfigError(
       `${where}: policy is one limit for all routes together, default one for each of them: give one of the two`,
     );
   }
+  return options;
 }
 
 /** Warns of a layer that limits nothing where no route names a limit: it was registered for some reason. */
@@ -270,20 +287,21 @@ export function warnIfIdle<Request>(
 export function routeOptions<Request>(given: unknown, where: string): AnyOptions<Request> | false | undefined {
   if (given === undefined || given === false) return given;
   const isChoice = given instanceof Policy || Array.isArray(given) || ['string', 'function'].includes(typeof given);
-  const options: unknown = isChoice ? { policy: given } : given;
-  if (typeof options !== 'object' || options === null) {
+  const all: unknown = isChoice ? { policy: given } : given;
+  if (typeof all !== 'object' || all === null) {
     throw new ConfigError(
       `${where}: the limits of a route cannot be ${describe(given)}: give a policy, options, or false`,
     );
   }
-  const ofLayer = Object.keys(options).find((name) => name === 'application' || name === 'default');
+  const ofLayer = Object.keys(all).find((name) => name === 'application' || name === 'default');
   if (ofLayer !== undefined) {
     throw new ConfigError(
       `${where}: ${ofLayer} is an option of the layer, not of a route: ${knownNames('policy', ROUTE_NAMES)}`,
     );
   }
-  checkOptions(options, ROUTE_NAMES, `${where}: the limits of a route`);
-  checkValues(options, where);
+  checkOptions(all, ROUTE_NAMES, `${where}: the limits of a route`);
+  const options: AnyOptions<Request> = ownOptions(all, ROUTE_NAMES);
+  checkValues(options as AnyOptions<never>, where);
   return options;
 }
 

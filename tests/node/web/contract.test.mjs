@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Limiter, Policy } from 'tidegate';
 import { get, until } from './client.mjs';
 import { forEachAdapter, limiting, pathOf } from './each_adapter.mjs';
 
@@ -40,6 +41,41 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
         assert.match(error.message, says);
         return true;
       });
+    }
+  });
+
+  test('what a program adds to every object is no option', async (t) => {
+    const added = {
+      enabled: false,
+      shadow: true,
+      skip: () => true,
+      cost: 5,
+      perMethod: true,
+      refundWhen: () => true,
+      trustedProxies: 1,
+      ipv6Prefix: null,
+    };
+    const answers = async (url) => {
+      const { status } = await get(url, { headers: { 'x-forwarded-for': '198.51.100.7' } });
+      return [status, (await get(url)).status, (await get(url)).headers['x-ratelimit-limit']];
+    };
+    // Fastify itself takes what it can enumerate for names of its own.
+    const enumerable = !name.startsWith('Fastify') && !name.endsWith('Fastify');
+    for (const [name, value] of Object.entries(added)) {
+      Object.defineProperty(Object.prototype, name, { value, enumerable, configurable: true, writable: true });
+    }
+    try {
+      const limiter = new Limiter();
+      const key = adapter.clientIp();
+      for (const options of [{ policy: 'fixed-window 1/hour' }, { policy: new Policy('fixed-window 1/day'), key }]) {
+        const url = await serving(t, { limits: [{ limiter, ...options }] });
+        assert.deepEqual(await answers(url), [200, 429, '1']);
+      }
+      const route = { policy: 'fixed-window 1/week', ...(!layered && { limiter }) };
+      const url = await serving(t, { limits: layered ? [{ limiter }] : [], routes: [['/', route]] });
+      assert.deepEqual(await answers(url), [200, 429, '1']);
+    } finally {
+      for (const name of Object.keys(added)) delete Object.prototype[name];
     }
   });
 
