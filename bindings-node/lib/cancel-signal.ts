@@ -1,4 +1,5 @@
 import { ConfigError, describe } from './errors.js';
+import { kept } from './kept.js';
 
 /** What cancels a call. The `AbortSignal` of the platform is one; only this part of it is used. */
 export interface CancelSignal {
@@ -7,6 +8,31 @@ export interface CancelSignal {
   readonly reason: any;
   addEventListener(type: 'abort', listener: () => void): void;
   removeEventListener(type: 'abort', listener: () => void): void;
+}
+
+/** The waits that a signal ends, which share one listener: Node warns of a signal that has more than ten. */
+class SharedListener {
+  readonly #waits = new Set<() => void>();
+  readonly #abort = (): void => {
+    for (const end of [...this.#waits]) end();
+  };
+
+  constructor(private readonly signal: CancelSignal) {}
+
+  add(end: () => void): () => void {
+    if (this.#waits.size === 0) this.signal.addEventListener('abort', this.#abort);
+    this.#waits.add(end);
+    return () => {
+      if (this.#waits.delete(end) && this.#waits.size === 0) this.signal.removeEventListener('abort', this.#abort);
+    };
+  }
+}
+
+const listeners = new WeakMap<CancelSignal, SharedListener>();
+
+/** Calls a function when a signal is aborted. What it returns ends that. */
+export function onAbort(signal: CancelSignal, end: () => void): () => void {
+  return kept(listeners, signal, () => new SharedListener(signal)).add(end);
 }
 
 /** Throws for what is no signal. */

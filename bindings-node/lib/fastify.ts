@@ -57,7 +57,7 @@ export type RateLimitOptions = FastifyRateLimitOptions;
 declare module 'fastify' {
   interface FastifyContextConfig {
     /** The limits of this route. */
-    rateLimit?: RouteRateLimit;
+    rateLimit?: RouteRateLimit | undefined;
   }
   interface FastifyRequest {
     /** The Decision of `tidegate/fastify` about this request. */

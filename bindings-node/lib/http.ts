@@ -38,11 +38,14 @@ const keys = keysOf<NodeRequest | WebRequest>({
   ...(node as RequestAdapter<NodeRequest | WebRequest>),
   header: (request, name) => (isWeb(request) ? (request.headers.get(name) ?? undefined) : node.header(request, name)),
   peer(request) {
-    const address = addresses.get(request);
-    if (address !== undefined || !isWeb(request)) return address ?? node.peer(request as NodeRequest);
-    throw new KeyInvalid(
+    return addresses.get(request) ?? (isWeb(request) ? undefined : node.peer(request));
+  },
+  withoutPeer(request) {
+    if (!isWeb(request)) return undefined;
+    return new KeyInvalid(
       'tidegate/http: a Request does not say who sent it: give the address too, as in clientIp()(request, address). It is ' +
-        'server.requestIP(request).address in Bun, info.remoteAddr.hostname in Deno',
+        'server.requestIP(request).address in Bun, info.remoteAddr.hostname in Deno. Where no server says it, as in Next, count the ' +
+        'proxies that write X-Forwarded-For, as in clientIp({ trustedProxies: 1 })(request)',
     );
   },
   overUnix: (request) => !isWeb(request) && node.overUnix(request),

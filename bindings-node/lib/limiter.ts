@@ -461,7 +461,10 @@ export class Limiter<Name extends string = string> {
   }
 }
 
-/** A time to wait, of which infinity is none that ends. */
+/** A wait of a hundred years ends as late as one without an end, and a store cannot add much more to its clock. */
+const LONGEST_WAIT = 100 * 366 * 86_400_000;
+
+/** A time to wait; undefined for one without an end. */
 function finite(timeoutMs: number | undefined): number | undefined {
-  return timeoutMs === Number.POSITIVE_INFINITY ? undefined : timeoutMs;
+  return typeof timeoutMs === 'number' && timeoutMs > LONGEST_WAIT ? undefined : timeoutMs;
 }

@@ -262,7 +262,7 @@ export interface RateLimitModuleAsyncOptions extends Pick<ModuleMetadata, 'impor
   /** Makes the options from what is injected. */
   // biome-ignore lint/suspicious/noExplicitAny: the arguments are those that `inject` names
   useFactory?: ((...args: any[]) => RateLimitGuardOptions | Promise<RateLimitGuardOptions>) | undefined;
-  inject?: FactoryProvider['inject'];
+  inject?: FactoryProvider['inject'] | undefined;
   /** A class whose instance makes them. */
   useClass?: Type<RateLimitOptionsFactory> | undefined;
   /** A provider that makes them. */

@@ -36,15 +36,15 @@ import { traceCalls, unwrapped } from './tracing.js';
 /** The options of `meterLimiter`. */
 export interface MeterOptions {
   /** The attribute `limiter` of all instruments, `default` by default. */
-  readonly name?: string;
+  readonly name?: string | undefined;
   /** The global one by default. */
-  readonly meterProvider?: MeterProvider;
+  readonly meterProvider?: MeterProvider | undefined;
 }
 
 /** The options of `traced`. */
 export interface TraceOptions {
   /** The global one by default. */
-  readonly tracerProvider?: TracerProvider;
+  readonly tracerProvider?: TracerProvider | undefined;
 }
 
 /** The parts of a histogram, which OpenTelemetry cannot observe as a whole. */

@@ -26,13 +26,13 @@ export interface SettleReader {
 /** What is known of a response besides its fields. */
 export interface ObservationOptions {
   /** When the response came, in milliseconds since 1970; by default now. A `Date` of the response corrects it. */
-  readonly dateMs?: number;
+  readonly dateMs?: number | undefined;
   /** The status. Without it no response is taken for a refusal. */
-  readonly status?: number;
+  readonly status?: number | undefined;
   /** The body, as it came. It is read of a 403, 429 and 503. */
-  readonly body?: string | Uint8Array;
+  readonly body?: string | Uint8Array | undefined;
   /** The longest wait that is believed; by default an hour. */
-  readonly maxLearnedWaitMs?: number;
+  readonly maxLearnedWaitMs?: number | undefined;
 }
 
 const OPTIONS = { dateMs: ['number'], status: ['number'], body: ['string', 'object'], maxLearnedWaitMs: ['number'] };

@@ -8,17 +8,22 @@
 //
 // The numbers are read when Prometheus scrapes; between scrapes nothing runs. docs/metrics.md lists the metrics.
 
+import { existsSync, realpathSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import process from 'node:process';
 import { register as defaultRegistry, type Registry } from 'prom-client';
-import { ConfigError, describe } from './errors.js';
+import { ConfigError } from './errors.js';
+import { checkOptions } from './given-options.js';
 import type { Limiter } from './limiter.js';
 import { METRICS, type Metric, NamedLimiters } from './metric-list.js';
 
 /** The options of `collectMetrics`. */
 export interface CollectMetricsOptions {
   /** The registry; prom-client's own by default. */
-  readonly register?: Registry;
+  readonly register?: Registry | undefined;
   /** The value of the label `limiter`, `default` by default: several limiters of one registry need one each. */
-  readonly name?: string;
+  readonly name?: string | undefined;
 }
 
 const OPTIONS = ['register', 'name'];
@@ -28,11 +33,12 @@ const limitersOf = new WeakMap<Registry, NamedLimiters>();
 
 /** Registers the metrics of a limiter. */
 export function collectMetrics(limiter: Limiter, options: CollectMetricsOptions = {}): void {
-  const unknown = Object.keys(options).find((name) => !OPTIONS.includes(name));
-  if (unknown !== undefined) {
-    throw new ConfigError(`collectMetrics has no option ${describe(unknown)}: it has ${OPTIONS.join(', ')}`);
-  }
-  const { register = defaultRegistry, name = 'default' } = options;
+  const { register = ownRegistry(), name = 'default' } = checkOptions(
+    options,
+    OPTIONS,
+    'collectMetrics',
+    "name: 'api'",
+  );
   let limiters = limitersOf.get(register);
   // A registry that was cleared has no metrics any more.
   if (limiters === undefined || register.getSingleMetric(METRICS[0]?.name ?? '') === undefined) {
@@ -43,6 +49,28 @@ export function collectMetrics(limiter: Limiter, options: CollectMetricsOptions 
     return;
   }
   limiters.add(limiter, name);
+}
+
+/** prom-client's own registry. Throws where the application has another prom-client, whose registry would stay empty. */
+function ownRegistry(): Registry {
+  const own = foundFrom(__filename);
+  const others = [process.argv[1] ?? '', join(process.cwd(), 'program.js')]
+    .map(foundFrom)
+    .filter((path) => path !== undefined);
+  if (own === undefined || others.length === 0 || others.includes(own)) return defaultRegistry;
+  throw new ConfigError(
+    `collectMetrics found two copies of prom-client, ${own} for tidegate and ${others[0]} for the application, as with a package that ` +
+      'is linked: the registry of the application would stay empty. Give it: collectMetrics(limiter, { register })',
+  );
+}
+
+/** Where a program finds prom-client; undefined where it finds none. */
+function foundFrom(program: string): string | undefined {
+  try {
+    return createRequire(existsSync(program) ? realpathSync(program) : program).resolve('prom-client');
+  } catch {
+    return undefined;
+  }
 }
 
 interface MetricValue {

@@ -2,7 +2,7 @@
 
 import { AnswerField, AnswerKind, Header, TaskKind } from '../binding/index.js';
 import { type Attempt, attemptFrom } from './attempt.js';
-import type { CancelSignal } from './cancel-signal.js';
+import { type CancelSignal, onAbort } from './cancel-signal.js';
 import type { Units } from './cost.js';
 import { Decision } from './decision.js';
 import { type DecisionNumbers, lengthOf, numbersAt } from './decision-numbers.js';
@@ -86,10 +86,10 @@ export class Tasks {
       this.reader.collect();
       if (this.#remove(ticket) !== undefined) task.reject(signal?.reason);
     };
-    signal?.addEventListener('abort', abort);
+    const forget = signal && onAbort(signal, abort);
     if (this.#waiting++ === 0) retain(this);
     task.endWait = () => {
-      signal?.removeEventListener('abort', abort);
+      forget?.();
       if (--this.#waiting === 0) release(this);
       this.nativeLimiter.cancel(ticket);
     };

@@ -75,9 +75,10 @@ pub(crate) fn small(what: &str, number: f64) -> Result<u32> {
 
 /// A duration in milliseconds.
 pub(crate) fn milliseconds(what: &str, number: f64) -> Result<Duration> {
-    let length = checked(micros(number), ErrorKind::ConfigInvalid, || {
-        let expected = "it must be a number of milliseconds, not negative and not endless";
-        format!("{what} cannot be {}: {expected}", shown(number))
+    // The core says how long each length may be, and none may be as long as the most that microseconds can say.
+    let length = (number <= TWO_53).then(|| micros(number.min(TWO_53 / 1_000.0))).flatten();
+    let length = checked(length, ErrorKind::ConfigInvalid, || {
+        format!("{what} cannot be {}: it must be a number of milliseconds from 0 to 2^53 - 1", shown(number))
     });
     length.map(Duration::from_micros)
 }

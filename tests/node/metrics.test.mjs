@@ -1,7 +1,13 @@
 // The exporters: prom-client and OpenTelemetry.
 
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import process from 'node:process';
 import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { context, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import {
@@ -23,6 +29,42 @@ const UNREACHABLE = 'redis://user:secret@127.0.0.1:1';
 const KEY = 'alice-the-key';
 
 describe('prom-client', () => {
+  it('refuses a registry that is not that of the application', async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
+    t.after(() => rmSync(folder, { recursive: true }));
+    const root = fileURLToPath(new URL('../../', import.meta.url));
+    const modules = join(folder, 'node_modules');
+    mkdirSync(modules);
+    // The package is linked, and the application has a prom-client of its own.
+    symlinkSync(root, join(modules, 'tidegate'));
+    for (const name of ['prom-client', 'tdigest', 'bintrees', '@opentelemetry/api']) {
+      cpSync(join(root, 'node_modules', name), join(modules, name), { recursive: true });
+    }
+    const program = join(folder, 'program.mjs');
+    writeFileSync(
+      program,
+      `import { register } from 'prom-client';
+import { Limiter } from 'tidegate';
+import { collectMetrics } from 'tidegate/prometheus';
+const limiter = new Limiter();
+try {
+  collectMetrics(limiter);
+  console.log('collected');
+} catch ({ code, message }) {
+  console.log(code, message);
+}
+collectMetrics(limiter, { register });
+console.log((await register.metrics()).includes('tidegate_'));
+`,
+    );
+    // From any folder.
+    for (const cwd of [folder, tmpdir()]) {
+      const printed = execFileSync(process.execPath, [program], { cwd, encoding: 'utf8' });
+      assert.match(printed, /^config_invalid .*two copies of prom-client.*\{ register \}.*\ntrue\n$/);
+      assert.ok(printed.includes(folder), printed);
+    }
+  });
+
   it('has the metrics of the document, with the values of the stats', async () => {
     const register = new Registry();
     const limiter = new Limiter({ policies: { login: 'fixed-window 5/minute' }, clock: new ManualClock(0) });

@@ -1,12 +1,76 @@
 // Calls that wait or hold units: `hold` and `acquire`, their signals and their end.
 
 import assert from 'node:assert/strict';
+import process from 'node:process';
 import { describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 
 import { Hold, Limiter, ManualClock, RateLimited } from 'tidegate';
 
 import { Servers } from '../servers/servers.mjs';
+
+describe('waits', () => {
+  it('may share one signal', async () => {
+    const limiter = new Limiter();
+    const controller = new AbortController();
+    const warnings = [];
+    const warned = (warning) => warnings.push(warning.message);
+    process.on('warning', warned);
+    const { signal } = controller;
+    let listening = 0;
+    const { addEventListener, removeEventListener } = signal;
+    signal.addEventListener = (...given) => {
+      listening++;
+      return addEventListener.apply(signal, given);
+    };
+    signal.removeEventListener = (...given) => {
+      listening--;
+      return removeEventListener.apply(signal, given);
+    };
+    try {
+      await limiter.check('fixed-window 1/hour', 'a');
+      const held = await limiter.hold('concurrency 1', 'a');
+      const waits = Array.from({ length: 50 }, (_, index) =>
+        index % 2 === 0
+          ? limiter.acquire('fixed-window 1/hour', 'a', { signal })
+          : limiter.hold('concurrency 1', 'a', { signal, timeoutMs: 60_000 }),
+      );
+      await setImmediate();
+      assert.equal(listening, 1);
+      controller.abort(new Error('enough'));
+      for (const one of await Promise.allSettled(waits)) assert.equal(one.reason?.message, 'enough');
+      assert.equal(listening, 0);
+      await held.release();
+      await setImmediate();
+      assert.deepEqual(warnings, []);
+    } finally {
+      process.off('warning', warned);
+    }
+  });
+
+  it('take every timeout up to the largest whole number', async () => {
+    const limiter = new Limiter();
+    for (const timeoutMs of [2 ** 31, 2 ** 40, 2 ** 50, Number.MAX_SAFE_INTEGER, Number.MAX_VALUE, Infinity]) {
+      assert.equal((await limiter.acquire('1/hour', `a${timeoutMs}`, { timeoutMs })).allowed, true);
+      assert.equal(await limiter.hold('concurrency 1', `a${timeoutMs}`, () => 'held', { timeoutMs }), 'held');
+      // One that waits.
+      const waiting = [
+        limiter.acquire('fixed-window 2/second', `b${timeoutMs}`, { cost: 2, timeoutMs }),
+        limiter.acquire('fixed-window 2/second', `b${timeoutMs}`, { cost: 2, timeoutMs }),
+      ];
+      for (const { allowed } of await Promise.all(waiting)) assert.equal(allowed, true);
+    }
+    for (const timeoutMs of [-1, Number.NaN, -Infinity]) {
+      await assert.rejects(limiter.hold('concurrency 1', 'c', { timeoutMs }), { code: 'config_invalid' });
+    }
+    const tooLong = { code: 'config_invalid', message: /out of range: it must be/ };
+    for (const ms of [2 ** 50, Number.MAX_SAFE_INTEGER]) {
+      assert.throws(() => new Limiter({ timeoutMs: ms }), tooLong);
+      await assert.rejects(limiter.override('1/hour', 'a', '2/hour', { ttlMs: ms }), tooLong);
+      await assert.rejects(limiter.block('1/hour', 'a', ms), tooLong);
+    }
+  });
+});
 
 describe('holds', () => {
   const policy = 'concurrency 1';

@@ -1,5 +1,6 @@
 // What the file of a framework says of it: how its requests are read, and how its responses are written.
 
+import type { KeyInvalid } from '../errors.js';
 import type { ProxyTrust } from './proxy-trust.js';
 import type { Refused } from './refusal.js';
 
@@ -16,6 +17,8 @@ export interface RequestAdapter<Request> {
   header(request: Request, name: string): string | undefined;
   /** The address at the other end of the connection. */
   peer(request: Request): string | undefined;
+  /** The error for a request of a kind whose address no server says; undefined for a request that has lost its own. */
+  withoutPeer?(request: Request): KeyInvalid | undefined;
   /** Whether the server says that it listens on a Unix domain socket. Only for a request without a peer. */
   overUnix(request: Request): boolean;
   /** An object that lives as long as the request and remembers its admissions. */

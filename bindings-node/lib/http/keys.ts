@@ -23,14 +23,14 @@ export interface ClientIpOptions {
    * A request came through a Unix domain socket only where the address of the server is one. Any other request without a
    * client's address throws KeyInvalid: a connection that was reset has no address any more.
    */
-  trustedProxies?: readonly string[] | number;
+  trustedProxies?: readonly string[] | number | undefined;
   /**
    * All IPv6 addresses with the same first bits are one client. This many bits. Default 64.
    *
    * An IPv6 address that carries an IPv4 address (NAT64, mapped, translated, compatible, Teredo) is that IPv4 client; one of
    * 6to4 is its /48; one of ISATAP is as any other.
    */
-  ipv6Prefix?: number;
+  ipv6Prefix?: number | undefined;
 }
 
 /** The helpers of one framework. Their result can be given as `key`, or called with a request. */
@@ -209,6 +209,14 @@ function addressOf<Request>(
     const peer = adapter.peer(request);
     const forwarded = readsForwarded ? adapter.header(request, 'x-forwarded-for') : undefined;
     if (peer === undefined || peer === '') {
+      const missing = adapter.withoutPeer?.(request);
+      if (missing !== undefined) {
+        // Proxies that are counted are trusted whatever is connected.
+        const counted = typeof trusted === 'number' && forwarded !== undefined;
+        const key = counted ? keyOrThrow(client.key(UNKNOWN, [forwarded], false)) : UNKNOWN;
+        if (key === UNKNOWN) throw missing;
+        return key;
+      }
       return keyWithoutPeer(client, trust === undefined ? forwarded : undefined, adapter.overUnix(request));
     }
     if (trust !== undefined) return keyOrThrow(client.key(untrustedSender(trust, peer, forwarded), [], false));
@@ -222,6 +230,9 @@ function addressOf<Request>(
     return key;
   };
 }
+
+/** The key of a client whose address is none that can be read. */
+const UNKNOWN = 'unknown';
 
 function keyOrThrow(key: string | ErrorValue): string {
   if (typeof key === 'string') return key;

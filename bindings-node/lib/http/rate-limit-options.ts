@@ -139,7 +139,11 @@ export interface LayerOptions<Request, Response> extends Omit<RateLimitOptions<R
 }
 
 /** The options of a route under a layer; they override those of the layer. */
-export type RouteOptions<Request, Response> = Partial<Omit<RateLimitOptions<Request, Response>, 'application'>>;
+export type RouteOptions<Request, Response> = {
+  [Name in Exclude<keyof RateLimitOptions<Request, Response>, 'application'>]?:
+    | RateLimitOptions<Request, Response>[Name]
+    | undefined;
+};
 
 const isFunction = (value: unknown): boolean => typeof value === 'function';
 /** Whether a value is right, and what it must be. */

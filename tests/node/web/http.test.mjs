@@ -70,6 +70,41 @@ test('keys of a Request', () => {
   assert.equal(secret({ headers: Object.fromEntries(headers), socket: null }), secret(request(headers)));
 });
 
+test('a Request without an address, behind proxies that are counted', () => {
+  const request = (forwarded) =>
+    new Request('http://localhost/', { headers: forwarded === undefined ? {} : { 'X-Forwarded-For': forwarded } });
+  const key = http.clientIp({ trustedProxies: 1 });
+  assert.equal(key(request('203.0.113.7')), '203.0.113.7');
+  assert.equal(key(request('192.0.2.1, 2001:db8:1:2:3::4')), '2001:db8:1:2::/64');
+  assert.equal(http.header('X-API-Key', { trustedProxies: 1 })(request('203.0.113.7')), 'anonymous:203.0.113.7');
+  assert.equal(http.clientIp({ trustedProxies: 2 })(request('192.0.2.1, 203.0.113.7, 10.0.0.1')), '203.0.113.7');
+  // An address that is known counts, as everywhere.
+  assert.equal(key(request(), '203.0.113.9'), '203.0.113.9');
+  // Nothing says who these are. A request of node:http that has lost its address is no such request.
+  const names = ['10.0.0.0/8', 'loopback', 'unix', 'anyone'].map((name) => http.clientIp({ trustedProxies: [name] }));
+  for (const one of [http.clientIp(), http.clientIp({ trustedProxies: 0 }), ...names]) {
+    assert.throws(() => one(request('203.0.113.7')), { code: 'key_invalid', message: /trustedProxies: 1/ });
+  }
+  for (const forwarded of [undefined, '', 'unknown'])
+    assert.throws(() => key(request(forwarded)), { code: 'key_invalid' });
+  const reset = { headers: { 'x-forwarded-for': '203.0.113.7' }, socket: {} };
+  assert.throws(() => key(reset), { code: 'key_invalid', message: /does not know the address/ });
+});
+
+test('options of addresses', () => {
+  for (const ipv6Prefix of ['64', true, [64], {}]) {
+    assert.throws(() => http.clientIp({ ipv6Prefix }), {
+      code: 'config_invalid',
+      message: /ipv6Prefix is .*: it must be a/,
+    });
+  }
+  for (const ipv6Prefix of [0, 129, 1.5, Number.NaN]) {
+    assert.throws(() => http.clientIp({ ipv6Prefix }), { code: 'config_invalid', message: /ipv6Prefix/ });
+  }
+  const both = { trustedProxies: undefined, ipv6Prefix: undefined };
+  assert.equal(http.clientIp(both)(new Request('http://localhost/'), '203.0.113.9'), '203.0.113.9');
+});
+
 test('a missing store is 503', async (t) => {
   const limiter = new Limiter({ store: 'redis://127.0.0.1:1', onStoreError: 'closed' });
   t.after(() => limiter.close());

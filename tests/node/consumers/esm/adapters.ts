@@ -45,6 +45,16 @@ import { collectMetrics } from 'tidegate/prometheus';
 import { paced } from 'tidegate/undici';
 import { Agent, request as call } from 'undici';
 
+/** What is undefined is as if it were not given, also for a project with `exactOptionalPropertyTypes`. */
+export const UNDEFINED = {
+  address: clientIp({ trustedProxies: undefined, ipv6Prefix: undefined }),
+  route: { policy: undefined, key: undefined, cost: undefined, limiter: undefined } satisfies Parameters<
+    typeof RateLimit
+  >[0],
+  entry: { policy: '5/minute', key: undefined, cost: undefined } satisfies RateLimitOptions['policy'],
+  metrics: { register: undefined, name: undefined } satisfies Parameters<typeof collectMetrics>[1],
+};
+
 const limiter = new Limiter({ policies: { api: '100/minute' } });
 collectMetrics(limiter, { name: 'esm' });
 const said: Observation[] = observations(new Headers({ 'Retry-After': '7' }), { status: 503 });
