@@ -1,4 +1,4 @@
-// NestJS 11, on Express and on Fastify, with GraphQL, microservices and websockets: a guard, its decorators, and a module.
+// NestJS 11 and 12, on Express and on Fastify, with GraphQL, microservices and websockets: a guard, its decorators, and a module.
 //
 //     app.useGlobalGuards(new RateLimitGuard({ limiter, policy: 'api' }));
 //
@@ -33,8 +33,10 @@ import type { LayerOptions, PolicyChoice, PolicyOption, RouteOptions } from './h
 import { checkLayer, routeLimits, routeOptions, type Settings, warnIfIdle } from './http/settings.js';
 import { kept } from './kept.js';
 import { callOf, clientGone, type NestCall, type NestRequest, type NestResponse, nestAdapter } from './nest/call.js';
+import { GUARDS_GATEWAYS, isGateway, messagesOf, watchGateways } from './nest/gateways.js';
 import { documentRefusal, hasSwagger } from './nest/swagger.js';
 import { Policy } from './policy.js';
+import { emitWarning } from './store-changes.js';
 
 export { type NestRequest, type NestResponse, RateLimitException } from './nest/call.js';
 
@@ -51,6 +53,9 @@ export type HandlerLimits = PolicyOption<NestRequest> | RouteOptions<NestRequest
 /** The metadata keys of limits, and of the names of policies that do not apply. */
 const LIMITS = 'tidegate:rate-limit';
 const SKIPS = 'tidegate:skip-policies';
+
+/** What each message and field was asked about already, by the options of its guards. */
+const asked = new WeakMap<object, Set<object>>();
 
 /** Whether any decorator of this process limits something. */
 let isAnythingLimited = false;
@@ -90,21 +95,44 @@ type Handler = (...args: never[]) => unknown;
 /** A guard that limits requests and messages. */
 export class RateLimitGuard implements CanActivate {
   readonly #options: RateLimitGuardOptions;
+  /** As they were given: a guard of an application and one of a gateway may have the same. */
+  readonly #given: RateLimitGuardOptions;
   readonly #reflector = new Reflector();
   readonly #settings = new Map<object, Map<object, NestSettings | undefined>>();
   #warned = false;
 
   constructor(options: RateLimitGuardOptions) {
     this.#options = checkLayer(options, nestAdapter.name);
+    this.#given = options;
+    watchGateways(warnOfGateways);
     // Made here, so that wrong options are an error now and not at the first request.
     routeLimits(nestAdapter, this.#options, undefined, '', '');
   }
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
     const settings = this.settingsOf(context.getHandler() as Handler, context.getClass());
-    if (settings !== undefined) return respond(settings, callOf(context));
+    if (settings !== undefined) {
+      const call = callOf(context);
+      return this.#wasAsked(call.memory) || respond(settings, call);
+    }
     if (!this.#warned && !isAnythingLimited) this.warnOnce();
     return true;
+  }
+
+  /** Whether a guard with the same options was asked about a call: one of the application and one of its gateway count once. */
+  #wasAsked(memory: object | undefined): boolean {
+    if (memory === undefined) return false;
+    const options = kept(asked, memory, () => new Set<object>());
+    return options.size === options.add(this.#given).size;
+  }
+
+  /** @internal A message of a gateway that this guard limits, and that no guard is asked about. */
+  unguarded(gateway: Type): string | undefined {
+    if (hasGuard(gateway)) return undefined;
+    const found = messagesOf(gateway).find(
+      ([, method]) => !hasGuard(method) && this.settingsOf(method, gateway) !== undefined,
+    );
+    return found?.[0];
   }
 
   /**
@@ -269,8 +297,8 @@ export interface RateLimitModuleAsyncOptions extends Pick<ModuleMetadata, 'impor
   useExisting?: Type<RateLimitOptionsFactory> | string | symbol | undefined;
 }
 
-/** The metadata keys of gateways, their messages, and guards. */
-const [GATEWAY, GUARDS] = ['websockets:is_gateway', '__guards__'];
+/** The metadata key of guards. */
+const GUARDS = '__guards__';
 /** The metadata keys of handlers that a global guard is asked about in every application: routes and fields of GraphQL. */
 const GUARDED = ['path', 'graphql:resolver_type'];
 
@@ -284,6 +312,24 @@ function hasGuard(target: object): boolean {
       guard === RateLimitGuard ||
       [guard, (guard as Partial<Type>).prototype].some((one) => one instanceof RateLimitGuard),
   );
+}
+
+const NO_GUARD =
+  'because Nest 11 applies no global guard to gateways: put @UseGuards(RateLimitGuard) on it, or @SkipRateLimit()';
+
+/** Warns of messages that a guard which was made by hand would limit, if Nest asked it. */
+function warnOfGateways(gateways: readonly Type[], guards: readonly unknown[]): void {
+  for (const guard of guards) {
+    if (!(guard instanceof RateLimitGuard) || guard instanceof ModuleGuard) continue;
+    for (const gateway of gateways) {
+      const name = guard.unguarded(gateway);
+      if (name === undefined) continue;
+      emitWarning(
+        `the guard of tidegate/nest limits no message of the gateway ${gateway.name}, such as ${name}, ${NO_GUARD}. A guard that was ` +
+          'made by hand is put there itself, as in @UseGuards(guard)',
+      );
+    }
+  }
 }
 
 /** A guard that checks at start what the decorators of the application say. */
@@ -321,17 +367,10 @@ class ModuleGuard extends RateLimitGuard {
     this.warnOnce();
   }
 
-  /** Nest applies no global guard to gateways: without one of their own they would have no limit. */
   #checkGateway(gateway: Type): void {
-    if (hasGuard(gateway)) return;
-    for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors<object>(gateway.prototype))) {
-      if (typeof value !== 'function' || Reflect.getMetadata(MESSAGE, value) === undefined || hasGuard(value)) continue;
-      if (this.settingsOf(value, gateway) === undefined) continue;
-      throw new ConfigError(
-        `tidegate/nest: the gateway ${gateway.name} has no limit at ${name}, because Nest applies no global guard to gateways: put ` +
-          '@UseGuards(RateLimitGuard) on it, or @SkipRateLimit()',
-      );
-    }
+    const name = this.unguarded(gateway);
+    if (name === undefined) return;
+    throw new ConfigError(`tidegate/nest: the gateway ${gateway.name} has no limit at ${name}, ${NO_GUARD}`);
   }
 
   /** The guard of the module is asked about each handler: one more would count twice. */
@@ -343,7 +382,7 @@ class ModuleGuard extends RateLimitGuard {
   }
 
   #check(controller: Type): void {
-    if (Reflect.getMetadata(GATEWAY, controller) === true) this.#checkGateway(controller);
+    if (!GUARDS_GATEWAYS && isGateway(controller)) this.#checkGateway(controller);
     const isDecorated = (target: object): boolean =>
       [LIMITS, SKIPS].some((name) => Reflect.getMetadata(name, target) !== undefined);
     const whole = isDecorated(controller);

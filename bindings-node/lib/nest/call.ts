@@ -2,7 +2,6 @@
 // and how each is told that it was refused: by the exception of its framework, which filters may answer.
 
 import type { ServerResponse } from 'node:http';
-import { createRequire } from 'node:module';
 import type { Socket } from 'node:net';
 import { type ExecutionContext, HttpException, StreamableFile } from '@nestjs/common';
 import type { Decision } from '../decision.js';
@@ -10,6 +9,7 @@ import { ConfigError, KeyInvalid } from '../errors.js';
 import { type Adapter, type NodeRequest, nodeRequestAdapter } from '../http/adapter.js';
 import { expressTrust, fastifyTrust } from '../http/proxy-trust.js';
 import { MEDIA_TYPE, type Refused, refusalError } from '../http/refusal.js';
+import { load } from './gateways.js';
 
 /** A request of Express or of Fastify; of a microservice or a websocket a message, as `NestMessage` says. */
 export interface NestRequest extends NodeRequest {
@@ -179,9 +179,6 @@ class Problem extends StreamableFile {
 }
 
 type ErrorOf = new (error: object | string) => Error;
-
-/** Nest's own packages for messages are there where messages are. */
-const load = createRequire(__filename);
 
 /** The exception of a refused call. */
 function exceptionOf(type: string, refused: Refused, body: unknown): Error {

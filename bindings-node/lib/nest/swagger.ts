@@ -1,11 +1,11 @@
 // What @nestjs/swagger says of limited handlers: the response 429, with its fields and its problem. Its document is made of the
 // metadata that its decorators leave at handlers, and so is this.
 
-import { createRequire } from 'node:module';
 import { HttpStatus, RequestMethod, type Type } from '@nestjs/common';
 import type { Settings } from '../http/settings.js';
 import { native } from '../native.js';
 import type { NestCall, NestRequest } from './call.js';
+import { load } from './gateways.js';
 
 type NestSettings = Settings<NestRequest, NestCall>;
 type Handler = (...args: never[]) => unknown;
@@ -16,8 +16,6 @@ const [PATH, METHOD, HTTP_CODE, RESPONSES] = ['path', 'method', '__httpCode__', 
 /** The static method in which Nest's compiler plugin leaves what it has read of types. */
 const FACTORY = '_OPENAPI_METADATA_FACTORY';
 const STATUS = HttpStatus.TOO_MANY_REQUESTS;
-
-const load = createRequire(__filename);
 
 /** Whether the application has @nestjs/swagger. */
 export function hasSwagger(): boolean {

@@ -2,7 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { createRequire } from 'node:module';
+import process from 'node:process';
 import { describe, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import 'reflect-metadata';
 import { Catch, Controller, Get, Module, UseGuards } from '@nestjs/common';
 import { APP_GUARD, NestFactory } from '@nestjs/core';
@@ -33,7 +36,7 @@ function moduleOf(metadata) {
   return Application;
 }
 
-async function listeningNest(t, metadata, adapter) {
+async function listeningNest(t, metadata, adapter, prepare = () => {}) {
   const application = moduleOf(metadata);
   const options = { logger: false, abortOnError: false, forceCloseConnections: true };
   const app = await (adapter
@@ -41,6 +44,7 @@ async function listeningNest(t, metadata, adapter) {
     : NestFactory.create(application, options));
   t.after(() => app.close());
   app.useWebSocketAdapter(new WsAdapter(app));
+  prepare(app);
   await app.listen(0, '127.0.0.1');
   return { app, port: app.getHttpServer().address().port };
 }
@@ -178,20 +182,76 @@ test('a websocket gateway is limited message by message', async (t) => {
   assert.equal((await limiter.peek('all', '127.0.0.1')).remaining, 0);
 });
 
-test('a gateway to which no guard applies is an error at start', async (t) => {
-  const limits = { limiter: limiting(), policy: 'all' };
-  const start = async (...decorators) => {
-    class Chat {
-      say() {}
+/** Nest 12 asks global guards about the messages of gateways, Nest 11 does not. */
+const guardsGateways = Number.parseInt(createRequire(import.meta.url)('@nestjs/core/package.json').version, 10) >= 12;
+
+/** Starts an application with a gateway. What sends it messages, and returns how many of them were answered. */
+async function chatting(t, metadata, decorators = [], prepare = () => {}) {
+  class Chat {
+    say(_client, text) {
+      return { event: 'said', data: text };
     }
-    WebSocketGateway()(Chat);
-    for (const decorator of decorators) decorator(Chat);
-    decorate(Chat, 'say', SubscribeMessage('say'));
-    await listeningNest(t, { providers: [Chat], imports: [nest.RateLimitModule.forRoot(limits)] });
+  }
+  WebSocketGateway()(Chat);
+  for (const decorator of decorators) decorator(Chat);
+  decorate(Chat, 'say', SubscribeMessage('say'));
+  const { port } = await listeningNest(t, { ...metadata, providers: [Chat] }, undefined, prepare);
+  return async (count) => {
+    const socket = new WebSocket(`ws://127.0.0.1:${port}`);
+    t.after(() => socket.terminate());
+    await once(socket, 'open');
+    for (let sent = 0; sent < count; sent++) {
+      socket.send(JSON.stringify({ event: 'say', data: sent }));
+      await once(socket, 'message');
+    }
   };
-  await assert.rejects(start(), { code: 'config_invalid', message: /gateway Chat.*@UseGuards\(RateLimitGuard\)/ });
-  await start(nest.SkipRateLimit());
-  await start(UseGuards(nest.RateLimitGuard));
+}
+
+/** Tells the client, so that each message has an answer. */
+const onDenied = (_message, _decision, client) => client.send(JSON.stringify({ event: 'denied' }));
+
+test('a gateway of an application with the module', async (t) => {
+  const limiter = limiting();
+  const start = (...decorators) =>
+    chatting(t, { imports: [nest.RateLimitModule.forRoot({ limiter, policy: 'all', onDenied })] }, decorators);
+  const left = async () => (await limiter.peek('all', '127.0.0.1')).remaining;
+  if (guardsGateways) {
+    await (await start())(1);
+    assert.equal(await left(), 1);
+  } else {
+    await assert.rejects(start(), { code: 'config_invalid', message: /gateway Chat.*@UseGuards\(RateLimitGuard\)/ });
+  }
+  await limiter.clear('all', '127.0.0.1');
+  await (await start(nest.SkipRateLimit()))(3);
+  assert.equal(await left(), 2);
+  // One guard or two: a message counts once.
+  await (await start(UseGuards(nest.RateLimitGuard)))(1);
+  assert.equal(await left(), 1);
+});
+
+test('a gateway of an application with a guard that was made by hand', async (t) => {
+  const warnings = [];
+  const warned = ({ message }) => warnings.push(message);
+  process.on('warning', warned);
+  t.after(() => process.off('warning', warned));
+  const start = async (ways) => {
+    const limiter = limiting();
+    const guard = new nest.RateLimitGuard({ limiter, policy: 'all', onDenied });
+    const { metadata = {}, decorators = [], prepare } = ways(guard);
+    warnings.length = 0;
+    await (await chatting(t, metadata, decorators, prepare))(1);
+    await setImmediate();
+    const ours = warnings.filter((message) => message.includes('gateway Chat'));
+    return [(await limiter.peek('all', '127.0.0.1')).remaining, ours.length];
+  };
+  const global = (guard) => (app) => app.useGlobalGuards(guard);
+  const alone = guardsGateways ? [1, 0] : [2, 1];
+  assert.deepEqual(await start((guard) => ({ prepare: global(guard) })), alone);
+  const providing = (guard) => moduleOf({ providers: [{ provide: APP_GUARD, useFactory: () => guard }] });
+  assert.deepEqual(await start((guard) => ({ metadata: { imports: [providing(guard)] } })), alone);
+  assert.deepEqual(await start((guard) => ({ prepare: global(guard), decorators: [UseGuards(guard)] })), [1, 0]);
+  assert.deepEqual(await start((guard) => ({ prepare: global(guard), decorators: [nest.SkipRateLimit()] })), [2, 0]);
+  assert.deepEqual(await start((guard) => ({ decorators: [UseGuards(guard)] })), [1, 0]);
 });
 
 test('GraphQL: each field is a call, and the answer says the limits', async (t) => {
