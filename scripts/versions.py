@@ -1,0 +1,96 @@
+"""Runs the tests of a language with all oldest, or all newest, supported versions of what they are about.
+
+    python3 scripts/versions.py node newest
+    python3 scripts/versions.py python oldest
+    python3 scripts/versions.py               # all four
+
+tests/versions/supported.json says which versions these are, and which tests run with them. Each run has an environment of its own
+below .cache/versions, in which the package is installed as its users install it.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUPPORTED = json.loads((ROOT / "tests/versions/supported.json").read_text(encoding="utf-8"))
+ENDS = ("oldest", "newest")
+
+
+def packages(language: str, end: str) -> dict[str, str]:
+    """The packages of all rows at one end, by their names."""
+    return {name: version for row in SUPPORTED[language]["rows"] for name, version in row[end].items()}
+
+
+def tests(language: str) -> list[str]:
+    """The files with tests of these packages, each once."""
+    return list(dict.fromkeys(name for row in SUPPORTED[language]["rows"] for name in row["tests"]))
+
+
+def run(*words: str, cwd: Path, env: dict[str, str] | None = None) -> None:
+    print("+", *words, flush=True)
+    subprocess.run(words, cwd=cwd, env={**os.environ, **(env or {})}, check=True)
+
+
+def node(end: str, folder: Path) -> None:
+    """Installs the packed package beside the packages, without a flag, and runs the tests with the Node of this end."""
+    wanted = ["structured-headers", "reflect-metadata", "rxjs", "graphql", "mercurius", "ioredis", "ws", "zod"]
+    wanted += ["@koa/router", "@hono/node-server", "@anthropic-ai/sdk"]
+    development = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
+    others = {name: development.get(name, "*") for name in wanted}
+    run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", str(folder), cwd=ROOT)
+    [tarball] = folder.glob("tidegate-*.tgz")
+    dependencies = {**others, **packages("node", end), "node": SUPPORTED["node"]["runtimes"][end]}
+    manifest = {"private": True, "dependencies": {**dependencies, "tidegate": f"file:{tarball.name}"}}
+    (folder / "package.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+    run("npm", "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=folder)
+    for name in ("node", "servers", "http", "vectors"):
+        shutil.copytree(ROOT / "tests" / name, folder / "tests" / name)
+    program = str(folder / "node_modules/.bin/node")
+    run(program, "--version", cwd=folder)
+    files = [f"tests/node/{name}" for name in tests("node")]
+    run(program, "--test", "--test-reporter=dot", "--test-concurrency=2", *files, cwd=folder)
+
+
+def find_python(version: str) -> str:
+    """The program of a version of Python: of PATH, or of pyenv."""
+    found = [shutil.which(f"python{version}"), *glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python"))]
+    for program in filter(None, found):
+        # What pyenv has in PATH may stand for a version that is not chosen.
+        if subprocess.run([program, "-m", "venv", "--help"], capture_output=True, check=False).returncode == 0:
+            return program
+    sys.exit(f"versions: no Python {version} was found. Install it, or run the other end alone")
+
+
+def python(end: str, folder: Path) -> None:
+    """Installs the wheel of this checkout and the packages, and runs the tests with the Python of this end."""
+    wheels = sorted((ROOT / ".cache/wheels").glob("*.whl"))
+    if not wheels:
+        sys.exit("versions: no wheel was built in .cache/wheels. Run make test first")
+    run(find_python(SUPPORTED["python"]["runtimes"][end]), "-m", "venv", str(folder / "venv"), cwd=ROOT)
+    program = str(folder / "venv/bin/python")
+    wanted = [f"{name}=={version}" for name, version in packages("python", end).items()]
+    tools = ["pytest", "http_sfv", "httpx", "requests", "redis", "asgiref", "typing_extensions"]
+    run(program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *tools, *wanted, str(wheels[-1]), cwd=ROOT)
+    files = [f"tests/python/{name}" for name in tests("python")]
+    run(program, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "-W", "default", *files, cwd=ROOT)
+
+
+def main(words: list[str]) -> None:
+    languages = [word for word in words if word not in ENDS] or ["node", "python"]
+    for language in languages:
+        for end in [word for word in words if word in ENDS] or ENDS:
+            folder = ROOT / ".cache/versions" / f"{language}-{end}"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            {"node": node, "python": python}[language](end, folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
