@@ -40,6 +40,7 @@ def run(*words: str, cwd: Path, env: dict[str, str] | None = None) -> None:
 
 def node(end: str, folder: Path) -> None:
     """Installs the packed package beside the packages, without a flag, and runs the tests with the Node of this end."""
+    # What the tests need beside them.
     wanted = ["structured-headers", "reflect-metadata", "rxjs", "graphql", "mercurius", "ioredis", "ws", "zod"]
     wanted += ["@koa/router", "@hono/node-server", "@anthropic-ai/sdk"]
     development = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
@@ -76,7 +77,7 @@ def python(end: str, folder: Path) -> None:
     run(find_python(SUPPORTED["python"]["runtimes"][end]), "-m", "venv", str(folder / "venv"), cwd=ROOT)
     program = str(folder / "venv/bin/python")
     wanted = [f"{name}=={version}" for name, version in packages("python", end).items()]
-    tools = ["pytest", "http_sfv", "httpx", "requests", "redis", "asgiref", "typing_extensions"]
+    tools = ["pytest", "http_sfv", "httpx", "requests", "redis", "asgiref", "typing_extensions", "Flask-Limiter"]
     run(program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *tools, *wanted, str(wheels[-1]), cwd=ROOT)
     files = [f"tests/python/{name}" for name in tests("python")]
     run(program, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "-W", "default", *files, cwd=ROOT)
