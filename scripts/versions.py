@@ -3,6 +3,7 @@
     python3 scripts/versions.py node newest
     python3 scripts/versions.py python oldest
     python3 scripts/versions.py               # all four
+    python3 scripts/versions.py table         # prints the table of docs/reference/compatibility.md
 
 tests/versions/supported.json says which versions these are, and which tests run with them. Each run has an environment of its own
 below .cache/versions, in which the package is installed as its users install it.
@@ -50,7 +51,9 @@ def node(end: str, folder: Path) -> None:
     dependencies = {**others, **packages("node", end), "node": SUPPORTED["node"]["runtimes"][end]}
     manifest = {"private": True, "dependencies": {**dependencies, "tidegate": f"file:{tarball.name}"}}
     (folder / "package.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
-    run("npm", "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=folder)
+    # Nobody has all oldest versions together, so they need not fit each other. The newest ones do.
+    flags = ["--legacy-peer-deps"] if end == "oldest" else []
+    run("npm", "install", "--no-audit", "--no-fund", "--loglevel=error", *flags, cwd=folder)
     for name in ("node", "servers", "http", "vectors"):
         shutil.copytree(ROOT / "tests" / name, folder / "tests" / name)
     program = str(folder / "node_modules/.bin/node")
@@ -61,7 +64,10 @@ def node(end: str, folder: Path) -> None:
 
 def find_python(version: str) -> str:
     """The program of a version of Python: of PATH, or of pyenv."""
-    found = [shutil.which(f"python{version}"), *glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python"))]
+    found = [
+        shutil.which(f"python{version}"),
+        *glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python")),
+    ]
     for program in filter(None, found):
         # What pyenv has in PATH may stand for a version that is not chosen.
         if subprocess.run([program, "-m", "venv", "--help"], capture_output=True, check=False).returncode == 0:
@@ -78,12 +84,49 @@ def python(end: str, folder: Path) -> None:
     program = str(folder / "venv/bin/python")
     wanted = [f"{name}=={version}" for name, version in packages("python", end).items()]
     tools = ["pytest", "http_sfv", "httpx", "requests", "redis", "asgiref", "typing_extensions", "Flask-Limiter"]
-    run(program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *tools, *wanted, str(wheels[-1]), cwd=ROOT)
+    run(
+        program,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        *tools,
+        *wanted,
+        str(wheels[-1]),
+        cwd=ROOT,
+    )
     files = [f"tests/python/{name}" for name in tests("python")]
     run(program, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "-W", "default", *files, cwd=ROOT)
 
 
+def table() -> str:
+    """The table of the page, in Markdown."""
+
+    def version(row: dict[str, dict[str, str]], end: str) -> str:
+        # Two major versions of one package are tested side by side, the older one under another name.
+        return ", ".join(one.rpartition("@")[2] for name, one in reversed(row[end].items()) if name in _shown(row))
+
+    lines = ["| | package | oldest | newest |", "|---|---|---|---|"]
+    for language, title in (("node", "Node"), ("python", "Python")):
+        runtimes = SUPPORTED[language]["runtimes"]
+        lines.append(f"| {title} | | {runtimes['oldest']} | {runtimes['newest']} |")
+        for row in SUPPORTED[language]["rows"]:
+            package = next(iter(row["newest"])).partition("[")[0]
+            lines.append(f"| {row['name']} | `{package}` | {version(row, 'oldest')} | {version(row, 'newest')} |")
+    return "\n".join(lines)
+
+
+def _shown(row: dict[str, dict[str, str]]) -> list[str]:
+    """The packages of a row that are versions of its first one."""
+    first, *others = row["newest"]
+    return [first, *(name for name in others if row["newest"][name].startswith(f"npm:{first}@"))]
+
+
 def main(words: list[str]) -> None:
+    if words == ["table"]:
+        print(table())
+        return
     languages = [word for word in words if word not in ENDS] or ["node", "python"]
     for language in languages:
         for end in [word for word in words if word in ENDS] or ENDS:

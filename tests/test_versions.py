@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import unittest
 from pathlib import Path
 
@@ -66,6 +68,28 @@ class Versions(unittest.TestCase):
         ]
         self.assertTrue(named)
         self.assertEqual([(page, version) for page, version in named if version != VERSION], [])
+
+    def test_the_page_shows_the_supported_versions(self) -> None:
+        table = subprocess.run(
+            [sys.executable, str(ROOT / "scripts/versions.py"), "table"], capture_output=True, text=True, check=True
+        ).stdout
+        self.assertIn(f"\n{table}", read("docs/reference/compatibility.md"), "make it with scripts/versions.py table")
+
+    def test_the_packages_admit_the_supported_versions(self) -> None:
+        supported = json.loads(read("tests/versions/supported.json"))
+        peers = json.loads(read("package.json"))["peerDependencies"]
+        for row in supported["node"]["rows"]:
+            for end in ("oldest", "newest"):
+                for name, version in row[end].items():
+                    if name in peers:
+                        majors = re.findall(r"\^(\d+)", peers[name])
+                        self.assertIn(version.partition(".")[0], majors, f"{name} {version} of {row['name']}")
+        extras = re.findall(r'"([A-Za-z_-]+)>=([\d.]+)', table(read("pyproject.toml"), "project.optional-dependencies"))
+        oldest = dict(extras)
+        for row in supported["python"]["rows"]:
+            name = next(iter(row["oldest"])).partition("[")[0].lower()
+            version = row["oldest"][next(iter(row["oldest"]))]
+            self.assertTrue(f"{version}.".startswith(f"{oldest[name]}."), f"{name} {version}, not {oldest[name]}")
 
     def members(self) -> list[str]:
         line = re.search(r"^members = \[(.*?)\]", read("Cargo.toml"), re.MULTILINE | re.DOTALL)
