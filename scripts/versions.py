@@ -5,8 +5,8 @@
     python3 scripts/versions.py               # all four
     python3 scripts/versions.py table         # prints the table of docs/reference/compatibility.md
 
-tests/versions/supported.json says which versions these are, and which tests run with them. Each run has an environment of its own
-below .cache/versions, in which the package is installed as its users install it.
+tests/versions/supported.json says which versions these are, and which tests run with them. Each run has an environment
+of its own below .cache/versions, in which the package is installed as its users install it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def node(end: str, folder: Path) -> None:
     dependencies = {**others, **packages("node", end), "node": SUPPORTED["node"]["runtimes"][end]}
     manifest = {"private": True, "dependencies": {**dependencies, "tidegate": f"file:{tarball.name}"}}
     (folder / "package.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
-    # Nobody has all oldest versions together, so they need not fit each other. The newest ones do.
+    # No application has all oldest versions together, so they need not fit each other. The newest ones do.
     flags = ["--legacy-peer-deps"] if end == "oldest" else []
     run("npm", "install", "--no-audit", "--no-fund", "--loglevel=error", *flags, cwd=folder)
     for name in ("node", "servers", "http", "vectors"):
