@@ -69,7 +69,7 @@ describe('Python and Node', { skip: found.missing }, async () => {
         `${policy}: ${taken}`,
       );
       // The next policy begins anew.
-      const limiter = new Limiter({ store: words[0] });
+      const limiter = new Limiter({ store: words[0], timeoutMs: 20_000 });
       await limiter.clearAll();
       await limiter.close();
     }

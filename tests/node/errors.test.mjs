@@ -63,7 +63,7 @@ const failures = {
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address();
     await new Promise((resolve) => server.close(resolve));
-    const limiter = new Limiter({ store: `redis://127.0.0.1:${port}`, onStoreError: 'raise' });
+    const limiter = new Limiter({ store: `redis://127.0.0.1:${port}`, timeoutMs: 20_000, onStoreError: 'raise' });
     return limiter.check('5/s', 'k').finally(() => limiter.close());
   },
   store_timeout: async () => {
@@ -71,7 +71,7 @@ const failures = {
     const server = createServer((socket) => sockets.add(socket.on('error', () => {})));
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
     const store = `redis://127.0.0.1:${server.address().port}`;
-    const limiter = new Limiter({ store, timeoutMs: 50, onStoreError: 'raise' });
+    const limiter = new Limiter({ store, timeoutMs: 2_000, onStoreError: 'raise' });
     return limiter.check('5/s', 'k').finally(async () => {
       await limiter.close();
       for (const socket of sockets) socket.destroy();
@@ -177,7 +177,7 @@ describe("a message has the names of Node's options", () => {
     const told = [];
     const logger = { warn: (line) => told.push(line), info: () => {} };
     const onChange = ({ message }) => told.push(message);
-    const limiter = new Limiter({ store: 'redis://127.0.0.1:1/0', timeoutMs: 100, logger, onChange });
+    const limiter = new Limiter({ store: 'redis://127.0.0.1:1/0', timeoutMs: 5_000, logger, onChange });
     while (told.length < 2) {
       await limiter.check('5/s', 'k');
       await sleep(5);

@@ -68,7 +68,7 @@ console.log((await register.metrics()).includes('tidegate_'));
   it('has the metrics of the document, with the values of the stats', async () => {
     const register = new Registry();
     const limiter = new Limiter({ policies: { login: 'fixed-window 5/minute' }, clock: new ManualClock(0) });
-    const jobs = new Limiter({ store: UNREACHABLE, timeoutMs: 50, logger: false });
+    const jobs = new Limiter({ store: UNREACHABLE, timeoutMs: 5_000, logger: false });
     collectMetrics(limiter, { register });
     collectMetrics(jobs, { register, name: 'jobs' });
     for (let call = 0; call < 8; call++) await limiter.check('login', KEY);
@@ -144,7 +144,12 @@ describe('OpenTelemetry', () => {
     const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
     const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 60_000 });
     const meterProvider = new MeterProvider({ readers: [reader] });
-    const limiter = new Limiter({ store: UNREACHABLE, timeoutMs: 50, logger: false, policies: { login: '5/minute' } });
+    const limiter = new Limiter({
+      store: UNREACHABLE,
+      timeoutMs: 5_000,
+      logger: false,
+      policies: { login: '5/minute' },
+    });
     for (let call = 0; call < 7; call++) await limiter.check('login', KEY);
     meterLimiter(limiter, { name: 'web', meterProvider });
     await reader.forceFlush();
@@ -207,7 +212,7 @@ describe('OpenTelemetry', () => {
       const memory = traced(new Limiter(), { tracerProvider });
       assert.ok((await memory.check('1/minute', KEY)).allowed);
       assert.ok(!(await memory.check('1/minute', KEY)).allowed);
-      const failing = new Limiter({ store: UNREACHABLE, timeoutMs: 50, onStoreError: 'raise', logger: false });
+      const failing = new Limiter({ store: UNREACHABLE, timeoutMs: 5_000, onStoreError: 'raise', logger: false });
       await assert.rejects(traced(failing, { tracerProvider }).check('5/minute', KEY));
       const named = new Policy('9/minute', { name: 'named' });
       const entries = [

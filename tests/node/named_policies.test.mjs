@@ -20,6 +20,7 @@ describe('a policy with a name of its own', () => {
         store: store === 'redis' ? servers.url : 'memory://',
         prefix: 'named',
         denyCacheMs: 60_000,
+        timeoutMs: 20_000,
       });
       const check = async (notation, name = 'customer') => {
         const decision = await limiter.check(new Policy(notation, { name }), 'alice');

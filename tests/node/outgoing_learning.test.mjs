@@ -151,7 +151,7 @@ for (const shares of [false, true]) {
         return decision;
       }
     }
-    const limiter = new BusyLoop({ store: servers.url });
+    const limiter = new BusyLoop({ store: servers.url, timeoutMs: 20_000 });
     const headers = { 'Retry-After': '60', ...(shares && { 'X-RateLimit-Global': 'true' }) };
     const fetch = pacedFetch({
       limiter,

@@ -244,7 +244,7 @@ test('a call that gives nothing back refuses a concurrency limit', async (t) => 
 
 test('a settle is made again only where it certainly did not run', async (t) => {
   const servers = await Servers.start('single');
-  const limiter = new Limiter({ store: servers.url, policies: POLICIES, onStoreError: 'raise', timeoutMs: 300 });
+  const limiter = new Limiter({ store: servers.url, policies: POLICIES, onStoreError: 'raise', timeoutMs: 2_000 });
   t.after(() => Promise.all([limiter.close(), servers.close()]));
   const [late, refused] = [await limiter.check('p', 'k', { cost: 5 }), await limiter.check('p', 'k', { cost: 3 })];
   // The server gets it and does not answer in time.

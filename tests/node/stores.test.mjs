@@ -38,7 +38,7 @@ describe('a store that comes and goes', () => {
 
   it('is reported once for each change, and counted', async () => {
     const { lines, changes, logger, onChange } = listening();
-    const limiter = new Limiter({ store: servers.url, prefix: 'told', timeoutMs: 100, logger, onChange });
+    const limiter = new Limiter({ store: servers.url, prefix: 'told', timeoutMs: 2_000, logger, onChange });
     const began = Date.now();
     await limiter.ping();
     await servers.stop(0);
@@ -86,7 +86,7 @@ describe('log lines', () => {
   async function lost(options) {
     const program = `
       import { Limiter } from 'tidegate';
-      const limiter = new Limiter({ store: '${NO_SERVER}', timeoutMs: 200 ${options} });
+      const limiter = new Limiter({ store: '${NO_SERVER}', timeoutMs: 5_000 ${options} });
       for (let round = 0; round < 20; round++) await limiter.check('5/s', 'a');
       await limiter.close();
       await new Promise((resolve) => setTimeout(resolve, 50));`;
@@ -115,7 +115,7 @@ describe('log lines', () => {
     const onChange = () => {
       throw new Error('from the listener');
     };
-    const limiter = new Limiter({ store: NO_SERVER, timeoutMs: 200, logger: false, onChange });
+    const limiter = new Limiter({ store: NO_SERVER, timeoutMs: 5_000, logger: false, onChange });
     const warnings = [];
     process.once('warning', (warning) => warnings.push(warning.message));
     for (let round = 0; round < 20; round++) await limiter.check('5/s', 'a');

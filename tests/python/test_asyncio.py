@@ -202,7 +202,7 @@ def test_a_slow_server_does_not_block_the_loop() -> None:
     with Servers("single") as servers:
 
         async def main() -> None:
-            limiter = AsyncLimiter(servers.url, policies={"api": "5/s"}, on_store_error="raise", timeout=0.3)
+            limiter = AsyncLimiter(servers.url, policies={"api": "5/s"}, on_store_error="raise", timeout=2.0)
             await limiter.ping()
             servers.stop()
             call = asyncio.ensure_future(limiter.check("api", "a"))

@@ -38,7 +38,7 @@ def closed() -> None:
 
 def silent() -> None:
     with Servers("single") as servers:
-        limiter = Limiter(servers.url, on_store_error="raise", timeout=0.05)
+        limiter = Limiter(servers.url, on_store_error="raise", timeout=2.0)
         limiter.ping()
         servers.stop()
         try:

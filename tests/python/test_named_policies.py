@@ -10,7 +10,7 @@ from tidegate import Limiter, Policy, PolicyError
 
 
 def test_its_name_and_not_its_notation_is_what_counts(store: str, prefix: str) -> None:
-    with Limiter(store, prefix=prefix) as limiter:
+    with Limiter(store, prefix=prefix, timeout=20.0) as limiter:
 
         def check(notation: str, name: str = "customer") -> tuple[bool, int]:
             decision = limiter.check(Policy(notation, name=name), "alice")
@@ -34,7 +34,7 @@ def test_its_name_and_not_its_notation_is_what_counts(store: str, prefix: str) -
 
 
 def test_a_denial_of_other_numbers_is_not_repeated(redis_url: str, prefix: str) -> None:
-    with Limiter(redis_url, prefix=prefix, deny_cache=60.0) as limiter:
+    with Limiter(redis_url, prefix=prefix, deny_cache=60.0, timeout=20.0) as limiter:
         few, many = (Policy(f"fixed-window {count}/hour", name="customer") for count in (1, 10))
         assert [bool(limiter.check(few, "alice")) for _ in range(3)] == [True, False, False]
         assert limiter.check(many, "alice").remaining == 8
@@ -42,7 +42,7 @@ def test_a_denial_of_other_numbers_is_not_repeated(redis_url: str, prefix: str) 
 
 
 def test_the_limiters_own_policy_of_that_name_shares_the_usage(store: str, prefix: str) -> None:
-    with Limiter(store, policies={"customer": "fixed-window 5/hour"}, prefix=prefix) as limiter:
+    with Limiter(store, policies={"customer": "fixed-window 5/hour"}, prefix=prefix, timeout=20.0) as limiter:
         assert limiter.check(Policy("fixed-window 9/hour", name="customer"), "alice").remaining == 8
         assert limiter.check("customer", "alice").remaining == 3
 

@@ -15,7 +15,7 @@ START = 1_700_000_000.0
 
 def test_usage_is_raised_until_its_reset(store: str, prefix: str) -> None:
     clock = ManualClock(START)
-    with Limiter(store=store, prefix=prefix, clock=clock) as limiter:
+    with Limiter(store=store, prefix=prefix, clock=clock, timeout=20.0) as limiter:
         said = Observation(limit=10, remaining=2, reset_after=30)
         seen = limiter.observe("10/minute", "k", said)
         assert (seen.limit, seen.remaining, seen.learned) == (10, 2, True)
@@ -31,7 +31,7 @@ def test_usage_is_raised_until_its_reset(store: str, prefix: str) -> None:
 
 def test_a_wait_blocks_the_key_and_is_not_shortened(store: str, prefix: str) -> None:
     clock = ManualClock(START)
-    with Limiter(store=store, prefix=prefix, clock=clock) as limiter:
+    with Limiter(store=store, prefix=prefix, clock=clock, timeout=20.0) as limiter:
         policy = Policy.learned()
         assert limiter.check(policy, "k")
         limiter.observe(policy, "k", Observation(retry_after=timedelta(seconds=20)))
@@ -45,7 +45,7 @@ def test_a_wait_blocks_the_key_and_is_not_shortened(store: str, prefix: str) -> 
 
 def test_calls_on_their_way_are_counted(store: str, prefix: str) -> None:
     clock = ManualClock(START)
-    with Limiter(store=store, prefix=prefix, clock=clock) as limiter:
+    with Limiter(store=store, prefix=prefix, clock=clock, timeout=20.0) as limiter:
         policy = Policy.learned()
         first, *_others = [limiter.check(policy, "k") for _ in range(4)]
         # The first one found nothing used but itself, and three are on their way.
@@ -55,7 +55,7 @@ def test_calls_on_their_way_are_counted(store: str, prefix: str) -> None:
 
 def test_the_async_limiter_learns_too(store: str, prefix: str) -> None:
     async def learn() -> None:
-        async with AsyncLimiter(store=store, prefix=prefix) as limiter:
+        async with AsyncLimiter(store=store, prefix=prefix, timeout=20.0) as limiter:
             decision = await limiter.check(Policy.learned(), "k")
             said = Observation(limit=1, remaining=0, reset_after=60, window=60, unit="requests", scope="key")
             await limiter.observe(Policy.learned(), "k", [said], decision=decision)

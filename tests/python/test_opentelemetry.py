@@ -24,7 +24,7 @@ def exported(limiter: Limiter) -> list[Any]:
 
 
 def test_the_instruments_are_those_of_the_document() -> None:
-    limiter = Limiter("redis://user:secret@127.0.0.1:1", policies={"login": "5/minute"}, timeout=0.05)
+    limiter = Limiter("redis://user:secret@127.0.0.1:1", policies={"login": "5/minute"}, timeout=5.0)
     for _ in range(7):
         limiter.check("login", KEY)
     metrics = exported(limiter)
@@ -93,7 +93,7 @@ def test_memory_makes_no_spans_and_a_failure_is_one() -> None:
     with spans.tracer.start_as_current_span("request"):
         memory = traced(Limiter(), tracer_provider=spans.provider)
         assert memory.check("1/minute", KEY) and not memory.check("1/minute", KEY)
-        failing = Limiter("redis://user:secret@127.0.0.1:1", timeout=0.05, on_store_error="raise")
+        failing = Limiter("redis://user:secret@127.0.0.1:1", timeout=5.0, on_store_error="raise")
         tracing = traced(failing, tracer_provider=spans.provider)
         for call in (
             lambda: tracing.check("5/minute", KEY),

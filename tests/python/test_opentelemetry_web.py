@@ -142,7 +142,7 @@ def test_a_hold_that_is_denied_is_one_event(serve: Any) -> None:
 @each_framework
 def test_a_store_that_is_missing_is_a_span_with_its_error(serve: Any) -> None:
     spans = Spans()
-    gone = Limiter("redis://user:secret@127.0.0.1:1", timeout=0.05, on_store_error="raise", policies=POLICIES)
+    gone = Limiter("redis://user:secret@127.0.0.1:1", timeout=5.0, on_store_error="raise", policies=POLICIES)
     get = serve(traced(gone, tracer_provider=spans.provider), "login")
     assert get() == 503
     (failed,) = spans.taken()

@@ -117,7 +117,7 @@ def test_a_retry_waits_its_turn(outgoing: Any, service: StrictService) -> None:
 
 
 def test_a_store_that_fails_while_it_learns_fails_no_request(outgoing: Any, service: StrictService) -> None:
-    with Servers("single") as redis, Limiter(redis.url, on_store_error="raise") as limiter:
+    with Servers("single") as redis, Limiter(redis.url, on_store_error="raise", timeout=20.0) as limiter:
         with outgoing(limiter, WIDE) as client:
             threading.Timer(0.3, redis.kill).start()
             answer = client.get(said(service, "Retry-After: 60", status=429) + "&wait=1")

@@ -295,7 +295,7 @@ def test_cookies_and_histories_stay(service: StrictService) -> None:
 
 def test_spans_cover_calls_that_go_out(service: StrictService, redis_url: str, prefix: str) -> None:
     spans = Spans()
-    with Limiter(redis_url, prefix=prefix) as limiter:
+    with Limiter(redis_url, prefix=prefix, timeout=20.0) as limiter:
         limiter = traced(limiter, tracer_provider=spans.provider)
         for policy in (SLOW, "concurrency 1"):
             with httpx.Client(transport=PacedTransport(limiter, policy)) as client:
@@ -341,7 +341,7 @@ def test_a_turn_that_is_older_than_a_refusal_is_given_back(redis_url: str, prefi
             await begun.wait()
             return httpx.Response(429, headers={"Retry-After": "60", **told})
 
-        async with AsyncLimiter(redis_url, prefix=prefix) as limiter:
+        async with AsyncLimiter(redis_url, prefix=prefix, timeout=20.0) as limiter:
             trace_calls(limiter, BusyLoop)
             transport = AsyncPacedTransport(limiter, SLOW, timeout=5, transport=httpx.MockTransport(service), **options)
             async with httpx.AsyncClient(transport=transport) as client:
@@ -356,7 +356,7 @@ def test_a_turn_that_is_older_than_a_refusal_is_given_back(redis_url: str, prefi
 
     asyncio.run(calls())
     assert sent == ["/first"]
-    with Limiter(redis_url, prefix=prefix) as limiter:
+    with Limiter(redis_url, prefix=prefix, timeout=20.0) as limiter:
         key = "/second" if shares else "one"
         limiter.unblock(paced_policy(limiter, SLOW), f"out:{key}")
         assert used(limiter, SLOW, key) == [0 if shares else 1]

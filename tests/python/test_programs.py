@@ -102,7 +102,7 @@ def test_an_assistant_answers_while_its_batch_waits(tmp_path: Path) -> None:
             said = [assistant.stdout.readline() for _ in range(2)]
             assert [answers(length) for length in (2, 3, 5)] == [1, 1, 6]
             # As if the hour was over.
-            with Limiter(store) as limiter:
+            with Limiter(store, timeout=20.0) as limiter:
                 limiter.clear(Policy(limits, name="llm").paced(), f"out:{server.url}")
             rest, _ = assistant.communicate(timeout=LONG)
         assert said == ["answer: word word \n", "answer: word word word \n"]

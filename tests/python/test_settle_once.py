@@ -260,7 +260,8 @@ def test_wrong_numbers_of_several_settle_nothing(store: str, prefix: str) -> Non
 
 
 def test_units_that_are_held_are_never_settled(store: str, prefix: str) -> None:
-    limiter = Limiter(store, policies={"exports": "concurrency 8", "both": "concurrency 8; 100/hour"}, prefix=prefix)
+    policies = {"exports": "concurrency 8", "both": "concurrency 8; 100/hour"}
+    limiter = Limiter(store, policies=policies, prefix=prefix, timeout=20.0)
     with limiter.hold("exports", "k") as hold, limiter.hold("both", "k") as both:
         limiter.settle(hold.decision, 5)
         limiter.settle(both.decision, 5)

@@ -80,7 +80,7 @@ def test_a_forked_child_starts_at_zero() -> None:
 def test_a_lost_store_is_told_once_and_so_is_its_return() -> None:
     changes: list[StoreChange] = []
     with Servers("single") as server:
-        limiter = Limiter(server.url, timeout=0.2, on_change=changes.append)
+        limiter = Limiter(server.url, timeout=5.0, on_change=changes.append)
         limiter.ping()
         assert set(limiter.stats()["breaker"].values()) == {"ok"}
         server.kill(0)
@@ -103,7 +103,7 @@ def test_what_on_change_raises_is_logged(caplog: pytest.LogCaptureFixture) -> No
     def fails(change: StoreChange) -> None:
         raise ValueError(f"no {change.state}")
 
-    limiter = Limiter("redis://127.0.0.1:1", timeout=0.2, on_change=fails)
+    limiter = Limiter("redis://127.0.0.1:1", timeout=5.0, on_change=fails)
     with caplog.at_level(logging.WARNING, logger="tidegate"):
         for _ in range(6):
             limiter.check("5/minute", "a")
