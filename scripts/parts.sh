@@ -1,12 +1,15 @@
 # The parts of a script, one after the other. Sourced:
 #
 #     part TITLE COMMAND…    runs a command; the parts behind it run also after it failed, so that one run shows everything
+#     beside TITLE COMMAND…  begins a command, which runs beside the next parts
+#     rejoin                 waits for the command that was begun, and shows what it said
 #     finish SENTENCE        says what took longest, and what failed with its last lines; the sentence stands where nothing did
 
 failed=()
 took=()
 said="$(mktemp -d)"
-trap 'rm -rf "$said"' EXIT
+aside_process=
+trap '[ -z "$aside_process" ] || kill -- "-$aside_process"; rm -rf "$said"' EXIT
 
 part() {
     local title="$1" began=$SECONDS
@@ -22,6 +25,27 @@ part() {
         sleep 0.05
     done
     took+=("$((SECONDS - began)) $title")
+}
+
+beside() {
+    aside="$1" aside_began=$SECONDS
+    shift
+    printf '\n== %s\n   %s\n   beside what follows; its output comes behind that\n' "$aside" "$*"
+    # With job control it has a process group of its own, and does not ignore Ctrl-C, which tests send to themselves.
+    set -m
+    "$@" </dev/null >"$said/$aside" 2>&1 &
+    aside_process=$!
+    set +m
+}
+
+rejoin() {
+    local status=0
+    wait "$aside_process" || status=$?
+    aside_process=
+    printf '\n== %s\n' "$aside"
+    cat "$said/$aside"
+    [ "$status" = 0 ] || failed+=("$aside")
+    took+=("$((SECONDS - aside_began)) $aside")
 }
 
 finish() {

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# The tests of all languages that take seconds. What takes minutes is in test_all.sh.
+# The tests of all languages that take seconds. What takes minutes is in test_all.sh, which sets TIDEGATE_FULL for this one too: with
+# it random tests run all their cases, and otherwise as many as there are seconds for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+echo "This takes about 10 minutes on two cores from a fresh clone: 3 to compile, 3 for Rust, 3 for Python, 1 for Node."
 # shellcheck source=scripts/parts.sh
 . scripts/parts.sh
 # shellcheck source=scripts/compile.sh
@@ -30,15 +32,17 @@ compiled=$((${#failed[@]} == before))
 part "Rust: unit and integration tests" cargo nextest run "${rust[@]}"
 part "Rust: documentation tests" cargo test --quiet --doc "${rust[@]}"
 if [ "$compiled" = 1 ]; then
+    # Either waits a lot, for servers and for clocks.
+    beside "Node: the package, the web adapters, the server harness, and Python on the same Redis" \
+        node --test --test-concurrency 3 --test-reporter spec tests/servers/*.test.mjs tests/node/*.test.mjs tests/node/web/*.test.mjs tests/cross/*.test.mjs
     part "Python: the committed stubs are what the module says" stubs_agree
     part "Python: types of the package and of a user" mypy bindings-python/python/tidegate tests/python/typing/sample.py
     part "Python: stubs and module agree" python -m mypy.stubtest --mypy-config-file pyproject.toml tidegate._tidegate
     part "Python: the package, the server harness, the scripts" \
         python -m pytest --quiet --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 8 \
         --ignore tests/python/long tests/python tests/servers tests/setup tests/test_*.py
+    rejoin
     part "Node: the committed bindings are what the addon says" generated_agree
-    part "Node: the package, the web adapters, the server harness, and Python on the same Redis" \
-        node --test --test-concurrency 4 --test-reporter spec tests/servers/*.test.mjs tests/node/*.test.mjs tests/node/web/*.test.mjs tests/cross/*.test.mjs
     part "Histories of Rust, Python and Node" \
         env TIDEGATE_CLIENTS=python,node cargo nextest run "${rust[@]}" -E 'test(/^histories::.*loses_nothing/)'
 fi

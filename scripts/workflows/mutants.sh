@@ -14,6 +14,6 @@ export PATH="$PWD/.cache/venv/bin:$PATH"
 
 # Each change compiles the core and its tests again, and the tests below run until the first that fails: fewer histories find
 # the same changes in less time.
-export NEXTEST_PROFILE=mutants TIDEGATE_HISTORIES=1000 TIDEGATE_SCHEDULES=700
+export NEXTEST_PROFILE=mutants TIDEGATE_FULL=1 TIDEGATE_HISTORIES=1000 TIDEGATE_SCHEDULES=700
 exec cargo mutants --test-tool nextest --profile mutants --package tidegate --test-package tidegate,tidegate-tests \
     --file "${FILES:-core/src/algorithm/*.rs}" ${SHARD:+--shard "$SHARD"} --timeout 300 --output .cache --colors never
