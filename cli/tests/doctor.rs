@@ -265,7 +265,11 @@ fn two_releases_on_the_same_keys_are_told() {
     let redis = redis();
     let of_the_old =
         tidegate::Policy::parse("sliding-window 100/minute").expect("a policy").named("api").expect("a name");
-    let old = tidegate::Limiter::builder().store(redis.url()).build().expect("a limiter");
+    let old = tidegate::Limiter::builder()
+        .store(redis.url())
+        .timeout(std::time::Duration::from_secs(10))
+        .build()
+        .expect("a limiter");
     let tidegate = |arguments: &[&str]| on(redis.url(), arguments);
     let report = || tidegate(&["doctor", "--json"]).json();
     assert!(old.check_n(&of_the_old, "k", 30).expect("a decision").allowed());

@@ -170,7 +170,11 @@ fn the_store_of_the_environment_and_of_the_file() {
 #[test]
 fn the_command_and_a_limiter_share_usage() {
     let redis = redis();
-    let limiter = tidegate::Limiter::builder().store(redis.url()).build().expect("a limiter");
+    let limiter = tidegate::Limiter::builder()
+        .store(redis.url())
+        .timeout(std::time::Duration::from_secs(10))
+        .build()
+        .expect("a limiter");
     limiter.charge("fixed-window 5/minute", "alice", 4).expect("a charge");
     let check = |cost| run(&["check", "fixed-window 5/minute", "alice", "--cost", cost, "--store", redis.url()]).code;
     assert_eq!([check("2"), check("1"), check("1")], [1, 0, 1]);

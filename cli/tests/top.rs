@@ -111,7 +111,8 @@ fn a_file_under_load() {
     let process = PublishingProcess::start(&names_folder(&scratch), &store);
     let (limiter, _) = limited(&store, "carol");
     // One of another prefix is no key of this page.
-    let other = Limiter::builder().store(&store).prefix("other").build().expect("a limiter");
+    let other =
+        Limiter::builder().store(&store).timeout(Duration::from_secs(10)).prefix("other").build().expect("a limiter");
     while other.check("fixed-window 5/hour", "mallory").expect("a decision").allowed() {}
     let keys = || last_reading(&top(&store, &scratch, true, &["--readings", "2", "--json"]));
     wait_until(Duration::from_secs(60), "the process has used many keys", || keys()["of_prefix"].as_u64() > Some(150));

@@ -1,24 +1,19 @@
-//! How late this machine wakes a sleeping thread. A busy machine adds a tenth of a second at times, which is no property of
-//! the code under test.
+//! Controls for tests that judge time: how late this machine wakes a sleeping thread, and how late a server answers a bare
+//! socket, both while the code under test runs. A busy machine adds a tenth of a second at times, which is no property of that
+//! code.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use crate::wait::wait_until;
 
 /// Threads that measure: each sleeps for a short time, again and again, and notes how much longer it slept.
 const THREADS: usize = 4;
 const SLEEP: Duration = Duration::from_millis(2);
-/// A machine that wakes threads later than this has stalled.
-const STALLED: Duration = Duration::from_millis(10);
-/// A machine where some task waited for a processor for this share of a trial was busy. A server that has just used its
-/// share of a busy processor waits for up to a fifth of a second, while threads that only sleep are woken in time.
-const BUSY: f64 = 0.25;
-/// A machine whose host took processors away for longer than this in a trial has stalled too.
-const STOLEN: Duration = Duration::from_millis(10);
-/// How often a trial is made on a machine that stalls.
-const TRIALS: u32 = 5;
 
 /// Measures from its start on.
 pub struct LatenessProbe {
@@ -66,55 +61,112 @@ impl Drop for LatenessProbe {
     }
 }
 
-static STRETCH: AtomicU32 = AtomicU32::new(1);
-
-/// A timeout for a trial: longer when the machine stalled in the trial before.
-#[must_use]
-pub fn stretched(timeout: Duration) -> Duration {
-    timeout * STRETCH.load(Ordering::Relaxed)
+/// A bare client of a server: a socket on which it sends PING again and again, and connects again when no answer comes. A client
+/// of a server that is well waits as long as this one does at the same moment.
+pub struct BareClient {
+    over: Arc<AtomicBool>,
+    exchanges: Arc<Mutex<Vec<Exchange>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// For how long tasks of this machine have waited for a processor, since the machine started. Nothing where the kernel does
-/// not count it.
-fn waited_for_processor() -> Option<Duration> {
-    let pressure = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
-    let total = pressure.lines().find(|line| line.starts_with("some "))?.rsplit_once("total=")?.1;
-    total.trim().parse().ok().map(Duration::from_micros)
+/// One PING, with the connection that it may need.
+#[derive(Clone, Copy)]
+struct Exchange {
+    began: Instant,
+    ended: Instant,
+    answered: bool,
 }
 
-/// For how long the host of a virtual machine has given its processors to others, in the hundredths of a second in which Linux
-/// counts it.
-fn stolen() -> Option<Duration> {
-    let counts = std::fs::read_to_string("/proc/stat").ok()?;
-    let hundredths: u64 = counts.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
-    Some(Duration::from_millis(10 * hundredths))
+impl BareClient {
+    /// Starts to send to a port of this machine. An answer that takes longer than `patience` does not come any more.
+    #[must_use]
+    pub fn start(port: u16, patience: Duration) -> Self {
+        let (over, exchanges) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (is_over, noted) = (Arc::clone(&over), Arc::clone(&exchanges));
+        let thread = std::thread::spawn(move || {
+            let mut connection = None;
+            while !is_over.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                connection = exchange(connection, port, patience).ok();
+                let exchange = Exchange { began, ended: Instant::now(), answered: connection.is_some() };
+                noted.lock().expect("no panic").push(exchange);
+                std::thread::sleep(SLEEP);
+            }
+        });
+        Self { over, exchanges, thread: Some(thread) }
+    }
+
+    /// The longest exchange that was under way in this time.
+    #[must_use]
+    pub fn longest(&self, from: Instant, to: Instant) -> Duration {
+        let exchanges = self.exchanges.lock().expect("no panic");
+        let overlapping = exchanges.iter().filter(|one| one.began <= to && one.ended >= from);
+        overlapping.map(|one| one.ended - one.began).max().unwrap_or_default()
+    }
+
+    /// How long after a moment the server answered an exchange that began later. It waits for that.
+    #[must_use]
+    pub fn first_answer(&self, since: Instant) -> Duration {
+        let answer = || {
+            let exchanges = self.exchanges.lock().expect("no panic");
+            exchanges.iter().find(|one| one.answered && one.began >= since).map(|one| one.ended)
+        };
+        wait_until(Duration::from_secs(30), "a bare client is answered", || answer().is_some());
+        answer().expect("an answer").duration_since(since)
+    }
 }
 
-/// By how much a count has grown; nothing when it is not to be had.
-fn grown(now: Option<Duration>, before: Option<Duration>) -> Duration {
-    now.zip(before).map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before))
-}
-
-/// Makes a trial. A failure on a machine that stalls, or is busy, proves nothing: the trial is made again, a few times,
-/// with longer timeouts. On a machine that keeps time a failure is a failure when the second trial fails too: a virtual machine
-/// does not see every stall of its host.
-pub fn retry_if_stalled(trial: impl Fn()) {
-    for number in 1.. {
-        let (probe, began) = (LatenessProbe::start(), Instant::now());
-        let (waited, taken) = (waited_for_processor(), stolen());
-        let done = catch_unwind(AssertUnwindSafe(&trial));
-        let busy = grown(waited_for_processor(), waited).div_duration_f64(began.elapsed());
-        let (late, taken) = (probe.worst(), grown(stolen(), taken));
-        let kept_time = late < STALLED && busy < BUSY && taken < STOLEN;
-        match done {
-            Ok(()) => return,
-            Err(panic) if (kept_time && number > 1) || number == TRIALS => resume_unwind(panic),
-            Err(_) => println!(
-                "trial {number} failed and is made again: the machine stalled for {late:?}, was busy {:.0} % of the time, \
-                 and its host took {taken:?}",
-                100.0 * busy,
-            ),
+impl Drop for BareClient {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
         }
-        STRETCH.fetch_max(number + 1, Ordering::Relaxed);
+    }
+}
+
+fn exchange(connection: Option<TcpStream>, port: u16, patience: Duration) -> std::io::Result<TcpStream> {
+    let mut connection = match connection {
+        Some(connection) => connection,
+        None => TcpStream::connect(("127.0.0.1", port))?,
+    };
+    connection.set_read_timeout(Some(patience))?;
+    connection.write_all(b"PING\r\n")?;
+    // Any answer is one: the server may want a password first.
+    let mut answer = [0; 512];
+    match connection.read(&mut answer)? {
+        0 => Err(ErrorKind::UnexpectedEof.into()),
+        _ => Ok(connection),
+    }
+}
+
+/// Judges a recovery by what a bare client and bare threads of this machine see at the same moment.
+pub struct RecoveryControl {
+    since: Instant,
+    probe: LatenessProbe,
+    client: BareClient,
+}
+
+impl RecoveryControl {
+    /// Begins when a server is well again, or just before.
+    #[must_use]
+    pub fn start(port: u16) -> Self {
+        let (probe, client) = (LatenessProbe::start(), BareClient::start(port, Duration::from_millis(250)));
+        Self { since: Instant::now(), probe, client }
+    }
+
+    /// A recovery that is over now took at most a second longer than that of the bare client.
+    ///
+    /// # Panics
+    /// When it took longer.
+    #[track_caller]
+    pub fn judge(self, what: &str) {
+        let took = self.since.elapsed();
+        let (bare, late) = (self.client.first_answer(self.since), self.probe.worst());
+        println!("{what}: back after {took:?}, a bare client after {bare:?}; threads were late by {late:?}");
+        assert!(
+            took < Duration::from_secs(1) + bare + 2 * late,
+            "{what}: {took:?}, where a bare client took {bare:?} and threads were late by {late:?}"
+        );
     }
 }

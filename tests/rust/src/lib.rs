@@ -1,6 +1,7 @@
 //! What the Rust tests of Tidegate share.
 
 pub mod any_limiter;
+pub mod budget;
 pub mod call_records;
 pub mod cluster;
 pub mod decision_values;

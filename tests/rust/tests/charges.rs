@@ -31,7 +31,7 @@ fn a_settle_whose_outcome_is_not_known_ends_the_decision() {
     let redis = Servers::start(Kind::Single);
     let proxy = Proxy::to(redis.port(0));
     let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let behind = Limiter::builder().store(url).prefix("lost").timeout(Duration::from_millis(200));
+    let behind = Limiter::builder().store(url).prefix("lost").timeout(Duration::from_secs(2));
     let behind = behind.on_store_error(OnStoreError::Raise).build().expect("a limiter");
     let direct = limiter(redis.url(), "lost");
     let policy = plain("fixed-window 100/hour");
@@ -52,7 +52,7 @@ fn a_settle_that_certainly_was_not_made_may_be_made_again() {
     let redis = Servers::start(Kind::Single);
     let proxy = Proxy::to(redis.port(0));
     let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let behind = Limiter::builder().store(url).timeout(Duration::from_millis(500));
+    let behind = Limiter::builder().store(url).timeout(Duration::from_secs(10));
     let behind = behind.on_store_error(OnStoreError::Raise).build().expect("a limiter");
     let policy = plain("fixed-window 100/hour");
     let decision = behind.check_n(&policy, "k", 50).expect("a decision");

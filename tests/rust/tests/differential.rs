@@ -4,23 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{Limiter, ManualClock, OnStoreError, Policy};
+use tidegate_tests::budget::within;
 use tidegate_tests::history;
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
 use tidegate_tests::shared_file::SharedFile;
 
-/// Histories in a normal run; `TIDEGATE_HISTORIES` sets another number, `TIDEGATE_SEED` runs a single one.
+/// All histories (see `budget.rs`); `TIDEGATE_HISTORIES` sets another number, `TIDEGATE_SEED` runs a single one.
 const HISTORIES: u64 = 10_000;
 
 #[test]
 fn memory_and_redis_agree() {
-    agree(Kind::Single, HISTORIES);
+    agree(Kind::Single, HISTORIES, 10);
 }
 
 #[test]
 fn memory_and_a_cluster_agree() {
-    agree(Kind::Cluster, HISTORIES / 10);
+    agree(Kind::Cluster, HISTORIES / 10, 4);
 }
 
 #[test]
@@ -31,7 +32,7 @@ fn memory_and_a_file_agree() {
     let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
     let file = Limiter::builder().store(shared.url("max_bytes=64MB")).timeout(Duration::from_secs(10));
     let file = file.on_store_error(OnStoreError::Raise).clock(Arc::clone(&file_clock)).build().expect("a limiter");
-    for seed in seeds(HISTORIES) {
+    for seed in within(4, seeds(HISTORIES)) {
         let expected = history::run(seed, &memory, &memory_clock);
         let found = history::run(seed, &file, &file_clock);
         history::agree(seed, &expected, &found);
@@ -87,9 +88,9 @@ fn seeds(histories: u64) -> Vec<u64> {
     }
 }
 
-fn agree(kind: Kind, histories: u64) {
+fn agree(kind: Kind, histories: u64, seconds: u64) {
     let redis = Servers::start(kind);
-    let (one, seeds) = (setting("TIDEGATE_SEED"), seeds(histories));
+    let (one, mut seeds) = (setting("TIDEGATE_SEED"), within(seconds, seeds(histories)));
     let clock = || Arc::new(ManualClock::new(Duration::ZERO));
     let (memory_clock, redis_clock) = (clock(), clock());
     let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
@@ -99,8 +100,7 @@ fn agree(kind: Kind, histories: u64) {
         let store = store.on_store_error(OnStoreError::Raise);
         store.clock(Arc::clone(&redis_clock)).build().expect("a redis limiter")
     });
-    let least = seeds.len() as u64 / 100;
-    for seed in seeds {
+    for seed in seeds.by_ref() {
         let expected = history::run(seed, &memory, &memory_clock);
         // Two answers the cache cannot repeat exactly: how much of a log has left its window since, and the state of a bucket
         // whose count changed and that was not charged since.
@@ -115,5 +115,6 @@ fn agree(kind: Kind, histories: u64) {
         });
         history::agree(seed, &expected, &found);
     }
+    let least = seeds.begun() / 100;
     assert!(one.is_some() || layered.counters().deny_cache > least, "{:?}", layered.counters());
 }

@@ -115,7 +115,12 @@ fn levels_are_those_of_a_brute_force() {
 fn a_level_is_kept_until_it_is_forgiven_and_no_longer() {
     let redis = Servers::start(Kind::Single);
     let prefix = fresh_prefix();
-    let limiter = Limiter::builder().store(redis.url()).prefix(&prefix).deny_cache(Duration::ZERO).build();
+    let limiter = Limiter::builder()
+        .store(redis.url())
+        .timeout(Duration::from_secs(10))
+        .prefix(&prefix)
+        .deny_cache(Duration::ZERO)
+        .build();
     let limiter = limiter.expect("a limiter");
     let policy = policy(&[1, 60], 30);
     let mut connection =
@@ -176,7 +181,12 @@ fn denials_at_the_same_moment_begin_one_block() {
 #[test]
 fn the_problem_says_what_denies_also_from_the_deny_cache() {
     let redis = Servers::start(Kind::Single);
-    let limiter = Limiter::builder().store(redis.url()).prefix(fresh_prefix()).build().expect("a limiter");
+    let limiter = Limiter::builder()
+        .store(redis.url())
+        .timeout(Duration::from_secs(10))
+        .prefix(fresh_prefix())
+        .build()
+        .expect("a limiter");
     let policy = policy(&[60, 600], 60);
     limiter.check(&policy, "k").expect("a decision");
     for source in ["store", "deny-cache"] {

@@ -86,7 +86,7 @@ async fn different_policies_costs_and_operations_fold_and_each_gets_its_own_answ
     let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));
     let builder =
         || Limiter::builder().timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO).clock(Arc::clone(&clock));
-    let limiter = builder().store(redis.url()).build_async().expect("a limiter");
+    let limiter = builder().store(redis.url()).timeout(Duration::from_secs(10)).build_async().expect("a limiter");
     let model = builder().build().expect("a limiter");
     let policies =
         ["90/minute", "gcra 7/s burst 60; fixed-window 50/hour", "token-bucket 30/minute", "sliding-counter 40/s"];

@@ -20,7 +20,8 @@ fn sleeps() -> u64 {
 #[tokio::test]
 async fn the_thread_sleeps_when_there_is_nothing_to_do() {
     let server = Servers::start(Kind::Single);
-    let limiter = Limiter::builder().store(server.url()).build_async().expect("a limiter");
+    let limiter =
+        Limiter::builder().store(server.url()).timeout(Duration::from_secs(10)).build_async().expect("a limiter");
     for polled in [false, true] {
         let _poller = polled.then(|| limiter.reply_poller().expect("a poller"));
         limiter.check("10/minute", "key").await.expect("a decision");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{Algorithm, Decision, Limit, Limiter, ManualClock, OnStoreError, Options, Period, Policy, Result};
+use tidegate_tests::budget::within;
 use tidegate_tests::cluster::Cluster;
 use tidegate_tests::history::{agree, answers_of_redis, text_of};
 use tidegate_tests::proxy::{Condition, Proxy};
@@ -360,33 +361,35 @@ fn on_a_server(url: &str, clock: &Arc<ManualClock>) -> Limiter {
     store.on_store_error(OnStoreError::Raise).clock(Arc::clone(clock)).build().expect("a limiter")
 }
 
-fn live(url: &str, lives: u64, proxy: Option<&Proxy>) {
+fn live(url: &str, lives: u64, seconds: u64, proxy: Option<&Proxy>) -> u64 {
     let (memory_clock, redis_clock) = (clock(), clock());
     let (memory, store) = (in_memory(&memory_clock), on_a_server(url, &redis_clock));
     let (ignored, cut) = match proxy {
         Some(proxy) => (Replies::SomeIgnored, Replies::SomeCut(proxy)),
         None => (Replies::AllArrive, Replies::AllArrive),
     };
-    for seed in seeds(lives) {
+    let mut seeds = within(seconds, seeds(lives));
+    for seed in seeds.by_ref() {
         let expected = life(seed, &memory, &memory_clock, &PERIODS, ignored).run();
         let found = answers_of_redis(&store, &expected, || life(seed, &store, &redis_clock, &PERIODS, cut).run());
         agree(seed, &expected, &found);
     }
+    seeds.begun()
 }
 
 #[test]
 fn nothing_is_used_twice_in_memory_and_on_a_server() {
-    live(Servers::start(Kind::Single).url(), LIVES, None);
+    live(Servers::start(Kind::Single).url(), LIVES, 8, None);
 }
 
 #[test]
 fn nothing_is_used_twice_in_a_file() {
-    live(&SharedFile::new().url("max_bytes=16MB"), LIVES / 4, None);
+    live(&SharedFile::new().url("max_bytes=16MB"), LIVES / 4, 3, None);
 }
 
 #[test]
 fn nothing_is_used_twice_on_a_cluster() {
-    live(Servers::start(Kind::Cluster).url(), LIVES / 20, None);
+    live(Servers::start(Kind::Cluster).url(), LIVES / 20, 3, None);
 }
 
 #[test]
@@ -396,10 +399,10 @@ fn nothing_is_used_twice_where_replies_are_lost() {
     let (user, password) = redis.control();
     let url = format!("redis://{user}:{password}@127.0.0.1:{}/0", proxy.port());
     // A script that the server does not have yet certainly did not run, so it is sent again in place of being lost.
-    live(&url, LIVES / 100, None);
+    live(&url, LIVES / 100, 1, None);
     redis.command(0, &["FLUSHALL"]);
-    live(&url, LIVES / 20, Some(&proxy));
-    assert!(proxy.accepted() as u64 > LIVES / 20, "{} connections were cut", proxy.accepted());
+    let lived = live(&url, LIVES / 20, 3, Some(&proxy));
+    assert!(proxy.accepted() as u64 > lived, "{} connections were cut", proxy.accepted());
 }
 
 /// Each life has one failover of every primary in its middle.
@@ -411,7 +414,7 @@ fn nothing_is_used_twice_where_replicas_take_over() {
     let periods = [60 * SECOND, 600 * SECOND];
     let mut primaries: Vec<_> = cluster.primaries().into_iter().map(|node| cluster.servers.connection(node)).collect();
     let (mut halves, mut persisted) = (Vec::new(), HashSet::new());
-    for seed in seeds(LIVES / 20) {
+    for seed in within(3, seeds(LIVES / 20)) {
         let expected = life(seed, &memory, &memory_clock, &periods, Replies::AllArrive).run();
         let mut half = life(seed, &store, &redis_clock, &periods, Replies::AllArrive);
         half.steps(STEPS);

@@ -92,7 +92,7 @@ fn listed() -> BTreeSet<String> {
 
 #[test]
 fn the_metrics_are_those_of_the_document_with_the_values_of_the_stats() {
-    let builder = Limiter::builder().store("redis://user:secret@127.0.0.1:1").timeout(Duration::from_millis(50));
+    let builder = Limiter::builder().store("redis://user:secret@127.0.0.1:1").timeout(Duration::from_secs(5));
     let limiter = builder.policy("login", "fixed-window 5/minute").and_then(tidegate::Builder::build);
     let limiter = limiter.expect("a limiter");
     (0..7).for_each(|_| drop(limiter.check("login", "alice").expect("a decision")));

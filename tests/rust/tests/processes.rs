@@ -23,7 +23,7 @@ fn soon(what: &str, holds: impl FnMut() -> bool) {
 fn threads_live_as_long_as_they_are_needed_and_a_child_calls_the_store_itself() {
     let server = Servers::start(Kind::Single);
     let make = || {
-        let builder = Limiter::builder().store(server.url()).timeout(Duration::from_millis(150));
+        let builder = Limiter::builder().store(server.url()).timeout(Duration::from_secs(5));
         builder.on_store_error(OnStoreError::Raise).build().expect("a limiter")
     };
     let limiter = make();

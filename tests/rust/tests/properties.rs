@@ -6,6 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tidegate::{Algorithm, CheckOptions, Hold, HoldAnswer, Limiter, Policy};
+use tidegate_tests::budget::share;
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::model::{JournalEntry, Model};
 use tidegate_tests::servers::{Kind, Servers};
@@ -148,7 +149,7 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
 }
 
 proptest! {
-    #![proptest_config(cases(1_500))]
+    #![proptest_config(cases(share(1_500)))]
 
     #[test]
     fn every_call_answers_as_the_model_does(

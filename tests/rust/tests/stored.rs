@@ -9,6 +9,7 @@ use proptest::test_runner::FileFailurePersistence;
 use redis::Connection;
 use tidegate::{Algorithm, CheckOptions, Decision, Limiter, ManualClock, Options, Policy};
 use tidegate_tests::any_limiter::fresh_prefix;
+use tidegate_tests::budget::share;
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::hash_slot::hash_slot;
 use tidegate_tests::model::Model;
@@ -213,7 +214,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(12))]
+    #![proptest_config(cases(share(12)))]
 
     #[test]
     fn a_long_log_answers_as_the_model_does(

@@ -27,7 +27,11 @@ const LLM: &str = "500/minute; 100000 tokens/minute; concurrency 8";
 fn a_call_takes_of_each_limit_what_it_says() {
     let redis = Servers::start(Kind::Single);
     let clock = Arc::new(ManualClock::new(START));
-    let stored = Limiter::builder().store(redis.url()).prefix(fresh_prefix()).clock(Arc::clone(&clock));
+    let stored = Limiter::builder()
+        .store(redis.url())
+        .timeout(Duration::from_secs(10))
+        .prefix(fresh_prefix())
+        .clock(Arc::clone(&clock));
     for limiter in [memory().0, stored.build().expect("a limiter")] {
         let hold = limiter.hold(LLM, "org", [("tokens", 1_200)]).expect("a hold").held().expect("room");
         assert_eq!(remaining(hold.decision()), [499, 98_800, 7]);

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate::{Decision, ErrorKind, Limiter, OnStoreError, Source};
-use tidegate_tests::lateness::stretched;
+use tidegate_tests::lateness::BareClient;
 use tidegate_tests::wait::wait_until;
 
 use super::{Fault, GRACE, MOST, POLICY, RECOVERY, Span, TIMEOUT};
@@ -52,7 +52,7 @@ impl LoadedLimiter {
 }
 
 /// Panics when a call was late, gave another answer than the promised one, or counted twice.
-pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, lateness: Percentiles) {
+pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, lateness: Percentiles, client: &BareClient) {
     let name = format!("{} with {:?}", fault.name, loaded.choice);
     let calls = loaded.calls.lock().unwrap_or_else(PoisonError::into_inner);
     let took = Percentiles::of(calls.iter().map(|call| call.ended - call.began).collect());
@@ -69,12 +69,13 @@ pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, laten
     assert!(took.all <= TIMEOUT + GRACE + 2 * lateness.all, "{name}: a call took {:?}", took.all);
 
     // Outside of the fault the store answers. During the fault, whenever the store does not, the promised answer comes.
+    let recovered = span.ended + client.first_answer(span.ended) + RECOVERY;
     for call in calls.iter() {
-        let healthy = call.ended < span.began || call.began > span.ended + stretched(RECOVERY);
+        let healthy = call.ended < span.began || call.began > recovered;
         match &call.answer {
             Ok(decision) if decision.source() == Source::Store => assert!(decision.allowed(), "{name}"),
-            // A machine that stalled for so long makes calls late by itself.
-            _ if healthy && lateness.all > TIMEOUT / 4 => {}
+            // A machine or a server that stalled for so long makes calls late by itself.
+            _ if healthy && lateness.all.max(client.longest(call.began, call.ended)) > TIMEOUT / 4 => {}
             answer if healthy => {
                 let after = call.began.saturating_duration_since(span.ended);
                 panic!("{name}: {answer:?} after {:?}, {after:?} after the end", call.ended - call.began)
@@ -109,7 +110,7 @@ pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, laten
     let unsure = calls.iter().filter(|call| !call.is_stored()).count() as u64;
     // The machine may stall during one peek.
     let mut after = None;
-    wait_until(stretched(RECOVERY), &format!("{name}: a peek is answered"), || {
+    wait_until(Duration::from_secs(10), &format!("{name}: a peek is answered"), || {
         after = loaded.limiter.peek(POLICY, "key", 1).ok();
         after.is_some()
     });

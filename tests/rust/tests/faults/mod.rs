@@ -2,6 +2,7 @@
 
 mod calls;
 mod network;
+mod recovery;
 mod server;
 mod unnoticed;
 
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate::{Limiter, OnStoreError};
-use tidegate_tests::lateness::{LatenessProbe, stretched};
+use tidegate_tests::lateness::{BareClient, LatenessProbe};
 use tidegate_tests::servers::Servers;
 use tidegate_tests::threads;
 use tidegate_tests::wait::wait_until;
@@ -24,8 +25,7 @@ const GRACE: Duration = Duration::from_millis(20);
 /// … and what 99.9 % of the calls may take beyond it. Only the optimised program is held to that: in a debug build the load
 /// alone keeps the machine busy.
 const MOST: Duration = if cfg!(debug_assertions) { GRACE } else { Duration::from_millis(5) };
-/// How long after the end of a fault the server must answer all calls again. A machine that stalled in the trial
-/// before is given longer.
+/// How long after the first answer to a bare client the server must answer all calls again.
 const RECOVERY: Duration = Duration::from_secs(1);
 /// Calls in flight at the same time, for each of the four choices.
 const TASKS: usize = 40;
@@ -97,6 +97,8 @@ fn survive(mut fault: Fault<'_>) {
     }
     // Measured under the same load, and often enough for a 99.9th percentile.
     let probe = LatenessProbe::start();
+    let port = fault.url.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()?.parse().ok()).expect("a port");
+    let client = BareClient::start(port, TIMEOUT);
     std::thread::sleep(Duration::from_millis(300));
     let began = Instant::now();
     (fault.begin)();
@@ -104,18 +106,21 @@ fn survive(mut fault: Fault<'_>) {
     std::thread::sleep(fault.lasts);
     (fault.end)();
     let ended = Instant::now();
-    std::thread::sleep(stretched(RECOVERY) + Duration::from_millis(300));
+    std::thread::sleep(client.first_answer(ended) + RECOVERY + Duration::from_millis(300));
     over.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     drop(runtime);
     let lateness = Percentiles::of(probe.all());
     for loaded in &loaded {
-        judge(&fault, loaded, Span { began, begun, ended }, lateness);
+        judge(&fault, loaded, Span { began, begun, ended }, lateness, &client);
     }
     loaded.iter().for_each(|loaded| loaded.limiter.close());
     drop(loaded);
     let name = fault.name;
-    wait_until(Duration::from_secs(2), &format!("{name}: no thread is left"), || threads::named("tidegate").is_empty());
+    drop(client);
+    wait_until(Duration::from_secs(10), &format!("{name}: no thread is left"), || {
+        threads::named("tidegate").is_empty()
+    });
 }
 
 fn loaded_limiter(url: &str, choice: OnStoreError) -> Arc<LoadedLimiter> {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tidegate_tests::lateness::retry_if_stalled;
 use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::wait::wait_until;
@@ -11,13 +10,11 @@ use super::{Fault, TIMEOUT, fault, survive};
 
 /// A fault of the network between the limiters and a server.
 fn through_a_proxy(name: &str, seconds: f64, condition: Condition) {
-    retry_if_stalled(|| {
-        let servers = Servers::start(Kind::Single);
-        let proxy = Proxy::to(servers.port(0));
-        let fault = fault(name, &servers, seconds, || proxy.set(condition), || proxy.set(Condition::Healthy));
-        survive(Fault { url: format!("redis://127.0.0.1:{}/0", proxy.port()), ..fault });
-        wait_until(Duration::from_secs(2), &format!("{name}: no connection is left"), || proxy.open() == 0);
-    });
+    let servers = Servers::start(Kind::Single);
+    let proxy = Proxy::to(servers.port(0));
+    let fault = fault(name, &servers, seconds, || proxy.set(condition), || proxy.set(Condition::Healthy));
+    survive(Fault { url: format!("redis://127.0.0.1:{}/0", proxy.port()), ..fault });
+    wait_until(Duration::from_secs(10), &format!("{name}: no connection is left"), || proxy.open() == 0);
 }
 
 #[test]

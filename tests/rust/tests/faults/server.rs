@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidegate::{ErrorKind, Limiter, OnStoreError, Source};
-use tidegate_tests::lateness::retry_if_stalled;
 use tidegate_tests::servers::{Kind, Servers, is_redis_6};
 
 use super::{CHOICES, Fault, POLICY, fault, survive};
@@ -21,123 +20,102 @@ fn send(connection: &mut redis::Connection, words: &[&str]) {
 
 #[test]
 fn killed_and_started_again_empty() {
-    retry_if_stalled(|| {
-        let servers = Servers::start(Kind::Single);
-        let fault = fault("killed", &servers, 1.0, || servers.kill(0), || servers.start_again(0));
-        survive(Fault { loses_data: true, ..fault });
-    });
+    let servers = Servers::start(Kind::Single);
+    let fault = fault("killed", &servers, 1.0, || servers.kill(0), || servers.start_again(0));
+    survive(Fault { loses_data: true, ..fault });
 }
 
 #[test]
 fn stopped_for_three_seconds() {
-    retry_if_stalled(|| {
-        let servers = Servers::start(Kind::Single);
-        survive(fault("stopped", &servers, 3.0, || servers.stop(0), || servers.cont(0)));
-    });
+    let servers = Servers::start(Kind::Single);
+    survive(fault("stopped", &servers, 3.0, || servers.stop(0), || servers.cont(0)));
 }
 
 #[test]
 fn paused() {
-    retry_if_stalled(|| {
-        let servers = Servers::start(Kind::Single);
-        let pause = || drop(servers.command(0, &["CLIENT", "PAUSE", "1500", "WRITE"]));
-        survive(fault("paused", &servers, 1.6, pause, || {}));
-    });
+    let servers = Servers::start(Kind::Single);
+    let pause = || drop(servers.command(0, &["CLIENT", "PAUSE", "1500", "WRITE"]));
+    survive(fault("paused", &servers, 1.6, pause, || {}));
 }
 
 #[test]
 fn out_of_memory() {
-    retry_if_stalled(|| {
-        let servers = Servers::start(Kind::Single);
-        let most = |bytes: &str| drop(servers.command(0, &["CONFIG", "SET", "maxmemory", bytes]));
-        survive(fault("out of memory", &servers, 0.7, || most("1"), || most("0")));
-    });
+    let servers = Servers::start(Kind::Single);
+    let most = |bytes: &str| drop(servers.command(0, &["CONFIG", "SET", "maxmemory", bytes]));
+    survive(fault("out of memory", &servers, 0.7, || most("1"), || most("0")));
 }
 
 #[test]
 fn loading() {
-    retry_if_stalled(|| {
-        let mut config = json!({"key-load-delay": "1500", "rdbcompression": "no"});
-        if !is_redis_6() {
-            config["enable-debug-command"] = json!("yes");
-            config["loading-process-events-interval-bytes"] = json!("1024");
-        }
-        let servers = Servers::start_with(Kind::Single, json!({"config": config}));
-        // Redis 6 answers after each 2 MiB of loading, and has no option for that.
-        let _ = servers.command(0, &["DEBUG", "POPULATE", "1000", "key", "20000"]);
-        let reloading = std::cell::RefCell::new(None);
-        let mut other = Some(connection(&servers));
-        let begin = || {
-            let mut connection = other.take().expect("begun once");
-            let reload = move || send(&mut connection, &["DEBUG", "RELOAD"]);
-            *reloading.borrow_mut() = Some(std::thread::spawn(reload));
-        };
-        // A busy machine loads for longer.
-        let end = || reloading.take().expect("begun").join().expect("no panic");
-        survive(fault("loading", &servers, 1.0, begin, end));
-    });
+    let mut config = json!({"key-load-delay": "1500", "rdbcompression": "no"});
+    if !is_redis_6() {
+        config["enable-debug-command"] = json!("yes");
+        config["loading-process-events-interval-bytes"] = json!("1024");
+    }
+    let servers = Servers::start_with(Kind::Single, json!({"config": config}));
+    // Redis 6 answers after each 2 MiB of loading, and has no option for that.
+    let _ = servers.command(0, &["DEBUG", "POPULATE", "1000", "key", "20000"]);
+    let reloading = std::cell::RefCell::new(None);
+    let mut other = Some(connection(&servers));
+    let begin = || {
+        let mut connection = other.take().expect("begun once");
+        let reload = move || send(&mut connection, &["DEBUG", "RELOAD"]);
+        *reloading.borrow_mut() = Some(std::thread::spawn(reload));
+    };
+    // A busy machine loads for longer.
+    let end = || reloading.take().expect("begun").join().expect("no panic");
+    survive(fault("loading", &servers, 1.0, begin, end));
 }
 
 #[test]
 fn demoted_and_promoted() {
-    retry_if_stalled(|| {
-        let servers = Servers::start(Kind::Single);
-        let follow = |host: &str, port: &str| drop(servers.command(0, &["REPLICAOF", host, port]));
-        survive(fault("demoted", &servers, 0.7, || follow("127.0.0.1", "1"), || follow("NO", "ONE")));
-    });
+    let servers = Servers::start(Kind::Single);
+    let follow = |host: &str, port: &str| drop(servers.command(0, &["REPLICAOF", host, port]));
+    survive(fault("demoted", &servers, 0.7, || follow("127.0.0.1", "1"), || follow("NO", "ONE")));
 }
 
 #[test]
 fn busy_with_a_long_script() {
-    retry_if_stalled(|| {
-        let servers = Servers::start_with(Kind::Single, json!({"config": {"lua-time-limit": "50"}}));
-        let (mut runs, mut ends) = (Some(connection(&servers)), connection(&servers));
-        let begin = || {
-            let mut connection = runs.take().expect("begun once");
-            std::thread::spawn(move || {
-                // The kill below ends it with an error.
-                let _: redis::RedisResult<()> =
-                    redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut connection);
-            });
-        };
-        survive(fault("busy", &servers, 1.0, begin, || send(&mut ends, &["SCRIPT", "KILL"])));
-    });
+    let servers = Servers::start_with(Kind::Single, json!({"config": {"lua-time-limit": "50"}}));
+    let (mut runs, mut ends) = (Some(connection(&servers)), connection(&servers));
+    let begin = || {
+        let mut connection = runs.take().expect("begun once");
+        std::thread::spawn(move || {
+            // The kill below ends it with an error.
+            let _: redis::RedisResult<()> = redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut connection);
+        });
+    };
+    survive(fault("busy", &servers, 1.0, begin, || send(&mut ends, &["SCRIPT", "KILL"])));
 }
 
 #[test]
 fn the_password_is_changed() {
-    retry_if_stalled(|| {
-        let servers = Servers::start_with(Kind::Single, json!({"password": "right"}));
-        let password = |word: &str| {
-            let _ = servers.command(0, &["ACL", "SETUSER", "default", "resetpass", &format!(">{word}")]);
-            let _ = servers.command(0, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        };
-        survive(fault("another password", &servers, 0.7, || password("other"), || password("right")));
-    });
+    let servers = Servers::start_with(Kind::Single, json!({"password": "right"}));
+    let password = |word: &str| {
+        let _ = servers.command(0, &["ACL", "SETUSER", "default", "resetpass", &format!(">{word}")]);
+        let _ = servers.command(0, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    };
+    survive(fault("another password", &servers, 0.7, || password("other"), || password("right")));
 }
 
 #[test]
 fn scripts_are_forbidden() {
-    retry_if_stalled(|| {
-        let servers = Servers::start(Kind::Single);
-        let rule = |rule: &str| drop(servers.command(0, &["ACL", "SETUSER", "default", rule]));
-        survive(fault("no scripts", &servers, 0.7, || rule("-@scripting"), || rule("+@scripting")));
-    });
+    let servers = Servers::start(Kind::Single);
+    let rule = |rule: &str| drop(servers.command(0, &["ACL", "SETUSER", "default", rule]));
+    survive(fault("no scripts", &servers, 0.7, || rule("-@scripting"), || rule("+@scripting")));
 }
 
 #[test]
 fn no_more_connections() {
-    retry_if_stalled(|| {
-        let servers = Servers::start(Kind::Single);
-        let other = std::cell::RefCell::new(connection(&servers));
-        let begin = || {
-            let mut other = other.borrow_mut();
-            send(&mut other, &["CONFIG", "SET", "maxclients", "1"]);
-            send(&mut other, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        };
-        let end = || send(&mut other.borrow_mut(), &["CONFIG", "SET", "maxclients", "1000"]);
-        survive(fault("no more connections", &servers, 0.7, begin, end));
-    });
+    let servers = Servers::start(Kind::Single);
+    let other = std::cell::RefCell::new(connection(&servers));
+    let begin = || {
+        let mut other = other.borrow_mut();
+        send(&mut other, &["CONFIG", "SET", "maxclients", "1"]);
+        send(&mut other, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    };
+    let end = || send(&mut other.borrow_mut(), &["CONFIG", "SET", "maxclients", "1000"]);
+    survive(fault("no more connections", &servers, 0.7, begin, end));
 }
 
 #[test]

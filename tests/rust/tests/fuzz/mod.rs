@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use engine::Bound;
 use targets::{TARGETS, Target};
+use tidegate_tests::budget::is_full;
 
 fn target(name: &str) -> &'static Target {
     TARGETS.iter().find(|target| target.name == name).unwrap_or_else(|| panic!("no target is called {name}"))
@@ -77,17 +78,18 @@ fn kept_calls_of_models_hold() {
     replay("llm");
 }
 
-/// The same mutated inputs each time.
+/// The same mutated inputs each time, as many as there is time for.
 fn mutated(name: &str, executions: u64) {
     let target = target(name);
     let seeds = corpus::inputs(target).into_iter().map(|(_, input)| input).collect();
-    match engine::fuzz(target, seeds, Bound::Executions(executions), 30) {
-        Ok(report) => println!("{report}"),
+    let bound = if is_full() { Bound::Executions(executions) } else { Bound::Time(Duration::from_secs(6)) };
+    match engine::fuzz(target, seeds, bound, 30) {
+        Ok(report) => println!("seed 30: {report}"),
         Err(found) => panic!("{}\nwith {:?}", found.message, String::from_utf8_lossy(&found.input)),
     }
 }
 
-/// Services answer what they like: half a million answers.
+/// Services answer what they like: with `TIDEGATE_FULL=1` half a million answers.
 #[test]
 fn mutated_responses_hold() {
     mutated("responses", 500_000);

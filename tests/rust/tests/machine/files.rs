@@ -21,7 +21,7 @@ fn refusal(url: &str) -> Error {
 }
 
 fn open(url: &str) -> tidegate::Result<Limiter> {
-    Limiter::builder().store(url).timeout(Duration::from_millis(500)).on_store_error(OnStoreError::Raise).build()
+    Limiter::builder().store(url).timeout(Duration::from_secs(10)).on_store_error(OnStoreError::Raise).build()
 }
 
 #[test]
@@ -67,8 +67,14 @@ fn usage_outlives_a_restart_of_the_machine() {
 #[test]
 fn another_prefix_is_another_key_and_is_not_cleared() {
     let shared = SharedFile::new();
-    let of =
-        |prefix: &str| Limiter::builder().store(shared.url("max_bytes=1MB")).prefix(prefix).build().expect("a limiter");
+    let of = |prefix: &str| {
+        Limiter::builder()
+            .store(shared.url("max_bytes=1MB"))
+            .timeout(Duration::from_secs(10))
+            .prefix(prefix)
+            .build()
+            .expect("a limiter")
+    };
     let (one, other) = (of("one"), of("other"));
     assert_eq!(one.check("5/hour", "k").expect("a decision").remaining(), 4);
     assert_eq!(other.check("5/hour", "k").expect("a decision").remaining(), 4);
@@ -270,8 +276,7 @@ fn a_full_file_is_said_once_and_its_listener_may_make_calls() {
     let url = shared.url("max_bytes=200kB");
     let (warnings, other) = (Arc::new(Mutex::new(Vec::new())), limiter(&url));
     let heard = Arc::clone(&warnings);
-    let builder =
-        Limiter::builder().store(&url).timeout(Duration::from_millis(500)).on_store_error(OnStoreError::Raise);
+    let builder = Limiter::builder().store(&url).timeout(Duration::from_secs(10)).on_store_error(OnStoreError::Raise);
     let flooded = builder.on_warning(Arc::new(move |sentence: &str| {
         heard.lock().expect("no panic").push(sentence.to_owned());
         other.check("2/hour", "of the listener").expect("no lock is held");

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use tidegate::{ErrorKind, KeyOverride, Limiter, OnStoreError, Source};
 use tidegate_tests::any_limiter::AnyLimiter;
-use tidegate_tests::lateness::retry_if_stalled;
 use tidegate_tests::servers::{Kind, Servers};
 
-use super::{builder, clock, soon, timeout, warm};
+use super::{TIMEOUT, builder, clock, soon, warm};
 
 const PATIENT: Duration = Duration::from_secs(10);
 const POLICY: &str = "fixed-window 2/hour";
@@ -24,41 +23,38 @@ fn admitted(limiter: &AnyLimiter, key: &str) -> (usize, Source) {
 
 #[test]
 fn a_lost_store_leaves_the_numbers_that_the_process_knows() {
-    retry_if_stalled(|| {
-        for tasks in [false, true] {
-            let server = Servers::start(Kind::Single);
-            let made =
-                || warm(builder(server.url()).on_store_error(OnStoreError::Local).deny_cache(Duration::ZERO), tasks);
-            let (limiter, other) = (made(), made());
-            for (key, text) in [("alice", "fixed-window 5/hour"), ("bob", "none"), ("carol", "fixed-window 1/hour")] {
-                limiter.set_override(POLICY, key, Some(&own(text)), None).expect("an override");
-            }
-            assert_eq!(limiter.check(POLICY, "alice", 2, None).expect("a decision").remaining(), 3);
-            server.kill(0);
-            // Of alice 2 of 5 were used; the usage goes on. A store that is lost says nothing to who has not asked yet.
-            assert_eq!(admitted(&limiter, "alice"), (3, Source::Fallback));
-            assert_eq!(admitted(&limiter, "bob"), (10, Source::Fallback));
-            assert_eq!(admitted(&limiter, "carol"), (1, Source::Fallback));
-            assert_eq!(admitted(&other, "carol"), (2, Source::Fallback));
-            let lost = [
-                limiter.set_override(POLICY, "dave", Some(&own("9/hour")), None).expect_err("it fails"),
-                limiter.set_override(POLICY, "alice", None, None).expect_err("it fails"),
-                limiter.overrides(POLICY).map(|_| ()).expect_err("it fails"),
-            ];
-            for error in lost {
-                assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{error}");
-            }
-            // What could not be stored is not known either, and what could not be removed is.
-            assert_eq!(admitted(&limiter, "dave"), (2, Source::Fallback));
-            let known = limiter.peek(POLICY, "alice", 1).expect("a decision");
-            assert_eq!((known.limit(), known.overridden()), (5, true));
-            server.start_again(0);
-            // It is empty: the limits of the policy.
-            let back = || limiter.peek(POLICY, "alice", 1).expect("a decision");
-            soon("the store answers", || back().source() == Source::Store);
-            assert_eq!((back().limit(), back().overridden()), (2, false));
+    for tasks in [false, true] {
+        let server = Servers::start(Kind::Single);
+        let made = || warm(builder(server.url()).on_store_error(OnStoreError::Local).deny_cache(Duration::ZERO), tasks);
+        let (limiter, other) = (made(), made());
+        for (key, text) in [("alice", "fixed-window 5/hour"), ("bob", "none"), ("carol", "fixed-window 1/hour")] {
+            limiter.set_override(POLICY, key, Some(&own(text)), None).expect("an override");
         }
-    });
+        assert_eq!(limiter.check(POLICY, "alice", 2, None).expect("a decision").remaining(), 3);
+        server.kill(0);
+        // Of alice 2 of 5 were used; the usage goes on. A store that is lost says nothing to who has not asked yet.
+        assert_eq!(admitted(&limiter, "alice"), (3, Source::Fallback));
+        assert_eq!(admitted(&limiter, "bob"), (10, Source::Fallback));
+        assert_eq!(admitted(&limiter, "carol"), (1, Source::Fallback));
+        assert_eq!(admitted(&other, "carol"), (2, Source::Fallback));
+        let lost = [
+            limiter.set_override(POLICY, "dave", Some(&own("9/hour")), None).expect_err("it fails"),
+            limiter.set_override(POLICY, "alice", None, None).expect_err("it fails"),
+            limiter.overrides(POLICY).map(|_| ()).expect_err("it fails"),
+        ];
+        for error in lost {
+            assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{error}");
+        }
+        // What could not be stored is not known either, and what could not be removed is.
+        assert_eq!(admitted(&limiter, "dave"), (2, Source::Fallback));
+        let known = limiter.peek(POLICY, "alice", 1).expect("a decision");
+        assert_eq!((known.limit(), known.overridden()), (5, true));
+        server.start_again(0);
+        // It is empty: the limits of the policy.
+        let back = || limiter.peek(POLICY, "alice", 1).expect("a decision");
+        soon("the store answers", || back().source() == Source::Store);
+        assert_eq!((back().limit(), back().overridden()), (2, false));
+    }
 }
 
 #[test]
@@ -138,15 +134,12 @@ fn a_key_that_a_rollout_moves_keeps_its_numbers() {
 
 #[test]
 fn a_rollout_whose_new_store_is_lost_says_so_and_keeps_the_old_one() {
-    retry_if_stalled(|| {
-        let (old, new) = (Servers::start(Kind::Single), Servers::start(Kind::Single));
-        let builder = Limiter::builder().rollout(old.url(), new.url(), 0.0).timeout(timeout());
-        let limiter = warm(builder.on_store_error(OnStoreError::Raise).deny_cache(Duration::ZERO), false);
-        new.kill(0);
-        let error =
-            limiter.set_override(POLICY, "alice", Some(&own("fixed-window 5/hour")), None).expect_err("it fails");
-        assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{error}");
-        // The key's own store has it: that of its calls is asked first.
-        assert_eq!(limiter.peek(POLICY, "alice", 1).expect("a decision").limit(), 5);
-    });
+    let (old, new) = (Servers::start(Kind::Single), Servers::start(Kind::Single));
+    let builder = Limiter::builder().rollout(old.url(), new.url(), 0.0).timeout(TIMEOUT);
+    let limiter = warm(builder.on_store_error(OnStoreError::Raise).deny_cache(Duration::ZERO), false);
+    new.kill(0);
+    let error = limiter.set_override(POLICY, "alice", Some(&own("fixed-window 5/hour")), None).expect_err("it fails");
+    assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{error}");
+    // The key's own store has it: that of its calls is asked first.
+    assert_eq!(limiter.peek(POLICY, "alice", 1).expect("a decision").limit(), 5);
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tidegate::{Decision, ErrorKind, OnStoreError, Options, Policy, Source};
 use tidegate_tests::any_limiter::{AnyLimiter, fresh_prefix};
-use tidegate_tests::lateness::retry_if_stalled;
 use tidegate_tests::mutating_proxy::{MutatingProxy, Mutation};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::wait::wait_until;
@@ -88,31 +87,29 @@ fn choosing(choice: OnStoreError) -> Policy {
 
 #[test]
 fn a_lost_store_grants_what_its_policy_chose() {
-    retry_if_stalled(|| {
-        for is_async in [false, true] {
-            let server = Servers::start(Kind::Single);
-            let limiter = warm(builder(server.url()), is_async);
-            let policies = OnStoreError::ALL.map(choosing);
-            for policy in &policies {
-                assert_eq!(limiter.check(policy, "k", 2, None).expect("a decision").granted(), 2);
-            }
-            server.kill(0);
-            let take = |policy: &Policy, cost| limiter.take(policy, "k", cost, None);
-            let of = |choice| policies.iter().find(|policy| policy.name() == choice).expect("each choice");
-            assert_eq!(take(of("raise"), 9).expect_err("it raises").kind(), ErrorKind::StoreUnavailable);
-            assert_eq!(said(&take(of("open"), 9).expect("a decision")), (9, true, Source::Fallback));
-            let closed = take(of("closed"), 9).expect("a decision");
-            assert_eq!((said(&closed), closed.unavailable()), ((0, false, Source::Fallback), true));
-            assert_eq!((closed.retry_after(), closed.next_after()), (Some(SECOND), Some(SECOND)));
-            // Two of five units were used before.
-            assert_eq!(said(&take(of("local"), 9).expect("a decision")), (3, true, Source::Fallback));
-            let none = take(of("local"), 9).expect("a decision");
-            assert_eq!((said(&none), none.unavailable()), ((0, false, Source::Fallback), false));
-            // A charge of a policy that is closed was not made.
-            assert_eq!(limiter.charge(of("closed"), "k", 4).expect("a decision").granted(), 0);
-            assert_eq!(limiter.charge(of("local"), "k", 4).expect("a decision").granted(), 4);
+    for is_async in [false, true] {
+        let server = Servers::start(Kind::Single);
+        let limiter = warm(builder(server.url()), is_async);
+        let policies = OnStoreError::ALL.map(choosing);
+        for policy in &policies {
+            assert_eq!(limiter.check(policy, "k", 2, None).expect("a decision").granted(), 2);
         }
-    });
+        server.kill(0);
+        let take = |policy: &Policy, cost| limiter.take(policy, "k", cost, None);
+        let of = |choice| policies.iter().find(|policy| policy.name() == choice).expect("each choice");
+        assert_eq!(take(of("raise"), 9).expect_err("it raises").kind(), ErrorKind::StoreUnavailable);
+        assert_eq!(said(&take(of("open"), 9).expect("a decision")), (9, true, Source::Fallback));
+        let closed = take(of("closed"), 9).expect("a decision");
+        assert_eq!((said(&closed), closed.unavailable()), ((0, false, Source::Fallback), true));
+        assert_eq!((closed.retry_after(), closed.next_after()), (Some(SECOND), Some(SECOND)));
+        // Two of five units were used before.
+        assert_eq!(said(&take(of("local"), 9).expect("a decision")), (3, true, Source::Fallback));
+        let none = take(of("local"), 9).expect("a decision");
+        assert_eq!((said(&none), none.unavailable()), ((0, false, Source::Fallback), false));
+        // A charge of a policy that is closed was not made.
+        assert_eq!(limiter.charge(of("closed"), "k", 4).expect("a decision").granted(), 0);
+        assert_eq!(limiter.charge(of("local"), "k", 4).expect("a decision").granted(), 4);
+    }
 }
 
 /// What is granted decides what the caller does: a number that cannot be is an error, never a Decision.

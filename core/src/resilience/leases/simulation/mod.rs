@@ -6,6 +6,8 @@
 mod counting;
 mod world;
 
+use std::sync::Mutex;
+
 use super::Leases;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Lease, Options, Policy};
@@ -63,17 +65,21 @@ fn no_window_is_passed() {
             FOUND.into_iter().chain(0..count).collect()
         }
     };
-    run_each(LIMITS.len() as u64, |index| run_all(LIMITS[index as usize], &seeds));
-}
-
-fn run_all(limits: &str, seeds: &[u64]) {
-    let mut total = Report::default();
-    for seed in seeds {
-        total.add(run(limits, *seed));
-    }
-    println!("{limits}: {total}");
-    if seeds.len() > 100 {
-        assert!(total.leased * 20 > total.admitted, "{limits}: leases are tried: {total}");
-        assert!(total.given_back > 0 && total.lost > 0 && total.killed > 0, "{limits}: faults are tried: {total}");
+    let totals = LIMITS.map(|_| Mutex::new((0, Report::default())));
+    // Each seed with all limits, before the next.
+    run_each((seeds.len() * LIMITS.len()) as u64, 8, |number| {
+        let (seed, index) = (seeds[number as usize / LIMITS.len()], number as usize % LIMITS.len());
+        let report = run(LIMITS[index], seed);
+        let mut total = totals[index].lock().expect("no panic");
+        total.0 += 1;
+        total.1.add(report);
+    });
+    for (limits, total) in LIMITS.iter().zip(totals) {
+        let (histories, total) = total.into_inner().expect("no panic");
+        println!("{limits}: {histories} histories, {total}");
+        if histories > 100 {
+            assert!(total.leased * 20 > total.admitted, "{limits}: leases are tried: {total}");
+            assert!(total.given_back > 0 && total.lost > 0 && total.killed > 0, "{limits}: faults are tried: {total}");
+        }
     }
 }

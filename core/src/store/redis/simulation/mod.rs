@@ -26,7 +26,7 @@ use std::time::Instant;
 use self::world::World;
 use crate::schedules::{run_each, setting};
 
-/// Schedules that run when nothing else is said.
+/// All schedules, when nothing else is said. As many run as there is time for.
 const SCHEDULES: u64 = 100_000;
 
 fn run(seed: u64) {
@@ -47,5 +47,5 @@ fn every_call_is_answered_once_in_time_and_by_its_own_reply() {
     let kept = include_str!("seeds.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     kept.for_each(|seed| run(seed.parse().expect("a seed in seeds.txt")));
     let schedules = setting("TIDEGATE_SCHEDULES").unwrap_or(SCHEDULES);
-    run_each(schedules, run);
+    run_each(schedules, 15, run);
 }
