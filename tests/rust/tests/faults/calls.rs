@@ -64,9 +64,10 @@ pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, laten
         lateness.most,
         lateness.all
     );
-    // An answer wakes two threads, the one that delivers it and the one that waits for it; each may be late.
-    assert!(took.most <= TIMEOUT + MOST + 2 * lateness.most, "{name}: one in a thousand took {:?}", took.most);
-    assert!(took.all <= TIMEOUT + GRACE + 2 * lateness.all, "{name}: a call took {:?}", took.all);
+    // Three threads may be late: the one that has read the clock and begins the call, the one that delivers the answer, and the one
+    // that waits for it.
+    assert!(took.most <= TIMEOUT + MOST + 3 * lateness.most, "{name}: one in a thousand took {:?}", took.most);
+    assert!(took.all <= TIMEOUT + GRACE + 3 * lateness.all, "{name}: a call took {:?}", took.all);
 
     // Outside of the fault the store answers. During the fault, whenever the store does not, the promised answer comes.
     let recovered = span.ended + client.first_answer(span.ended) + RECOVERY;
@@ -108,10 +109,10 @@ pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, laten
     let kept = |call: &&TimedCall| call.is_stored() && (!fault.loses_data || call.began > span.ended);
     let stored = calls.iter().filter(kept).count() as u64;
     let unsure = calls.iter().filter(|call| !call.is_stored()).count() as u64;
-    // The machine may stall during one peek.
+    // The machine may stall during one peek, which the store does not answer then.
     let mut after = None;
     wait_until(Duration::from_secs(10), &format!("{name}: a peek is answered"), || {
-        after = loaded.limiter.peek(POLICY, "key", 1).ok();
+        after = loaded.limiter.peek(POLICY, "key", 1).ok().filter(|peek| peek.source() == Source::Store);
         after.is_some()
     });
     let after = after.expect("an answer");
