@@ -16,13 +16,3 @@ pub fn hash_slot(key: &[u8]) -> u16 {
     });
     crc16(tag.unwrap_or(key)) % 16_384
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slot_is_what_redis_says_it_is() {
-        assert_eq!((hash_slot(b"123456789"), hash_slot(b"foo{bar}baz"), hash_slot(b"bar")), (12_739, 5_061, 5_061));
-    }
-}

@@ -2,6 +2,8 @@
 //! socket, both while the code under test runs. A busy machine adds a tenth of a second at times, which is no property of that
 //! code.
 
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +17,17 @@ use crate::wait::wait_until;
 const THREADS: usize = 4;
 const SLEEP: Duration = Duration::from_millis(2);
 
+/// How often the probe asks the kernel how long threads have waited for a processor, and how often that is a window of time. A
+/// thread that has used its share of a busy processor waits for up to a fifth of a second, while threads that only sleep are woken
+/// in time.
+const WAITS: Duration = Duration::from_millis(50);
+const WINDOW: usize = 6;
+
 /// Measures from its start on.
 pub struct LatenessProbe {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Duration>>>,
+    waits: Option<JoinHandle<Duration>>,
 }
 
 impl LatenessProbe {
@@ -38,20 +47,24 @@ impl LatenessProbe {
                 late
             })
         });
-        Self { threads: threads.collect(), over }
+        let is_over = Arc::clone(&over);
+        Self { threads: threads.collect(), waits: Some(std::thread::spawn(move || longest_wait(&is_over))), over }
     }
 
-    /// Every lateness that was measured.
+    /// Every lateness that was measured, and the longest wait of a thread of this process for a processor.
     #[must_use]
-    pub fn all(mut self) -> Vec<Duration> {
+    pub fn all(mut self) -> (Vec<Duration>, Duration) {
         self.over.store(true, Ordering::Relaxed);
-        self.threads.drain(..).flat_map(|thread| thread.join().expect("no panic")).collect()
+        let late = self.threads.drain(..).flat_map(|thread| thread.join().expect("no panic")).collect();
+        let wait = self.waits.take().map(|thread| thread.join().expect("no panic"));
+        (late, wait.unwrap_or_default())
     }
 
     /// The largest lateness that was measured.
     #[must_use]
     pub fn worst(self) -> Duration {
-        self.all().into_iter().max().unwrap_or_default()
+        let (late, wait) = self.all();
+        late.into_iter().fold(wait, Duration::max)
     }
 }
 
@@ -59,6 +72,38 @@ impl Drop for LatenessProbe {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
     }
+}
+
+/// The longest that a thread of this process has waited for a processor within a window.
+fn longest_wait(is_over: &AtomicBool) -> Duration {
+    let (mut longest, mut samples) = (Duration::ZERO, VecDeque::from([waited()]));
+    loop {
+        let ends = is_over.load(Ordering::Relaxed);
+        let now = waited();
+        let grown = |(thread, waited): (&OsString, &Duration)| {
+            waited.saturating_sub(samples[0].get(thread).copied().unwrap_or_default())
+        };
+        longest = now.iter().map(grown).fold(longest, Duration::max);
+        if ends {
+            return longest;
+        }
+        samples.push_back(now);
+        if samples.len() > WINDOW {
+            samples.pop_front();
+        }
+        std::thread::sleep(WAITS);
+    }
+}
+
+/// By thread, how long it has waited for a processor. Nothing where the kernel does not count it.
+fn waited() -> HashMap<OsString, Duration> {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return HashMap::new() };
+    let waited = |thread: std::fs::DirEntry| {
+        let counted = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        let nanoseconds = counted.split_whitespace().nth(1)?.parse().ok()?;
+        Some((thread.file_name(), Duration::from_nanos(nanoseconds)))
+    };
+    threads.flatten().filter_map(waited).collect()
 }
 
 /// A bare client of a server: a socket on which it sends PING again and again, and connects again when no answer comes. A client

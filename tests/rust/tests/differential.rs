@@ -116,5 +116,5 @@ fn agree(kind: Kind, histories: u64, seconds: u64) {
         history::agree(seed, &expected, &found);
     }
     let least = seeds.begun() / 100;
-    assert!(one.is_some() || layered.counters().deny_cache > least, "{:?}", layered.counters());
+    assert!(one.is_some() || seeds.begun() < 500 || layered.counters().deny_cache > least, "{:?}", layered.counters());
 }

@@ -17,6 +17,9 @@ fn soon(what: &str, holds: impl FnMut() -> bool) {
     wait_until(Duration::from_secs(10), what, holds);
 }
 
+/// One waits for an answer for a short time, and the other for as long as a call.
+const PROBES: usize = 2;
+
 // One test, because it counts the threads of the whole process.
 #[test]
 #[cfg(target_os = "linux")]
@@ -37,20 +40,20 @@ fn threads_live_as_long_as_they_are_needed_and_a_child_calls_the_store_itself() 
     for _ in 0..3 {
         server.kill(0);
         lose(&limiter);
-        soon("a probe", || threads("tidegate-probe") == 1);
+        soon("a probe", || threads("tidegate-probe") == PROBES);
         server.start_again(0);
         soon("the probe ends", || threads("tidegate-probe") == 0);
         limiter.check("5/hour", "k").expect("it is back");
     }
     server.kill(0);
     lose(&limiter);
-    soon("a probe", || threads("tidegate-probe") == 1);
+    soon("a probe", || threads("tidegate-probe") == PROBES);
     limiter.close();
     soon("a closed limiter has no probe", || threads("tidegate-probe") == 0);
     // Dropped without `close`.
     let limiter = make();
     lose(&limiter);
-    soon("a probe", || threads("tidegate-probe") == 1);
+    soon("a probe", || threads("tidegate-probe") == PROBES);
     drop(limiter);
     soon("a dropped limiter has no probe", || threads("tidegate-probe") == 0);
 

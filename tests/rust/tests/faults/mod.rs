@@ -16,7 +16,7 @@ use tidegate_tests::servers::Servers;
 use tidegate_tests::threads;
 use tidegate_tests::wait::wait_until;
 
-use calls::{LoadedLimiter, Percentiles, judge};
+use calls::{Lateness, LoadedLimiter, Percentiles, judge};
 
 /// The timeout of a call …
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -70,7 +70,7 @@ fn survive(mut fault: Fault<'_>) {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let mut threads = Vec::new();
     for loaded in &loaded {
-        loaded.limiter.check(POLICY, "warm").expect("a healthy server");
+        wait_until(Duration::from_secs(30), "the server answers", || loaded.limiter.ping().is_ok());
         for number in 0..TASKS {
             let (loaded, over, limiter) = (Arc::clone(loaded), Arc::clone(&over), loaded.limiter.to_async());
             runtime.spawn(async move {
@@ -110,7 +110,8 @@ fn survive(mut fault: Fault<'_>) {
     over.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     drop(runtime);
-    let lateness = Percentiles::of(probe.all());
+    let (late, wait) = probe.all();
+    let lateness = Lateness { late: Percentiles::of(late), wait };
     for loaded in &loaded {
         judge(&fault, loaded, Span { began, begun, ended }, lateness, &client);
     }

@@ -4,6 +4,7 @@ mod trace;
 
 use serde_json::{Value, json};
 use tidegate::http::{LlmRequest, OutputRule, TokenCount, TokenEstimate, TokenEstimator, TokenRules, UsageReader};
+use tidegate_tests::budget::within;
 
 use self::trace::{TracedCall, trace};
 
@@ -192,7 +193,7 @@ fn the_estimate_covers_what_is_used() {
         ),
         ("Anthropic", TokenRules::ANTHROPIC, &["/v1/messages"][..]),
     ] {
-        for seed in 1..=3 {
+        for seed in within(1, 1..=3) {
             let calls = trace(seed, 6_000, paths);
             let totals = replay(rules, &calls, 16);
             for (what, totals) in ["input", "output", "both"].iter().zip(&totals) {

@@ -41,14 +41,14 @@ async fn a_call_that_would_wait_too_long_is_not_sent<C: PacedClient>() {
 
 async fn calls_wait_for_their_turns<C: PacedClient>() {
     let (service, limiter) = (Service::serving().await, limiter());
-    let setup = Setup { timeout: 20 * SECOND, ..Setup::of("gcra 20/s burst 1") };
+    let setup = Setup { timeout: 20 * SECOND, ..Setup::of("gcra 2/s burst 1") };
     let client = C::paced(&limiter, setup.clone()).expect("a client");
     let began = Instant::now();
-    for _ in 0..5 {
+    for _ in 0..3 {
         assert_eq!(client.read(&service.url("/")).await.expect("a response").0, 200);
     }
-    assert!(began.elapsed() >= Duration::from_millis(200), "{:?}", began.elapsed());
-    assert_eq!((service.arrived().len(), setup.waits.load(Ordering::Relaxed)), (5, 4));
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!((service.arrived().len(), setup.waits.load(Ordering::Relaxed)), (3, 2));
 }
 
 async fn a_refusal_can_be_a_response<C: PacedClient>() {
