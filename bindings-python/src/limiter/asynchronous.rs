@@ -21,7 +21,8 @@ use crate::policy_argument::{OwnedEntries, OwnedPolicy, PolicyArgument};
 
 impl AsyncLimiter {
     pub(super) fn build(builder: Builder) -> PyResult<Self> {
-        builder.build_async().map(|inner| Self { reader: LoopReader::new(inner) }).map_err(raise)
+        let inner = Python::attach(|py| py.detach(|| builder.build_async())).map_err(raise)?;
+        Ok(Self { reader: LoopReader::new(inner) })
     }
 
     pub(super) fn core(&self) -> &tidegate::AsyncLimiter {

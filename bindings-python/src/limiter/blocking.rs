@@ -19,7 +19,8 @@ use crate::policy_argument::{OwnedEntries, PolicyArgument};
 
 impl Limiter {
     pub(super) fn build(builder: Builder) -> PyResult<Self> {
-        let inner = builder.build().map_err(raise)?;
+        // It may wait for another process that makes the file of its store whole.
+        let inner = Python::attach(|py| py.detach(|| builder.build())).map_err(raise)?;
         Ok(Self { reader: LoopReader::new(inner.to_async()), inner })
     }
 
