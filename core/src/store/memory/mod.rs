@@ -266,7 +266,7 @@ impl Memory {
     fn adopt(&self, entry: &Entry<'_>, now: u64) {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
-        let mut shard = self.shards[self.shard_of(hash)].lock();
+        let mut shard = self.lock(self.shard_of(hash));
         if let Some(index) = shard.find(hash, entry.plan, key) {
             shard.change(index, |usage| usage.adopt_numbers(entry.plan, now));
             self.keep_within_budget(&mut shard, now, hash);
