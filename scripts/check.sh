@@ -31,7 +31,9 @@ python_programs=(
 part "Rust: format" cargo fmt --all --check
 part "Rust: lints" cargo clippy --workspace --all-targets --locked -- -D warnings
 part "Rust: lints without features" cargo clippy -p tidegate --no-default-features --locked -- -D warnings
-part "Rust: documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+# With the examples, whose dependencies are those of the tests: without them cargo checks the core and what it depends on once more,
+# with other features.
+part "Rust: documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --lib --bins --examples
 part "Rust: licenses, bans, sources" cargo deny --locked check bans licenses sources
 part "Rust: advisories" advisories
 part "Python: lints" ruff check "${python[@]}"

@@ -30,11 +30,13 @@ before=${#failed[@]}
 compile
 compiled=$((${#failed[@]} == before))
 part "Rust: unit and integration tests" cargo nextest run "${rust[@]}"
-part "Rust: documentation tests" cargo test --quiet --doc "${rust[@]}"
 if [ "$compiled" = 1 ]; then
-    # Either waits a lot, for servers and for clocks.
+    # It waits a lot, for servers and for clocks.
     beside "Node: the package, the web adapters, the server harness, and Python on the same Redis" \
         node --test --test-concurrency 3 --test-reporter spec tests/servers/*.test.mjs tests/node/*.test.mjs tests/node/web/*.test.mjs tests/cross/*.test.mjs
+fi
+part "Rust: documentation tests" cargo test --quiet --doc "${rust[@]}"
+if [ "$compiled" = 1 ]; then
     part "Python: the committed stubs are what the module says" stubs_agree
     part "Python: types of the package and of a user" mypy bindings-python/python/tidegate tests/python/typing/sample.py
     part "Python: stubs and module agree" python -m mypy.stubtest --mypy-config-file pyproject.toml tidegate._tidegate

@@ -16,12 +16,12 @@ const HISTORIES: u64 = 10_000;
 
 #[test]
 fn memory_and_redis_agree() {
-    agree(Kind::Single, HISTORIES, 10);
+    agree(Kind::Single, HISTORIES, 8);
 }
 
 #[test]
 fn memory_and_a_cluster_agree() {
-    agree(Kind::Cluster, HISTORIES / 10, 4);
+    agree(Kind::Cluster, HISTORIES / 10, 3);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn memory_and_a_file_agree() {
     let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
     let file = Limiter::builder().store(shared.url("max_bytes=64MB")).timeout(Duration::from_secs(10));
     let file = file.on_store_error(OnStoreError::Raise).clock(Arc::clone(&file_clock)).build().expect("a limiter");
-    for seed in within(4, seeds(HISTORIES)) {
+    for seed in within(3, seeds(HISTORIES)) {
         let expected = history::run(seed, &memory, &memory_clock);
         let found = history::run(seed, &file, &file_clock);
         history::agree(seed, &expected, &found);

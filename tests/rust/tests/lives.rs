@@ -379,17 +379,17 @@ fn live(url: &str, lives: u64, seconds: u64, proxy: Option<&Proxy>) -> u64 {
 
 #[test]
 fn nothing_is_used_twice_in_memory_and_on_a_server() {
-    live(Servers::start(Kind::Single).url(), LIVES, 8, None);
+    live(Servers::start(Kind::Single).url(), LIVES, 6, None);
 }
 
 #[test]
 fn nothing_is_used_twice_in_a_file() {
-    live(&SharedFile::new().url("max_bytes=16MB"), LIVES / 4, 3, None);
+    live(&SharedFile::new().url("max_bytes=16MB"), LIVES / 4, 2, None);
 }
 
 #[test]
 fn nothing_is_used_twice_on_a_cluster() {
-    live(Servers::start(Kind::Cluster).url(), LIVES / 20, 3, None);
+    live(Servers::start(Kind::Cluster).url(), LIVES / 20, 2, None);
 }
 
 #[test]

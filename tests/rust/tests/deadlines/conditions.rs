@@ -41,7 +41,7 @@ fn a_call_whose_reply_is_lost_is_not_sent_again() {
     alone(|| {
         let redis = Servers::start(Kind::Single);
         let proxy = Proxy::to(redis.port(0));
-        let patient = |port: u16| builder(port).timeout(Duration::from_secs(2));
+        let patient = |port: u16| builder(port).timeout(Duration::from_secs(1));
         let direct = patient(redis.port(0)).build().expect("a limiter");
         for condition in [Condition::DropReplies, Condition::CutReplies, Condition::StallReplies] {
             let blocking = patient(proxy.port()).build().expect("a limiter");

@@ -15,7 +15,7 @@ fn entries(keys: &[String], costs: [u64; 3]) -> Vec<(String, String, u64)> {
 }
 
 /// Long, so that a stall of the machine is short beside it.
-const TIMEOUT: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Several stores are checked one after the other, in the time of one call. What was charged is refunded afterwards.
 #[test]

@@ -41,7 +41,7 @@ fn calls_end_in_time_while_the_server_is_stopped_and_when_it_is_gone() {
 fn a_server_that_was_stopped_is_not_flooded_when_it_continues() {
     alone(|| {
         let redis = Servers::start(Kind::Single);
-        let patient = || builder(redis.port(0)).timeout(Duration::from_secs(2));
+        let patient = || builder(redis.port(0)).timeout(Duration::from_secs(1));
         let blocking = patient().build().expect("a limiter");
         let tasks = patient().fold(1).build_async().expect("a limiter");
         blocking.check(POLICY, "one").expect("a decision");

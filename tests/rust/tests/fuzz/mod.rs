@@ -82,7 +82,7 @@ fn kept_calls_of_models_hold() {
 fn mutated(name: &str, executions: u64) {
     let target = target(name);
     let seeds = corpus::inputs(target).into_iter().map(|(_, input)| input).collect();
-    let bound = if is_full() { Bound::Executions(executions) } else { Bound::Time(Duration::from_secs(6)) };
+    let bound = if is_full() { Bound::Executions(executions) } else { Bound::Time(Duration::from_secs(4)) };
     match engine::fuzz(target, seeds, bound, 30) {
         Ok(report) => println!("seed 30: {report}"),
         Err(found) => panic!("{}\nwith {:?}", found.message, String::from_utf8_lossy(&found.input)),
