@@ -34,7 +34,8 @@ before(async () => {
 after(() => servers?.close());
 
 const inMemory = () => new Limiter({ policies });
-const inRedis = () => new Limiter({ store: servers.url, policies, timeoutMs: 5_000, prefix: `spans${prefixes++}` });
+const inRedis = () => 
+  new Limiter({ store: servers.url, policies, timeoutMs: 5_000, denyCacheMs: 60_000, prefix: `spans${prefixes++}` });
 
 /** The spans of some work, in a span of its own, which is the last one. */
 async function spansOf(work) {
