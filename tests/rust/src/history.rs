@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate::{
-    Algorithm, BlockFor, CheckOptions, Cost, Decision, Hold, HoldAnswer, Limit, Limiter, ManualClock, Options, Period,
-    Policy, TimeUnit, Units,
+    Algorithm, BlockFor, CheckOptions, Cost, Decision, Hold, HoldAnswer, KeyOverride, Limit, Limiter, ManualClock,
+    Options, Period, Policy, TimeUnit, Units,
 };
 
 use crate::random::Random;
@@ -200,6 +200,45 @@ pub fn agree(seed: u64, expected: &[String], found: &[String]) {
     }
 }
 
+/// The overrides of a history, of which one of four has some. They have a generator of their own, so that the other histories, and the
+/// rest of these, stay what they are.
+struct Overriding(Option<Random>);
+
+impl Overriding {
+    fn of(seed: u64) -> Self {
+        Self((seed % 4 == 2).then(|| Random::new(!seed)))
+    }
+
+    /// Sets or removes an override now and then, and reads the journal behind it.
+    fn step(&mut self, limiter: &Limiter, policy: &Policy, key: &str) -> Option<String> {
+        let random = self.0.as_mut()?;
+        if !random.one_in(6) {
+            return None;
+        }
+        let own = match random.below(6) {
+            0 | 1 => None,
+            2 => Some(KeyOverride::unlimited()),
+            // Without what no notation has.
+            _ => KeyOverride::parse(&KeyOverride::of(changed(random, policy).limits().to_vec()).to_string()).ok(),
+        };
+        let ttl = random.one_in(2).then(|| Duration::from_micros(random.below(9 * SECOND) + 1));
+        let set = limiter.set_override(policy, key, own.as_ref(), ttl.filter(|_| own.is_some()));
+        let (journal, listed) = (limiter.journal(policy, key), limiter.overrides(policy));
+        let shown = own.map_or_else(String::new, |own| own.to_string());
+        Some(format!("override {shown:?} for {ttl:?}: {set:?} {journal:?} {listed:?}"))
+    }
+
+    /// What a call was answered. One about a key whose override its policy forbids by now is an error.
+    #[track_caller]
+    fn said(&self, answer: tidegate::Result<Decision>) -> String {
+        match answer {
+            Ok(decision) => text_of(&decision),
+            Err(error) if self.0.is_some() && error.code() == "policy_invalid" => format!("failed {error}"),
+            Err(error) => panic!("a call: {error}"),
+        }
+    }
+}
+
 /// Runs the history of a seed on a limiter; returns one line for each call.
 ///
 /// # Panics
@@ -216,6 +255,7 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
     let mut holds: Vec<Hold> = Vec::new();
     let mut last: Option<Decision> = None;
     lines.push(format!("policies {:?} {:?}", policies[0], policies[1]));
+    let mut overrides = Overriding::of(seed);
     for step in 0..random.below(28) + 6 {
         let period = policies[0].limits()[0].period().micros();
         let pause = match random.below(16) {
@@ -233,8 +273,13 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             14 => random.below(20 * SECOND),
             _ => 0,
         };
-        now =
-            if random.one_in(14) { now - random.below(5 * SECOND + period.min(86_400 * SECOND)) } else { now + pause };
+        let back = random.one_in(14).then(|| random.below(5 * SECOND + period.min(86_400 * SECOND)));
+        now = match back {
+            // An override that has ended is forgotten with the next call that writes: a clock that goes back may see it again.
+            Some(_) if overrides.0.is_some() => now,
+            Some(back) => now - back,
+            None => now + pause,
+        };
         clock.set(Duration::from_micros(now));
         let which = random.pick(&[0, 0, 0, 1]);
         let policy = policies[which].clone();
@@ -248,18 +293,21 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
             4 => (1 << 53) - 1,
             _ => 1,
         };
+        if let Some(line) = overrides.step(limiter, &policy, key) {
+            lines.push(format!("{step} now={now} {which} {key}: {line}"));
+        }
         let asked = cost_for(&mut random, &policy, cost);
         let priority = policy.options().priorities.is_some().then(|| random.pick(&[None, Some("batch"), Some("rest")]));
         let priority = priority.flatten().map(str::to_owned);
         let asked_as = |asked: Cost| CheckOptions { priority: priority.clone(), ..asked.into() };
         let line = match random.below(24) {
-            0..=10 if is_held(&policy) => match limiter.hold_with(&policy, key, &asked_as(asked)).expect("a hold") {
-                HoldAnswer::Held(hold) => {
+            0..=10 if is_held(&policy) => match limiter.hold_with(&policy, key, &asked_as(asked)) {
+                Ok(HoldAnswer::Held(hold)) => {
                     let line = text_of(hold.decision());
                     holds.push(hold);
                     line
                 }
-                denied => text_of(denied.decision()),
+                denied => overrides.said(denied.map(|denied| denied.decision().clone())),
             },
             0..=10 => {
                 let meta = (policy.options().journal > 0).then(|| format!("meta {step}").into_bytes());
@@ -272,12 +320,12 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
                         line
                     }
                     Err(refused) if options.partial => format!("refused {refused}"),
-                    Err(error) => panic!("a check: {error}"),
+                    error => overrides.said(error),
                 }
             }
-            11 | 12 => text_of(&limiter.peek_with(&policy, key, &asked_as(asked)).expect("a peek")),
-            13 => text_of(&limiter.charge(&policy, key, asked).expect("a charge")),
-            14 => text_of(&limiter.refund(&policy, key, asked).expect("a refund")),
+            11 | 12 => overrides.said(limiter.peek_with(&policy, key, &asked_as(asked))),
+            13 => overrides.said(limiter.charge(&policy, key, asked)),
+            14 => overrides.said(limiter.refund(&policy, key, asked)),
             15 => match &last {
                 Some(decision) => {
                     let known = policies.iter().find(|policy| policy.name() == decision.policy()).unwrap_or(&policy);
@@ -308,14 +356,14 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
                 match limiter.check_all(entries.iter().cloned()) {
                     Ok(decision) => text_of(&decision),
                     Err(refused) if entries.iter().any(|(policy, ..)| is_held(policy)) => format!("refused {refused}"),
-                    Err(error) => panic!("a check_all: {error}"),
+                    error => overrides.said(error),
                 }
             }
             // Units of a `concurrency` limit that no hold renews.
-            20 if is_held(&policy) => text_of(&{
+            20 if is_held(&policy) => overrides.said({
                 let units = random.below(3) + 1;
                 let units = cost_for(&mut random, &policy, units);
-                limiter.charge(&policy, key, units).expect("a charge")
+                limiter.charge(&policy, key, units)
             }),
             21 if !holds.is_empty() => {
                 drop(holds.remove(random.below(holds.len() as u64) as usize));
@@ -333,9 +381,9 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
     // Dropped here, so that they are released at the same place of the history in both stores.
     holds.clear();
     for (policy, key) in [(&policies[0], keys[0]), (&policies[0], keys[1]), (&policies[1], keys[0])] {
-        lines.push(text_of(&{
+        lines.push(overrides.said({
             let asked = cost_for(&mut random, policy, 1);
-            limiter.peek(policy, key, asked).expect("a last peek")
+            limiter.peek(policy, key, asked)
         }));
     }
     lines
