@@ -1,6 +1,6 @@
 // What a call takes: a number, or numbers by the names of units.
 
-import { describe, invalidCost, unitError } from './errors.js';
+import { CostError, describe, invalidCost, unitError } from './errors.js';
 import { isRecord } from './given-options.js';
 import type { PolicyRef } from './policy.js';
 
@@ -16,21 +16,37 @@ function isPlain(value: object): boolean {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
+/** Whether two names are one: names ignore case. */
+function isSame(name: string, other: string): boolean {
+  return name === other || name.toLowerCase() === other.toLowerCase();
+}
+
 /** Whether a value is a map of units, whose numbers are checked; an error where one is no number. */
 export function isUnits(cost: unknown): cost is Units {
   if (!isRecord(cost) || !isPlain(cost)) return false;
   const names = Object.keys(cost);
   for (const name of names) if (typeof cost[name] !== 'number') throw unitError(name, cost[name]);
+  if (names.length > 1) {
+    const twice = names.find((name, index) => names.findIndex((other) => isSame(other, name)) < index);
+    if (twice !== undefined) throw new CostError(`cost names ${describe(twice)} twice: names ignore case, so give one of them`);
+  }
   return names.length > 0;
 }
 
-function ownCost(units: Units): number | undefined {
-  return Object.hasOwn(units, 'cost') ? units['cost'] : undefined;
+/** Whether a name is that of the number for limits without a unit. Names ignore case. */
+export function isCostName(name: string): boolean {
+  return isSame(name, 'cost');
+}
+
+/** The number for limits without a unit, where a map has one. */
+function costIn(units: Units): number | undefined {
+  const name = Object.hasOwn(units, 'cost') ? 'cost' : Object.keys(units).find(isCostName);
+  return name === undefined ? undefined : units[name];
 }
 
 /** The number of limits without a unit: what a Decision calls its cost. */
 export function numberOf(cost: Cost): number {
-  return typeof cost === 'number' ? cost : (ownCost(cost) ?? 1);
+  return typeof cost === 'number' ? cost : (costIn(cost) ?? 1);
 }
 
 /** The map; undefined for a number. */
@@ -52,7 +68,7 @@ function countedBy({ units }: PolicyRef): ReadonlySet<string> {
 const NO_COST: Units = Object.freeze({ cost: 0 });
 
 function counts(counted: ReadonlySet<string>, name: string): boolean {
-  return counted.has(name) || (name !== 'cost' && counted.has(name.toLowerCase()));
+  return counted.has(name) || counted.has(name.toLowerCase());
 }
 
 /**
@@ -62,7 +78,7 @@ function counts(counted: ReadonlySet<string>, name: string): boolean {
 export function shareOf(cost: Cost, policyRef: PolicyRef): Cost | undefined {
   if (typeof cost === 'number') return cost;
   // A number, which is asked faster. 0 is none: it takes nothing.
-  if (policyRef.units === undefined) return ownCost(cost) === 0 ? NO_COST : ownCost(cost);
+  if (policyRef.units === undefined) return costIn(cost) === 0 ? NO_COST : costIn(cost);
   const counted = countedBy(policyRef);
   const share = Object.entries(cost).filter(([name]) => counts(counted, name));
   return share.length === 0 ? undefined : Object.fromEntries(share);

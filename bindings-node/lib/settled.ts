@@ -3,7 +3,7 @@
 import { types } from 'node:util';
 
 import type { NamedCheckEntry } from './call-options.js';
-import { type Cost, isUnits, shareOf, type Units, uncounted } from './cost.js';
+import { type Cost, isCostName, isUnits, shareOf, type Units, uncounted } from './cost.js';
 import { Decision, partsOf, policyRefOf } from './decision.js';
 import { ConfigError, CostError, describe, didNotRun, StoreError, shortened } from './errors.js';
 import { isRecord } from './given-options.js';
@@ -144,7 +144,7 @@ function ofUnits(entries: readonly Decision[], actual: Units): readonly (readonl
   if (entries.length === 1) return entries.map((entry) => [entry, actual]);
   const wrong = uncounted(actual, entries.map(policyRefOf));
   if (wrong !== undefined) throw new CostError(`settle of ${entries.map(nameOf).join(', ')}: ${wrong}`);
-  const { cost: _, ...units } = actual;
+  const units = Object.fromEntries(Object.entries(actual).filter(([name]) => !isCostName(name)));
   const takesCost = new Set(meant(entries));
   return entries.flatMap((entry) => {
     const share = shareOf(takesCost.has(entry) ? actual : units, policyRefOf(entry));

@@ -14,18 +14,22 @@ _LIMIT = 2**53
 
 
 def checked_units(given: Mapping[Any, Any], what: str) -> dict[str, int]:
-    """Numbers by the names of units. It raises for what is no number of units."""
+    """Numbers by the names of units, in lower case: names ignore case. It raises for what is no number of units."""
+    units: dict[str, int] = {}
     for name, number in given.items():
         if not isinstance(name, str):
             raise CostError(f"{what} names the unit {shown(name)}: the name of a unit is text (str)")
         if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number < _LIMIT:
             raise CostError(f"{what} {shown(number)} {shortened(name)}: it must be a whole number from 0 to 2^53 - 1")
-    return dict(given)
+        if name.lower() in units:
+            raise CostError(f"{what} numbers that name {shortened(name.lower())} twice: names ignore case, so give one")
+        units[name.lower()] = number
+    return units
 
 
 def is_counted(name: str, counted: Collection[str]) -> bool:
     """Whether the name is one of those that a policy counts."""
-    return name in counted or (name != COST and name.lower() in counted)
+    return name.lower() in counted
 
 
 def uncounted(cost: Any, counted: Collection[str]) -> str | None:

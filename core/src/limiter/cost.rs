@@ -26,6 +26,10 @@ pub struct Units(Option<Box<[(CompactString, u64)]>>);
 /// The name of the units of limits that name none.
 const COST: &str = "cost";
 
+const fn is_cost(name: &str) -> bool {
+    name.eq_ignore_ascii_case(COST)
+}
+
 impl Units {
     /// No numbers: a call takes its cost of each limit.
     pub(super) const NONE: Self = Self(None);
@@ -39,8 +43,27 @@ impl Units {
     }
 
     /// # Errors
+    /// `cost_invalid` where two names are one, for the case of letters is none of a name.
+    fn check_names(&self) -> Result<()> {
+        let named = self.0.as_deref().unwrap_or_default();
+        for (index, (name, units)) in named.iter().enumerate() {
+            if let Some((same, other)) = named[..index].iter().find(|(same, _)| same.eq_ignore_ascii_case(name)) {
+                return Err(Error::new(
+                    ErrorKind::CostInvalid,
+                    format!(
+                        "a cost names {name:?} twice, as {same:?}: {other} and as {name:?}: {units}; names ignore case, so give one of \
+                         them"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// # Errors
     /// `cost_invalid` for a name that the policy does not count, and for a number that is too large.
     fn check(&self, plan: &Plan) -> Result<()> {
+        self.check_names()?;
         for (name, units) in self.iter() {
             if !counts(plan, name) {
                 return Err(invalid(plan, &format!("counts no {name:?}: it counts {}", counted(plan))));
@@ -99,7 +122,7 @@ impl Cost {
 
     /// The number of limits that name no unit; `None` where the call names only units.
     pub(super) fn unnamed(&self) -> Option<u64> {
-        if self.units.0.is_none() { Some(self.number) } else { self.units.get(|name| name == COST) }
+        if self.units.0.is_none() { Some(self.number) } else { self.units.get(is_cost) }
     }
 
     /// The number of a limit's units, where it is said.
@@ -124,6 +147,7 @@ impl Cost {
     /// # Errors
     /// `cost_invalid` for a unit that none of them counts, and for a number that is out of range.
     pub(crate) fn check_counted<'a>(&self, plans: impl Iterator<Item = &'a Plan> + Clone) -> Result<()> {
+        self.units.check_names()?;
         for (name, units) in self.units.iter() {
             let Some(plan) = plans.clone().find(|plan| counts(plan, name)) else {
                 let names = plans.clone().map(|plan| format!("{:?} counts {}", plan.policy.name(), counted(plan)));
@@ -204,7 +228,7 @@ impl Taken {
     fn of_each(number: u64, units: &Units, class: Option<&str>, plan: &Plan) -> Result<Self> {
         let part = class.map(|class| part_of(class, plan)).transpose()?;
         let limits = plan.policy.limits();
-        let cost = units.get(|name| name == COST);
+        let cost = units.get(is_cost);
         let counts_cost = limits.iter().any(|limit| limit.unit().is_none());
         units.check(plan)?;
         if cost.is_none() && (number != 1 || units.0.is_none()) && counts_cost {
@@ -240,7 +264,7 @@ fn counts(plan: &Plan, name: &str) -> bool {
 }
 
 fn is_name_of(name: &str, limit: &Limit) -> bool {
-    limit.unit().map_or(name == COST, |unit| unit.is(name))
+    limit.unit().map_or_else(|| is_cost(name), |unit| unit.is(name))
 }
 
 fn check_units(name: &str, units: u64, plan: &Plan) -> Result<()> {

@@ -183,8 +183,12 @@ impl LimiterCore {
     ) -> Result<()> {
         let base = self.plan(policy, key)?;
         let micros = ttl.map_or(0, |ttl| u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
-        if ttl.is_some_and(|ttl| micros == 0 || ttl > LONGEST) {
-            return Err(Error::config(format!("a ttl of {ttl:?} is out of range: it must be up to 10 years")));
+        if let Some(ttl) = ttl.filter(|ttl| micros == 0 || *ttl > LONGEST) {
+            return Err(Error::config(format!(
+                "a ttl of {} seconds is out of range: it must be more than 0 and up to 10 years, and without a ttl an override stays until it \
+                 is removed",
+                ttl.as_secs_f64()
+            )));
         }
         if key.len() > MAX_OVERRIDDEN_KEY {
             return Err(Error::new(

@@ -70,7 +70,7 @@ pub(in crate::simulate) fn of_option(text: &str) -> Result<(u64, Vec<(Unit, u64)
     for part in text.split(',') {
         let (name, count) = part.split_once('=').map_or(("cost", part), |(name, count)| (name.trim(), count));
         let count = number(count).ok_or_else(|| wrong(count, name))?;
-        if name == "cost" {
+        if name.eq_ignore_ascii_case("cost") {
             cost = count;
         } else {
             units.push((Unit::new(name).map_err(|error| error.message().to_owned())?, count));
