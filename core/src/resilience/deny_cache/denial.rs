@@ -82,7 +82,7 @@ impl Denial {
         times: &DenialTimes,
     ) -> Option<Self> {
         let &DenialTimes { sent, received, longest } = times;
-        let lifetime = lifetime(entry.plan, answer);
+        let lifetime = lifetime(entry, answer);
         let until = sent + lifetime.min(longest);
         if until <= received {
             return None;
@@ -181,9 +181,10 @@ fn later(rule: &Rule, state: &State, view: &View, at: u64, amount: Amount) -> Vi
 }
 
 /// For how long the store would repeat a denial, and asking it would change nothing.
-fn lifetime(plan: &Plan, answer: &Answer) -> u64 {
+fn lifetime(entry: &Entry<'_>, answer: &Answer) -> u64 {
+    let plan = entry.plan;
     let admits = answer.views.iter().try_fold(answer.blocked_until, |ends, view| Some(ends.max(view.admits_at?)));
-    let mut until = admits.unwrap_or(u64::MAX);
+    let mut until = admits.unwrap_or(u64::MAX).min(known_until(entry, answer));
     if plan.policy.options().block_for.is_some() {
         // The first denial after a block begins another block.
         until = until.min(answer.blocked_until);
@@ -194,4 +195,25 @@ fn lifetime(plan: &Plan, answer: &Answer) -> u64 {
         until = until.min(over + plan.grace);
     }
     until.saturating_sub(answer.now)
+}
+
+/// Until when it is known what the limits say. A limit that did not refuse says something else as soon as another process is admitted,
+/// or settles what its units have really cost.
+fn known_until(entry: &Entry<'_>, answer: &Answer) -> u64 {
+    let limits = || entry.plan.rules.iter().zip(&answer.views).enumerate();
+    let refuses = |view: &View| view.admits_at.is_none_or(|at| at > answer.now);
+    let refuses_all = |(index, (_, view)): (usize, (_, &View))| {
+        refuses(view) && view.left <= 0 && entry.operation.amount(index).reserve == 0
+    };
+    let is_closed = !entry.plan.has_units && (answer.blocked_until > answer.now || limits().any(refuses_all));
+    if !is_closed && !answer.views.iter().all(refuses) {
+        return 0;
+    }
+    // Only the server has a log, and knows when its entries leave: what it says stays while it is full, or empty.
+    let logs = limits().filter(|(_, (rule, _))| matches!(rule, Rule::SlidingLog(_)));
+    logs.fold(u64::MAX, |until, (_, (_, view))| match view.left {
+        _ if view.resets_at <= answer.now => until,
+        0 if refuses(view) => until.min(view.more_at),
+        _ => 0,
+    })
 }
