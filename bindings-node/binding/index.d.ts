@@ -83,6 +83,8 @@ export declare class NativeLimiter {
   release(ticket: number, number: number): number
   /** Forgets everything that is stored under the prefix. */
   clearAll(ticket: number): number
+  /** Ends the limiter. What its callers have goes back; calls that wait for the store are answered. */
+  close(ticket: number): number
   /** Whether the store answers. */
   ping(ticket: number): number
   /** Reads the policy file again. On another thread, because a disk may be slow. */
@@ -143,8 +145,6 @@ export declare class NativeLimiter {
   callAlone(ticket: number, policy: number, key: string, kind: number, cost: number, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
   /** Settles a check, whose Decision had these numbers. */
   settle(ticket: number, policy: number, key: string, decision: Array<number>, policyChanged: boolean, actual: number): number
-  /** Ends the limiter. Holds are given back; calls that wait for the store are answered. */
-  close(): void
 }
 
 /** A valid policy. */

@@ -74,14 +74,15 @@ fn stops_with_lock(url: &str, number: usize, with_clock: bool) -> bool {
                 is_stopped.store(true, Ordering::SeqCst);
                 stepping::wait_until(|| may_go_on.load(Ordering::SeqCst));
             });
-            let made = call_all(&limiter, clock.as_deref(), "of the parent");
+            // What it holds when it is stopped stays held.
+            let made = call_all(&limiter, clock.as_deref(), &format!("of parent {number}"));
             let was_stopped = stepping::end().is_none();
             has_ended.store(true, Ordering::SeqCst);
             // In another process it would not have gone on.
             assert!(was_stopped || made.is_ok(), "{made:?}");
         })
     };
-    wait_closely(PATIENCE, "it stops or ends", || is(&is_stopped) || is(&has_ended));
+    wait_closely(PATIENCE, "it stops or ends", || is(&is_stopped) || is(&has_ended) || parents.is_finished());
     let stopped = is(&is_stopped);
     if stopped {
         tidegate::after_fork_in_child();
