@@ -16,7 +16,7 @@ mod tests {
 
     #[cfg(not(all(feature = "redis", feature = "tls")))]
     fn refused(url: &str, feature: &str) {
-        let error = Limiter::builder().store(url).build().err().expect(url);
+        let error = Limiter::builder().store(url).build().expect_err(url);
         assert_eq!(error.kind(), ErrorKind::ConfigInvalid, "{url}");
         let text = error.to_string();
         assert!(text.contains(&format!("needs the feature `{feature}` of the crate tidegate")), "{url}: {text}");
@@ -29,10 +29,10 @@ mod tests {
         for scheme in ["redis", "rediss", "valkey", "redis+unix", "unix", "redis+sentinel", "valkeys+cluster"] {
             refused(&format!("{scheme}://user:hunter2@localhost:6379/0"), "redis");
         }
-        let list = Limiter::builder().stores(["redis://a", "redis://b"]).build().err().expect("servers");
+        let list = Limiter::builder().stores(["redis://a", "redis://b"]).build().expect_err("servers");
         assert!(list.to_string().contains("`redis`"), "{list}");
-        let unknown = Limiter::builder().store("postgres://localhost").build().err().expect("no store");
-        assert!(unknown.to_string().contains("no store has the scheme postgres://"), "{unknown}");
+        let unknown = Limiter::builder().store("postgres://localhost").build().expect_err("no store");
+        assert!(unknown.to_string().contains("a store URL begins with memory://"), "{unknown}");
     }
 
     #[cfg(all(feature = "redis", not(feature = "tls")))]
@@ -48,7 +48,7 @@ mod tests {
     #[cfg(not(feature = "files"))]
     #[test]
     fn a_policy_file_needs_files() {
-        let error = Limiter::from_file("tidegate.yaml").err().expect("a file");
+        let error = Limiter::from_file("tidegate.yaml").expect_err("a file");
         assert_eq!(error.kind(), ErrorKind::ConfigInvalid);
         assert!(error.to_string().contains("a policy file needs the feature `files`"), "{error}");
     }

@@ -111,7 +111,8 @@ fn invalid_urls() {
     let wrong = [
         ("", "this one has no scheme"),
         ("localhost", "this one has no scheme"),
-        ("http://user:hunter2@localhost", "no store has the scheme http://; use memory://"),
+        ("http://user:hunter2@localhost", "a store URL begins with memory://"),
+        ("hunter2://localhost", "this one begins with something else"),
         (
             "redis://user:hunter2@localhost:port/0",
             "invalid port number; write it as in redis://user:password@host:6379/0",
@@ -148,7 +149,7 @@ fn invalid_urls() {
         assert!(error.message().contains(words), "{url}: {error}");
     }
     for prefix in ["", "a{b", "}", &"x".repeat(200)] {
-        let error = Limiter::builder().prefix(prefix).build().err().expect("a prefix that cannot be");
+        let error = Limiter::builder().prefix(prefix).build().expect_err("a prefix that cannot be");
         assert_eq!(error.kind(), ErrorKind::ConfigInvalid, "{error}");
     }
 }

@@ -149,7 +149,7 @@ fn the_source_of_an_error_is_the_one_of_the_system_below_it() {
     for error in errors_of(&url) {
         assert!(io_kind(&error).is_some(), "{error}");
     }
-    let error = Limiter::from_file("no-such-file.yaml").err().expect("there is no file");
+    let error = Limiter::from_file("no-such-file.yaml").expect_err("there is no file");
     assert_eq!(io_kind(&error), Some(io::ErrorKind::NotFound), "{error}");
 }
 

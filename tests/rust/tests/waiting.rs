@@ -287,7 +287,7 @@ fn beyond_the_bounds_a_denial_comes_at_once() {
 #[test]
 fn a_bound_of_nothing_is_an_error() {
     for builder in [Limiter::builder().max_waiting(0), Limiter::builder().max_waiting_per_key(0)] {
-        let error = builder.build().err().expect("it would deny every call");
+        let error = builder.build().expect_err("it would deny every call");
         assert_eq!(error.kind(), tidegate::ErrorKind::ConfigInvalid);
         assert!(error.message().contains("max_waiting"), "{error}");
     }

@@ -118,7 +118,7 @@ mod tests {
             let locked = machine.lock(last, None).ok().expect("it is free");
             let waiting = scope.spawn(|| machine.answer_all(&entries, now, machine.deadline()));
             let begun = Instant::now();
-            // While it waits for the last part, nobody waits for the others.
+            // While it waits for the last part, no other call waits for the rest.
             while begun.elapsed() < Duration::from_millis(200) {
                 assert!(machine.answer(of_another, now, Some(begun + timeout / 4)).is_ok(), "it is locked");
             }

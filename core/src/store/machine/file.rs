@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::header::{Geometry, REPAIRED, Unusable};
 use super::words::Words;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, visible};
 use crate::store::url::MachineFile;
 
 /// How long to sleep while another process makes the file or makes it whole.
@@ -256,7 +256,12 @@ fn repaired_parts(file: &File) -> u64 {
 }
 
 fn refused(path: &Path, why: &str) -> Error {
-    Error::config(format!("the file of the store, {}, {why}", path.display()))
+    Error::config(format!("the file of the store, {}, {why}", shown(path)))
+}
+
+/// A path as messages show it.
+pub(super) fn shown(path: &Path) -> String {
+    visible(&path.display().to_string()).into_owned()
 }
 
 fn cannot(path: &Path, what: &str, error: &io::Error) -> Error {
@@ -276,7 +281,7 @@ fn cannot(path: &Path, what: &str, error: &io::Error) -> Error {
 
 /// What to do where the folder of a file does not exist.
 pub(super) fn no_folder(path: &Path) -> String {
-    format!("its folder does not exist: make it first, with mkdir -p {}", path.parent().unwrap_or(path).display())
+    format!("its folder does not exist: make it first, with mkdir -p {}", shown(path.parent().unwrap_or(path)))
 }
 
 fn unusable(path: &Path, why: Unusable) -> Error {
@@ -295,5 +300,5 @@ fn unusable(path: &Path, why: Unusable) -> Error {
             );
         }
     };
-    Error::new(ErrorKind::StoreRejected, format!("the file of the store, {}, {why}", path.display()))
+    Error::new(ErrorKind::StoreRejected, format!("the file of the store, {}, {why}", shown(path)))
 }

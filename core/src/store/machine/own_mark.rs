@@ -10,7 +10,7 @@ pub(super) struct OwnMark {
 
 impl OwnMark {
     /// The mark of the process with so many forks behind it. The mark is written before its generation: a thread that takes the mark of
-    /// the parent for its own leaves locks behind that nobody takes over while the parent lives.
+    /// the parent for its own leaves locks behind that no process takes over while the parent lives.
     #[inline]
     pub(super) fn get(&self, generation: u64, make: impl FnOnce() -> u64) -> u64 {
         if self.generation.load(Ordering::Acquire) == generation {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Machine;
-use super::file::no_folder;
+use super::file::{no_folder, shown};
 use super::record::{Record, RecordName};
 use super::shard::{KEYS, Look};
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ impl StoredFile {
             let has_folder = place.path.parent().is_some_and(Path::is_dir);
             let why =
                 if has_folder { "the first process that uses the store makes it" } else { &no_folder(&place.path) };
-            return Err(Error::config(format!("{} does not exist: {why}", place.path.display())));
+            return Err(Error::config(format!("{} does not exist: {why}", shown(&place.path))));
         }
         let machine = Machine::open(&place, names, timeout, &Arc::default(), &Log::new(None))?;
         Ok(Self { machine, next: 0 })

@@ -25,7 +25,7 @@ pub(super) fn scheme(url: &str) -> Option<&str> {
     let (scheme, _) = url.split_once("://")?;
     let rest = scheme.strip_prefix("valkey");
     let is_one = |known: &&str| rest.map_or(*known == scheme, |rest| known.strip_prefix("redis") == Some(rest));
-    SCHEMES.iter().any(|known| is_one(&known)).then_some(scheme)
+    SCHEMES.iter().any(is_one).then_some(scheme)
 }
 
 /// Refuses a URL with characters that were meant for a user or a password and are read as the end of them.

@@ -17,7 +17,7 @@ fn limiter(url: &str) -> Limiter {
 }
 
 fn refusal(url: &str) -> Error {
-    open(url).err().expect("it is refused")
+    open(url).expect_err("it is refused")
 }
 
 fn open(url: &str) -> tidegate::Result<Limiter> {

@@ -117,7 +117,7 @@ fn it_lasts_no_longer_than_set_and_a_clock_that_goes_back_ends_it() {
         assert_eq!((decision.source(), decision.denied_for()), (Source::Store, None));
     }
     assert_eq!(off.counters().deny_cache, 0);
-    let refused = builder.deny_cache(Duration::from_secs(61)).build().err().expect("too long");
+    let refused = builder.deny_cache(Duration::from_secs(61)).build().expect_err("too long");
     assert_eq!(refused.kind(), ErrorKind::ConfigInvalid);
 }
 

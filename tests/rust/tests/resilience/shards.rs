@@ -151,7 +151,7 @@ fn a_lost_server_concerns_its_own_keys_alone() {
 #[test]
 fn invalid_lists() {
     let refused = |urls: &[&str]| {
-        let error = Limiter::builder().stores(urls.iter().copied()).build().err().expect("no list of stores");
+        let error = Limiter::builder().stores(urls.iter().copied()).build().expect_err("no list of stores");
         assert_eq!(error.kind(), ErrorKind::ConfigInvalid);
         assert!(!error.message().contains("hunter2"), "{error}");
         error.message().to_owned()
