@@ -162,6 +162,11 @@ def test_the_application_of_the_page_about_django(redis_url: str) -> None:
     assert seen == {"/login": [200] * 5 + [429], "/health": [200] * 3, "/pay": [200] * 5 + [429], "/export": [200]}
 
 
+def test_nothing_to_paste_needs_root() -> None:
+    root = re.compile(r"file:///(run|var|srv|opt|etc)\b|mkdir[^\n]* /(run|var|srv|opt|etc)\b|\bsudo\b")
+    assert [str(block) for block in BLOCKS if root.search(block.code)] == []
+
+
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language in READ], ids=str)
 def test_a_file_is_read(block: Block, tmp_path: Path) -> None:
     is_policy_file = re.search(r'^\s*[{\["]*(policies|limits)\b', block.code, re.MULTILINE)
