@@ -5,6 +5,8 @@
 #[path = "../../../core/src/store/machine/locked_shard.rs"]
 #[allow(dead_code, reason = "a test needs a part of it")]
 mod locked_shard;
+#[path = "../../../core/src/store/machine/machine_clock.rs"]
+mod machine_clock;
 #[path = "../../../core/src/store/machine/own_mark.rs"]
 mod own_mark;
 #[path = "../../../core/src/store/machine/record.rs"]
@@ -44,6 +46,29 @@ mod words {
         pub(super) fn publish(&self, at: usize, before: u64, number: u64) -> bool {
             self.0[at].compare_exchange(before, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         }
+
+        pub(super) fn raise(&self, at: usize, number: u64) -> u64 {
+            self.0[at].fetch_max(number, Ordering::AcqRel).max(number)
+        }
+    }
+}
+
+/// A machine that is never started again, whose time goes on with every look at it.
+mod system_clock {
+    use std::cell::Cell;
+
+    thread_local! {
+        static TIME: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Loom runs all threads of a model on one thread of the system.
+    pub(super) fn since_start() -> u64 {
+        TIME.set(TIME.get() + 600_000);
+        TIME.get()
+    }
+
+    pub(super) fn since_1970() -> u64 {
+        1_700_000_000_000_000 + TIME.get()
     }
 }
 
@@ -154,5 +179,21 @@ fn loom_no_thread_of_a_child_has_the_mark_of_the_parent() {
         });
         assert_eq!(own.get(1, || CHILD), CHILD);
         assert_eq!(other.join().expect("no panic"), CHILD);
+    });
+}
+
+/// The one that opens may stand still between any two of its steps: locks of the others would be freed if it took that for a restart.
+#[test]
+fn loom_one_that_opens_never_takes_its_own_pause_for_a_restart() {
+    explore(|| {
+        let words = Arc::new(Words::new(machine_clock::SEEN + 1));
+        machine_clock::rebase(&words);
+        let living = thread::spawn({
+            let words = Arc::clone(&words);
+            move || (machine_clock::micros(&words), machine_clock::micros(&words), machine_clock::micros(&words))
+        });
+        assert!(!machine_clock::was_restarted(&words), "the machine was not started again");
+        let (first, second, third) = living.join().expect("no panic");
+        assert!(first < second && second < third);
     });
 }

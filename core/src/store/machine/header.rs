@@ -4,6 +4,7 @@ use super::locked_shard::LockedShard;
 use super::machine_clock;
 use super::record::{BLOCK, RecordName};
 use super::shard::{FileShard, LOCK, SHARD_HEAD};
+use super::system_clock;
 use super::words::Words;
 
 /// `TIDEGATE`, and the version of what follows.
@@ -74,8 +75,8 @@ impl Geometry {
 
     fn begin(&self, words: &Words) {
         machine_clock::rebase(words);
-        words.store(OFFSET, machine_clock::time_offset());
-        words.release(BOOT, machine_clock::boot_id());
+        words.store(OFFSET, system_clock::time_offset());
+        words.release(BOOT, system_clock::boot_id());
     }
 
     /// Reads the header of a file of that many bytes. What an earlier start of the machine has left is made whole: returns how many
@@ -91,8 +92,10 @@ impl Geometry {
         if geometry.fields() != [0, 1, 2, 3, 4, 5, 6, 7].map(|at| words.load(at)) {
             return Err(Unusable::Damaged);
         }
-        if words.load(BOOT) == machine_clock::boot_id() && !machine_clock::was_restarted(words) {
-            let is_same = words.load(OFFSET) == machine_clock::time_offset();
+        let boot = system_clock::boot_id();
+        // The id of a start decides, where the system has one: no time that this process reads says it better.
+        if words.load(BOOT) == boot && (boot != 0 || !machine_clock::was_restarted(words)) {
+            let is_same = words.load(OFFSET) == system_clock::time_offset();
             return if is_same { Ok((geometry, 0)) } else { Err(Unusable::OtherTime) };
         }
         let damaged = (0..geometry.shards).map(|number| {

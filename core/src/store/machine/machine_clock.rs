@@ -1,8 +1,6 @@
 //! The time of a machine, for all its processes: it goes on while the machine sleeps, and nothing sets it back.
 
-use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use super::system_clock::{since_1970, since_start};
 use super::words::Words;
 
 /// Microseconds between two comparisons with the clock of the calendar.
@@ -13,21 +11,6 @@ const COMPARISON_INTERVAL: u64 = 1_000_000;
 pub(super) const BASE: usize = 16;
 pub(super) const COMPARED: usize = 17;
 pub(super) const SEEN: usize = 18;
-
-/// Microseconds since the machine was started.
-#[inline]
-fn since_start() -> u64 {
-    #[cfg(target_os = "linux")]
-    let clock = rustix::time::ClockId::Boottime;
-    #[cfg(not(target_os = "linux"))]
-    let clock = rustix::time::ClockId::Monotonic;
-    let time = rustix::time::clock_gettime(clock);
-    time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
-}
-
-fn since_1970() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
-}
 
 /// Microseconds since 1970. Between two comparisons it goes with the machine; where the calendar is ahead of it, it follows.
 #[inline]
@@ -55,22 +38,9 @@ pub(super) fn rebase(words: &Words) {
     words.store(COMPARED, started + COMPARISON_INTERVAL);
 }
 
-/// Whether the time since the start is less than it was: then the machine was started again.
+/// Whether the machine was started again since the file was used. The time is read behind all that was seen: a process that stands
+/// still between both reads would take its own pause for a restart, and free the locks of processes that live.
 pub(super) fn was_restarted(words: &Words) -> bool {
-    since_start() < words.load(SEEN).saturating_sub(words.load(BASE))
-}
-
-/// A number for this start of the machine, where the system has one.
-pub(super) fn boot_id() -> u64 {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digest = blake3::hash(text.trim().as_bytes());
-    digest.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
-
-/// By how many seconds the time since the start differs in the namespace of this process.
-pub(super) fn time_offset() -> u64 {
-    let text = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("boottime"));
-    let seconds = line.and_then(|line| line.split_ascii_whitespace().next()).and_then(|text| text.parse::<i64>().ok());
-    seconds.unwrap_or(0).cast_unsigned()
+    let (seen, base) = (words.read_published(SEEN), words.read_published(BASE));
+    since_start() < seen.saturating_sub(base)
 }

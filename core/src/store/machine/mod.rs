@@ -19,6 +19,7 @@ mod record_names;
 mod repair;
 mod shard;
 mod stored_file;
+mod system_clock;
 /// What the protocol of the table is built on; a test puts its own in this place.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
