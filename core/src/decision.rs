@@ -307,7 +307,7 @@ impl Decision {
     /// The moment when `reset_after` ends. It stays the same between calls.
     #[must_use]
     pub fn reset_at(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_micros(self.resets_at())
+        UNIX_EPOCH + Duration::from_micros(self.parts.answer.calendar_at(self.resets_at()))
     }
 
     fn resets_at(&self) -> u64 {
@@ -390,7 +390,7 @@ impl Decision {
     /// When the store gave the answer, by its own clock, since 1970.
     #[must_use]
     pub fn at(&self) -> Duration {
-        Duration::from_micros(self.parts.answer.now)
+        Duration::from_micros(self.parts.answer.calendar_at(self.parts.answer.now))
     }
 
     /// The policy that was asked.

@@ -56,6 +56,9 @@ pub(crate) struct Rule {
     pub(crate) grid: Grid,
     /// What it counts by in place of it.
     pub(crate) calendar: Option<Arc<Calendar>>,
+    /// By how many microseconds the calendar is ahead of the time of the store: only a file has another one. What is stored is of the
+    /// calendar; what callers give and get is of the store.
+    pub(crate) ahead: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,6 +70,18 @@ pub(crate) struct State {
 }
 
 impl Rule {
+    /// What the calendar says at a moment of the store.
+    #[inline]
+    const fn calendar_at(&self, moment: u64) -> u64 {
+        moment.saturating_add_signed(self.ahead)
+    }
+
+    /// When the store is at a moment of the calendar.
+    #[inline]
+    const fn store_at(&self, moment: u64) -> u64 {
+        moment.saturating_add_signed(self.ahead.saturating_neg())
+    }
+
     /// Whether a state has a window with an edge of its own.
     #[inline]
     fn is_kept(&self, state: &State) -> bool {
@@ -172,16 +187,17 @@ impl LimitRule for Rule {
     const COUNTS_REFUNDS: (bool, bool) = (false, false);
 
     fn used(&self, state: &State, now: u64) -> u64 {
-        self.state_at(state, now).used
+        self.state_at(state, self.calendar_at(now)).used
     }
 
     #[inline]
     fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
-        self.state_at(state, now).used + cost <= self.count
+        self.state_at(state, self.calendar_at(now)).used + cost <= self.count
     }
 
     #[inline]
     fn charge(&self, state: &mut State, now: u64, cost: u64) {
+        let now = self.calendar_at(now);
         if self.has_edges(state) {
             return self.charge_kept(state, now, cost);
         }
@@ -194,7 +210,7 @@ impl LimitRule for Rule {
         if self.calendar.is_none() || self.is_kept(state) || state.used == 0 {
             return false;
         }
-        let kept = self.kept_at(state, now);
+        let kept = self.kept_at(state, self.calendar_at(now));
         if kept.used > 0 {
             *state = kept;
         }
@@ -202,7 +218,7 @@ impl LimitRule for Rule {
     }
 
     fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
-        let State { index, used } = self.state_at(state, now);
+        let State { index, used } = self.state_at(state, self.calendar_at(now));
         *state = match used.saturating_sub(cost) {
             0 => State::default(),
             used => State { index, used },
@@ -213,27 +229,31 @@ impl LimitRule for Rule {
     /// Gives back units of a charge: while the window lasts that it was made in. Of a kept window it is certain that a charge was
     /// made in it which is not older than the window of `now`.
     fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
+        let charged_at = self.calendar_at(charge.at);
         let is_counted = if self.has_edges(state) {
+            let now = self.calendar_at(now);
             let (kept, (begins, closes)) = (self.kept_at(state, now), self.edges(now));
-            kept.used > 0 && KeptWindow::of_number(kept.index).last < closes && charge.at >= begins
+            kept.used > 0 && KeptWindow::of_number(kept.index).last < closes && charged_at >= begins
         } else {
-            state.index == index_of(self.grid, charge.at)
+            state.index == index_of(self.grid, charged_at)
         };
         if is_counted { self.refund(state, now, charge.units) } else { 0 }
     }
 
     #[inline]
     fn ends(&self, state: &State) -> u64 {
-        match state.used {
-            0 => 0,
+        let ends = match state.used {
+            0 => return 0,
             _ if self.has_edges(state) => self.kept_ends(self.window(state, u64::MAX)),
             _ => start_of(self.grid, state.index + 1),
-        }
+        };
+        // The clock of the calendar may be set back: what would count again then has not ended.
+        ends.max(self.store_at(ends))
     }
 
     fn view(&self, state: &State, now: u64, cost: u64) -> View {
-        let state = self.state_at(state, now);
-        let closes = self.closes(&state, now);
+        let state = self.state_at(state, self.calendar_at(now));
+        let closes = self.store_at(self.closes(&state, self.calendar_at(now)));
         View {
             left: left(self.count, state.used),
             admits_at: (cost <= self.count).then_some(if state.used + cost <= self.count { now } else { closes }),
@@ -252,7 +272,7 @@ impl LimitRule for Rule {
     }
 
     fn lease_ends(&self, _view: &View, charged_at: u64) -> Option<u64> {
-        Some(self.next_edge(charged_at))
+        Some(self.store_at(self.next_edge(self.calendar_at(charged_at))))
     }
 
     fn more_at(&self, view: &View, _used: u64) -> Option<u64> {
@@ -266,7 +286,7 @@ impl Meaning for Rule {
         "At most {count} in each {any} of the calendar ({calendar}); around the edge of two windows up to twice that.";
 
     fn of(limit: &Limit) -> Self {
-        Self { count: limit.count(), grid: Grid::of(limit.period()), calendar: limit.calendar().cloned() }
+        Self { count: limit.count(), grid: Grid::of(limit.period()), calendar: limit.calendar().cloned(), ahead: 0 }
     }
 
     fn lengths(limit: &Limit) -> (u64, u64) {
@@ -405,8 +425,10 @@ mod tests {
 
     #[test]
     fn the_example_of_this_file() {
-        let (rule, mut state) =
-            (Rule { count: 2, grid: Grid::Uniform { length: DAY, shift: 0 }, calendar: None }, State::default());
+        let (rule, mut state) = (
+            Rule { count: 2, grid: Grid::Uniform { length: DAY, shift: 0 }, calendar: None, ahead: 0 },
+            State::default(),
+        );
         // 1 January 2026 is day 20,454.
         let midnight = 20_454 * DAY;
         let before = midnight - DAY / 24;

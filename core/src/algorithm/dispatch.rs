@@ -82,6 +82,14 @@ impl Rule {
         }
     }
 
+    /// The same rule where the calendar is so far ahead of the time of the store; `None` of one that follows no calendar.
+    pub(crate) fn with_calendar_ahead(&self, ahead: i64) -> Option<Self> {
+        match self {
+            Self::CalendarWindow(rule) => Some(Self::CalendarWindow(calendar_window::Rule { ahead, ..rule.clone() })),
+            _ => None,
+        }
+    }
+
     pub(crate) fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
         of_both!(self, state, |rule, state| rule.refund(state, now, cost))
     }

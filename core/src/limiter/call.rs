@@ -139,7 +139,7 @@ impl Answers {
         let mut answer = answer?;
         answer.see_unlimited(&plan);
         if let Some(learned) = answer.rare.as_ref().and_then(|rare| rare.learned.as_ref()) {
-            self.learned_waits.heard(key, learned.wait_until);
+            self.learned_waits.heard(key, answer.calendar_at(learned.wait_until));
         }
         if !matches!(operation, Operation::Acquire { .. } | Operation::Turn { .. }) {
             self.decisions.count(&plan, key, operation, &answer);

@@ -52,7 +52,7 @@ pub(crate) struct StateFormat {
 }
 
 /// What a plan is that has the numbers of one key.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Overridden {
     /// The plan of the policy without them.
     pub(crate) base: Arc<Plan>,
@@ -133,6 +133,20 @@ impl Plan {
             let _ = plan.counts.set(Box::new(Arc::clone(counts)));
         }
         Ok(Arc::new(Self { overridden: Some(overridden), ..plan }))
+    }
+
+    /// The same plan where the calendar is so far ahead of the time of the store; `None` where no limit follows the calendar.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_calendar_ahead(&self, ahead: i64) -> Option<Self> {
+        self.rules.iter().find_map(|rule| rule.with_calendar_ahead(ahead))?;
+        let mut plan = Self::new(self.policy.clone());
+        for rule in &mut plan.rules {
+            if let Some(follows) = rule.with_calendar_ahead(ahead) {
+                *rule = follows;
+            }
+        }
+        (plan.format, plan.overridden) = (Arc::clone(&self.format), self.overridden.clone());
+        Some(plan)
     }
 
     /// The numbers of a key that the store has to have where this plan is in force.

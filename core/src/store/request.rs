@@ -330,6 +330,8 @@ pub(crate) struct RareAnswer {
     pub(crate) deadline: Option<Instant>,
     /// The keys of a policy that have other numbers.
     pub(crate) overrides: Vec<StoredOverride>,
+    /// By how many microseconds the calendar is ahead of the time of the store.
+    pub(crate) ahead: i64,
 }
 
 impl RareAnswer {
@@ -354,6 +356,20 @@ impl Answer {
     /// The keys of a policy that have other numbers.
     pub(crate) fn of_overrides(overrides: Vec<StoredOverride>, now: u64) -> Self {
         Self { now, rare: Some(Box::new(RareAnswer { overrides, ..RareAnswer::default() })), ..Self::default() }
+    }
+
+    /// This answer of a store whose time is so far behind the calendar: attempts are named by the calendar.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_calendar_ahead(mut self, ahead: i64) -> Self {
+        let rare = self.rare.get_or_insert_default();
+        rare.ahead = ahead;
+        rare.attempts.iter_mut().for_each(|attempt| attempt.at = attempt.at.saturating_add_signed(ahead));
+        self
+    }
+
+    /// What the calendar says at a moment of the store that gave it.
+    pub(crate) fn calendar_at(&self, moment: u64) -> u64 {
+        moment.saturating_add_signed(self.rare.as_ref().map_or(0, |rare| rare.ahead))
     }
 
     /// This answer, which came over the connection of that number: the holder of a lease has to know it.
