@@ -6,12 +6,16 @@
 #[allow(dead_code, reason = "a test needs a part of it")]
 mod locked_shard;
 #[path = "../../../core/src/store/machine/machine_clock.rs"]
+#[allow(dead_code, reason = "a test needs a part of it")]
 mod machine_clock;
 #[path = "../../../core/src/store/machine/own_mark.rs"]
 mod own_mark;
 #[path = "../../../core/src/store/machine/record.rs"]
 #[allow(dead_code, reason = "a test needs a part of it")]
 mod record;
+#[path = "../../../core/src/store/machine/seal.rs"]
+#[allow(dead_code, reason = "a test needs a part of it")]
+mod seal;
 #[path = "../../../core/src/store/machine/shard.rs"]
 #[allow(dead_code, reason = "a test needs a part of it")]
 mod shard;
@@ -46,10 +50,6 @@ mod words {
         pub(super) fn publish(&self, at: usize, before: u64, number: u64) -> bool {
             self.0[at].compare_exchange(before, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         }
-
-        pub(super) fn raise(&self, at: usize, number: u64) -> u64 {
-            self.0[at].fetch_max(number, Ordering::AcqRel).max(number)
-        }
     }
 }
 
@@ -63,7 +63,7 @@ mod system_clock {
 
     /// Loom runs all threads of a model on one thread of the system.
     pub(super) fn since_start() -> u64 {
-        TIME.set(TIME.get() + 600_000);
+        TIME.set(TIME.get() + 900_000);
         TIME.get()
     }
 
@@ -111,7 +111,9 @@ fn explore(test: impl Fn() + Sync + Send + 'static) {
 }
 
 fn words() -> Arc<Words> {
-    Arc::new(Words::new(SHARD_HEAD + 1 + BLOCKS * BLOCK))
+    let words = Words::new(SHARD_HEAD + 1 + BLOCKS * BLOCK);
+    shard(&words).clear();
+    Arc::new(words)
 }
 
 #[test]
@@ -186,14 +188,17 @@ fn loom_no_thread_of_a_child_has_the_mark_of_the_parent() {
 #[test]
 fn loom_one_that_opens_never_takes_its_own_pause_for_a_restart() {
     explore(|| {
-        let words = Arc::new(Words::new(machine_clock::SEEN + 1));
-        machine_clock::rebase(&words);
+        let words = Arc::new(Words::new(machine_clock::AHEAD + 1));
+        let base = machine_clock::first_base(&words);
         let living = thread::spawn({
             let words = Arc::clone(&words);
-            move || (machine_clock::micros(&words), machine_clock::micros(&words), machine_clock::micros(&words))
+            move || {
+                let clock = machine_clock::MachineClock::new(base);
+                [0, 1, 2].map(|_| clock.now(&words, || panic!("nothing is damaged")).now)
+            }
         });
-        assert!(!machine_clock::was_restarted(&words), "the machine was not started again");
-        let (first, second, third) = living.join().expect("no panic");
+        assert!(!machine_clock::was_restarted(&words, base), "the machine was not started again");
+        let [first, second, third] = living.join().expect("no panic");
         assert!(first < second && second < third);
     });
 }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::lock::LockGuard;
 use super::locked_shard::LockedShard;
+use super::machine_clock::Moment;
 use super::machine_store::BRIEFLY;
 use super::record::Record;
 use super::{Hindrance, Machine, TablePlace, is_noted, set_record};
@@ -14,9 +15,21 @@ impl Machine {
     pub(super) fn answer_all(
         &self,
         entries: &[Entry<'_>],
-        now: u64,
+        Moment { now, ahead }: Moment,
         deadline: Instant,
     ) -> Result<Vec<Answer>, Hindrance> {
+        if ahead == 0 {
+            return self.answer_all_at(entries, now, deadline);
+        }
+        let plans: Vec<_> = entries.iter().map(|entry| self.calendars.plan(entry.plan, ahead)).collect();
+        let entries = entries.iter().zip(&plans);
+        let entries: Vec<Entry<'_>> =
+            entries.map(|(entry, plan)| Entry { plan, operation: entry.operation.clone(), key: entry.key }).collect();
+        let answers = self.answer_all_at(&entries, now, deadline)?;
+        Ok(answers.into_iter().map(|answer| answer.with_calendar_ahead(ahead)).collect())
+    }
+
+    fn answer_all_at(&self, entries: &[Entry<'_>], now: u64, deadline: Instant) -> Result<Vec<Answer>, Hindrance> {
         let places: Vec<TablePlace> = entries.iter().map(|entry| self.place(entry)).collect();
         // All calls lock in the same order, so that two calls never wait for each other.
         let mut needed: Vec<usize> = places.iter().map(|place| place.shard).collect();

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::header::{Geometry, REPAIRED, Unusable};
+use super::header::{Geometry, Opened, REPAIRED, Unusable};
+use super::machine_clock::MachineClock;
+use super::notices::Notice;
+use super::repair::Losses;
 use super::words::Words;
 use crate::error::{Error, ErrorKind, Result, visible};
 use crate::store::url::MachineFile;
@@ -24,8 +27,10 @@ const REPAIR: Duration = Duration::from_secs(5);
 pub(super) struct OpenFile {
     pub(super) words: Words,
     pub(super) geometry: Geometry,
-    /// Records that were damaged when the machine was started again.
-    pub(super) damaged: usize,
+    pub(super) clock: MachineClock,
+    /// What it had lost when it was opened, and what else was damaged.
+    pub(super) losses: Losses,
+    pub(super) damage: Vec<Notice>,
 }
 
 impl OpenFile {
@@ -69,8 +74,11 @@ impl OpenFile {
             return Err(unusable(path, Unusable::Foreign));
         }
         let words = Words::map(file, bytes).map_err(|error| cannot(path, "mapped", &error))?;
-        let (geometry, damaged) = Geometry::read(&words, bytes).map_err(|why| unusable(path, why))?;
-        Ok(Self { words, geometry, damaged })
+        let opened = Geometry::read(&words, bytes).map_err(|why| unusable(path, why))?;
+        let Opened { geometry, base, losses, is_start_damaged, is_time_damaged } = opened;
+        let found = [(is_start_damaged, Notice::Start), (is_time_damaged, Notice::RestartTime)];
+        let damage = found.into_iter().filter_map(|(is_damaged, notice)| is_damaged.then_some(notice)).collect();
+        Ok(Self { words, geometry, clock: MachineClock::new(base), losses, damage })
     }
 }
 
@@ -289,9 +297,11 @@ fn unusable(path: &Path, why: Unusable) -> Error {
     let why = match why {
         Unusable::Foreign => format!("is no file of a store: {advice}"),
         Unusable::OtherLayout(layout) => {
-            format!("has layout {layout}, which this release does not know: use one release, or name another file")
+            format!(
+                "has layout {layout}, which this release does not know: let all processes have one release, and {advice}"
+            )
         }
-        Unusable::Damaged => format!("is damaged, its header does not fit: {advice}"),
+        Unusable::Damaged => format!("is damaged, its header does not fit, and all usage in it is lost: {advice}"),
         Unusable::OtherTime => {
             return refused(
                 path,

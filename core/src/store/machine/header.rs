@@ -3,13 +3,16 @@
 use super::locked_shard::LockedShard;
 use super::machine_clock;
 use super::record::{BLOCK, RecordName};
-use super::shard::{FileShard, LOCK, SHARD_HEAD};
+use super::repair::Losses;
+use super::seal::digest;
+use super::shard::{FileShard, LOCK, MAX_BLOCKS, SHARD_HEAD};
+use super::sync::{Ordering, fence};
 use super::system_clock;
 use super::words::Words;
 
 /// `TIDEGATE`, and the version of what follows.
 const MAGIC: u64 = u64::from_be_bytes(*b"TIDEGATE");
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 
 /// The bytes before the shards.
 const HEADER_BYTES: usize = 4096;
@@ -19,11 +22,10 @@ const MIN_SHARD: usize = 1 << 20;
 const MAX_SHARDS: usize = 64;
 
 const FIELDS: usize = 8;
-/// The start of the machine at which the file was last used, and the offset of its time.
-const BOOT: usize = 8;
-const OFFSET: usize = 9;
+/// Where both copies of [`Start`] are.
+const STARTS: [usize; 2] = [8, 16];
 /// Which part is being made whole, from 1 on, by a process that has the lock of the file; else 0.
-pub(super) const REPAIRED: usize = 32;
+pub(super) const REPAIRED: usize = 40;
 
 /// Why a file cannot be used. Its text follows the name of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,57 @@ pub(super) enum Unusable {
     OtherLayout(u64),
     Damaged,
     OtherTime,
+}
+
+/// What is the same for every process from one start of the machine to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Start {
+    boot: u64,
+    /// The offset of the time in the namespace of all processes.
+    offset: u64,
+    /// What the file adds to the time since the start of the machine.
+    base: u64,
+}
+
+impl Start {
+    fn numbers(self, seed: u64) -> [u64; 4] {
+        let Self { boot, offset, base } = self;
+        [boot, offset, base, digest(&[seed, boot, offset, base])]
+    }
+
+    /// Writes one copy after the other, so that a process which ends meanwhile leaves one.
+    fn write(self, words: &Words, seed: u64) {
+        for at in STARTS {
+            self.numbers(seed).into_iter().enumerate().for_each(|(index, number)| words.store(at + index, number));
+            fence(Ordering::Release);
+        }
+    }
+
+    /// The first copy that is whole.
+    fn read(words: &Words, seed: u64) -> Option<Self> {
+        STARTS.into_iter().find_map(|at| {
+            let [boot, offset, base, check] = [0, 1, 2, 3].map(|index| words.load(at + index));
+            let start = Self { boot, offset, base };
+            (start.numbers(seed)[3] == check).then_some(start)
+        })
+    }
+
+    fn has_two_copies(self, words: &Words, seed: u64) -> bool {
+        let numbers = self.numbers(seed);
+        STARTS.into_iter().all(|at| (0..4).all(|index| words.load(at + index) == numbers[index]))
+    }
+}
+
+/// What was found of a file when it was opened.
+pub(super) struct Opened {
+    pub(super) geometry: Geometry,
+    /// What the file adds to the time since the start of the machine.
+    pub(super) base: u64,
+    /// What was lost, of a file that was made whole after a restart of the machine.
+    pub(super) losses: Losses,
+    /// Whether a copy of the start was damaged, and what is known of the time.
+    pub(super) is_start_damaged: bool,
+    pub(super) is_time_damaged: bool,
 }
 
 /// What a file is divided into.
@@ -52,7 +105,8 @@ impl Geometry {
         let words = (bytes - HEADER_BYTES) / 8 / shards / BLOCK * BLOCK - SHARD_HEAD;
         // A bucket for every two blocks: more of them would be spread over more pages.
         let buckets = words / (2 * BLOCK + 1) / BLOCK * BLOCK;
-        Self { bytes, shards, buckets, blocks: (words - buckets) / BLOCK, seed }
+        let blocks = ((words - buckets) / BLOCK).min(MAX_BLOCKS);
+        Self { bytes, shards, buckets, blocks, seed }
     }
 
     fn shard_words(&self) -> usize {
@@ -61,53 +115,60 @@ impl Geometry {
 
     fn fields(&self) -> [u64; FIELDS] {
         let Self { bytes, shards, buckets, blocks, seed } = *self;
-        let numbers = [bytes, shards, buckets, blocks].map(|number| number as u64);
-        let check = blake3::hash(format!("{:?}", (numbers, seed)).as_bytes());
-        let check = check.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        [MAGIC, LAYOUT, numbers[0], numbers[1], numbers[2], numbers[3], seed, check]
+        let [bytes, shards, buckets, blocks] = [bytes, shards, buckets, blocks].map(|number| number as u64);
+        [MAGIC, LAYOUT, bytes, shards, buckets, blocks, seed, digest(&[bytes, shards, buckets, blocks, seed])]
     }
 
-    /// Writes the header of a new file.
+    /// Writes what a new file has.
     pub(super) fn write(&self, words: &Words) {
         self.fields().iter().enumerate().for_each(|(at, number)| words.store(at, *number));
-        self.begin(words);
+        (0..self.shards).for_each(|number| self.shard(words, number).clear());
+        self.begin(words, system_clock::boot_id(), machine_clock::first_base(words));
     }
 
-    fn begin(&self, words: &Words) {
-        machine_clock::rebase(words);
-        words.store(OFFSET, system_clock::time_offset());
-        words.release(BOOT, system_clock::boot_id());
+    fn begin(&self, words: &Words, boot: u64, base: u64) {
+        Start { boot, base, offset: system_clock::time_offset() }.write(words, self.seed);
     }
 
-    /// Reads the header of a file of that many bytes. What an earlier start of the machine has left is made whole: returns how many
-    /// records were damaged then.
-    pub(super) fn read(words: &Words, bytes: usize) -> Result<(Self, usize), Unusable> {
+    /// Reads the header of a file of that many bytes. What an earlier start of the machine has left is made whole.
+    pub(super) fn read(words: &Words, bytes: usize) -> Result<Opened, Unusable> {
         if words.load(0) != MAGIC {
             return Err(Unusable::Foreign);
         }
-        if words.load(1) != LAYOUT {
-            return Err(Unusable::OtherLayout(words.load(1)));
-        }
         let geometry = Self::new(bytes.max(MIN_FILE), words.load(6));
-        if geometry.fields() != [0, 1, 2, 3, 4, 5, 6, 7].map(|at| words.load(at)) {
-            return Err(Unusable::Damaged);
+        let fields = [0, 1, 2, 3, 4, 5, 6, 7].map(|at| words.load(at));
+        if geometry.fields() != fields {
+            // Layout 1 had another check, so that a number which was damaged is told from it.
+            let has_layout = fields[1] != LAYOUT && fields[1] < 1 << 16;
+            return Err(if has_layout { Unusable::OtherLayout(fields[1]) } else { Unusable::Damaged });
         }
+        let start = Start::read(words, geometry.seed).ok_or(Unusable::Damaged)?;
+        let is_start_damaged = !start.has_two_copies(words, geometry.seed);
+        let opened =
+            |base| Opened { geometry, base, losses: Losses::default(), is_start_damaged, is_time_damaged: false };
         let boot = system_clock::boot_id();
         // The id of a start decides, where the system has one: no time that this process reads says it better.
-        if words.load(BOOT) == boot && (boot != 0 || !machine_clock::was_restarted(words)) {
-            let is_same = words.load(OFFSET) == system_clock::time_offset();
-            return if is_same { Ok((geometry, 0)) } else { Err(Unusable::OtherTime) };
+        if start.boot == boot && (boot != 0 || !machine_clock::was_restarted(words, start.base)) {
+            if start.offset != system_clock::time_offset() {
+                return Err(Unusable::OtherTime);
+            }
+            if is_start_damaged {
+                start.write(words, geometry.seed);
+            }
+            return Ok(opened(start.base));
         }
-        let damaged = (0..geometry.shards).map(|number| {
+        let losses = (0..geometry.shards).map(|number| {
             words.store(REPAIRED, number as u64 + 1);
             let shard = geometry.shard(words, number);
             words.store(shard.at + LOCK, 0);
             LockedShard(shard).repair()
         });
-        let damaged = damaged.sum();
+        let losses = losses.sum();
         words.store(REPAIRED, 0);
-        geometry.begin(words);
-        Ok((geometry, damaged))
+        let (base, is_time_damaged) = machine_clock::next_base(words);
+        geometry.begin(words, boot, base);
+        // A copy that a process had not written when the machine went down is no damage.
+        Ok(Opened { losses, is_time_damaged, is_start_damaged: false, ..opened(base) })
     }
 
     pub(super) fn shard<'a>(&self, words: &'a Words, number: usize) -> FileShard<'a> {

@@ -5,6 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::own_mark::OwnMark;
+use super::seal::{NUMBER_BITS, Salt};
 use super::sync::{AtomicU64, Ordering};
 use super::words::Words;
 use crate::process::fork;
@@ -17,17 +18,17 @@ const SLEEP: Duration = Duration::from_micros(100);
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The bits of a process id, of the moment at which the process began, of its program, and of its namespace: with the bit that is
-/// always set 52, so that there is room for a check.
+/// always set they are a number that can be sealed.
 const PID_BITS: u32 = 22;
 const BEGAN_BITS: u32 = 8;
 const PROGRAM_BITS: u32 = 12;
-const NAMESPACE_BITS: u32 = 9;
 const BEGAN: u32 = 1 + PID_BITS;
 const PROGRAM: u32 = BEGAN + BEGAN_BITS;
 const NAMESPACE: u32 = PROGRAM + PROGRAM_BITS;
+const NAMESPACE_BITS: u32 = NUMBER_BITS - NAMESPACE;
 
-/// A process as a lock names it: a bit that is always set, its id, when it began, its program, and a part of the number of its
-/// namespace. What the system does not say is 0.
+/// A process as a lock names it, in a number that is sealed: a bit that is always set, its id, when it began, its program, and a part of
+/// the number of its namespace. What the system does not say is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ProcessMark(u64);
 
@@ -129,8 +130,10 @@ fn namespace() -> u64 {
 pub(super) struct LockGuard<'a> {
     words: &'a Words,
     at: usize,
-    /// Whether it was taken over from a process that has ended.
+    /// Whether it was taken over from a process that has ended …
     pub(super) is_inherited: bool,
+    /// … or was a number that names no process.
+    pub(super) is_damaged: bool,
 }
 
 impl Drop for LockGuard<'_> {
@@ -142,15 +145,19 @@ impl Drop for LockGuard<'_> {
 /// Takes a lock that is free now.
 #[inline]
 pub(super) fn try_lock(words: &Words, at: usize) -> Option<LockGuard<'_>> {
-    let own = ProcessMark::own().0;
-    (words.load(at) == 0 && words.publish(at, 0, own)).then(|| LockGuard { words, at, is_inherited: false })
+    let own = Salt::at(at).seal(ProcessMark::own().0);
+    let is_taken = words.load(at) == 0 && words.publish(at, 0, own);
+    is_taken.then(|| LockGuard { words, at, is_inherited: false, is_damaged: false })
 }
 
-/// Takes a lock over from a process that has ended.
+/// Takes a lock over from a process that has ended, or from none.
 pub(super) fn try_inherit(words: &Words, at: usize) -> Option<LockGuard<'_>> {
-    let (holder, own) = (words.load(at), ProcessMark::own());
-    let is_left = holder != 0 && holder != own.0 && ProcessMark(holder).has_ended();
-    (is_left && words.publish(at, holder, own.0)).then(|| LockGuard { words, at, is_inherited: true })
+    let (holder, own, salt) = (words.load(at), ProcessMark::own(), Salt::at(at));
+    let mark = salt.open(holder).ok().filter(|mark| mark & 1 == 1).map(ProcessMark);
+    let is_left = mark.is_some_and(|mark| mark != own && mark.has_ended());
+    let is_damaged = holder != 0 && mark.is_none();
+    let is_taken = (is_left || is_damaged) && words.publish(at, holder, salt.seal(own.0));
+    is_taken.then(|| LockGuard { words, at, is_inherited: true, is_damaged })
 }
 
 /// Waits for a lock until the deadline.

@@ -4,7 +4,8 @@ use super::record::{
     BLOCK, Check, Damaged, FIRST_BYTES, MAX_BYTES, MOMENT, MOMENT_BITS, NAME, RECORD_HEAD, Record, RecordName,
     lengths_of, moment, number_of,
 };
-use super::shard::{FREE, FREE_COUNT, FileShard, HAND, KEYS, Look, RecordPlace, USED, some};
+use super::seal::{HALF_BITS, Salt};
+use super::shard::{COUNTS, FREE, FileShard, HAND, Look, RecordPlace, some};
 use super::sync::{Ordering, fence};
 
 /// Records compared to find the one to remove, and looked at for one that does not deny its key.
@@ -20,6 +21,14 @@ pub(super) enum Removed {
     Denial,
 }
 
+/// The blocks that are free, as the holder of the lock has them: how many, and the first. It stores them behind a change, since nobody else
+/// reads them, and a repair finds them again.
+#[derive(Clone, Copy)]
+struct FreeBlocks {
+    count: u64,
+    first: u64,
+}
+
 /// A shard whose lock this thread holds.
 pub(super) struct LockedShard<'a>(pub(super) FileShard<'a>);
 
@@ -30,7 +39,7 @@ impl LockedShard<'_> {
     }
 
     pub(super) fn read(&self, bucket: usize, name: RecordName, record: &mut Record) -> Result<bool, Damaged> {
-        let place = self.0.find(self.0.words.load(self.0.bucket_at(bucket)), name)?;
+        let place = self.0.find(bucket, self.0.words.load(self.0.bucket_at(bucket)), name)?;
         place.map_or(Ok(false), |place| self.0.read(place.block, record).map(|()| true))
     }
 
@@ -41,64 +50,81 @@ impl LockedShard<'_> {
 
     /// Whether a record finds room, where there may be so many keys.
     pub(super) fn has_room(&self, bucket: usize, record: &Record, max_keys: usize) -> Result<bool, Damaged> {
-        if self.0.head(FREE_COUNT) + self.unused() < record.blocks() as u64 {
+        let has_room = |(free, _): (u64, u64), (_, used): (u64, u64)| {
+            free + (self.0.blocks as u64).saturating_sub(used) >= record.blocks() as u64
+        };
+        let (free, counts) = (self.0.raw_head(FREE), self.0.raw_head(COUNTS));
+        if has_room(free, counts) && (counts.0 as usize) < max_keys {
+            return Ok(true);
+        }
+        // Nothing is removed because a number was damaged.
+        let (free, counts) = (self.0.head(FREE)?, self.0.head(COUNTS)?);
+        if !has_room(free, counts) {
             return Ok(false);
         }
-        if (self.0.head(KEYS) as usize) < max_keys {
+        if (counts.0 as usize) < max_keys {
             return Ok(true);
         }
         let state = self.0.words.load(self.0.bucket_at(bucket));
-        Ok(self.0.find(state, record.name)?.is_some())
+        Ok(self.0.find(bucket, state, record.name)?.is_some())
     }
 
-    /// Blocks that were never used.
-    fn unused(&self) -> u64 {
-        (self.0.blocks as u64).saturating_sub(self.0.head(USED))
+    /// The blocks that are free.
+    fn free_blocks(&self) -> Result<FreeBlocks, Damaged> {
+        let (count, first) = self.0.head(FREE)?;
+        Ok(FreeBlocks { count, first })
     }
 
-    fn take_block(&self) -> Result<u32, Damaged> {
+    fn take_block(&self, free: &mut FreeBlocks) -> Result<u32, Damaged> {
         let shard = &self.0;
-        let Some(block) = some(shard.head(FREE) as u32) else {
-            let used = shard.head(USED);
+        let Some(block) = some(free.first as u32) else {
+            let (keys, used) = shard.head(COUNTS)?;
             if used >= shard.blocks as u64 {
                 return Err(Damaged);
             }
-            shard.set_head(USED, used + 1);
+            shard.set_head(COUNTS, keys, used + 1);
             return Ok(used as u32 + 1);
         };
-        let next = shard.words.load(shard.block_at(block)?) >> 32;
-        shard.set_head(FREE, next);
-        shard.set_head(FREE_COUNT, shard.head(FREE_COUNT).checked_sub(1).ok_or(Damaged)?);
+        let next = shard.next(block)?.unwrap_or(0).into();
+        *free = FreeBlocks { count: free.count.checked_sub(1).ok_or(Damaged)?, first: next };
         Ok(block)
     }
 
-    /// Frees the blocks of a record that no chain has any more.
-    fn free(&self, block: u32) -> Result<(), Damaged> {
+    /// Counts a record more or less.
+    fn count(&self, change: impl FnOnce(u64) -> u64) -> Result<(), Damaged> {
+        let (keys, used) = self.0.head(COUNTS)?;
+        self.0.set_head(COUNTS, change(keys), used);
+        Ok(())
+    }
+
+    /// Frees the blocks of a record that no chain has any more: one, and those behind it.
+    fn free(&self, block: u32, mut next: Option<u32>, free: &mut FreeBlocks) -> Result<(), Damaged> {
         let shard = &self.0;
         // Readers that see what follows see the change of the bucket too.
         fence(Ordering::Release);
-        let mut next = Some(block);
-        for _ in 0..=shard.blocks {
-            let Some(block) = next else { return Ok(()) };
-            next = shard.links(block)?.1;
-            shard.words.store(shard.block_at(block)?, shard.head(FREE) << 32);
-            shard.set_head(FREE, block.into());
-            shard.set_head(FREE_COUNT, shard.head(FREE_COUNT) + 1);
+        let mut block = block;
+        for _ in 0..shard.blocks {
+            shard.set_next(block, free.first)?;
+            *free = FreeBlocks { count: free.count + 1, first: block.into() };
+            let Some(other) = next else {
+                shard.set_head(FREE, free.count, free.first);
+                return Ok(());
+            };
+            (block, next) = (other, shard.next(other)?);
         }
         Err(Damaged)
     }
 
     /// Writes a record aside; returns its first block.
-    fn prepare(&self, record: &Record, link: Option<u32>) -> Result<u32, Damaged> {
+    fn prepare(&self, record: &Record, link: Option<u32>, free: &mut FreeBlocks) -> Result<u32, Damaged> {
         let shard = &self.0;
         fence(Ordering::Release);
-        let first = self.take_block()?;
+        let first = self.take_block(free)?;
         let lengths = lengths_of(record);
         let (expires, denies) = (record.expires_at.min(MOMENT), record.denies_until.min(MOMENT));
         let mut check = Check::of(expires, denies, lengths, record.name);
         let mut chunks = record.bytes.get(FIRST_BYTES..).unwrap_or_default().chunks(8).map(number_of);
         let (mut block, mut from) = (first, RECORD_HEAD);
-        let mut link = link.unwrap_or(0);
         let mut left = record.blocks();
         loop {
             let at = shard.block_at(block)?;
@@ -108,12 +134,16 @@ impl LockedShard<'_> {
                 shard.words.store(at + index, number);
             }
             left -= 1;
-            let next = if left > 0 { self.take_block()? } else { 0 };
-            shard.words.store(at, u64::from(next) << 32 | u64::from(link));
+            let next = if left > 0 { self.take_block(free)? } else { 0 };
+            if block == first {
+                shard.set_links(first, record.name, next.into(), link.unwrap_or(0).into())?;
+            } else {
+                shard.set_next(block, next.into())?;
+            }
             if left == 0 {
                 break;
             }
-            (block, from, link) = (next, 1, 0);
+            (block, from) = (next, 1);
         }
         let (high, low) = check.halves();
         let at = shard.block_at(first)?;
@@ -130,106 +160,134 @@ impl LockedShard<'_> {
         let shard = &self.0;
         let at = shard.bucket_at(bucket);
         let before = shard.words.load(at);
-        let known = shard.find(before, record.name)?;
+        let known = shard.find(bucket, before, record.name)?;
+        let mut free = self.free_blocks()?;
         match known {
             Some(RecordPlace { block, before: None }) => {
-                let first = self.prepare(record, shard.links(block)?.0)?;
+                let (link, next) = shard.links(block)?;
+                let first = self.prepare(record, link, &mut free)?;
                 self.publish(at, before, Some(first))?;
-                self.free(block)
+                self.free(block, next, &mut free)
             }
             // In front of what it replaces, which is hidden then, until it is taken out.
             Some(RecordPlace { block, before: Some(earlier) }) => {
-                let first = self.prepare(record, some(before as u32))?;
+                let first = self.prepare(record, shard.first(bucket, before)?, &mut free)?;
                 let published = self.publish(at, before, Some(first))?;
-                self.unlink(at, published, block, earlier)
+                self.unlink(at, published, Some(first), block, earlier, &mut free)
             }
             None => {
-                let first = self.prepare(record, some(before as u32))?;
+                let first = self.prepare(record, shard.first(bucket, before)?, &mut free)?;
                 self.publish(at, before, Some(first))?;
-                shard.set_head(KEYS, shard.head(KEYS) + 1);
-                Ok(())
+                shard.set_head(FREE, free.count, free.first);
+                self.count(|keys| keys + 1)
             }
         }
     }
 
     fn publish(&self, at: usize, before: u64, first: Option<u32>) -> Result<u64, Damaged> {
-        let bucket = changed(before, first);
+        let bucket = changed(at, before, first);
         // Only the holder of the lock writes here.
         if self.0.words.publish(at, before, bucket) { Ok(bucket) } else { Err(Damaged) }
     }
 
     /// Takes a record out that has another one before it.
-    fn unlink(&self, at: usize, bucket: u64, block: u32, earlier: u32) -> Result<(), Damaged> {
+    fn unlink(
+        &self,
+        at: usize,
+        state: u64,
+        first: Option<u32>,
+        block: u32,
+        earlier: u32,
+        free: &mut FreeBlocks,
+    ) -> Result<(), Damaged> {
         let shard = &self.0;
-        let (link, _) = shard.links(block)?;
-        let place = shard.block_at(earlier)?;
-        let links = shard.words.load(place);
+        let ((link, own_next), (_, next)) = (shard.links(block)?, shard.links(earlier)?);
+        let name = shard.name(shard.block_at(earlier)?);
         // A reader that sees the shorter chain sees too that the bucket has changed since.
         fence(Ordering::Release);
-        shard.words.store(place, links >> 32 << 32 | u64::from(link.unwrap_or(0)));
-        self.publish(at, bucket, some(bucket as u32))?;
-        self.free(block)
+        shard.set_links(earlier, name, next.unwrap_or(0).into(), link.unwrap_or(0).into())?;
+        self.publish(at, state, first)?;
+        self.free(block, own_next, free)
     }
 
     fn remove_at(&self, bucket: usize, RecordPlace { block, before }: RecordPlace) -> Result<(), Damaged> {
         let shard = &self.0;
         let at = shard.bucket_at(bucket);
-        let state = shard.words.load(at);
+        let (state, mut free) = (shard.words.load(at), self.free_blocks()?);
         match before {
             None => {
-                self.publish(at, state, shard.links(block)?.0)?;
-                self.free(block)?;
+                let (link, next) = shard.links(block)?;
+                self.publish(at, state, link)?;
+                self.free(block, next, &mut free)?;
             }
-            Some(earlier) => self.unlink(at, state, block, earlier)?,
+            Some(earlier) => self.unlink(at, state, shard.first(bucket, state)?, block, earlier, &mut free)?,
         }
-        shard.set_head(KEYS, shard.head(KEYS).saturating_sub(1));
-        Ok(())
+        self.count(|keys| keys.saturating_sub(1))
     }
 
     /// Removes what is stored of a key, if anything is.
     pub(super) fn remove(&self, bucket: usize, name: RecordName) -> Result<(), Damaged> {
-        let place = self.0.find(self.0.words.load(self.0.bucket_at(bucket)), name)?;
+        let place = self.0.find(bucket, self.0.words.load(self.0.bucket_at(bucket)), name)?;
         place.map_or(Ok(()), |place| self.remove_at(bucket, place))
     }
 
-    /// Removes every record of which `is_wanted` says so, by its name. One that cannot be read is removed too.
-    pub(super) fn remove_all(&self, is_wanted: impl Fn(RecordName) -> bool) -> Result<(), Damaged> {
-        let mut record = Record::default();
-        for bucket in 0..self.0.buckets {
-            let (mut next, mut before) = (some(self.0.words.load(self.0.bucket_at(bucket)) as u32), None);
-            while let Some(block) = next {
-                let link = self.0.links(block)?.0;
-                let readable = self.0.read(block, &mut record).is_ok();
-                if !readable || is_wanted(record.name) {
-                    self.remove_at(bucket, RecordPlace { block, before })?;
-                } else {
-                    before = next;
-                }
-                next = link;
+    /// Visits the records of a bucket, until `visit` has found what it looks for. There are no more of them than blocks, whatever
+    /// their links say.
+    fn walk<T>(
+        &self,
+        bucket: usize,
+        mut visit: impl FnMut(RecordPlace) -> Result<Visited<T>, Damaged>,
+    ) -> Result<Option<T>, Damaged> {
+        let (mut next, mut before) = (self.0.first_now(bucket)?, None);
+        for _ in 0..=self.0.blocks {
+            let Some(block) = next else { return Ok(None) };
+            let link = self.0.links(block)?.0;
+            match visit(RecordPlace { block, before })? {
+                Visited::Stays => before = next,
+                Visited::Removed => {}
+                Visited::Found(found) => return Ok(Some(found)),
             }
+            next = link;
+        }
+        Err(Damaged)
+    }
+
+    /// Removes every record of which `is_wanted` says so, by its name.
+    pub(super) fn remove_all(&self, is_wanted: impl Fn(RecordName) -> bool) -> Result<(), Damaged> {
+        for bucket in 0..self.0.buckets {
+            self.walk::<()>(bucket, |place| {
+                if is_wanted(self.0.name(self.0.block_at(place.block)?)) {
+                    self.remove_at(bucket, place)?;
+                    return Ok(Visited::Removed);
+                }
+                Ok(Visited::Stays)
+            })?;
         }
         Ok(())
+    }
+
+    /// Removes a record whose moments have chosen it. They are part of what its check is about: one that was damaged is not taken
+    /// for an old one.
+    fn remove_chosen(&self, bucket: usize, place: RecordPlace) -> Result<(), Damaged> {
+        self.0.read(place.block, &mut Record::default())?;
+        self.remove_at(bucket, place)
     }
 
     /// Removes records until there is room, that of `spared` last. Returns what was removed that mattered most; `None` where nothing
     /// could be.
     pub(super) fn make_room(&self, now: u64, spared: usize) -> Result<Option<Removed>, Damaged> {
         let shard = &self.0;
-        let mut hand = shard.head(HAND) as usize % shard.buckets.max(1);
+        let mut hand = shard.head(HAND)?.1 as usize % shard.buckets.max(1);
         let mut victim: Option<(usize, RecordPlace, u64)> = None;
         let mut denial: Option<(usize, RecordPlace, u64)> = None;
         let (mut live, mut denying) = (0, 0);
         for _ in 0..shard.buckets {
             hand = (hand + 1) % shard.buckets;
-            let (mut next, mut before) = (some(shard.words.load(shard.bucket_at(hand)) as u32), None);
-            while let Some(block) = next {
-                let at = shard.block_at(block)?;
+            let expired = self.walk(hand, |place| {
+                let at = shard.block_at(place.block)?;
                 let (expires, denies) = (moment(shard.words.load(at + 1)), moment(shard.words.load(at + 2)));
-                let place = RecordPlace { block, before };
                 if expires <= now {
-                    self.remove_at(hand, place)?;
-                    shard.set_head(HAND, hand as u64);
-                    return Ok(Some(Removed::Expired));
+                    return Ok(Visited::Found(place));
                 }
                 if hand == spared {
                     // The call about this bucket knows what it has read of it.
@@ -244,24 +302,36 @@ impl LockedShard<'_> {
                         denial = Some((hand, place, denies));
                     }
                 }
-                (before, next) = (next, shard.links(block)?.0);
+                Ok(Visited::Stays)
+            })?;
+            if let Some(place) = expired {
+                self.remove_chosen(hand, place)?;
+                shard.set_head(HAND, 0, hand as u64);
+                return Ok(Some(Removed::Expired));
             }
             if live >= CANDIDATES || live > 0 && live + denying >= CANDIDATES || denying >= DENYING_CANDIDATES {
                 break;
             }
         }
-        shard.set_head(HAND, hand as u64);
+        shard.set_head(HAND, 0, hand as u64);
         let (removed, found) = match (victim, denial) {
             (Some(victim), _) => (Removed::Live, victim),
             (None, Some(denial)) => (Removed::Denial, denial),
             (None, None) => return Ok(None),
         };
-        self.remove_at(found.0, found.1)?;
+        self.remove_chosen(found.0, found.1)?;
         Ok(Some(removed))
     }
 }
 
-/// The bucket after a change of its chain.
-pub(super) fn changed(bucket: u64, first: Option<u32>) -> u64 {
-    ((bucket >> 32).wrapping_add(1) & 0xffff_ffff) << 32 | u64::from(first.unwrap_or(0))
+/// What a walk does behind a record.
+enum Visited<T> {
+    Stays,
+    Removed,
+    Found(T),
+}
+
+/// The bucket that stands there after a change of its chain: another version, whatever the last one was.
+pub(super) fn changed(at: usize, state: u64, first: Option<u32>) -> u64 {
+    Salt::at(at).seal_both((state >> HALF_BITS).wrapping_add(1), first.unwrap_or(0).into())
 }

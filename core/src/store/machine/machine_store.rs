@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::locked_shard::LockedShard;
 use super::waiting_calls::{WaitingCalls, waiting_call};
 use super::{Hindrance, Machine};
 use crate::error::{Error, Result};
@@ -121,7 +122,17 @@ impl Store for MachineStore {
     fn clear_all(&self) -> Result<()> {
         self.machine.check_open()?;
         let machine = &self.machine;
-        machine.each_shard(|| machine.deadline(), |locked| locked.remove_all(|name| machine.names.has(name)))
+        let remove = |locked: &LockedShard<'_>| locked.remove_all(|name| machine.names.has(name));
+        // What was damaged goes too: it may be of another prefix, so it is said.
+        let clear = |locked: &LockedShard<'_>| {
+            remove(locked).or_else(|_| {
+                machine.repair(locked);
+                remove(locked)
+            })
+        };
+        let cleared = machine.each_shard(|| machine.deadline(), clear);
+        machine.report();
+        cleared
     }
 
     fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
@@ -140,7 +151,7 @@ impl Store for MachineStore {
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
         let now = self.machine.now(now);
         let overrides = self.machine.own_numbers(entry.plan, now)?;
-        Ok(Answer::of_overrides(overrides, now))
+        Ok(Answer::of_overrides(overrides, now.now))
     }
 
     fn close(&self) {

@@ -4,6 +4,7 @@
 //! A call reads the record of its key without a lock, and decides by the rules that memory has too. A denial and a peek end there.
 //! What changes a record takes the lock of its shard for as long as it takes to write that record.
 
+mod calendar_plans;
 mod check_all;
 mod file;
 mod header;
@@ -17,6 +18,7 @@ mod own_mark;
 mod record;
 mod record_names;
 mod repair;
+mod seal;
 mod shard;
 mod stored_file;
 mod system_clock;
@@ -41,11 +43,13 @@ use super::usage::{Glance, Usage, glance, stored_override, unstored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::process::log::Log;
+use calendar_plans::CalendarPlans;
 use file::OpenFile;
 pub(crate) use late_store::open;
 use lock::LockGuard;
 use locked_shard::{LockedShard, Removed};
-use notices::Notices;
+use machine_clock::Moment;
+use notices::{Notice, Notices};
 use record::{Damaged, Record, RecordName};
 use record_names::RecordNames;
 pub use stored_file::StoredFile;
@@ -59,6 +63,7 @@ pub(crate) struct Machine {
     /// The most keys of a shard.
     max_keys: usize,
     notices: Notices,
+    calendars: CalendarPlans,
     closed: AtomicBool,
 }
 
@@ -134,14 +139,13 @@ impl Machine {
             ));
         }
         let notices = Notices::new(Arc::clone(forgotten_denials), Arc::clone(log));
-        if file.damaged > 0 {
-            notices.damaged(file.damaged);
-            notices.report(&place.path);
-        }
+        notices.lost(file.losses);
+        file.damage.iter().for_each(|damage| notices.add(*damage));
+        notices.report(&place.path);
         let max_keys = place.max_keys.div_ceil(file.geometry.shards);
         let names = RecordNames::new(names, file.geometry.seed);
-        let (path, closed) = (place.path.clone(), AtomicBool::new(false));
-        Ok(Self { file, path, names, timeout, max_keys, notices, closed })
+        let (path, calendars, closed) = (place.path.clone(), CalendarPlans::default(), AtomicBool::new(false));
+        Ok(Self { file, path, names, timeout, max_keys, notices, calendars, closed })
     }
 
     fn check_open(&self) -> Result<()> {
@@ -151,8 +155,10 @@ impl Machine {
         Ok(())
     }
 
-    fn now(&self, given: Option<u64>) -> u64 {
-        given.unwrap_or_else(|| machine_clock::micros(&self.file.words))
+    #[inline]
+    fn now(&self, given: Option<u64>) -> Moment {
+        let file = &self.file;
+        given.map_or_else(|| file.clock.now(&file.words, || self.notices.add(Notice::Time)), Moment::given)
     }
 
     #[inline]
@@ -176,6 +182,9 @@ impl Machine {
         };
         let guard = guard.ok_or(Hindrance::Locked)?;
         let locked = LockedShard(shard);
+        if guard.is_damaged {
+            self.notices.add(Notice::Lock);
+        }
         if guard.is_inherited {
             self.repair(&locked);
         }
@@ -184,10 +193,7 @@ impl Machine {
 
     /// Makes a shard whole, and notes what was lost.
     fn repair(&self, locked: &LockedShard<'_>) {
-        let damaged = locked.repair();
-        if damaged > 0 {
-            self.notices.damaged(damaged);
-        }
+        self.notices.lost(locked.repair());
     }
 
     /// Says what was noticed, when no lock is held.
@@ -253,7 +259,27 @@ impl Machine {
     }
 
     /// Answers an entry; without a deadline only where the lock is free.
-    fn answer(&self, entry: &Entry<'_>, now: u64, deadline: Option<Instant>) -> Result<Answer, Hindrance> {
+    fn answer(&self, entry: &Entry<'_>, moment: Moment, deadline: Option<Instant>) -> Result<Answer, Hindrance> {
+        if moment.ahead != 0 {
+            return self.answer_behind_calendar(entry, moment, deadline);
+        }
+        self.answer_at(entry, moment.now, deadline)
+    }
+
+    /// The same where the calendar is ahead of the file, or behind it.
+    #[cold]
+    fn answer_behind_calendar(
+        &self,
+        entry: &Entry<'_>,
+        Moment { now, ahead }: Moment,
+        deadline: Option<Instant>,
+    ) -> Result<Answer, Hindrance> {
+        let plan = self.calendars.plan(entry.plan, ahead);
+        let entry = Entry { plan: &plan, operation: entry.operation.clone(), key: entry.key };
+        Ok(self.answer_at(&entry, now, deadline)?.with_calendar_ahead(ahead))
+    }
+
+    fn answer_at(&self, entry: &Entry<'_>, now: u64, deadline: Option<Instant>) -> Result<Answer, Hindrance> {
         RECORDS.with_borrow_mut(|records| {
             let answer = self.answer_by(entry, records, now, deadline);
             records.shrink();
@@ -356,7 +382,8 @@ impl Machine {
                     }
                 }
                 self.rejected(
-                    "a part of the file was damaged, and is made whole: the usage of what it had lost begins anew",
+                    "a part of the file was damaged, and is made whole: the usage of what it had lost begins anew; if this comes \
+                     again, the memory or the disk of the machine may be bad",
                 )
             }
         }
@@ -385,7 +412,7 @@ impl Machine {
     }
 
     /// The numbers of keys of a policy that are its own.
-    fn own_numbers(&self, plan: &Plan, now: u64) -> Result<Vec<StoredOverride>> {
+    fn own_numbers(&self, plan: &Plan, Moment { now, .. }: Moment) -> Result<Vec<StoredOverride>> {
         let mut found = Vec::new();
         for number in 0..self.file.geometry.shards {
             self.each_record(number, |record| {

@@ -4,16 +4,47 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::repair::Losses;
 use crate::process::log::{Log, WarningKind};
 use crate::store::ForgottenDenials;
 
 /// What helps a full file.
 const MORE: &str = "give it more, as in ?max_bytes=256MB, with a new file";
+/// Damage by which no usage was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// A copy of what is known of the start of the machine.
+    Start,
+    /// What the next restart of the machine needs to know of the time …
+    Time,
+    /// … and the same when it was needed.
+    RestartTime,
+    Lock,
+}
+
+impl Notice {
+    const ALL: [Self; 4] = [Self::Start, Self::Time, Self::RestartTime, Self::Lock];
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Start => "a part of its header was damaged, and was written again from its copy: no usage is lost",
+            Self::Time => "a part of its header, about its time, was damaged, and was written again: no usage is lost",
+            Self::RestartTime => {
+                "the part of its header that says its time was damaged when the machine was started again: periods and blocks go on \
+                 from what the clock of the machine says, and may end early or late"
+            }
+            Self::Lock => "a lock was damaged: no process held it, and it is free again",
+        }
+    }
+}
 
 /// What was noticed of a file, and not said yet.
 pub(super) struct Notices {
-    /// Records that were damaged, and are gone.
+    /// Places that were damaged, and the records that are gone with them.
     damaged: AtomicUsize,
+    records: AtomicUsize,
+    /// Notices, one bit each.
+    notices: AtomicUsize,
     /// Whether a key was forgotten before its time.
     is_full: AtomicBool,
     forgotten_denials: Arc<ForgottenDenials>,
@@ -22,12 +53,19 @@ pub(super) struct Notices {
 
 impl Notices {
     pub(super) fn new(forgotten_denials: Arc<ForgottenDenials>, log: Arc<Log>) -> Self {
-        Self { damaged: AtomicUsize::new(0), is_full: AtomicBool::new(false), forgotten_denials, log }
+        let (damaged, records, notices) = Default::default();
+        Self { damaged, records, notices, is_full: AtomicBool::new(false), forgotten_denials, log }
     }
 
     #[cold]
-    pub(super) fn damaged(&self, records: usize) {
-        self.damaged.fetch_add(records, Ordering::Relaxed);
+    pub(super) fn lost(&self, losses: Losses) {
+        self.damaged.fetch_add(losses.damaged, Ordering::Relaxed);
+        self.records.fetch_add(losses.records, Ordering::Relaxed);
+    }
+
+    #[cold]
+    pub(super) fn add(&self, notice: Notice) {
+        self.notices.fetch_or(1 << notice as usize, Ordering::Relaxed);
     }
 
     #[cold]
@@ -44,7 +82,8 @@ impl Notices {
     #[inline]
     pub(super) fn report(&self, path: &Path) {
         self.forgotten_denials.report(|| (path.display().to_string(), MORE));
-        if self.damaged.load(Ordering::Relaxed) > 0 || self.is_full.load(Ordering::Relaxed) {
+        let has_noticed = |count: &AtomicUsize| count.load(Ordering::Relaxed) > 0;
+        if has_noticed(&self.damaged) || has_noticed(&self.notices) || self.is_full.load(Ordering::Relaxed) {
             self.say(path);
         }
     }
@@ -53,10 +92,16 @@ impl Notices {
     fn say(&self, path: &Path) {
         let damaged = self.damaged.swap(0, Ordering::Relaxed);
         if damaged > 0 {
+            let records = self.records.swap(0, Ordering::Relaxed);
             self.log.warn(&format!(
-                "{} had {damaged} damaged records: the usage of their keys begins anew",
+                "{} was damaged in {damaged} places, and is whole again: at least {records} keys were lost, and their usage begins \
+                 anew; if this comes again, the memory or the disk of the machine may be bad",
                 path.display()
             ));
+        }
+        let notices = self.notices.swap(0, Ordering::Relaxed);
+        for notice in Notice::ALL.into_iter().filter(|notice| notices >> *notice as usize & 1 == 1) {
+            self.log.warn(&format!("{}: {}", path.display(), notice.words()));
         }
         if self.is_full.swap(false, Ordering::Relaxed) && !self.log.has_warned(WarningKind::FullStore) {
             self.log.warn_once(WarningKind::FullStore, || {

@@ -1,66 +1,97 @@
 //! Makes a shard whole, and says whether it is.
 
+use std::iter::Sum;
+
 use super::locked_shard::{LockedShard, changed};
 use super::record::{Damaged, Record, RecordName};
-use super::shard::{FREE, FREE_COUNT, KEYS, USED, some};
+use super::shard::{COUNTS, FREE, HAND, some};
 use super::sync::{Ordering, fence};
 
+/// What a shard had lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Losses {
+    /// Numbers and records that no process of ours had left so.
+    pub(super) damaged: usize,
+    /// Records that are gone, as far as their number is known.
+    pub(super) records: usize,
+}
+
+impl Sum for Losses {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            damaged: sum.damaged + one.damaged,
+            records: sum.records + one.records,
+        })
+    }
+}
+
 impl LockedShard<'_> {
-    /// Makes the shard whole after a process that ended while it held the lock, or after a restart of the machine: what is reachable
-    /// stays, and every other block is free. Returns how many records were damaged, and are gone.
-    pub(super) fn repair(&self) -> usize {
+    /// Makes the shard whole after a process that ended while it held the lock, after a restart of the machine, or after damage: what
+    /// is reachable stays, and every other block is free.
+    pub(super) fn repair(&self) -> Losses {
         let shard = &self.0;
-        let mut taken = vec![false; shard.blocks];
-        let (mut keys, mut damaged) = (0, 0);
+        let counted = shard.head(COUNTS);
+        let mut damaged = [counted, shard.head(FREE), shard.head(HAND)].iter().filter(|head| head.is_err()).count();
+        let (mut taken, mut passed) = (vec![false; shard.blocks], vec![false; shard.blocks]);
+        let (mut keys, mut unreadable) = (0, 0);
         let mut record = Record::default();
         for bucket in 0..shard.buckets {
             let at = shard.bucket_at(bucket);
             let state = shard.words.load(at);
-            let mut seen: Vec<(u32, RecordName)> = Vec::new();
-            let mut next = some(state as u32);
-            while let Some(block) = next {
-                let readable = shard.block_at(block).is_ok() && !taken[block as usize - 1];
-                let blocks =
-                    if readable && shard.read(block, &mut record).is_ok() { self.blocks_of(block) } else { None };
-                let Some(blocks) = blocks.filter(|blocks| blocks.iter().all(|block| !taken[*block as usize - 1]))
-                else {
-                    damaged += 1;
-                    next = if readable { shard.links(block).ok().and_then(|(link, _)| link) } else { None };
-                    continue;
-                };
-                if !seen.iter().any(|(_, known)| *known == record.name) {
-                    blocks.iter().for_each(|block| taken[*block as usize - 1] = true);
-                    seen.push((block, record.name));
-                }
-                next = shard.links(block).ok().and_then(|(link, _)| link);
+            let first = shard.first(bucket, state);
+            if first == Ok(None) {
+                continue;
             }
+            let mut seen: Vec<(u32, RecordName)> = Vec::new();
+            let mut next = first;
+            // Each step passes a block that no other has passed, or ends the walk, whatever the links say.
+            let cut = loop {
+                let block = match next {
+                    Ok(Some(block)) => block,
+                    Ok(None) => break false,
+                    Err(Damaged) => break true,
+                };
+                let is_taken = |block: &u32| taken.get(*block as usize - 1).is_none_or(|taken| *taken);
+                if is_taken(&block) || std::mem::replace(&mut passed[block as usize - 1], true) {
+                    break true;
+                }
+                let is_readable = shard.read(block, &mut record).is_ok();
+                match self.blocks_of(block).filter(|blocks| is_readable && !blocks.iter().any(is_taken)) {
+                    // One of the same name is hidden by that before it.
+                    Some(_) if seen.iter().any(|(_, known)| *known == record.name) => {}
+                    Some(blocks) => {
+                        blocks.iter().for_each(|block| taken[*block as usize - 1] = true);
+                        seen.push((block, record.name));
+                    }
+                    None => unreadable += 1,
+                }
+                next = shard.links(block).map(|(link, _)| link);
+            };
+            damaged += usize::from(cut);
             keys += seen.len();
             // From the last record to the first, so that each link leads to what is whole already.
-            let mut link = 0;
-            for (block, _) in seen.iter().rev() {
-                if let Ok(place) = shard.block_at(*block) {
-                    let links = shard.words.load(place);
-                    shard.words.store(place, links >> 32 << 32 | u64::from(link));
-                    link = *block;
+            let mut link = None;
+            for (block, name) in seen.into_iter().rev() {
+                if let Ok((_, next)) = shard.links(block) {
+                    let _ = shard.set_links(block, name, next.unwrap_or(0).into(), link.unwrap_or(0).into());
+                    link = Some(block);
                 }
             }
-            if state as u32 != 0 {
-                shard.words.release(at, changed(state, some(link)));
-            }
+            shard.words.release(at, changed(at, state, link));
         }
         fence(Ordering::Release);
         let (mut free, mut count) = (0, 0);
         for index in (0..shard.blocks).rev().filter(|index| !taken[*index]) {
-            if let Ok(place) = shard.block_at(index as u32 + 1) {
-                shard.words.store(place, free << 32);
-                (free, count) = (index as u64 + 1, count + 1);
-            }
+            let _ = shard.set_next(index as u32 + 1, free);
+            (free, count) = (index as u64 + 1, count + 1);
         }
-        shard.set_head(FREE, free);
-        shard.set_head(FREE_COUNT, count);
-        shard.set_head(USED, shard.blocks as u64);
-        shard.set_head(KEYS, keys as u64);
-        damaged
+        shard.set_head(FREE, count, free);
+        shard.set_head(COUNTS, keys as u64, shard.blocks as u64);
+        shard.set_head(HAND, 0, 0);
+        let damaged = damaged + unreadable;
+        // A process that has ended may have left the count wrong by one.
+        let missing = counted.map_or(0, |(counted, _)| (counted as usize).saturating_sub(keys));
+        Losses { damaged, records: if damaged > 0 { unreadable.max(missing) } else { 0 } }
     }
 
     /// Whether every block is in one record or free: how many records there are.
@@ -76,7 +107,7 @@ impl LockedShard<'_> {
         };
         let (mut keys, mut record) = (0, Record::default());
         for bucket in 0..shard.buckets {
-            let mut next = some(shard.words.load(shard.bucket_at(bucket)) as u32);
+            let mut next = shard.first_now(bucket)?;
             while let Some(block) = next {
                 shard.read(block, &mut record)?;
                 self.blocks_of(block).ok_or(Damaged)?.into_iter().try_for_each(&mut take)?;
@@ -84,30 +115,29 @@ impl LockedShard<'_> {
                 keys += 1;
             }
         }
-        let (mut free, mut count) = (some(shard.head(FREE) as u32), 0);
+        let ((free_count, free), (known_keys, known_used)) = (shard.head(FREE)?, shard.head(COUNTS)?);
+        shard.head(HAND)?;
+        let (mut free, mut count) = (some(free as u32), 0);
         while let Some(block) = free {
             take(block)?;
-            free = shard.links(block)?.1;
+            free = shard.next(block)?;
             count += 1;
         }
         let used = taken.iter().filter(|taken| **taken).count() as u64;
-        let is_whole = count == shard.head(FREE_COUNT) && used == shard.head(USED) && keys as u64 == shard.head(KEYS);
+        let is_whole = count == free_count && used == known_used && keys as u64 == known_keys;
         if is_whole { Ok(keys) } else { Err(Damaged) }
     }
 
     /// The blocks of a record.
     fn blocks_of(&self, block: u32) -> Option<Vec<u32>> {
-        let mut blocks = vec![block];
-        while blocks.len() <= self.0.blocks {
-            let last = *blocks.last()?;
-            match self.0.links(last).ok()?.1 {
-                Some(next) => {
-                    self.0.block_at(next).ok()?;
-                    blocks.push(next);
-                }
-                None => return Some(blocks),
+        let (mut blocks, mut next) = (vec![block], self.0.links(block).ok()?.1);
+        while let Some(block) = next {
+            if blocks.len() > self.0.blocks {
+                return None;
             }
+            next = self.0.next(block).ok()?;
+            blocks.push(block);
         }
-        None
+        Some(blocks)
     }
 }

@@ -1,12 +1,14 @@
 //! A part of the table: chains of records, each published by one compare-and-swap. docs/adr/0037 has the protocol.
 //!
 //! Numbers of blocks are stored from 1 on, and 0 is none. A bucket is the version of its chain and its first block. A record is a
-//! chain of blocks, and never changes once it is published, but for its link to the next record of its bucket.
+//! chain of blocks, and never changes once it is published, but for its link to the next record of its bucket. Every bucket and every
+//! link is sealed.
 
 use super::record::{
     BLOCK, Check, Damaged, LENGTH, LENGTH_BITS, MOMENT, MOMENT_BITS, NAME, RECORD_HEAD, Record, RecordName, blocks_of,
     moment,
 };
+use super::seal::{HALF, Salt, halves};
 use super::sync::{Ordering, fence};
 use super::words::Words;
 
@@ -14,13 +16,14 @@ use super::words::Words;
 pub(super) const SHARD_HEAD: usize = 8;
 /// The process that holds the lock.
 pub(super) const LOCK: usize = 0;
-/// The first free block, how many blocks were ever used, and how many are free.
+/// How many blocks are free of those that were used, and the first of them.
 pub(super) const FREE: usize = 1;
-pub(super) const USED: usize = 2;
-pub(super) const FREE_COUNT: usize = 3;
-/// How many records there are, and the bucket at which the next removal begins to look.
-pub(super) const KEYS: usize = 4;
-pub(super) const HAND: usize = 5;
+/// How many records there are, and how many blocks were ever used.
+pub(super) const COUNTS: usize = 2;
+/// The bucket at which the next removal begins to look.
+pub(super) const HAND: usize = 3;
+/// The most blocks of a shard: so many have a number.
+pub(super) const MAX_BLOCKS: usize = HALF as usize;
 
 /// How often a reader begins again before it takes the lock.
 const MAX_LOOKS: usize = 64;
@@ -61,35 +64,90 @@ impl<'a> FileShard<'a> {
         if index < self.blocks { Ok(self.at + SHARD_HEAD + self.buckets + index * BLOCK) } else { Err(Damaged) }
     }
 
+    /// Two numbers before the buckets.
     #[inline]
-    pub(super) fn head(&self, field: usize) -> u64 {
-        self.words.load(self.at + field)
+    pub(super) fn head(&self, field: usize) -> Result<(u64, u64), Damaged> {
+        let at = self.at + field;
+        Salt::at(at).open_both(self.words.load(at))
     }
 
-    pub(super) fn set_head(&self, field: usize, number: u64) {
-        self.words.store(self.at + field, number);
+    /// The same, of which nothing is known.
+    #[inline]
+    pub(super) fn raw_head(&self, field: usize) -> (u64, u64) {
+        halves(self.words.load(self.at + field))
     }
 
-    /// The next record of a bucket, and the next block of a record.
+    #[inline]
+    pub(super) fn set_head(&self, field: usize, high: u64, low: u64) {
+        let at = self.at + field;
+        self.words.store(at, Salt::at(at).seal_both(high, low));
+    }
+
+    /// Makes it one without records.
+    pub(super) fn clear(&self) {
+        [FREE, COUNTS, HAND].into_iter().for_each(|field| self.set_head(field, 0, 0));
+        for bucket in 0..self.buckets {
+            let at = self.bucket_at(bucket);
+            self.words.store(at, Salt::at(at).seal_both(0, 0));
+        }
+    }
+
+    /// The first block of a bucket in that state.
+    #[inline]
+    pub(super) fn first(&self, bucket: usize, state: u64) -> Result<Option<u32>, Damaged> {
+        let (_, first) = Salt::at(self.bucket_at(bucket)).open_both(state)?;
+        Ok(some(first as u32))
+    }
+
+    /// The first block of a bucket now.
+    #[inline]
+    pub(super) fn first_now(&self, bucket: usize) -> Result<Option<u32>, Damaged> {
+        self.first(bucket, self.words.load(self.bucket_at(bucket)))
+    }
+
+    /// The next block of a record or of what is free.
+    #[inline]
+    pub(super) fn next(&self, block: u32) -> Result<Option<u32>, Damaged> {
+        let at = self.block_at(block)?;
+        let (next, _) = Salt::at(at).open_both(self.words.load(at))?;
+        Ok(some(next as u32))
+    }
+
+    #[inline]
+    pub(super) fn set_next(&self, block: u32, next: u64) -> Result<(), Damaged> {
+        let at = self.block_at(block)?;
+        self.words.store(at, Salt::at(at).seal_both(next, 0));
+        Ok(())
+    }
+
+    /// The links of a record by its first block: the next record of its bucket, and its own next block. They are sealed with its
+    /// name, so that a record whose name was damaged is not passed by.
     #[inline]
     pub(super) fn links(&self, block: u32) -> Result<(Option<u32>, Option<u32>), Damaged> {
-        let links = self.words.load(self.block_at(block)?);
-        Ok((some(links as u32), some((links >> 32) as u32)))
-    }
-
-    /// The name of the record that begins with this block.
-    #[inline]
-    fn name(&self, block: u32) -> Result<RecordName, Damaged> {
-        let at = self.block_at(block)? + NAME;
-        Ok([self.words.load(at), self.words.load(at + 1)])
+        let at = self.block_at(block)?;
+        let (next, link) = Salt::at(at).with(self.name(at)).open_both(self.words.load(at))?;
+        Ok((some(link as u32), some(next as u32)))
     }
 
     #[inline]
-    pub(super) fn find(&self, bucket: u64, name: RecordName) -> Result<Option<RecordPlace>, Damaged> {
-        let (mut next, mut before) = (some(bucket as u32), None);
+    pub(super) fn set_links(&self, block: u32, name: RecordName, next: u64, link: u64) -> Result<(), Damaged> {
+        let at = self.block_at(block)?;
+        self.words.store(at, Salt::at(at).with(name).seal_both(next, link));
+        Ok(())
+    }
+
+    /// The name of the record that begins there.
+    #[inline]
+    pub(super) fn name(&self, at: usize) -> RecordName {
+        [self.words.load(at + NAME), self.words.load(at + NAME + 1)]
+    }
+
+    #[inline]
+    pub(super) fn find(&self, bucket: usize, state: u64, name: RecordName) -> Result<Option<RecordPlace>, Damaged> {
+        let (mut next, mut before) = (self.first(bucket, state)?, None);
         for _ in 0..=self.blocks {
             let Some(block) = next else { return Ok(None) };
-            if self.name(block)? == name {
+            if self.name(self.block_at(block)?) == name {
                 return Ok(Some(RecordPlace { block, before }));
             }
             (before, next) = (next, self.links(block)?.0);
@@ -103,7 +161,7 @@ impl<'a> FileShard<'a> {
         let at = self.block_at(block)?;
         let [expires, denies, lengths] = [1, 2, 3].map(|index| self.words.load(at + index));
         let length = (lengths & LENGTH) as usize;
-        record.name = self.name(block)?;
+        record.name = self.name(at);
         record.value_length = (lengths >> LENGTH_BITS & LENGTH) as usize;
         (record.expires_at, record.denies_until) = (moment(expires), moment(denies));
         if blocks_of(length) > self.blocks || record.value_length > length {
@@ -113,9 +171,10 @@ impl<'a> FileShard<'a> {
         record.bytes.extend_from_slice(&((lengths >> (2 * LENGTH_BITS)) as u16).to_le_bytes());
         let mut check = Check::of(expires & MOMENT, denies & MOMENT, lengths, record.name);
         self.read_bytes::<{ BLOCK - RECORD_HEAD }>(at + RECORD_HEAD, length, record, &mut check);
-        let mut block = block;
+        let mut next = if record.bytes.len() < length { self.links(block)?.1 } else { None };
         while record.bytes.len() < length {
-            block = self.links(block)?.1.ok_or(Damaged)?;
+            let block = next.ok_or(Damaged)?;
+            next = self.next(block)?;
             self.read_bytes::<{ BLOCK - 1 }>(self.block_at(block)? + 1, length, record, &mut check);
         }
         record.bytes.truncate(length);
@@ -141,16 +200,16 @@ impl<'a> FileShard<'a> {
     /// Reads what is stored of a key, without the lock. `None` where others write too often.
     #[inline]
     pub(super) fn look(&self, bucket: usize, name: RecordName, record: &mut Record) -> Result<Option<Look>, Damaged> {
-        self.read_unchanged(bucket, |bucket| {
-            let place = self.find(bucket, name)?;
+        self.read_unchanged(bucket, |state| {
+            let place = self.find(bucket, state, name)?;
             let found = place.map_or(Ok(false), |place| self.read(place.block, record).map(|()| true))?;
-            Ok(Look { bucket, found })
+            Ok(Look { bucket: state, found })
         })
     }
 
     /// The records of a bucket, without the lock. `None` where others write too often.
     pub(super) fn records(&self, bucket: usize) -> Result<Option<Vec<Record>>, Damaged> {
-        self.read_unchanged(bucket, |bucket| self.chain(bucket))
+        self.read_unchanged(bucket, |state| self.chain(bucket, state))
     }
 
     /// What is read of one state of a bucket.
@@ -175,8 +234,8 @@ impl<'a> FileShard<'a> {
         Ok(None)
     }
 
-    fn chain(&self, bucket: u64) -> Result<Vec<Record>, Damaged> {
-        let (mut next, mut records) = (some(bucket as u32), Vec::new());
+    fn chain(&self, bucket: usize, state: u64) -> Result<Vec<Record>, Damaged> {
+        let (mut next, mut records) = (self.first(bucket, state)?, Vec::new());
         while let Some(block) = next {
             let mut record = Record::default();
             self.read(block, &mut record)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Machine;
 use super::file::{no_folder, shown};
 use super::record::{Record, RecordName};
-use super::shard::{KEYS, Look};
+use super::shard::{COUNTS, Look};
 use crate::error::{Error, Result};
 use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
@@ -60,13 +60,14 @@ impl StoredFile {
     /// How many keys it has, as far as is known.
     #[must_use]
     pub fn keys(&self) -> u64 {
-        (0..self.machine.file.geometry.shards).map(|number| self.machine.shard(number).head(KEYS)).sum()
+        let shards = (0..self.machine.file.geometry.shards).map(|number| self.machine.shard(number).head(COUNTS));
+        shards.map(|counts| counts.map_or(0, |(keys, _)| keys)).sum()
     }
 
     /// Its time, in microseconds since 1970.
     #[must_use]
     pub fn now(&self) -> u64 {
-        self.machine.now(None)
+        self.machine.now(None).now
     }
 
     /// The name that a key of a policy has in it.

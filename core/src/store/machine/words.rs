@@ -60,9 +60,4 @@ impl Words {
     pub(super) fn release(&self, at: usize, number: u64) {
         self.all()[at].store(number, Ordering::Release);
     }
-
-    /// Raises a number; returns what it is then.
-    pub(super) fn raise(&self, at: usize, number: u64) -> u64 {
-        self.all()[at].fetch_max(number, Ordering::AcqRel).max(number)
-    }
 }

@@ -14,6 +14,8 @@ use tidegate_tests::random::Random;
 use tidegate_tests::setting::setting;
 use tidegate_tests::shared_file::{SharedFile, examined_keys};
 
+use super::seal::Salt;
+
 const PROCESSES: usize = 3;
 /// Kills and stops in a normal run; `TIDEGATE_KILLS` and `TIDEGATE_STOPS` set other numbers.
 const KILLS: u64 = 100;
@@ -308,7 +310,8 @@ fn a_lock_is_free_when_its_process_has_become_another_program() {
     examined_keys(&shared.url("max_bytes=200kB"), Duration::from_secs(5)).expect("the file is whole");
 }
 
-/// A process as a lock names it: a bit, its id, when it began, its program, and its namespace.
+/// A process as the lock of the first shard names it: a bit, its id, when it began, its program, and its namespace, in a number that is
+/// sealed.
 fn mark_of(id: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).expect("its state");
     let fields: Vec<&str> = text.rsplit_once(')').expect("its name").1.split_whitespace().collect();
@@ -318,5 +321,5 @@ fn mark_of(id: u32) -> u64 {
     let link = fs::read_link("/proc/self/ns/pid").expect("a namespace");
     let digits: String = link.to_str().expect("text").chars().filter(char::is_ascii_digit).collect();
     let namespace = digits.parse::<u64>().expect("a number") % 511;
-    1 | u64::from(id) << 1 | (1 + began % 0xff) << 23 | (1 + program % 0xfff) << 31 | namespace << 43
+    Salt::at(4096 / 8).seal(1 | u64::from(id) << 1 | (1 + began % 0xff) << 23 | (1 + program % 0xfff) << 31 | namespace << 43)
 }

@@ -4,9 +4,6 @@
 #[path = "../../../../core/src/store/machine/locked_shard.rs"]
 #[allow(dead_code, reason = "a test needs a part of it")]
 mod locked_shard;
-#[path = "../../../../core/src/store/machine/record.rs"]
-#[allow(dead_code, reason = "a test needs a part of it")]
-mod record;
 #[path = "../../../../core/src/store/machine/repair.rs"]
 mod repair;
 #[path = "../../../../core/src/store/machine/shard.rs"]
@@ -38,6 +35,10 @@ mod words {
 
         pub(super) fn copy(&self) -> Self {
             Self { numbers: self.numbers.clone(), writes_left: Cell::new(usize::MAX) }
+        }
+
+        pub(super) fn set(&self, at: usize, number: u64) {
+            self.numbers.borrow_mut()[at] = number;
         }
 
         fn writes(&self) -> bool {
@@ -75,8 +76,10 @@ mod words {
 
 use std::collections::BTreeMap;
 
+use super::{record, seal};
 use locked_shard::LockedShard;
 use record::{BLOCK, Record, RecordName};
+use repair::Losses;
 use shard::{FileShard, Look, SHARD_HEAD};
 use tidegate_tests::budget::within;
 use tidegate_tests::random::Random;
@@ -90,7 +93,9 @@ fn shard(words: &Words) -> FileShard<'_> {
 }
 
 fn words() -> Words {
-    Words::new(SHARD_HEAD + BUCKETS + BLOCKS * BLOCK)
+    let words = Words::new(SHARD_HEAD + BUCKETS + BLOCKS * BLOCK);
+    shard(&words).clear();
+    words
 }
 
 /// Names that differ in one number each.
@@ -158,7 +163,7 @@ fn a_writer_that_dies_anywhere_leaves_what_was_or_what_is() {
                 let found = read_all(&dying, &names);
                 assert!(found == before || found == expected, "seed {seed}, {writes} writes: {found:?}");
                 changed += u64::from(found == expected && expected != before);
-                assert_eq!(LockedShard(shard(&dying)).repair(), 0, "seed {seed}, {writes} writes");
+                assert_eq!(LockedShard(shard(&dying)).repair(), Losses::default(), "seed {seed}, {writes} writes");
                 LockedShard(shard(&dying)).examine().expect("a repair makes the shard whole");
                 assert_eq!(read_all(&dying, &names), found, "a repair changes nothing that is stored");
                 deaths += 1;
@@ -184,7 +189,92 @@ fn a_repair_that_dies_can_be_repaired() {
         LockedShard(shard(&dying)).repair();
         dying.die_after(usize::MAX);
         assert_eq!(read_all(&dying, &names), stored, "{writes} writes");
-        assert_eq!(LockedShard(shard(&dying)).repair(), 0, "{writes} writes");
+        assert_eq!(LockedShard(shard(&dying)).repair(), Losses::default(), "{writes} writes");
         LockedShard(shard(&dying)).examine().expect("it is whole");
     }
+}
+
+/// A shard of records, of one block and of several.
+fn filled(names: &[RecordName]) -> Words {
+    let whole = words();
+    for (number, name) in names.iter().enumerate() {
+        change(&whole, number % BUCKETS, *name, Some(&vec![number as u8; 8 + 30 * (number % 3)]));
+    }
+    whole
+}
+
+/// Every byte of a shard is changed, one after the other: a name that is lost then is never passed over in silence, and every walk ends.
+#[test]
+fn a_byte_that_is_damaged_is_found_by_whoever_misses_a_record() {
+    let names: Vec<RecordName> = (0..6).map(name).collect();
+    let whole = filled(&names);
+    let stored = read_all(&whole, &names);
+    let (mut random, mut found) = (Random::new(23), 0);
+    for at in SHARD_HEAD..SHARD_HEAD + BUCKETS + BLOCKS * BLOCK {
+        for byte in 0..8 {
+            let damaged = whole.copy();
+            damaged.set(at, damaged.load(at) ^ (1 + random.below(255)) << (8 * byte));
+            let mut record = Record::default();
+            for (number, name) in names.iter().enumerate() {
+                match shard(&damaged).look(number % BUCKETS, *name, &mut record) {
+                    Ok(look) => {
+                        let is_found = look.is_some_and(|Look { found, .. }| found);
+                        assert!(
+                            is_found && record.parts().0 == stored[name],
+                            "{name:?} is lost by number {at}, byte {byte}"
+                        );
+                    }
+                    Err(_) => found += 1,
+                }
+            }
+            end_every_walk(&damaged, &names);
+        }
+    }
+    assert!(found > 500, "{found} times");
+}
+
+/// One link leads to any other block, rightly sealed: a repair ends, and what it leaves is whole.
+#[test]
+fn a_link_that_leads_anywhere_hangs_no_walk() {
+    let names: Vec<RecordName> = (0..6).map(name).collect();
+    let whole = filled(&names);
+    let mut record = Record::default();
+    for block in 1..=BLOCKS as u32 {
+        for other in 0..=BLOCKS as u64 + 1 {
+            for is_next in [false, true] {
+                let damaged = whole.copy();
+                let table = shard(&damaged);
+                let Ok((link, next)) = table.links(block) else { continue };
+                let (link, next) = (link.unwrap_or(0).into(), next.unwrap_or(0).into());
+                let (link, next) = if is_next { (link, other) } else { (other, next) };
+                let name = table.name(table.block_at(block).expect("a block"));
+                table.set_links(block, name, next, link).expect("a block");
+                for (number, name) in names.iter().enumerate() {
+                    let _ = table.look(number % BUCKETS, *name, &mut record);
+                }
+                end_every_walk(&damaged, &names);
+            }
+        }
+    }
+}
+
+/// Does all that walks over a damaged shard, each on a copy.
+fn end_every_walk(damaged: &Words, names: &[RecordName]) {
+    let each: [&dyn Fn(&LockedShard<'_>); 5] = [
+        &|locked| drop(locked.examine()),
+        &|locked| drop(locked.make_room(10, usize::MAX)),
+        &|locked| drop(locked.make_room(2_000, usize::MAX)),
+        &|locked| drop(locked.remove_all(|name| name == names[0])),
+        &|locked| drop(locked.remove_all(|_| true)),
+    ];
+    for walk in each {
+        walk(&LockedShard(shard(&damaged.copy())));
+    }
+    for (number, name) in names.iter().enumerate() {
+        change(&damaged.copy(), number % BUCKETS, *name, Some(&[7; 100]));
+        change(&damaged.copy(), number % BUCKETS, *name, None);
+    }
+    let repaired = damaged.copy();
+    LockedShard(shard(&repaired)).repair();
+    LockedShard(shard(&repaired)).examine().expect("a repair makes the shard whole");
 }
