@@ -28,6 +28,11 @@ class Clock:
         self.jump(0.0)
         self.environment = {"LD_PRELOAD": library, "TIDEGATE_CLOCK": self._path}
 
+    @property
+    def ahead(self) -> float:
+        """How far it is ahead, in seconds."""
+        return self._ahead
+
     def jump(self, seconds: float) -> None:
         """Sets it further ahead, or back when negative."""
         self._ahead += seconds
