@@ -369,7 +369,12 @@ impl Answer {
 
     /// What the calendar says at a moment of the store that gave it.
     pub(crate) fn calendar_at(&self, moment: u64) -> u64 {
-        moment.saturating_add_signed(self.rare.as_ref().map_or(0, |rare| rare.ahead))
+        moment.saturating_add_signed(self.calendar_ahead())
+    }
+
+    /// By how many microseconds the calendar is ahead of the time of the store that gave it.
+    pub(crate) fn calendar_ahead(&self) -> i64 {
+        self.rare.as_ref().map_or(0, |rare| rare.ahead)
     }
 
     /// This answer, which came over the connection of that number: the holder of a lease has to know it.

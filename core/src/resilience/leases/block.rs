@@ -55,7 +55,10 @@ impl Block {
         answer: &Answer,
         (sent, now): (u64, u64),
     ) -> Option<Self> {
-        let ends = |(rule, view): (&Rule, &View)| rule.lease_ends(view, answer.now);
+        let ends = |(rule, view): (&Rule, &View)| match answer.calendar_ahead() {
+            0 => rule.lease_ends(view, answer.now),
+            ahead => rule.with_calendar_ahead(ahead).as_ref().unwrap_or(rule).lease_ends(view, answer.now),
+        };
         let ends = plan.rules.iter().zip(answer.views.iter()).filter_map(ends).min();
         let usable = ends.map_or(terms.life, |ends| terms.life.min(ends.saturating_sub(answer.now)));
         let (generation, connection) = answer.rare.as_ref().map_or((0, 0), |rare| (rare.generation, rare.connection));
