@@ -261,11 +261,21 @@ fn a_link_that_leads_anywhere_hangs_no_walk() {
 /// Does all that walks over a damaged shard, each on a copy.
 fn end_every_walk(damaged: &Words, names: &[RecordName]) {
     let each: [&dyn Fn(&LockedShard<'_>); 5] = [
-        &|locked| drop(locked.examine()),
-        &|locked| drop(locked.make_room(10, usize::MAX)),
-        &|locked| drop(locked.make_room(2_000, usize::MAX)),
-        &|locked| drop(locked.remove_all(|name| name == names[0])),
-        &|locked| drop(locked.remove_all(|_| true)),
+        &|locked| {
+            let _ = locked.examine();
+        },
+        &|locked| {
+            let _ = locked.make_room(10, usize::MAX);
+        },
+        &|locked| {
+            let _ = locked.make_room(2_000, usize::MAX);
+        },
+        &|locked| {
+            let _ = locked.remove_all(|name| name == names[0]);
+        },
+        &|locked| {
+            let _ = locked.remove_all(|_| true);
+        },
     ];
     for walk in each {
         walk(&LockedShard(shard(&damaged.copy())));
