@@ -67,7 +67,11 @@ impl ObservedCall {
         let length = said.window.filter(|window| *window <= BELIEVABLE).map_or(0, micros);
         let period = || own.map_or(SECOND, |index| plan.policy.limits()[index].period().micros());
         let reset = match said.reset_after {
-            Some(reset) if reset.is_zero() || reset > BELIEVABLE => return None,
+            // Without an end it says nothing of a limit, but it answers a call that asks.
+            Some(reset) if reset.is_zero() || reset > BELIEVABLE => {
+                said.remaining.filter(|_| asks)?;
+                0
+            }
             Some(reset) => micros(reset).max(1),
             None if length > 0 => length,
             None => period().min(micros(BELIEVABLE)),

@@ -149,12 +149,17 @@ impl LearnedLimits {
             self.wait_until = self.wait_until.max(now + said.wait);
         }
         let calls = said.calls.map(|calls| self.calls.saturating_sub(calls));
-        let is_stated = !said.limits.is_empty();
-        self.windows.retain(|window| !(window.is_over(now) || is_stated && window.is_counted));
-        if asks && !is_stated {
+        self.windows.retain(|window| !window.is_over(now));
+        // What is left, without an end, says something of windows that are known, and nothing of others.
+        let is_known = |limit: &&SaidLimit| self.windows.iter().any(|window| window.id == limit.id);
+        let limits: SmallVec<[&SaidLimit; 1]> =
+            said.limits.iter().filter(|limit| limit.reset > 0 || is_known(limit)).collect();
+        if !limits.is_empty() {
+            self.windows.retain(|window| !window.is_counted);
+        } else if asks {
             self.observe_counted(said.wait, calls, now);
         }
-        for limit in &said.limits {
+        for limit in limits {
             let known = self.windows.iter().position(|window| window.id == limit.id);
             let at = known.unwrap_or_else(|| {
                 if self.windows.len() >= MAX_LEARNED_WINDOWS {

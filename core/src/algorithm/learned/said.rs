@@ -24,7 +24,7 @@ pub(crate) struct SaidLimit {
     pub(crate) limit: u64,
     /// The units that are used of it.
     pub(crate) used: u64,
-    /// The time until it is reset.
+    /// The time until it is reset; 0 where it says only what is left.
     pub(crate) reset: u64,
     /// Its length, where that is known; else 0.
     pub(crate) length: u64,

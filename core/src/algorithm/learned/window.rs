@@ -1,6 +1,6 @@
 //! One window of the other side.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::said::SaidLimit;
 use crate::algorithm::{MAX_SAFE_INTEGER, SECOND};
@@ -146,6 +146,9 @@ impl LearnedWindow {
 
     /// Takes what was said of it. `calls` were charged since the call that was answered, where that is known.
     pub(super) fn observe(&mut self, said: &SaidLimit, calls: Option<u64>, now: u64, (asks, own): (bool, u64)) {
+        if said.reset == 0 {
+            return self.observe_left(said, calls, now);
+        }
         let closes = now + said.reset;
         let last_end = self.until.saturating_sub(REMEMBERED);
         (self.place, self.asks_until, self.until) = (said.place, 0, self.until.max(closes + REMEMBERED));
@@ -158,12 +161,7 @@ impl LearnedWindow {
         if is_beside {
             return self.observe_beside(said, calls, (closes, last_end), now, own);
         }
-        if said.is_stated || !self.is_stated {
-            // A limit that is raised leaves no more than before: what is said never adds.
-            let raised = said.limit.saturating_sub(self.limit);
-            self.steps.iter_mut().for_each(|step| step.used = (step.used + raised).min(MAX_SAFE_INTEGER));
-            (self.limit, self.is_stated) = (said.limit, said.is_stated);
-        }
+        self.take_limit(said);
         let mut used = said.used + calls.unwrap_or(0) * said.units;
         if self.is_assumed {
             (self.is_assumed, self.length) = (false, 0);
@@ -176,6 +174,45 @@ impl LearnedWindow {
         }
         self.length = if said.length > 0 { said.length } else { self.length.max(said.reset) };
         self.raise(UsedUntil { used: used.min(MAX_SAFE_INTEGER), closes }, said.used);
+    }
+
+    /// Takes what is left where no end was said: that holds for a second. When all of it is used, and the newest call has its answer, the
+    /// next one asks.
+    fn observe_left(&mut self, said: &SaidLimit, calls: Option<u64>, now: u64) {
+        let is_asked = self.asks_until > now;
+        // The newest call is the one that asks.
+        if is_asked && calls.is_some_and(|calls| calls > 0) {
+            return;
+        }
+        (self.place, self.asks_until, self.until) = (said.place, 0, self.until.max(now + REMEMBERED));
+        self.steps.retain(|step| step.closes > now);
+        self.take_limit(said);
+        self.length = if said.length > 0 { said.length } else { self.length.max(1) };
+        let used = match calls {
+            Some(calls) => said.used + calls * said.units,
+            None => said.used.max(self.used(now)),
+        };
+        match self.steps.last_mut() {
+            // What was said with an end stands.
+            Some(_) if !self.is_assumed => return,
+            Some(step) if !is_asked => step.used = step.used.max(said.used),
+            _ => {
+                self.is_assumed = true;
+                self.steps = smallvec![UsedUntil { used: used.min(MAX_SAFE_INTEGER), closes: now + ANSWER }];
+            }
+        }
+        if calls == Some(0) && self.used(now) >= self.limit {
+            self.steps.clear();
+        }
+    }
+
+    fn take_limit(&mut self, said: &SaidLimit) {
+        if said.is_stated || !self.is_stated {
+            // A limit that is raised leaves no more than before: what is said never adds.
+            let raised = said.limit.saturating_sub(self.limit);
+            self.steps.iter_mut().for_each(|step| step.used = (step.used + raised).min(MAX_SAFE_INTEGER));
+            (self.limit, self.is_stated) = (said.limit, said.is_stated);
+        }
     }
 
     /// The same beside a limit of the policy, of which `own` units are used: what our own calls do not explain is used by others.

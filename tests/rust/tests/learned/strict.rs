@@ -31,6 +31,8 @@ enum Says {
     Nothing,
     /// Limit, what is left, and when that is reset, in whole seconds.
     All,
+    /// The same, but a call that is served is told that its limit is reset now.
+    Left,
     /// How long to wait, of a refusal.
     RetryAfter,
 }
@@ -187,9 +189,10 @@ impl World {
                     let seconds = Duration::from_secs(resets_at.saturating_sub(at).div_ceil(SECOND));
                     let mut said = Observation::default();
                     match self.says {
-                        Says::All => {
+                        Says::All | Says::Left => {
                             (said.limit, said.remaining) = (Some(self.server.limit), Some(left));
-                            said.reset_after = Some(seconds);
+                            let is_now = admitted && self.says == Says::Left;
+                            said.reset_after = Some(if is_now { Duration::ZERO } else { seconds });
                             said.retry_after = (!admitted).then_some(seconds);
                         }
                         _ => said.retry_after = (!admitted).then_some(seconds),
@@ -254,6 +257,20 @@ fn a_limit_that_is_only_said_is_kept_and_used() {
             let ((first, _), (refused, used)) = (world.judged(0, 20), world.judged(20, 300));
             println!("{book:?} {limit}: {first} at first, then {refused} refused, {used:.3} used");
             assert!(first <= CALLERS as usize && refused == 0 && used > 0.9, "{book:?} {limit}: {refused}, {used}");
+        }
+    }
+}
+
+#[test]
+fn what_is_left_is_an_answer_without_a_reset() {
+    for book in [Book::Fixed, Book::FirstCall, Book::Sliding, Book::Bucket] {
+        for limit in [20, 100, 500] {
+            let policy = Policy::learned().expect("a policy");
+            let mut world = World::new(policy, book, (limit, 10 * SECOND), Says::Left, limit);
+            world.run(300);
+            let ((first, _), (refused, used)) = (world.judged(0, 20), world.judged(20, 300));
+            println!("{book:?} {limit}: {first} at first, then {refused} refused, {used:.3} used");
+            assert!(used > 0.9, "{book:?} {limit}: {refused}, {used}");
         }
     }
 }

@@ -226,8 +226,40 @@ learned_of = function()
     end
   end
 
+  local function take_limit(window, said)
+    if said.stated or not window.stated then
+      -- A limit that is raised leaves no more than before: what is said never adds.
+      local raised = max(said.limit - window.limit, 0)
+      for _, step in ipairs(window.steps) do step.used = min(step.used + raised, MAX) end
+      window.limit, window.stated = said.limit, said.stated
+    end
+  end
+
+  -- Takes what is left where no end was said: that holds for a second. When all of it is used, and the newest call has its answer, the
+  -- next one asks.
+  local function observe_left(window, said, calls)
+    local asked = window.asks_until > now
+    -- The newest call is the one that asks.
+    if asked and calls and calls > 0 then return end
+    window.place, window.asks_until, window.ends = said.place, 0, max(window.ends, now + LEARNED_IS_REMEMBERED)
+    drop_passed(window, now)
+    take_limit(window, said)
+    window.length = said.length > 0 and said.length or max(window.length, 1)
+    local used = calls and said.used + calls * said.units or max(said.used, used_of(window))
+    local step = window.steps[#window.steps]
+    -- What was said with an end stands.
+    if step and not window.assumed then return end
+    if step and not asked then
+      step.used = max(step.used, said.used)
+    else
+      window.assumed, window.steps = true, { { used = min(used, MAX), closes = now + ANSWER_OF_LEARNED } }
+    end
+    if calls == 0 and used_of(window) >= window.limit then window.steps = {} end
+  end
+
   -- Takes what a response said of one limit. `calls` were charged since the call that was answered; nil where that is not known.
   local function observe_window(window, said, calls, instruction, value)
+    if said.reset == 0 then return observe_left(window, said, calls) end
     local closes = now + said.reset
     local last_end = window.ends - LEARNED_IS_REMEMBERED
     window.place, window.asks_until, window.ends = said.place, 0, max(window.ends, closes + LEARNED_IS_REMEMBERED)
@@ -235,12 +267,7 @@ learned_of = function()
     local beside = said.capacity > 0
     if beside ~= window.beside then window.beside, window.assumed, window.steps = beside, false, {} end
     if beside then return observe_beside(window, said, calls, closes, last_end, instruction.limits[said.place], value) end
-    if said.stated or not window.stated then
-      -- A limit that is raised leaves no more than before: what is said never adds.
-      local raised = max(said.limit - window.limit, 0)
-      for _, step in ipairs(window.steps) do step.used = min(step.used + raised, MAX) end
-      window.limit, window.stated = said.limit, said.stated
-    end
+    take_limit(window, said)
     local used = said.used + (calls or 0) * said.units
     if window.assumed then
       window.assumed, window.length = false, 0
@@ -299,17 +326,29 @@ learned_of = function()
     local known, at = unpack_('<d', instruction.text, instruction.meta)
     local calls = known >= 0 and max(learned.calls - known, 0) or nil
     if instruction.block > 0 then learned.wait_until = max(learned.wait_until, now + instruction.block) end
-    local kept, states = {}, at <= #instruction.text
-    for _, window in ipairs(live_windows(learned)) do
-      if not (window.counted and states) then kept[#kept + 1] = window end
-    end
-    learned.windows = kept
-    if instruction.asks and not states then observe_counted(learned, instruction.block, calls) end
+    learned.windows = live_windows(learned)
+    local limits = {}
     while at <= #instruction.text do
-      local said, stated, window = {}, nil, nil
+      local said, stated = {}, nil
       said.id, said.place, stated, said.limit, said.used, said.reset, said.length, said.units, said.capacity, said.known, at =
         unpack_('<dddddddddd', instruction.text, at)
       said.stated = stated > 0
+      -- What is left, without an end, says something of windows that are known, and nothing of others.
+      local counts = said.reset > 0
+      for _, window in ipairs(learned.windows) do counts = counts or window.id == said.id end
+      if counts then limits[#limits + 1] = said end
+    end
+    if #limits > 0 then
+      local kept = {}
+      for _, window in ipairs(learned.windows) do
+        if not window.counted then kept[#kept + 1] = window end
+      end
+      learned.windows = kept
+    elseif instruction.asks then
+      observe_counted(learned, instruction.block, calls)
+    end
+    for _, said in ipairs(limits) do
+      local window
       for _, other in ipairs(learned.windows) do
         if other.id == said.id then window = other end
       end
