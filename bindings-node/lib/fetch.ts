@@ -253,20 +253,22 @@ class FetchAnswer implements Answer {
   }
 
   /** Of a copy: what was read of it is in memory until the caller reads it too, and no more than that. */
-  async read(most: number): Promise<Uint8Array | undefined> {
+  async read(most: number, late: AbortSignal): Promise<Uint8Array | undefined> {
     if (Number(this.header('content-length')) > most) return undefined;
     const reader = this.response.clone().body?.getReader();
     const chunks: Uint8Array[] = [];
     let length = 0;
     try {
+    // It is done when the body of the response is, too.
+    const stop = (): void => void reader?.cancel().catch(() => {});
+    late.addEventListener('abort', stop);
       while (reader !== undefined) {
         const { done, value } = await reader.read();
-        if (done) return Buffer.concat(chunks);
+        if (done) return late.aborted ? undefined : Buffer.concat(chunks);
         chunks.push(value);
         length += value.length;
         if (length <= most) continue;
-        // It is done when the body of the response is, too.
-        reader.cancel().catch(() => {});
+        stop();
         break;
       }
     } catch {

@@ -63,8 +63,8 @@ export interface Answer {
   header(name: string): string | null | undefined;
   /** The head, as `settle` sees it. */
   head(): OutgoingResponse;
-  /** The body, unless it is longer than that or breaks off. It can be read all the same afterwards. */
-  read(most: number): Promise<Uint8Array | undefined>;
+  /** The body, unless it is longer than that, breaks off or is too late. It can be read all the same afterwards. */
+  read(most: number, late: AbortSignal): Promise<Uint8Array | undefined>;
   /** Gives up the body. */
   close(): void;
 }
@@ -96,6 +96,7 @@ const LEARNED = Policy.learned();
 /** The calls of one client. */
 export class OutgoingCalls {
   readonly #where: string;
+const MAX_BODY_MS = 1_000;
   readonly #options: Pacing;
   readonly #limiter: Limiter;
   /** Whether a function among the options sees requests. */
@@ -285,10 +286,13 @@ export class OutgoingCalls {
 
   /** Learns what a response says. The wait of a 429 or 503 that names one. */
   async #observe<A extends Answer>(turn: Turn, answer: A): Promise<number | undefined> {
-    const isRead = REFUSALS.has(answer.status) && /\bjson\b/i.test(answer.header('content-type') ?? '');
-    const body = isRead ? await answer.read(MAX_BODY) : undefined;
     const { learn, maxLearnedWaitMs } = this.#options;
-    const said = readObservations(answer.headers, Date.now(), answer.status, body, maxLearnedWaitMs);
+    const read = (status?: number, body?: Uint8Array): Observation[] =>
+      readObservations(answer.headers, Date.now(), status, body, maxLearnedWaitMs);
+    const isJson = REFUSALS.has(answer.status) && /\bjson\b/i.test(answer.header('content-type') ?? '');
+    // A head that names a wait is learned at once.
+    const body = isJson && waitOf(read()) === undefined ? await readInTime(answer) : undefined;
+    const said = read(answer.status, body);
     if (learn && (said.length > 0 || turn.asksLearned)) await turn.observe(said);
     return WAITING.has(answer.status) ? waitOf(said) : undefined;
   }
@@ -314,6 +318,20 @@ interface PacedCall {
   readonly key: string;
   /** The key of what the service tells all its callers, where it is another one. */
   readonly origin: string | undefined;
+/** The body of a refusal, where it comes in time. */
+async function readInTime(answer: Answer): Promise<Uint8Array | undefined> {
+  const late = new AbortController();
+  delay(MAX_BODY_MS, late.signal).then(
+    () => late.abort(),
+    () => {},
+  );
+  try {
+    return await answer.read(MAX_BODY, late.signal);
+  } finally {
+    late.abort();
+  }
+}
+
   readonly decision: Decision;
   readonly hold: Hold | undefined;
 }

@@ -248,17 +248,18 @@ class DispatchedAnswer implements Answer, Handler {
     return { status: this.status, headers: headersOf(this.headers) };
   }
 
-  async read(most: number): Promise<Uint8Array | undefined> {
+  async read(most: number, late: AbortSignal): Promise<Uint8Array | undefined> {
     if (Number(this.header('content-length')) > most) return undefined;
     const length = (): number => this.#chunks.reduce((sum, chunk) => sum + chunk.length, 0);
-    while (this.#trailers === undefined && this.#error === undefined && length() <= most) {
+    late.addEventListener('abort', () => this.#changed());
+    while (this.#trailers === undefined && this.#error === undefined && length() <= most && !late.aborted) {
       await new Promise<void>((resolve) => {
         this.#changed = resolve;
         this.#target?.resume();
       });
     }
     this.#target?.pause();
-    return this.#error === undefined && length() <= most ? Buffer.concat(this.#chunks) : undefined;
+    return this.#trailers !== undefined && length() <= most ? Buffer.concat(this.#chunks) : undefined;
   }
 
   close(): void {

@@ -78,6 +78,36 @@ for (const kind of clients) {
       near(await waitOf(call(origin)), 17_000);
     });
 
+    for (const status of [403, 429, 503]) {
+      test(`a wait in the head of a ${status} is learned before its body ends`, async () => {
+        const { origin, asked } = await site((_, response) => {
+          response.writeHead(status, { 'Retry-After': '60', 'Content-Type': 'application/json' }).write('{');
+        });
+        const { limiter } = limiterAt();
+        const { call } = make({ limiter, policy: '1000/minute' });
+        const response = await call(origin);
+        assert.equal(response.status, status);
+        near(await waitOf(call(origin)), 60_000);
+        assert.equal(asked.length, 1);
+        await response.giveUp();
+      });
+    }
+
+    test('a body that comes late is handed on', async () => {
+      const open = [];
+      const { origin, asked } = await site((_, response) => {
+        response.writeHead(503, { 'Content-Type': 'application/json' }).write('{"retry_after":');
+        open.push(response);
+      });
+      const { limiter } = limiterAt();
+      const { call } = make({ limiter, policy: '1000/minute', retries: 1 });
+      const response = await call(origin);
+      assert.equal(response.status, 503);
+      open[0].end(' 60}');
+      assert.equal(await response.text(), '{"retry_after": 60}');
+      assert.equal(asked.length, 1);
+    });
+
     test('no wait is longer than it may be', async () => {
       const { origin } = await site((_, response) => response.writeHead(503, { 'Retry-After': '7200' }).end());
       const { limiter } = limiterAt();

@@ -81,6 +81,43 @@ def test_a_body_is_read_for_what_it_says(outgoing: Any, service: StrictService) 
 
 
 def test_an_origin_speaks_for_itself_alone(outgoing: Any, strict: StrictServer) -> None:
+INFO = '{"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "60s"}]}}'
+
+
+@pytest.mark.parametrize("status", [403, 429, 503])
+def test_a_wait_in_the_head_is_learned_before_the_body_ends(outgoing: Any, service: StrictService, status: int) -> None:
+    url = said(service, "Content-Type: application/json", "Retry-After: 60", status=status, body=INFO) + "&late=20"
+    with Limiter() as limiter, outgoing(limiter, WIDE, timeout=0.1) as client:
+        began = time.monotonic()
+        stream = client.stream(url)
+        assert (stream.status, time.monotonic() - began < 5) == (status, True)
+        with pytest.raises(RateLimited):
+            client.get(service.url)
+        stream.close()
+        assert time.monotonic() - began < 10
+    assert len(service.targets()) == 1
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_body_that_comes_late_is_handed_on(outgoing: Any, service: StrictService, retries: int) -> None:
+    # It says its wait at the end, and a 503 without a wait says none.
+    url = said(service, "Content-Type: application/json", status=503, body=INFO) + "&late=3"
+    with Limiter() as limiter, outgoing(limiter, "concurrency 2; 100/hour", timeout=0.1, retries=retries) as client:
+        began = time.monotonic()
+        stream, read = client.stream(url), b""
+        assert (stream.status, time.monotonic() - began < 2.5) == (503, True)
+        assert client.get(service.url).status == 200
+        while chunk := stream.next():
+            read += chunk
+        stream.close()
+        assert read == INFO.encode()
+        # One that is given up in the middle.
+        client.stream(url + "&again=1").close()
+        assert client.get(service.url).status == 200
+        assert time.monotonic() - began < 20
+    assert len(service.requests()) == 4
+
+
     one, two = strict.service(), strict.service()
     with Limiter() as limiter, outgoing(limiter, WIDE, timeout=0.1) as client:
         target = quote(said(two, "Retry-After: 60", status=429))

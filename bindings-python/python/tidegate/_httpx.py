@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
+import socket
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ._outgoing import MOST_BODY, Pacing, PassingBody, run_now
+from ._outgoing import Pacing, PassingBody, run_now
 from ._paced_options import OPTIONS, PacedOptions, PolicyOption
+from ._read_ahead import AsyncReadAhead, ReadAhead
 from .web.options import check_names
 
 if TYPE_CHECKING:
@@ -170,19 +171,9 @@ class _BlockingExchange(_Exchange):
         return self._transport.handle_request(self.request)
 
     async def read(self, response: Any) -> bytes | None:
-        stream, kept, complete = response.stream, list[bytes](), False
-        rest = iter(stream)
-        try:
-            for chunk in rest:
-                kept.append(chunk)
-                if sum(map(len, kept)) > MOST_BODY:
-                    break
-            else:
-                complete = True
-        except self._httpx.HTTPError as error:
-            rest = _raised(error)
-        response.stream = _streams(self._httpx)[0](stream, itertools.chain(kept, rest))
-        return b"".join(kept) if complete else None
+        ahead = ReadAhead(response.stream, response.stream.close, functools.partial(_shut_down, response))
+        response.stream = _streams(self._httpx)[0](ahead, ahead)
+        return ahead.all()
 
     async def watch(self, response: Any, passing: PassingBody) -> Any:
         if not await self._passed(response, passing):
@@ -198,19 +189,9 @@ class _AsyncExchange(_Exchange):
         return await self._transport.handle_async_request(self.request)
 
     async def read(self, response: Any) -> bytes | None:
-        stream, kept, complete = response.stream, list[bytes](), False
-        rest = aiter(stream)
-        try:
-            async for chunk in rest:
-                kept.append(chunk)
-                if sum(map(len, kept)) > MOST_BODY:
-                    break
-            else:
-                complete = True
-        except self._httpx.HTTPError as error:
-            rest = _async(_raised(error))
-        response.stream = _streams(self._httpx)[1](stream, _chained(kept, rest))
-        return b"".join(kept) if complete else None
+        ahead = AsyncReadAhead(aiter(response.stream), response.stream.aclose)
+        response.stream = _streams(self._httpx)[1](ahead, ahead)
+        return await ahead.all()
 
     async def watch(self, response: Any, passing: PassingBody) -> Any:
         if not await self._passed(response, passing):
@@ -270,18 +251,8 @@ def _streams(httpx: Any) -> tuple[Any, Any]:
     )
 
 
-def _raised(error: Exception) -> Iterator[bytes]:
-    yield from ()
-    raise error
-
-
-async def _async(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
-
-
-async def _chained(kept: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    for chunk in kept:
-        yield chunk
-    async for chunk in rest:
-        yield chunk
+def _shut_down(response: Any) -> None:
+    """Ends a read in another thread. The calls of HTTP/2 share their connection, so there the read ends by itself."""
+    stream = response.extensions.get("network_stream")
+    if stream is not None and response.extensions.get("http_version") != b"HTTP/2":
+        stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)

@@ -34,8 +34,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 Cost: TypeAlias = "int | Mapping[str, int]"
 
-# The most of a body that is read for what it says of limits.
-MOST_BODY = 65_536
 # The responses whose bodies may say something, and those that are sent again.
 TELLING = (403, 429, 503)
 _AGAIN = (429, 503)
@@ -87,7 +85,8 @@ class Exchange(Protocol[R]):
         """The header fields, line by line."""
 
     async def read(self, response: R) -> bytes | None:
-        """The body where it has at most MOST_BODY, encoded or not. The caller can read it all the same."""
+        """The body where it has at most MOST_BODY and comes within BODY_SECONDS, encoded or not. The caller can read it
+        all the same."""
 
     def settled(self, response: R) -> Any:
         """What `settle` gets: `status_code`, `headers`, and `request`, which is that of the exchange."""
@@ -334,12 +333,12 @@ class Pacing:
             return None
         code, headers = exchange.head(response)
         body = b""
-        if code in TELLING and "json" in headers.get("content-type", "").lower():
+        said = functools.partial(Observation.from_headers, exchange.fields(response), max_learned_wait=self._max_wait)
+        # A head that names a wait is learned at once.
+        if code in TELLING and "json" in headers.get("content-type", "").lower() and _wait_of(said()) is None:
             decode = self._decoder(exchange, headers)
             body = b"" if decode is None else decode.decode(await exchange.read(response) or b"")
-        found = Observation.from_headers(
-            exchange.fields(response), status=code, body=body, max_learned_wait=self._max_wait
-        )
+        found = said(status=code, body=body)
         # A service that states no limit: the next call goes when it is known that this one was served.
         answers = turn.policy is _LEARNED and turn.decision.learned
         if not (found or answers):
@@ -351,9 +350,7 @@ class Pacing:
                 told = [one.retry_after for one in found if one.scope == "all" and one.retry_after is not None]
                 if told and turn.origin is not None:
                     await self._done(self._limiter.observe(_LEARNED, turn.origin, Observation(retry_after=max(told))))
-        waits = [one.retry_after for one in found if one.retry_after is not None]
-        waits += [one.reset_after for one in found if one.remaining == 0 and one.reset_after is not None]
-        return max(waits, default=None)
+        return _wait_of(found)
 
     def _repeats(self, exchange: Exchange[R], response: R, wait: float | None, left: float | None) -> bool:
         request = exchange.request
@@ -457,6 +454,13 @@ def _check_cost(actual: Any) -> None:
 
 
 def _at_most(seconds: float, left: float | None) -> float:
+def _wait_of(found: list[Observation]) -> float | None:
+    """How long a response tells to wait: what it says, or until something is left again."""
+    waits = [one.retry_after for one in found if one.retry_after is not None]
+    waits += [one.reset_after for one in found if one.remaining == 0 and one.reset_after is not None]
+    return max(waits, default=None)
+
+
     return seconds if left is None else min(seconds, left)
 
 

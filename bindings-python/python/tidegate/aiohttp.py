@@ -33,8 +33,9 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.payload import BytesPayload
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from ._outgoing import MOST_BODY, OutgoingRequest, OutgoingResponse, Pacing, PassingBody
+from ._outgoing import OutgoingRequest, OutgoingResponse, Pacing, PassingBody
 from ._paced_options import PacedOptions, PolicyOption
+from ._read_ahead import BODY_SECONDS, MOST_BODY
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -109,7 +110,10 @@ class _Exchange:
 
     async def read(self, response: ClientResponse) -> bytes | None:
         response.content = body = _Body(response.content)
-        return await body.all()
+        try:
+            return await asyncio.wait_for(body.all(), BODY_SECONDS)
+        except asyncio.TimeoutError:
+            return None
 
     def settled(self, response: ClientResponse) -> Any:
         return OutgoingResponse(response.status, response.headers, self.request)

@@ -21,11 +21,12 @@ from requests import PreparedRequest, Response
 from requests.adapters import DEFAULT_POOLBLOCK, DEFAULT_POOLSIZE, DEFAULT_RETRIES, HTTPAdapter
 from requests.exceptions import ConnectionError, ConnectTimeout
 from urllib3 import HTTPResponse, Retry
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
 
 from ._content_decoder import decoder
-from ._outgoing import MOST_BODY, OutgoingRequest, OutgoingResponse, Pacing, PassingBody, run_now
+from ._outgoing import OutgoingRequest, OutgoingResponse, Pacing, PassingBody, run_now
 from ._paced_options import PacedOptions, PolicyOption
+from ._read_ahead import ReadAhead
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -125,18 +126,9 @@ class _Exchange:
         return response.headers.items()
 
     async def read(self, response: Response) -> bytes | None:
-        raw, kept, complete = response.raw, b"", False
-        rest = raw.stream(8_192, decode_content=False)
-        try:
-            for chunk in rest:
-                kept += chunk
-                if len(kept) > MOST_BODY:
-                    break
-            else:
-                complete = True
-        except HTTPError as error:
-            rest = _raised(error)
-        body: Any = _File(kept, rest, raw.close)
+        raw = response.raw
+        ahead = ReadAhead(raw.stream(8_192, decode_content=False), raw.close, getattr(raw, "shutdown", None))
+        body: Any = _File(b"", ahead, ahead.close)
         response.raw = HTTPResponse(
             body,
             raw.headers,
@@ -149,8 +141,8 @@ class _Exchange:
             original_response=raw._original_response,
             request_method=self.request.method,
         )
-        decode = decoder(response.headers)
-        return decode.decode(kept) if complete and decode is not None else None
+        whole, decode = ahead.all(), decoder(response.headers)
+        return None if whole is None or decode is None else decode.decode(whole)
 
     def settled(self, response: Response) -> Any:
         return OutgoingResponse(response.status_code, response.headers, self.request)
@@ -218,8 +210,3 @@ class _File:
     def close(self) -> None:
         self.closed = True
         self._close()
-
-
-def _raised(error: Exception) -> Iterator[bytes]:
-    yield from ()
-    raise error

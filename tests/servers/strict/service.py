@@ -131,7 +131,7 @@ class Service:
 
     async def _say(self, request: Request, writer: asyncio.StreamWriter, fields: dict[str, str]) -> bool:
         """What the query says: `status` for the first `times` requests with this target, `field`s, `body`,
-        which may be `gzip`, `chunked` or `cut` in the middle."""
+        which may be `gzip`, `chunked` or `cut` in the middle, or come in parts that take `late` seconds together."""
         self._said[request.target] += 1
         status = int(request.asked("status", "200"))
         if self._said[request.target] > int(request.asked("times", "1000000")):
@@ -144,7 +144,9 @@ class Service:
         if request.asked("cut"):
             writer.write(head_of(status, {**fields, "Content-Length": str(len(body))}) + body[: len(body) // 2])
             return False
-        if request.asked("chunked"):
+        if request.asked("late"):
+            await write_stream(writer, request, status, fields, _late(body, float(request.asked("late"))))
+        elif request.asked("chunked"):
             await write_stream(writer, request, status, fields, _parts(body))
         else:
             await write_response(writer, request, status, fields, body)
@@ -154,6 +156,12 @@ class Service:
 async def _parts(body: bytes) -> AsyncIterator[bytes]:
     for start in range(0, len(body), 5_000):
         yield body[start : start + 5_000]
+
+
+async def _late(body: bytes, seconds: float) -> AsyncIterator[bytes]:
+    for number in range(20):
+        await asyncio.sleep(seconds / 20)
+        yield body[number * len(body) // 20 : (number + 1) * len(body) // 20]
 
 
 async def _chunks(request: Request) -> AsyncIterator[bytes]:

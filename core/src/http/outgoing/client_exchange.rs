@@ -80,7 +80,7 @@ pub(crate) trait ClientExchange: Send {
         None
     }
 
-    /// The body, unless it is longer than what is read, or breaks off. The caller can read it all the same.
+    /// The body, unless it is longer than what is read, breaks off or takes too long. The caller can read it all the same.
     fn read(response: Self::Response) -> impl Future<Output = (Option<Bytes>, Self::Response)> + Send;
 
     /// Feeds what the caller reads of the body; its end is that of the call.

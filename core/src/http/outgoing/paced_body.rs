@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::process::lock::Mutex;
 use bytes::{Bytes, BytesMut};
@@ -13,6 +14,10 @@ use pin_project_lite::pin_project;
 
 use super::call_turn::CallEnd;
 use crate::http::MAX_BODY;
+use crate::process::alarm::Alarm;
+
+/// The longest time for which a body is read before the caller reads it.
+const MAX_BODY_TIME: Duration = Duration::from_secs(1);
 
 pin_project! {
     /// The body of a response to a call that was paced: that of the service, frame by frame as it comes.
@@ -72,11 +77,21 @@ impl<B: Body<Data = Bytes>> PacedBody<B> {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> PacedBody<B> {
-    /// Reads the whole body, unless it is longer than what is believed, or breaks off. What was read stays in front of the rest.
+    /// Reads the whole body, unless it is longer than what is believed, breaks off or takes too long. What was read stays in front of the
+    /// rest.
     pub(crate) async fn read_ahead(&mut self) -> Option<Bytes> {
+        let (mut late, mut read) = (Alarm::after(MAX_BODY_TIME), pin!(self.read_all()));
+        poll_fn(|cx| match read.as_mut().poll(cx) {
+            Poll::Pending => late.poll(cx).map(|()| None),
+            done => done,
+        })
+        .await
+    }
+
+    async fn read_all(&mut self) -> Option<Bytes> {
         let mut read = BytesMut::new();
         while let Some(body) = &mut self.body {
-            let polled = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
+            let polled = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
             match polled {
                 None => break,
                 Some(Err(error)) => {

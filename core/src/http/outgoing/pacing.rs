@@ -314,19 +314,27 @@ impl Pacing {
         if !(self.learn || self.retries > 0) {
             return (None, response);
         }
-        let is_read = is_telling(&E::head(&response));
-        let (body, response) = if is_read { E::read(response).await } else { (None, response) };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let said = {
             let head = E::head(&response);
-            let reader = ResponseReader::new(now).status(head.status.as_u16()).max_learned_wait(self.max_learned_wait);
-            let fields = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-            reader.read(fields, &body.unwrap_or_default()).observations
+            read(reader.status(head.status.as_u16()), &head, &body.unwrap_or_default())
         };
-        let wait = said.iter().filter_map(wait_of).max();
+        let wait = longest_wait(&said);
         // Of a service that states no limit the next call goes when it is known that this one was served.
         let is_asked = asked.policy.is_learned && answered.is_some_and(Decision::learned);
         if self.learn && (!said.is_empty() || is_asked) {
+        let reader = ResponseReader::new(now).max_learned_wait(self.max_learned_wait);
+        let read = |reader: ResponseReader, head: &PacedResponse<'_>, body: &[u8]| {
+            let fields = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+            reader.read(fields, body).observations
+        };
+        let longest_wait = |said: &[Observation]| said.iter().filter_map(wait_of).max();
+        // A head that names a wait is learned at once.
+        let is_read = {
+            let head = E::head(&response);
+            is_telling(&head) && longest_wait(&read(reader, &head, b"")).is_none()
+        };
+        let (body, response) = if is_read { E::read(response).await } else { (None, response) };
             let told =
                 said.iter().filter(|said| said.scope == ObservationScope::All).filter_map(|said| said.retry_after);
             let told = told.max().map(|wait| Observation { retry_after: Some(wait), ..Observation::default() });

@@ -2,7 +2,8 @@
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::Response;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
 use tidegate::{Policy, Units};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -17,6 +18,8 @@ contract! {
     units_are_settled_by_the_body
     what_a_refusal_says_in_its_body_is_learned
     a_long_refusal_arrives_whole
+    a_wait_in_the_head_is_learned_before_the_body_ends
+    a_body_that_comes_late_is_handed_on
 }
 
 type Sender = mpsc::UnboundedSender<Result<Bytes, std::io::Error>>;
@@ -29,6 +32,42 @@ fn streamed() -> (Sender, impl Fn() -> Response<Body>) {
         Some(receiver) => Response::new(Body::from_stream(UnboundedReceiverStream::new(receiver))),
         None => text("hello"),
     })
+}
+
+/// A refusal whose body is sent as the test says it.
+async fn refusing_slowly(wait: Option<&'static str>) -> (Sender, Service) {
+    let (sender, respond) = streamed();
+    let service = Service::start(move |_, _| {
+        let mut response = respond();
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(wait) = wait {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(wait));
+        }
+        response
+    });
+    (sender, service.await)
+}
+
+async fn a_wait_in_the_head_is_learned_before_the_body_ends<C: PacedClient>() {
+    let (_sender, service) = refusing_slowly(Some("60")).await;
+    let client = C::paced(&limiter(), Setup::of("100/minute")).expect("a client");
+    let answered = client.get(&service.url("/")).await.expect("a response");
+    assert_eq!(answered.status, 503);
+    client.read(&service.url("/")).await.expect_err("it has to wait").denial();
+    assert_eq!(service.arrived().len(), 1);
+}
+
+async fn a_body_that_comes_late_is_handed_on<C: PacedClient>() {
+    let (sender, service) = refusing_slowly(None).await;
+    let client = C::paced(&limiter(), Setup { retries: 1, ..Setup::of("100/minute") }).expect("a client");
+    sender.send(Ok("{\"retry_after\":".into())).expect("a reader");
+    let mut answered = client.get(&service.url("/")).await.expect("a response");
+    assert_eq!(answered.status, 503);
+    sender.send(Ok(" 60}".into())).expect("a reader");
+    drop(sender);
+    assert_eq!(content::<C>(&mut answered.body).await, "{\"retry_after\": 60}");
+    assert_eq!(service.arrived().len(), 1);
 }
 
 async fn a_hold_ends_with_the_body<C: PacedClient>() {
