@@ -70,7 +70,7 @@ export function pacedFetch(options: PacedFetchOptions): WebFetch {
       const { answer, turn } = await calls.send(hop);
       try {
         const next: Hop | undefined = hop.next(answer, redirects);
-        if (next === undefined) return handedOn(answer.response, turn, redirects > 0);
+        if (next === undefined) return handedOn(answer.response, turn, redirects > 0, hop.signal);
         hop = next;
       } catch (error) {
         answer.close();
@@ -286,16 +286,18 @@ function answerOf(response: Response): FetchAnswer {
   return new FetchAnswer(response);
 }
 
-/** The response for the caller. The turn ends with its body. */
-function handedOn(response: Response, turn: Turn, isRedirected: boolean): Response {
+/** The response for the caller. The turn ends with its body, or when the request is aborted. */
+function handedOn(response: Response, turn: Turn, isRedirected: boolean, signal: AbortSignal | undefined): Response {
   if (turn.isOpen && response.body !== null) {
     const { url, type } = response;
     const redirected = isRedirected || response.redirected;
-    const body = withEnd(
-      response.body,
-      () => turn.end(),
-      (chunk) => turn.feed(chunk),
-    );
+    const end = (): void => {
+      signal?.removeEventListener('abort', end);
+      turn.end();
+    };
+    signal?.addEventListener('abort', end);
+    if (signal?.aborted) end();
+    const body = withEnd(response.body, end, (chunk) => turn.feed(chunk));
     return saying(new Response(body, response), { url, type, redirected });
   }
   turn.end();

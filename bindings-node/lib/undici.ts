@@ -145,6 +145,8 @@ class Controller implements Dispatcher.DispatchController {
     this.paused = false;
     this.onResume?.();
   }
+    // A response that is here in full hears of nothing else.
+    this.onResume?.();
 }
 
 /** The response to one attempt. What has come of it is kept until it is handed on, and while the caller takes nothing. */

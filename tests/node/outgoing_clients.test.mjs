@@ -155,6 +155,20 @@ for (const kind of clients) {
       await until(async () => (await left(limiter, policy, key)) === 1);
     });
 
+    test('a request that is aborted behind its head gives back what it holds', async () => {
+      const { origin } = await site((_, response) => response.write('one'));
+      const { limiter } = limiterAt();
+      const policy = 'concurrency 1';
+      const { call } = make({ limiter, policy });
+      const controller = new AbortController();
+      const response = await call(origin, { signal: controller.signal });
+      assert.equal(await left(limiter, policy, `out:${origin}`), 0);
+      controller.abort(new Error('the user left'));
+      await until(async () => (await left(limiter, policy, `out:${origin}`)) === 1);
+      // Nobody had read it, and it is still there.
+      await assert.rejects(response.text());
+    });
+
     test('a hold that nothing waits for is RateLimited', async () => {
       const { origin } = await site((_, response) => response.write('one'));
       const { limiter } = limiterAt();
