@@ -179,8 +179,8 @@ export declare class TokenEstimator {
    * counted in its texts.
    */
   estimate(path: string, body: Uint8Array, textTokens?: number | undefined | null): TokenEstimate | null
-  /** What a call has cost, as far as its response says; nothing where it says nothing. */
-  settle(estimate: TokenEstimate, response: UsageReader): Tokens | null
+  /** What a call has cost, as far as its response says; nothing where it says nothing and was served. */
+  settle(estimate: TokenEstimate, response: UsageReader, status: number): Tokens | null
 }
 
 /** Reads what was used out of a response that comes in chunks. */

@@ -61,7 +61,7 @@ export function checkedCost(cost: unknown): Cost {
 }
 
 /** The names that a policy counts, `cost` among them where a limit names nothing. */
-function countedBy({ units }: PolicyRef): ReadonlySet<string> {
+export function countedBy({ units }: PolicyRef): ReadonlySet<string> {
   return new Set(units === undefined ? ['cost'] : units.map((name) => name || 'cost'));
 }
 
@@ -91,6 +91,18 @@ export function uncounted(cost: Cost, policyRefs: readonly PolicyRef[]): string 
   const unknown = Object.keys(cost).find((name) => !counts(counted, name));
   if (unknown === undefined) return undefined;
   return `cost names ${describe(unknown)}, which no policy counts: they count ${[...counted].join(', ')}`;
+}
+
+/** A function of a request whose cost has the units that a policy counts. */
+export interface CostByPolicy {
+  /** The policy of a request counts these. It is called before the cost is asked for. */
+  counts(request: object, counted: ReadonlySet<string>): void;
+  /** A cost of nothing, of a policy that counts these. */
+  nothingOf(counted: ReadonlySet<string>): Cost;
+}
+
+export function isByPolicy(cost: unknown): cost is CostByPolicy {
+  return typeof cost === 'function' && 'counts' in cost && 'nothingOf' in cost;
 }
 
 /** What gives back all that a call has consumed of a policy. */

@@ -8,6 +8,7 @@
 
 import { Buffer } from 'node:buffer';
 
+import type { Cost, CostByPolicy } from './cost.js';
 import { ConfigError, describe } from './errors.js';
 import { checkOptions, checkType } from './given-options.js';
 import { native } from './native.js';
@@ -24,7 +25,7 @@ export type Tokenizer = (text: string) => number | { readonly length: number };
 export interface LlmPresetOptions {
   /** Counts the tokens of a text. Without it a token is four bytes, until calls have shown how many. */
   readonly tokenizer?: Tokenizer | undefined;
-  /** The names of units that the policy counts. `requests` need no name. */
+  /** The names of units that are charged. Default: those that the policy of the transport counts. `requests` need no name. */
   readonly units?: readonly LlmUnit[] | undefined;
   /**
    * When the service counts the tokens of an answer: `bound`, the most that a request allows, when it arrives, or `used`, those that
@@ -41,7 +42,7 @@ export interface LlmPresetOptions {
 
 /** Options of a transport. */
 export interface LlmPreset {
-  readonly cost: (request: OutgoingRequest) => Record<string, number>;
+  readonly cost: (request: OutgoingRequest) => Cost;
   readonly settle: (response: OutgoingResponse, request: OutgoingRequest) => SettleReader | undefined;
   readonly respond: true;
   readonly learn: boolean;
@@ -81,8 +82,11 @@ function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], give
     const value = options[option as keyof typeof OPTIONS];
     if (value !== undefined) checkType(option, value, types);
   }
-  const { tokenizer, units = usual, output, defaultOutput, priority, learn = true } = options;
-  if (typeof units === 'string' || units.length === 0 || units.some((unit) => !UNITS.includes(unit))) {
+  const { tokenizer, units, output, defaultOutput, priority, learn = true } = options;
+  if (
+    units !== undefined &&
+    (typeof units === 'string' || units.length === 0 || units.some((unit) => !UNITS.includes(unit)))
+  ) {
     throw new ConfigError(`units cannot be ${describe(units)}: give a list of some of ${UNITS.join(', ')}`);
   }
   if (output !== undefined && output !== 'bound' && output !== 'used') {
@@ -93,26 +97,34 @@ function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], give
   }
   const counts = output === undefined ? undefined : output === 'used';
   const estimator = native.TokenEstimator.of(service, counts, defaultOutput);
-  const charged = new WeakMap<object, native.TokenEstimate>();
+  const charged = new WeakMap<object, { units: readonly LlmUnit[]; estimate: native.TokenEstimate }>();
+  const ofPolicies = new WeakMap<object, readonly LlmUnit[]>();
+  const counted = (by: ReadonlySet<string>): readonly LlmUnit[] => units ?? UNITS.filter((unit) => by.has(unit));
+  const cost = (request: OutgoingRequest): Cost => {
+    const path = new URL(request.url).pathname;
+    const body = Buffer.from(request.body ?? '');
+    const tokens = tokenizer && textTokens(tokenizer, native.textsOfRequest(path, body));
+    const estimate = estimator.estimate(path, body, tokens);
+    const named = ofPolicies.get(request) ?? units ?? usual;
+    if (estimate !== null) charged.set(request, { units: named, estimate });
+    return costOf(named, estimate?.tokens ?? NO_TOKENS);
+  };
+  const byPolicy: CostByPolicy = {
+    counts: (request, by) => void ofPolicies.set(request, counted(by)),
+    nothingOf: (by) => costOf(counted(by), NO_TOKENS),
+  };
   return {
-    cost: (request) => {
-      const path = new URL(request.url).pathname;
-      const body = Buffer.from(request.body ?? '');
-      const tokens = tokenizer && textTokens(tokenizer, native.textsOfRequest(path, body));
-      const estimate = estimator.estimate(path, body, tokens);
-      if (estimate === null) return Object.fromEntries(units.map((unit) => [unit, 0]));
-      charged.set(request, estimate);
-      return unitsOf(units, estimate.tokens);
-    },
-    settle: (_, request) => {
-      const estimate = charged.get(request);
-      if (estimate === undefined) return undefined;
+    cost: Object.assign(cost, byPolicy),
+    settle: ({ status }, request) => {
+      const call = charged.get(request);
+      if (call === undefined) return undefined;
       charged.delete(request);
+      const { units, estimate } = call;
       const reader = native.UsageReader.empty();
       return {
         feed: (chunk) => reader.feed(chunk),
         end: () => {
-          const tokens = estimator.settle(estimate, reader);
+          const tokens = estimator.settle(estimate, reader, status);
           const known = tokens === null ? {} : unitsOf(units, tokens);
           return Object.keys(known).length === 0 ? undefined : known;
         },
@@ -122,6 +134,13 @@ function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], give
     learn,
     ...(priority !== undefined && { priority }),
   };
+}
+
+const NO_TOKENS: native.Tokens = { input: 0, output: 0 };
+
+/** What a call is charged. A policy that counts no tokens counts the request. */
+function costOf(units: readonly LlmUnit[], tokens: native.Tokens): Cost {
+  return units.length === 0 ? 1 : unitsOf(units, tokens);
 }
 
 /** The units of tokens that are known. */

@@ -2,7 +2,7 @@
 
 import { checkClass, type PeekOptions } from './call-options.js';
 import type { CancelSignal } from './cancel-signal.js';
-import { type Cost, isUnits, nothingOf } from './cost.js';
+import { type Cost, countedBy, isByPolicy, isUnits, nothingOf } from './cost.js';
 import { Decision, policyRefOf } from './decision.js';
 import { delay } from './delay.js';
 import { ClosedError, ConfigError, CostError, describe, StoreError } from './errors.js';
@@ -102,6 +102,7 @@ const MAX_BODY_MS = 1_000;
   /** Whether a function among the options sees requests. */
   readonly #describes: boolean;
   /** Whether all that is asked of a call is whether memory admits it for its origin. */
+const NOTHING: ReadonlySet<string> = new Set();
   readonly #isPlain: boolean;
   /** What is asked in the place of a policy. */
   readonly #pacedPolicies = new WeakMap<PolicyRef, Policy>();
@@ -132,6 +133,8 @@ const MAX_BODY_MS = 1_000;
     if (policy !== undefined && typeof policy !== 'function') usePolicyIn(this.#limiter, policy, this.#where, user);
   }
 
+    // Clients of models hide the error of a call.
+    else if (isByPolicy(cost)) checkCostIn(this.#limiter, ref, cost.nothingOf(countedBy(ref)));
   /** Sends a request in its turn. What is left to be done is the client's: the turn ends with the body of the answer. */
   async send<A extends Answer>(exchange: Exchange<A>): Promise<Answered<A>> {
     const waits = new Waits(this.#options.timeoutMs);
@@ -189,7 +192,9 @@ const MAX_BODY_MS = 1_000;
     const given = typeof policyOption === 'function' ? policyOption(request) : policyOption;
     if (given === undefined && !this.#options.learn) return new Turn(this.#limiter, this.#where);
     const policy = this.#paced(given);
-    const key = `${this.#options.prefix}${typeof keyOption === 'function' ? madeKey(this.#where, keyOption(request)) : (keyOption ?? this.#origin(exchange))}`;
+    let key = `${this.#options.prefix}${typeof keyOption === 'function' ? madeKey(this.#where, keyOption(request)) : (keyOption ?? this.#origin(exchange))}`;
+    if (isByPolicy(costOption))
+      costOption.counts(request, given === undefined ? NOTHING : countedBy(policyRefIn(this.#limiter, given)));
     const cost = typeof costOption === 'function' ? madeCost(this.#where, costOption(request)) : costOption;
     const priority =
       typeof priorityOption === 'function' ? madePriority(this.#where, priorityOption(request)) : priorityOption;

@@ -68,11 +68,11 @@ impl TokenEstimator {
         Some(TokenEstimate { inner: self.inner.estimate(request) })
     }
 
-    /// What a call has cost, as far as its response says; nothing where it says nothing.
+    /// What a call has cost, as far as its response says; nothing where it says nothing and was served.
     #[napi(catch_unwind)]
-    pub fn settle(&mut self, estimate: &TokenEstimate, response: &UsageReader) -> Option<Tokens> {
-        let usage = response.inner.usage()?;
-        Some(self.inner.settle(&estimate.inner, usage).into())
+    pub fn settle(&mut self, estimate: &TokenEstimate, response: &UsageReader, status: u32) -> Option<Tokens> {
+        let status = u16::try_from(status).unwrap_or(u16::MAX);
+        self.inner.settle_response(&estimate.inner, status, response.inner.usage()).map(Tokens::from)
     }
 }
 

@@ -81,11 +81,11 @@ impl TokenEstimator {
         Ok(Some(TokenEstimate { inner: self.inner.lock().estimate(request) }))
     }
 
-    /// What a call has cost, as far as its response says; None where it says nothing.
-    #[pyo3(signature = (estimate: "TokenEstimate", response: "UsageReader") -> "tuple[int | None, int | None] | None")]
-    fn settle(&self, estimate: &TokenEstimate, response: &UsageReader) -> Option<Tokens> {
-        let usage = response.inner.lock().usage()?;
-        let tokens = self.inner.lock().settle(&estimate.inner, usage);
+    /// What a call has cost, as far as its response says; None where it says nothing and was served.
+    #[pyo3(signature = (estimate: "TokenEstimate", response: "UsageReader", status: "int") -> "tuple[int | None, int | None] | None")]
+    fn settle(&self, estimate: &TokenEstimate, response: &UsageReader, status: u16) -> Option<Tokens> {
+        let usage = response.inner.lock().usage();
+        let tokens = self.inner.lock().settle_response(&estimate.inner, status, usage)?;
         Some((tokens.input, tokens.output))
     }
 }

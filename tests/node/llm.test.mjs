@@ -34,7 +34,7 @@ describe('vectors', () => {
           if (call.charge !== undefined) assert.deepEqual(charge, call.charge);
           const chunks = call.answer === undefined ? call.chunks : [JSON.stringify(call.answer)];
           if (chunks === undefined) continue;
-          const passing = preset.settle(head, made);
+          const passing = preset.settle({ ...head, status: call.status ?? 200 }, made);
           for (const chunk of chunks) passing?.feed(bytes(chunk));
           const cost = passing?.end();
           if (call.cost !== undefined) assert.deepEqual(cost ?? null, call.cost);

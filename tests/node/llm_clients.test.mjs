@@ -14,6 +14,7 @@ import OpenAI from 'openai';
 import { Limiter, ManualClock, Policy } from 'tidegate';
 import { pacedFetch } from 'tidegate/fetch';
 import { anthropicPreset, openaiPreset } from 'tidegate/llm';
+import { until } from './outgoing_clients.mjs';
 
 const POLICY = '500 requests/minute; 90000 tokens/minute';
 const SPLIT = '500 requests/minute; 50000 input-tokens/minute; 20000 output-tokens/minute';
@@ -157,6 +158,41 @@ test('a request that never fits is an error that says so', async () => {
   const system = 'a'.repeat(400_000);
   await assert.rejects(anthropic(split, POLICY).messages.create({ ...chat(1, 1), system }), saysSo(Anthropic.APIError));
   assert.deepEqual(await ask('/-/calls'), []);
+});
+
+for (const status of [400, 404, 429, 500, 503, 529]) {
+  test(`a call that failed with ${status} keeps its request and no tokens`, async () => {
+    const [one, other] = [openai(openaiPreset()), anthropic(anthropicPreset(), POLICY)];
+    const text = ` refuse ${status} 1 times`;
+    await assert.rejects(one.chat.completions.create(chat(10, 5, { text }), { maxRetries: 0 }), { status });
+    await until(async () => (await usedTokens()).join() === '1,0');
+    if (status === 429) return;
+    await assert.rejects(other.messages.create(chat(11, 5, { text }), { maxRetries: 0 }), { status });
+    await until(async () => (await usedTokens()).join() === '2,0');
+  });
+}
+
+test('a retry after a failure is charged once', async () => {
+  const client = openai(openaiPreset({ output: 'used' }));
+  await client.chat.completions.create(chat(321, 23, { text: ' refuse 500 1 times' }));
+  await until(async () => (await usedTokens()).join() === '2,344');
+});
+
+test('a preset charges what the policy counts', async () => {
+  await anthropic(anthropicPreset(), POLICY).messages.create(chat(321, 12));
+  await until(async () => (await usedTokens()).join() === '1,333');
+  await openai(openaiPreset({ output: 'used' }), SPLIT).chat.completions.create(chat(30, 4));
+  await until(async () => (await usedSplit()).join() === '1,30,4');
+  await anthropic(anthropicPreset(), '500 requests/minute').messages.create(chat(321, 12));
+  assert.deepEqual(await used('500 requests/minute', ['requests']), [1]);
+  await anthropic(anthropicPreset(), () => POLICY).messages.create(chat(7, 5));
+  await until(async () => (await usedTokens()).join() === '2,345');
+  await anthropic(anthropicPreset(), undefined).messages.create(chat(7, 5));
+  assert.throws(() => paced(SPLIT, anthropicPreset({ units: ['tokens'] })), {
+    code: 'cost_invalid',
+    message: /tokens/,
+  });
+  assert.throws(() => paced('10 images/minute', anthropicPreset()), { code: 'cost_invalid', message: /images/ });
 });
 
 test('of twenty streams with cancellations none is lost', async () => {

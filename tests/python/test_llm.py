@@ -33,8 +33,8 @@ class Request:
 class Response:
     """The head of a response, as a transport gives it to `settle`."""
 
-    def __init__(self, request: Any) -> None:
-        self.status_code, self.request = 200, request
+    def __init__(self, request: Any, status: int = 200) -> None:
+        self.status_code, self.request = status, request
         self.headers: dict[str, str] = {}
 
 
@@ -69,7 +69,7 @@ def test_a_vector(case: dict[str, Any]) -> None:
             chunks = [json.dumps(call["answer"])] if "answer" in call else call.get("chunks")
             if chunks is None:
                 continue
-            passing = preset["settle"](Response(request))
+            passing = preset["settle"](Response(request, call.get("status", 200)))
             for chunk in chunks:
                 if passing is not None:
                     passing.feed(chunk.encode())

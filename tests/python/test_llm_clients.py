@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from model_services import ModelServer
-from tidegate import AsyncLimiter, Limiter, ManualClock, Policy
+from tidegate import AsyncLimiter, CostError, Limiter, ManualClock, Policy
 from tidegate.llm import anthropic_preset, openai_preset
 
 if sys.version_info < (3, 11):
@@ -50,7 +50,8 @@ def _units(policy: str) -> list[str]:
 
 
 def chat(read: int, answer: int, **more: Any) -> dict[str, Any]:
-    message = {"role": "user", "content": f"read {read}, answer {answer}{' wait' if more.pop('wait', False) else ''}"}
+    said = (" wait" if more.pop("wait", False) else "") + more.pop("text", "")
+    message = {"role": "user", "content": f"read {read}, answer {answer}{said}"}
     return {"model": "m", "messages": [message], "max_tokens": 100, **more}
 
 
@@ -152,6 +153,50 @@ def test_a_request_that_never_fits_is_an_error_that_says_so(
 def _huge(mine: Any) -> dict[str, Any]:
     """What is larger than the limit has in a minute: Anthropic's bound alone is not charged."""
     return {} if mine is openai else {"system": "a" * 400_000}
+
+
+@pytest.mark.parametrize("client_of", [openai_client, anthropic_client])
+@pytest.mark.parametrize("status", [400, 404, 429, 500, 503, 529])
+def test_a_call_that_failed_keeps_its_request_and_no_tokens(
+    client_of: Callable[..., Any], status: int, limiter: Limiter, server: ModelServer
+) -> None:
+    mine: Any = openai if client_of is openai_client else anthropic
+    preset = openai_preset if mine is openai else anthropic_preset
+    client = client_of(limiter, server, POLICY, **preset(units=("tokens",))).with_options(max_retries=0)
+    ask = client.chat.completions.create if mine is openai else client.messages.create
+    with pytest.raises(mine.APIStatusError) as failed:
+        ask(**chat(10, 5, text=f" refuse {status} 1 times"))
+    assert failed.value.status_code == status
+    assert used(limiter, POLICY, server) == {"requests": 1, "tokens": 0}
+
+
+def test_a_retry_after_a_failure_is_charged_once(limiter: Limiter, server: ModelServer) -> None:
+    client = openai_client(limiter, server, **openai_preset(output="used"))
+    client.chat.completions.create(**chat(321, 23, text=" refuse 500 1 times"))
+    assert used(limiter, POLICY, server) == {"requests": 2, "tokens": 344}
+
+
+def test_a_preset_charges_what_the_policy_counts(limiter: Limiter, server: ModelServer) -> None:
+    anthropic_client(limiter, server, POLICY, **anthropic_preset()).messages.create(**chat(321, 12))
+    assert used(limiter, POLICY, server) == {"requests": 1, "tokens": 333}
+    openai_client(limiter, server, SPLIT, **openai_preset(output="used")).chat.completions.create(**chat(30, 4))
+    assert used(limiter, SPLIT, server) == {"requests": 1, "input-tokens": 30, "output-tokens": 4}
+    requests = "500 requests/minute"
+    anthropic_client(limiter, server, requests, **anthropic_preset()).messages.create(**chat(321, 12))
+    assert used(limiter, requests, server) == {"requests": 1}
+    by_model = anthropic_client(limiter, server, lambda request: POLICY, **anthropic_preset())
+    by_model.messages.create(**chat(7, 5))
+    assert used(limiter, POLICY, server) == {"requests": 2, "tokens": 345}
+    learned = anthropic_client(limiter, server, None, **anthropic_preset())
+    assert learned.messages.create(**chat(7, 5)).usage.output_tokens == 5
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"), [(SPLIT, {"units": ("tokens",)}), ("10 images/minute; 90000 tokens/minute", {})]
+)
+def test_a_policy_that_counts_something_else_is_an_error_where_it_is_written(policy: str, options: Any) -> None:
+    with pytest.raises(CostError, match=policy.split()[1].split("/")[0] if not options else "tokens"):
+        PacedTransport(Limiter(), policy, **anthropic_preset(**options))
 
 
 def test_a_batch_leaves_room_for_others(server: ModelServer) -> None:

@@ -3,7 +3,8 @@
     python3 model_server.py
 
 It prints its URL as JSON, and ends when its standard input does. A call says in its last message what it uses:
-`read 30, answer 12`. A stream that is told to `wait` does so behind its first word, until `/-/go` is asked for.
+`read 30, answer 12`. One that says `refuse 500 2 times` is refused so often. A stream that is told to `wait` does so
+behind its first word, until `/-/go` is asked for.
 `/-/calls` has what each call used, and whether its answer was written to its end.
 """
 
@@ -13,12 +14,15 @@ import asyncio
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
 from strict.http import Request, read_request, write_response, write_stream
 
 CALLS: list[dict[str, Any]] = []
+# How often each text was asked for.
+REFUSED: Counter[str] = Counter()
 # What streams wait for behind their first half, where a call says `wait`.
 GO = asyncio.Event()
 
@@ -180,6 +184,14 @@ class Call:
         yield event({"type": "message_stop"}, "message_stop")
 
 
+def refusal(body: dict[str, Any]) -> int | None:
+    """The status with which a call is refused that says `refuse 500 2 times`, so often."""
+    asked = texts(body.get("messages") or body.get("input"))
+    found = re.search(r"refuse (\d+) (\d+) times", asked)
+    REFUSED[asked] += 1
+    return int(found[1]) if found and REFUSED[asked] <= int(found[2]) else None
+
+
 async def answer(writer: asyncio.StreamWriter, request: Request) -> None:
     if request.path == "/-/calls":
         await write_response(writer, request, 200, {}, CALLS)
@@ -188,6 +200,8 @@ async def answer(writer: asyncio.StreamWriter, request: Request) -> None:
         await write_response(writer, request, 200, {}, {})
     elif request.path == "/v1/models":
         await write_response(writer, request, 200, {}, {"object": "list", "data": []})
+    elif status := refusal(json.loads(request.body)):
+        await write_response(writer, request, status, {}, {"type": "error", "error": {"type": "e", "message": "No."}})
     else:
         call = Call(request.path, json.loads(request.body))
         if call.body.get("stream"):

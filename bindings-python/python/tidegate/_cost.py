@@ -13,6 +13,18 @@ COST = "cost"
 _LIMIT = 2**53
 
 
+class CostByPolicy:
+    """A function of a request whose cost has the units that a policy counts."""
+
+    def units_of(self, counted: Collection[str]) -> tuple[str, ...]:
+        """The units of its costs, of a policy that counts these."""
+        raise NotImplementedError
+
+    def counts(self, request: Any, counted: Collection[str]) -> None:
+        """The policy of a request counts these. It is called before the cost is asked for."""
+        raise NotImplementedError
+
+
 def checked_units(given: Mapping[Any, Any], what: str) -> dict[str, int]:
     """Numbers by the names of units, in lower case: names ignore case. It raises for what is no number of units."""
     units: dict[str, int] = {}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ._content_decoder import ContentDecoder, decoder
-from ._cost import COST, checked_units
+from ._cost import COST, CostByPolicy, checked_units
 from ._decorator import Asking, CostOption, PriorityOption, check_options, name_of
 from ._never_fits import never_fits
 from ._origin import origin_of
@@ -184,7 +184,8 @@ class Pacing:
         self._keys_are_origins = given.get("key") is None
         # Whether each request takes one unit of its origin, and its policy is no function.
         self._is_plain = not callable(policy) and all(given.get(one) is None for one in ("key", "cost", "priority"))
-        self._asking = self._asked(owner, given.get("key"), given.get("cost"), given.get("priority"))
+        self._cost = given.get("cost")
+        self._asking = self._asked(owner, given.get("key"), self._cost, given.get("priority"))
 
     def _asked(self, owner: object, key: Any, cost: CostOption, priority: PriorityOption) -> Asking:
         if not (key is None or isinstance(key, str) or callable(key)):
@@ -196,18 +197,25 @@ class Pacing:
             raise ConfigError("policy is None and learn is False: this limits nothing. Give one of them")
         if isinstance(policy, (str, Policy)):
             check_options(self._limiter, policy, key if isinstance(key, str) else "", cost, priority)
-            self._prepared(policy, self._limiter._generation)
+            _, _, counted = self._prepared(policy, self._limiter._generation)
+            if isinstance(cost, CostByPolicy):
+                # Clients of models hide the error of a call.
+                units = dict.fromkeys(cost.units_of(counted), 0)
+                check_options(self._limiter, policy, "", units or 1, priority)
             # As long as the client exists, `reload` refuses to drop its policy.
             self._use = self._limiter._use_policy(policy, name_of(owner))
         return Asking(self._limiter, "", owner, origin_of if key is None else key, cost, priority)
 
-    def _prepare(self, policy: str | Policy | None, _generation: int) -> tuple[Policy, bool]:
-        """The policy as calls that go out keep it, and whether it has units to hold. A reload may change both."""
+    def _prepare(self, policy: str | Policy | None, _generation: int) -> tuple[Policy, bool, frozenset[str]]:
+        """The policy as calls that go out keep it, whether it has units to hold, and the names of what it counts.
+
+        A reload may change all of them.
+        """
         if policy is None:
-            return _LEARNED, False
+            return _LEARNED, False, frozenset()
         resolved = self._limiter.policy(policy)
         holds = holds_units(resolved, "a request waits here for its turn")
-        return resolved.paced(self._margin), holds
+        return resolved.paced(self._margin), holds, frozenset(one.unit or COST for one in resolved.limits)
 
     async def send(self, exchange: Exchange[R]) -> R:
         """Sends a request when its turn has come, and again where that is wanted; returns its response."""
@@ -304,7 +312,8 @@ class Pacing:
         """What the turn of a request is asked with: policy, whether it has units to hold, key, cost and class."""
         given, generation = self._policy, self._limiter._generation
         if self._is_plain:
-            return *self._prepared(given, generation), self._prefix + origin_of(request), 1, None
+            policy, holds, _ = self._prepared(given, generation)
+            return policy, holds, self._prefix + origin_of(request), 1, None
         given = given(request) if callable(given) else given
         if not (given is None or isinstance(given, (str, Policy))):
             raise TypeError(f"the policy of a request is a str, a Policy or None, not {shown(given)}")
@@ -313,11 +322,14 @@ class Pacing:
         if given is None:
             # What responses say knows no classes, and a call takes one of each unit that they name.
             priority, cost = None, 1 if isinstance(cost, Mapping) else cost
-        return *self._prepared(given, generation), self._prefix + made, cost, priority
+        return policy, holds, self._prefix + made, cost, priority
 
     async def _cool_down(self, limiter: Any, origin: str, left: float | None) -> float | None:
         """Waits for as long as the service has told all its callers to wait. Returns what is left of the timeout."""
         while not (seen := await self._done(limiter.peek(_LEARNED, origin))):
+        policy, holds, counted = self._prepared(given, generation)
+        if isinstance(self._cost, CostByPolicy):
+            self._cost.counts(request, counted)
             wait = seen.retry_after
             if left is not None and wait > left:
                 raise RateLimited(seen)

@@ -1404,9 +1404,11 @@ class TokenEstimator:
 
         With a tokenizer the texts count as many tokens as it returns, a number or something of that length.
         """
-    def settle(self, /, estimate: TokenEstimate, response: UsageReader) -> tuple[int | None, int | None] | None:
+    def settle(
+        self, /, estimate: TokenEstimate, response: UsageReader, status: int
+    ) -> tuple[int | None, int | None] | None:
         """
-        What a call has cost, as far as its response says; None where it says nothing.
+        What a call has cost, as far as its response says; None where it says nothing and was served.
         """
 
 @final

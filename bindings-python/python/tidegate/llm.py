@@ -16,10 +16,11 @@ is refused becomes a response with status 429, which the clients raise as they r
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Collection, Sized
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
+from ._cost import CostByPolicy
 from ._shown import shown
 from ._tidegate import TokenEstimate, TokenEstimator, UsageReader
 from .errors import ConfigError
@@ -44,12 +45,14 @@ class _Request(Protocol):
 class _Response(Protocol):
     @property
     def request(self) -> Any: ...
+    @property
+    def status_code(self) -> int: ...
 
 
 class LlmPreset(TypedDict, total=False):
     """Options of a transport."""
 
-    cost: Callable[[Any], dict[str, int]]
+    cost: Callable[[Any], dict[str, int] | int]
     settle: Callable[[Any], SettleReader | None]
     respond: bool
     learn: bool
@@ -59,7 +62,7 @@ class LlmPreset(TypedDict, total=False):
 def openai_preset(
     *,
     tokenizer: Tokenizer | None = None,
-    units: tuple[Unit, ...] = ("tokens",),
+    units: tuple[Unit, ...] | None = None,
     output: OutputRule = "bound",
     default_output: int = 1024,
     priority: str | Callable[[Any], str | None] | None = None,
@@ -69,21 +72,21 @@ def openai_preset(
 
     - `tokenizer`: a function of a text that returns how many tokens it has, or the tokens. Without one a token is four
       bytes, until calls have shown how many.
-    - `units`: the names of units that the policy counts: "tokens", and "input-tokens" and "output-tokens" where a
-      service counts them apart. `requests` need no name.
+    - `units`: the names of units that are charged, of "tokens", "input-tokens" and "output-tokens". Without it they are
+      those that the policy of the transport counts. `requests` need no name.
     - `output`: "bound", as OpenAI counts: the most tokens that a request allows for its answer, when it arrives. "used"
       is for services that speak as OpenAI does and count what was used.
     - `default_output`: the tokens of an answer whose request names no bound, until calls have shown how many.
     - `priority`: the class of the calls, or a function of the request.
     - `learn`: whether the limits that responses state are learned, as in the options of the transport.
     """
-    return _preset("openai", tokenizer, units, output, default_output, priority, learn)
+    return _preset("openai", tokenizer, ("tokens",), units, output, default_output, priority, learn)
 
 
 def anthropic_preset(
     *,
     tokenizer: Tokenizer | None = None,
-    units: tuple[Unit, ...] = ("input-tokens", "output-tokens"),
+    units: tuple[Unit, ...] | None = None,
     output: OutputRule = "used",
     default_output: int = 1024,
     priority: str | Callable[[Any], str | None] | None = None,
@@ -95,13 +98,15 @@ def anthropic_preset(
     count what is read out of a cache. What answers use is learned for each model; until then it is `default_output`, or
     the bound of the request where that is less.
     """
-    return _preset("anthropic", tokenizer, units, output, default_output, priority, learn)
+    usual: tuple[Unit, ...] = ("input-tokens", "output-tokens")
+    return _preset("anthropic", tokenizer, usual, units, output, default_output, priority, learn)
 
 
 def _preset(
     service: str,
     tokenizer: Tokenizer | None,
-    units: tuple[Unit, ...],
+    usual: tuple[Unit, ...],
+    units: tuple[Unit, ...] | None,
     output: OutputRule,
     default_output: int,
     priority: str | Callable[[Any], str | None] | None,
@@ -109,59 +114,79 @@ def _preset(
 ) -> LlmPreset:
     if tokenizer is not None and not callable(tokenizer):
         raise ConfigError(f"tokenizer cannot be {shown(tokenizer)}: it must be a function of a text")
-    if isinstance(units, str) or not units or any(unit not in _UNITS for unit in units):
+    if units is not None and (isinstance(units, str) or not units or any(unit not in _UNITS for unit in units)):
         raise ConfigError(f"units cannot be {shown(units)}: give some of {', '.join(_UNITS)}, as in ('tokens',)")
     if isinstance(default_output, bool) or not isinstance(default_output, int) or default_output < 0:
         raise ConfigError(f"default_output cannot be {shown(default_output)}: it must be a whole number of tokens")
-    calls = _Calls(TokenEstimator(service, output, min(default_output, 2**53 - 1)), tokenizer, units)
-    preset = LlmPreset(cost=calls.cost, settle=calls.settle, respond=True, learn=learn)
+    calls = _Calls(TokenEstimator(service, output, min(default_output, 2**53 - 1)), tokenizer, usual, units)
+    preset = LlmPreset(cost=calls, settle=calls.settle, respond=True, learn=learn)
     if priority is not None:
         preset["priority"] = priority
     return preset
 
 
-class _Calls:
-    """The calls of a preset: what each was charged, until its response has come."""
+class _Calls(CostByPolicy):
+    """The calls of a preset: what each was charged, until its response has come.
 
-    def __init__(self, estimator: TokenEstimator, tokenizer: Tokenizer | None, units: tuple[Unit, ...]) -> None:
+    Called, it says the cost of a request.
+    """
+
+    def __init__(
+        self,
+        estimator: TokenEstimator,
+        tokenizer: Tokenizer | None,
+        usual: tuple[Unit, ...],
+        units: tuple[Unit, ...] | None,
+    ) -> None:
         self._estimator = estimator
         self._tokenizer = tokenizer
+        self._usual = units or usual
         self._units = units
-        self._charged: weakref.WeakKeyDictionary[Any, TokenEstimate] = weakref.WeakKeyDictionary()
+        self._of_policy: weakref.WeakKeyDictionary[Any, tuple[str, ...]] = weakref.WeakKeyDictionary()
+        self._charged: weakref.WeakKeyDictionary[Any, tuple[TokenEstimate, tuple[str, ...]]] = (
+            weakref.WeakKeyDictionary()
+        )
 
-    def cost(self, request: _Request) -> dict[str, int]:
+    def units_of(self, counted: Collection[str]) -> tuple[str, ...]:
+        return self._units or tuple(unit for unit in _UNITS if unit in counted)
+
+    def counts(self, request: _Request, counted: Collection[str]) -> None:
+        self._of_policy[request] = self.units_of(counted)
+
+    def __call__(self, request: _Request) -> dict[str, int] | int:
+        units = self._of_policy.pop(request, self._usual)
         estimate = self._estimator.estimate(_path(request), _body(request), self._tokenizer)
-        if estimate is None:
-            return dict.fromkeys(self._units, 0)
-        self._charged[request] = estimate
-        return self.units(*estimate.tokens)
+        if estimate is not None:
+            self._charged[request] = estimate, units
+        # A policy that counts no tokens counts the request.
+        return _units(units, (0, 0) if estimate is None else estimate.tokens) or 1
 
     def settle(self, response: _Response) -> SettleReader | None:
-        estimate = self._charged.pop(response.request, None)
-        return None if estimate is None else _UsedTokens(self, self._estimator, estimate)
-
-    def units(self, read: int | None, answered: int | None) -> dict[str, int]:
-        """The units of tokens that are known."""
-        both = None if read is None or answered is None else min(read + answered, 2**53 - 1)
-        known = {"tokens": both, "input-tokens": read, "output-tokens": answered}
-        return {unit: tokens for unit in self._units if (tokens := known[unit]) is not None}
+        estimate, units = self._charged.pop(response.request, (None, ()))
+        return None if estimate is None else _UsedTokens(self._estimator, estimate, units, response.status_code)
 
 
 class _UsedTokens:
     """Reads what a call has used, out of its response."""
 
-    def __init__(self, calls: _Calls, estimator: TokenEstimator, estimate: TokenEstimate) -> None:
-        self._calls = calls
-        self._estimator = estimator
-        self._estimate = estimate
+    def __init__(self, estimator: TokenEstimator, estimate: TokenEstimate, units: tuple[str, ...], status: int) -> None:
+        self._estimator, self._estimate, self._units, self._status = estimator, estimate, units, status
         self._reader = UsageReader()
 
     def feed(self, chunk: bytes, /) -> None:
         self._reader.feed(chunk)
 
     def end(self) -> dict[str, int] | None:
-        tokens = self._estimator.settle(self._estimate, self._reader)
-        return (self._calls.units(*tokens) or None) if tokens is not None else None
+        tokens = self._estimator.settle(self._estimate, self._reader, self._status)
+        return (_units(self._units, tokens) or None) if tokens is not None else None
+
+
+def _units(units: tuple[str, ...], tokens: tuple[int | None, int | None]) -> dict[str, int]:
+    """The units of tokens that are known."""
+    read, answered = tokens
+    both = None if read is None or answered is None else min(read + answered, 2**53 - 1)
+    known = {"tokens": both, "input-tokens": read, "output-tokens": answered}
+    return {unit: number for unit in units if (number := known[unit]) is not None}
 
 
 def _path(request: _Request) -> str:

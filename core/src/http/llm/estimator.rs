@@ -146,6 +146,21 @@ impl TokenEstimator {
         TokenEstimate { input, output, request }
     }
 
+    /// What a call has cost whose response has this status, and says that so much was used. `None` leaves it as it was charged. An error
+    /// that says nothing has used no tokens.
+    pub fn settle_response(
+        &mut self,
+        estimate: &TokenEstimate,
+        status: u16,
+        usage: Option<TokenUsage>,
+    ) -> Option<TokenCount> {
+        match usage {
+            Some(usage) => Some(self.settle(estimate, usage)),
+            None if status >= 400 => Some(TokenCount { input: Some(0), output: Some(0) }),
+            None => None,
+        }
+    }
+
     /// What a call has cost that used so much. It learns of it.
     pub fn settle(&mut self, estimate: &TokenEstimate, usage: TokenUsage) -> TokenCount {
         let request = &estimate.request;

@@ -91,8 +91,9 @@ fn the_vectors_hold() {
                 let Some(chunks) = chunks(call) else { continue };
                 let mut reader = UsageReader::default();
                 chunks.iter().for_each(|chunk| reader.feed(chunk));
+                let status = call["status"].as_u64().unwrap_or(200) as u16;
                 let settled =
-                    estimate.zip(reader.usage()).map(|(estimate, usage)| preset.estimator.settle(&estimate, usage));
+                    estimate.and_then(|estimate| preset.estimator.settle_response(&estimate, status, reader.usage()));
                 let cost = settled.map_or(Value::Null, |tokens| preset.cost(tokens));
                 if call.get("cost").is_some_and(|expected| cost != *expected) {
                     wrong.push(format!("{name}: the cost is {cost}, not {}", call["cost"]));
