@@ -11,6 +11,7 @@ import {
   type Answer,
   type Exchange,
   isRepeatable,
+  type MadeFor,
   type MadeResponse,
   OutgoingCalls,
   type Turn,
@@ -69,7 +70,7 @@ export function pacedFetch(options: PacedFetchOptions): WebFetch {
     for (let redirects = 0; ; redirects++) {
       const { answer, turn } = await calls.send(hop);
       try {
-        const next: Hop | undefined = hop.next(answer, redirects);
+        const next: Hop | undefined = hop.next(answer, redirects, turn.key);
         if (next === undefined) return handedOn(answer.response, turn, redirects > 0, hop.signal);
         hop = next;
       } catch (error) {
@@ -99,6 +100,7 @@ class Hop implements Exchange<FetchAnswer> {
     private readonly href: string,
     private readonly input: FetchInput,
     private readonly init: RequestInit | undefined,
+    readonly redirectedFrom?: MadeFor,
   ) {}
 
   static first(fetch: WebFetch, input: FetchInput, init: RequestInit | undefined): Hop | undefined {
@@ -166,7 +168,7 @@ class Hop implements Exchange<FetchAnswer> {
   }
 
   /** The request that a redirect asks for; undefined where the response is no redirect, or is not followed. */
-  next(answer: FetchAnswer, redirects: number): Hop | undefined {
+  next(answer: FetchAnswer, redirects: number, key: string | undefined): Hop | undefined {
     const { status } = answer;
     const location = REDIRECTS.has(status) && this.#follows ? answer.headers.get('location') : null;
     if (location === null) return undefined;
@@ -188,7 +190,8 @@ class Hop implements Exchange<FetchAnswer> {
       );
     }
     if (url.origin !== this.origin) for (const name of OF_ORIGIN) fields.delete(name);
-    return new Hop(this.fetch, url.origin, url.href, url, init);
+    const from = this.redirectedFrom ?? (key === undefined ? undefined : { origin: this.origin, key });
+    return new Hop(this.fetch, url.origin, url.href, url, init, from);
   }
 }
 
@@ -256,12 +259,12 @@ class FetchAnswer implements Answer {
   async read(most: number, late: AbortSignal): Promise<Uint8Array | undefined> {
     if (Number(this.header('content-length')) > most) return undefined;
     const reader = this.response.clone().body?.getReader();
-    const chunks: Uint8Array[] = [];
-    let length = 0;
-    try {
     // It is done when the body of the response is, too.
     const stop = (): void => void reader?.cancel().catch(() => {});
     late.addEventListener('abort', stop);
+    const chunks: Uint8Array[] = [];
+    let length = 0;
+    try {
       while (reader !== undefined) {
         const { done, value } = await reader.read();
         if (done) return late.aborted ? undefined : Buffer.concat(chunks);

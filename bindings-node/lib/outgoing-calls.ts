@@ -34,6 +34,7 @@ import { RateLimited } from './rate-limited.js';
 import { mayTell, type Observation, type ResponseHeaders, readObservations } from './response-reading.js';
 import { emitWarning } from './store-changes.js';
 import { asked, unwrapped } from './tracing.js';
+import { isUnsent } from './unsent.js';
 import { madeCost, madeKey, madePriority } from './wrap.js';
 
 /** A request on its way through a client. */
@@ -48,6 +49,8 @@ export interface Exchange<A extends Answer> {
   readonly isRepeatable: boolean;
   /** Whether anything of it may have been sent; undefined where only the error can say that. */
   readonly hasBegun?: boolean;
+  /** The call whose redirect it follows. */
+  readonly redirectedFrom?: MadeFor | undefined;
   headers(): { has(name: string): boolean };
   describe(): OutgoingRequest | Promise<OutgoingRequest>;
   /** Sends it as it is. */
@@ -69,6 +72,12 @@ export interface Answer {
   close(): void;
 }
 
+/** The origin of a call, and its key. */
+export interface MadeFor {
+  readonly origin: string | undefined;
+  readonly key: string;
+}
+
 /** A response in the place of a request that may not be sent. */
 export interface MadeResponse {
   readonly status: number;
@@ -85,24 +94,24 @@ export interface Answered<A extends Answer> {
 const REFUSALS = new Set([403, 429, 503]);
 const WAITING = new Set([429, 503]);
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE']);
-/** The most bytes of a refusal's body that are read. */
+/** The most bytes of a refusal's body that are read, and the longest time for that. */
 const MAX_BODY = 65_536;
+const MAX_BODY_MS = 1_000;
 /** The fields of a refusal. SDKs of LLMs send nothing again where the last one says so. */
 const REFUSED = { 'cache-control': 'no-store', 'content-type': MEDIA_TYPE, 'x-should-retry': 'false' };
 
 /** Calls that nothing limits but what responses say. */
 const LEARNED = Policy.learned();
+const NOTHING: ReadonlySet<string> = new Set();
 
 /** The calls of one client. */
 export class OutgoingCalls {
   readonly #where: string;
-const MAX_BODY_MS = 1_000;
   readonly #options: Pacing;
   readonly #limiter: Limiter;
   /** Whether a function among the options sees requests. */
   readonly #describes: boolean;
   /** Whether all that is asked of a call is whether memory admits it for its origin. */
-const NOTHING: ReadonlySet<string> = new Set();
   readonly #isPlain: boolean;
   /** What is asked in the place of a policy. */
   readonly #pacedPolicies = new WeakMap<PolicyRef, Policy>();
@@ -124,6 +133,8 @@ const NOTHING: ReadonlySet<string> = new Set();
     const ref = policyRefIn(this.#limiter, policy);
     this.#paced(policy);
     if (typeof cost !== 'function') checkCostIn(this.#limiter, ref, cost);
+    // Clients of models hide the error of a call.
+    else if (isByPolicy(cost)) checkCostIn(this.#limiter, ref, cost.nothingOf(countedBy(ref)));
     if (typeof priority === 'string') checkClass(priority, [ref], where);
   }
 
@@ -133,8 +144,6 @@ const NOTHING: ReadonlySet<string> = new Set();
     if (policy !== undefined && typeof policy !== 'function') usePolicyIn(this.#limiter, policy, this.#where, user);
   }
 
-    // Clients of models hide the error of a call.
-    else if (isByPolicy(cost)) checkCostIn(this.#limiter, ref, cost.nothingOf(countedBy(ref)));
   /** Sends a request in its turn. What is left to be done is the client's: the turn ends with the body of the answer. */
   async send<A extends Answer>(exchange: Exchange<A>): Promise<Answered<A>> {
     const waits = new Waits(this.#options.timeoutMs);
@@ -199,10 +208,16 @@ const NOTHING: ReadonlySet<string> = new Set();
     const priority =
       typeof priorityOption === 'function' ? madePriority(this.#where, priorityOption(request)) : priorityOption;
     const limiter = asked(this.#limiter);
-    const origin =
+    let origin =
       keyOption === undefined || exchange.origin === undefined
         ? undefined
         : `${this.#options.prefix}${exchange.origin}`;
+    const from = exchange.redirectedFrom;
+    if (from?.key === key && origin !== undefined && exchange.origin !== from.origin) {
+      // The key is that of the origin that redirected the call.
+      key = origin;
+      origin = undefined;
+    }
     if (origin !== undefined) {
       const denial = await this.#coolDown(origin, exchange.signal, waits);
       if (denial !== undefined) return this.#refuse(denial);
@@ -303,6 +318,20 @@ const NOTHING: ReadonlySet<string> = new Set();
   }
 }
 
+/** The body of a refusal, where it comes in time. */
+async function readInTime(answer: Answer): Promise<Uint8Array | undefined> {
+  const late = new AbortController();
+  delay(MAX_BODY_MS, late.signal).then(
+    () => late.abort(),
+    () => {},
+  );
+  try {
+    return await answer.read(MAX_BODY, late.signal);
+  } finally {
+    late.abort();
+  }
+}
+
 /** How long a request may still wait. */
 class Waits {
   constructor(public leftMs: number) {}
@@ -323,20 +352,6 @@ interface PacedCall {
   readonly key: string;
   /** The key of what the service tells all its callers, where it is another one. */
   readonly origin: string | undefined;
-/** The body of a refusal, where it comes in time. */
-async function readInTime(answer: Answer): Promise<Uint8Array | undefined> {
-  const late = new AbortController();
-  delay(MAX_BODY_MS, late.signal).then(
-    () => late.abort(),
-    () => {},
-  );
-  try {
-    return await answer.read(MAX_BODY, late.signal);
-  } finally {
-    late.abort();
-  }
-}
-
   readonly decision: Decision;
   readonly hold: Hold | undefined;
 }
@@ -355,6 +370,11 @@ export class Turn {
   /** Whether anything is to be done when the body has ended. */
   get isOpen(): boolean {
     return !this.#hasEnded && (this.call?.hold !== undefined || this.#settle !== undefined);
+  }
+
+  /** The key of the call; undefined where nothing was asked. */
+  get key(): string | undefined {
+    return this.call?.key;
   }
 
   /** What the call has cost, or what reads it from the body. */
@@ -472,37 +492,6 @@ const SENT_AGAIN = ['URLSearchParams', 'FormData', 'Blob', 'File', 'ArrayBuffer'
 export function isRepeatable(body: unknown): boolean {
   if (typeof body !== 'object' || body === null || ArrayBuffer.isView(body)) return typeof body !== 'function';
   return SENT_AGAIN.includes(Object.prototype.toString.call(body).slice(8, -1));
-}
-
-/** Codes of connections that were never made: those of the system, of undici and of Bun. */
-const UNCONNECTED = new Set<unknown>([
-  'ECONNREFUSED',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'UND_ERR_CONNECT_TIMEOUT',
-  'ConnectionRefused',
-  'FailedToOpenSocket',
-]);
-
-interface ClientError {
-  readonly code?: unknown;
-  readonly syscall?: unknown;
-  readonly message?: unknown;
-  readonly cause?: unknown;
-  readonly errors?: unknown;
-}
-
-/** Whether an error says that certainly nothing was sent. */
-function isUnsent(error: unknown): boolean {
-  if (typeof error !== 'object' || error === null) return false;
-  // Of a client that is paced itself.
-  if (error instanceof RateLimited || error instanceof CostError) return true;
-  const { code, syscall, message, cause, errors } = error as ClientError;
-  // Deno has no codes.
-  if (UNCONNECTED.has(code) || syscall === 'connect' || /client error \(Connect\)/.test(String(message))) return true;
-  // One for each address of a name.
-  if (Array.isArray(errors) && errors.length > 0) return errors.every(isUnsent);
-  return isUnsent(cause);
 }
 
 /** A problem as a body. Clients of models show the message of an error, and no detail. */

@@ -14,6 +14,7 @@ import {
   type Answer,
   type Exchange,
   isRepeatable,
+  type MadeFor,
   type MadeResponse,
   OutgoingCalls,
   type Turn,
@@ -28,8 +29,10 @@ type Handler = Dispatcher.DispatchHandler;
 /** An interceptor for `compose`. A request whose turn is too far away ends with RateLimited, or is answered 429 with `respond`. */
 export function paced(options: PacedOptions): Dispatcher.DispatcherComposeInterceptor {
   const calls = new OutgoingCalls(options, 'tidegate/undici');
+  // An interceptor that follows redirects has one handler for all that it sends.
+  const sent = new WeakMap<Handler, MadeFor>();
   const interceptor: Dispatcher.DispatcherComposeInterceptor = (dispatch) => (request, handler) => {
-    void new DispatchedRequest(dispatch, request, handler).run(calls);
+    void new DispatchedRequest(dispatch, request, handler, sent).run(calls);
     return true;
   };
   calls.usedBy(interceptor);
@@ -45,13 +48,21 @@ class DispatchedRequest implements Exchange<DispatchedAnswer> {
     private readonly dispatch: Dispatcher.Dispatch,
     private readonly options: Dispatcher.DispatchOptions,
     readonly handler: Handler,
+    private readonly sent: WeakMap<Handler, MadeFor>,
   ) {}
+
+  get redirectedFrom(): MadeFor | undefined {
+    return this.sent.get(this.handler);
+  }
 
   async run(calls: OutgoingCalls): Promise<void> {
     try {
       // From now on the caller may give it up.
       this.handler.onRequestStart?.(this.controller, {});
       const { answer, turn } = await calls.send(this);
+      if (turn.key !== undefined && this.redirectedFrom === undefined) {
+        this.sent.set(this.handler, { origin: this.origin, key: turn.key });
+      }
       answer.handOn(turn);
     } catch (error) {
       this.handler.onResponseError?.(this.controller, error as Error);
@@ -134,6 +145,8 @@ class Controller implements Dispatcher.DispatchController {
     if (this.aborted) return;
     this.#abort.abort(reason);
     this.target?.abort(this.reason as Error);
+    // A response that is here in full hears of nothing else.
+    this.onResume?.();
   }
 
   pause(): void {
@@ -145,8 +158,6 @@ class Controller implements Dispatcher.DispatchController {
     this.paused = false;
     this.onResume?.();
   }
-    // A response that is here in full hears of nothing else.
-    this.onResume?.();
 }
 
 /** The response to one attempt. What has come of it is kept until it is handed on, and while the caller takes nothing. */

@@ -381,6 +381,30 @@ for (const kind of clients) {
       assert.equal(await (await second).text(), 'hello');
     });
 
+    for (const key of ['account', () => 'account']) {
+      test(`a key is that of the origin that was asked, as a ${typeof key}`, async () => {
+        const target = await site(({ url }, response) => {
+          if (url === '/back') response.writeHead(302, { Location: `${first.origin}/end` }).end();
+          else response.writeHead(429, { 'Retry-After': '60' }).end('no');
+        });
+        const first = await site(({ url }, response) => {
+          if (url === '/end') response.end('hello');
+          else response.writeHead(302, { Location: `${target.origin}${url}` }).end();
+        });
+        const { limiter } = limiterAt();
+        const policy = '10/minute';
+        const { call } = make({ limiter, policy, key });
+        assert.equal(await (await call(`${first.origin}/back`)).text(), 'hello');
+        assert.equal(await left(limiter, policy, 'out:account'), 8);
+        assert.equal(await left(limiter, policy, `out:${target.origin}`), 9);
+        assert.equal((await call(`${first.origin}/refused`)).status, 429);
+        assert.equal(await (await call(`${first.origin}/end`)).text(), 'hello');
+        await assert.rejects(call(`${first.origin}/refused`), (error) => unwrapped(error) instanceof RateLimited);
+        assert.equal(target.asked.length, 2);
+        assert.equal(await left(limiter, policy, 'out:account'), 5);
+      });
+    }
+
     test('a server that never answers is given up by the caller', async () => {
       const silent = createServer().listen(0, '127.0.0.1');
       await once(silent, 'listening');

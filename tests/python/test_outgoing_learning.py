@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from client import Servers
+from outgoing_clients import used
 from strict_services import StrictServer, StrictService
 from tidegate import Limiter, RateLimited
 
@@ -80,7 +81,6 @@ def test_a_body_is_read_for_what_it_says(outgoing: Any, service: StrictService) 
                 assert client.get(service.url).status == 200
 
 
-def test_an_origin_speaks_for_itself_alone(outgoing: Any, strict: StrictServer) -> None:
 INFO = '{"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "60s"}]}}'
 
 
@@ -118,6 +118,7 @@ def test_a_body_that_comes_late_is_handed_on(outgoing: Any, service: StrictServi
     assert len(service.requests()) == 4
 
 
+def test_an_origin_speaks_for_itself_alone(outgoing: Any, strict: StrictServer) -> None:
     one, two = strict.service(), strict.service()
     with Limiter() as limiter, outgoing(limiter, WIDE, timeout=0.1) as client:
         target = quote(said(two, "Retry-After: 60", status=429))
@@ -125,6 +126,24 @@ def test_a_body_that_comes_late_is_handed_on(outgoing: Any, service: StrictServi
         assert client.get(one.url).status == 200
         with pytest.raises(RateLimited):
             client.get(two.url)
+
+
+@pytest.mark.parametrize("key", ["account", lambda request: "account"])
+def test_a_key_is_that_of_the_origin_that_was_asked(outgoing: Any, strict: StrictServer, key: Any) -> None:
+    one, two = strict.service(), strict.service()
+    with Limiter() as limiter, outgoing(limiter, "10/hour", key=key, timeout=0.1) as client:
+        back = quote(f"{one.url}/back")
+        assert client.get(f"{one.url}/redirect?to={quote(f'{two.url}/redirect?to={back}')}", follow=True).status == 200
+        assert used(limiter, "10/hour", "account") == [2]
+        assert used(limiter, "10/hour", two.url) == [1]
+        target = quote(said(two, "Retry-After: 60", status=429))
+        assert client.get(f"{one.url}/redirect?to={target}", follow=True).status == 429
+        assert client.get(one.url).status == 200
+        # A call that begins there has the key.
+        assert client.get(two.url).status == 200
+        assert used(limiter, "10/hour", "account") == [5]
+        with pytest.raises(RateLimited):
+            client.get(f"{one.url}/redirect?to={quote(two.url)}", follow=True)
 
 
 def test_learning_can_be_turned_off_and_has_a_bound(outgoing: Any, service: StrictService) -> None:

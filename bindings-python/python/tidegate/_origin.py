@@ -12,7 +12,11 @@ _AUTHORITY = re.compile(r"(?:[^/?#]*@)?([^/?#]*)")
 
 def origin_of(request: Any) -> str:
     """The origin of a request: scheme, host and a port that is not the default one."""
-    url = str(request.url)
+    return origin_of_url(str(request.url))
+
+
+def origin_of_url(url: str) -> str:
+    """The same of a URL."""
     path = url.find("/", url.find("//") + 2)
     return _origin_of(url if path < 0 else url[:path])
 

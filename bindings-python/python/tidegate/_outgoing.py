@@ -22,6 +22,7 @@ from ._never_fits import never_fits
 from ._origin import origin_of
 from ._paced_options import OPTIONS, PacedOptions, PolicyOption, checked_flag, checked_function, checked_seconds
 from ._queueing import holds_units
+from ._redirects import MadeFor, followed, leads_on
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Headers, Limiter, Observation, Policy, problem, status
 from ._tracing import TRACED, asked, to_async, to_blocking, unwrapped
@@ -220,12 +221,13 @@ class Pacing:
     async def send(self, exchange: Exchange[R]) -> R:
         """Sends a request when its turn has come, and again where that is wanted; returns its response."""
         left, attempt = self._timeout, -1
+        made_for = None if self._keys_are_origins else followed(self, str(exchange.request.url))
         while True:
             attempt += 1
             # What is left counts for the next attempt only.
             began = time.monotonic() if self._retries else 0.0
             try:
-                turn = await self._turn(exchange.request, left)
+                turn = await self._turn(exchange.request, left, made_for)
             except RateLimited as refused:
                 error = never_fits(refused.decision)
                 if self._respond:
@@ -244,6 +246,10 @@ class Pacing:
                 self._release(turn)
                 raise
             try:
+                code, headers = exchange.head(response)
+                if not self._keys_are_origins and 300 <= code < 400 and "location" in headers:
+                    made_for = made_for or MadeFor(str(turn.origin), turn.key)
+                    leads_on(self, str(exchange.request.url), headers["location"], made_for)
                 wait = await self._observe(exchange, response, turn)
                 repeats = attempt < self._retries and self._repeats(exchange, response, wait, left)
                 if self._settle is not None or turn.hold is not None:
@@ -259,12 +265,16 @@ class Pacing:
                 await exchange.close(response)
                 raise
 
-    async def _turn(self, request: Any, left: float | None, *, is_second: bool = False) -> _Turn:
+    async def _turn(
+        self, request: Any, left: float | None, made_for: MadeFor | None, *, is_second: bool = False
+    ) -> _Turn:
         """Waits for the turn of a request. Raises RateLimited where it does not come in time."""
         began, before = time.monotonic(), left
         policy, holds, key, cost, priority = self._asked_of(request)
         limiter: Any = asked(self._limiter) if TRACED else self._limiter
         origin = None if self._keys_are_origins else self._prefix + origin_of(request)
+        if made_for is not None and origin is not None and made_for.is_of_another(origin, key):
+            key, origin = origin, None
         if origin is not None:
             left = await self._cool_down(limiter, origin, left)
         if self._on_wait is not None:
@@ -285,7 +295,7 @@ class Pacing:
         # An event loop that has much to do comes to a turn late. The second turn counts: the first may have been
         # refused for what it took itself.
         if not is_second and self._may_be_over(turn) and await self._is_over(turn, cost, priority):
-            return await self._turn(request, _less(before, time.monotonic() - began), is_second=True)
+            return await self._turn(request, _less(before, time.monotonic() - began), made_for, is_second=True)
         return turn
 
     def _may_be_over(self, turn: _Turn) -> bool:
@@ -317,6 +327,9 @@ class Pacing:
         given = given(request) if callable(given) else given
         if not (given is None or isinstance(given, (str, Policy))):
             raise TypeError(f"the policy of a request is a str, a Policy or None, not {shown(given)}")
+        policy, holds, counted = self._prepared(given, generation)
+        if isinstance(self._cost, CostByPolicy):
+            self._cost.counts(request, counted)
         made, cost = self._asking.key_and_cost((request,), {})
         priority = self._asking.class_of((request,), {})
         if given is None:
@@ -327,9 +340,6 @@ class Pacing:
     async def _cool_down(self, limiter: Any, origin: str, left: float | None) -> float | None:
         """Waits for as long as the service has told all its callers to wait. Returns what is left of the timeout."""
         while not (seen := await self._done(limiter.peek(_LEARNED, origin))):
-        policy, holds, counted = self._prepared(given, generation)
-        if isinstance(self._cost, CostByPolicy):
-            self._cost.counts(request, counted)
             wait = seen.retry_after
             if left is not None and wait > left:
                 raise RateLimited(seen)
@@ -444,6 +454,13 @@ class PassingBody:
             await asyncio.shield(self._settling)
 
 
+def _wait_of(found: list[Observation]) -> float | None:
+    """How long a response tells to wait: what it says, or until something is left again."""
+    waits = [one.retry_after for one in found if one.retry_after is not None]
+    waits += [one.reset_after for one in found if one.remaining == 0 and one.reset_after is not None]
+    return max(waits, default=None)
+
+
 def _refusal(decision: Decision, error: CostError | None) -> tuple[int, dict[str, str], bytes]:
     """Status, header fields and body of a response that a refusal becomes. SDKs are told that a retry helps nothing."""
     code, said = status(decision), json.loads(problem(decision))
@@ -466,13 +483,6 @@ def _check_cost(actual: Any) -> None:
 
 
 def _at_most(seconds: float, left: float | None) -> float:
-def _wait_of(found: list[Observation]) -> float | None:
-    """How long a response tells to wait: what it says, or until something is left again."""
-    waits = [one.retry_after for one in found if one.retry_after is not None]
-    waits += [one.reset_after for one in found if one.remaining == 0 and one.reset_after is not None]
-    return max(waits, default=None)
-
-
     return seconds if left is None else min(seconds, left)
 
 

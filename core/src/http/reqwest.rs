@@ -12,7 +12,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest_middleware::{Error, Middleware, Next};
 
 use crate::error::Result;
-use crate::http::outgoing::{CallEnd, ClientExchange, PacedBody, Pacing, RefusedCall};
+use crate::http::outgoing::{CallEnd, ClientExchange, MadeFor, PacedBody, Pacing, RefusedCall};
 use crate::limiter::{AsPolicy, AsyncLimiter};
 
 pub use crate::http::outgoing::{PaceBuilder, PacedRequest, PacedResponse, RateLimited, SettleReader};
@@ -101,10 +101,11 @@ impl Middleware for Pace {
         next: Next<'_>,
     ) -> reqwest_middleware::Result<Response> {
         let PacedClient { pacing, redirects } = &*self.0;
-        let mut left = *redirects;
+        let (mut left, mut made_for) = (*redirects, None);
         loop {
             let copy = if left > 0 { Some(Redirectable::of(&request)) } else { None };
-            let call = ClientCall { request, is_kept: false, extensions: &mut *extensions, next: next.clone() };
+            let (extensions, next) = (&mut *extensions, next.clone());
+            let call = ClientCall { request, is_kept: false, extensions, next, made_for: &mut made_for };
             let response = pacing.send(call).await?;
             match copy.and_then(|copy| copy.next(&response)) {
                 Some(redirected) => request = redirected,
@@ -168,6 +169,7 @@ struct ClientCall<'a> {
     is_kept: bool,
     extensions: &'a mut Extensions,
     next: Next<'a>,
+    made_for: &'a mut Option<MadeFor>,
 }
 
 impl ClientExchange for ClientCall<'_> {
@@ -181,6 +183,10 @@ impl ClientExchange for ClientCall<'_> {
 
     fn origin(&self) -> Option<String> {
         Some(origin_of(self.request.url()))
+    }
+
+    fn made_for(&mut self) -> Option<&mut Option<MadeFor>> {
+        Some(self.made_for)
     }
 
     async fn ready(&mut self) -> reqwest_middleware::Result<()> {

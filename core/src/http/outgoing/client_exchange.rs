@@ -50,6 +50,13 @@ impl<'a> PacedResponse<'a> {
     }
 }
 
+/// The origin of a call, and its key.
+#[derive(Debug)]
+pub(crate) struct MadeFor {
+    pub(super) origin: String,
+    pub(super) key: String,
+}
+
 /// A request of a client, and what is done with its response.
 pub(crate) trait ClientExchange: Send {
     type Response: Send;
@@ -60,6 +67,11 @@ pub(crate) trait ClientExchange: Send {
 
     /// `scheme://host[:port]`; `None` where the request does not say it.
     fn origin(&self) -> Option<String>;
+
+    /// Which call was asked for, of a client that follows redirects itself: it stays for what is sent after that call.
+    fn made_for(&mut self) -> Option<&mut Option<MadeFor>> {
+        None
+    }
 
     /// Returns when the client can send.
     fn ready(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send;

@@ -11,7 +11,7 @@ mod refused_call;
 
 pub(crate) use call_turn::CallEnd;
 pub use call_turn::SettleReader;
-pub(crate) use client_exchange::ClientExchange;
+pub(crate) use client_exchange::{ClientExchange, MadeFor};
 pub use client_exchange::{PacedRequest, PacedResponse};
 pub use pace_builder::PaceBuilder;
 pub use paced_body::PacedBody;

@@ -9,7 +9,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use http::{Method, StatusCode};
 
 use super::call_turn::{CallCost, CallTurn};
-use super::client_exchange::{ClientExchange, PacedRequest, PacedResponse};
+use super::client_exchange::{ClientExchange, MadeFor, PacedRequest, PacedResponse};
 use super::refused_call::{RateLimited, RefusedCall, never_fits};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
@@ -83,7 +83,7 @@ impl Pacing {
         let mut left = self.timeout;
         for attempt in 0_u32.. {
             let began = Instant::now();
-            let asked = self.asked(&exchange).map_err(E::failed)?;
+            let asked = self.asked(&mut exchange).map_err(E::failed)?;
             let mut is_second = false;
             let turn = loop {
                 let left = left.map(|left| left.saturating_sub(began.elapsed()));
@@ -161,7 +161,7 @@ impl Pacing {
         Err(misfit.map_or_else(|| E::failed(RateLimited::new(decision)), E::failed))
     }
 
-    fn asked<E: ClientExchange>(&self, exchange: &E) -> Result<AskedCall> {
+    fn asked<E: ClientExchange>(&self, exchange: &mut E) -> Result<AskedCall> {
         let request = exchange.request();
         let (policy, is_learned) = match &self.policy {
             PacedPolicy::Learned => (self.prepare(None)?, true),
@@ -189,7 +189,15 @@ impl Pacing {
             cost = if cost.is_number() { cost } else { 1.into() };
         }
         let options = CheckOptions { priority, ..cost.into() };
-        Ok(AskedCall { policy, key: named(key), origin: origin.map(named), options })
+        let (mut key, mut origin) = (named(key), origin.map(named));
+        if let (Some(asked), Some(made_for)) = (&origin, exchange.made_for()) {
+            let first = made_for.get_or_insert_with(|| MadeFor { origin: asked.clone(), key: key.clone() });
+            if first.origin != *asked && first.key == key {
+                // The key is that of the origin that redirected the call.
+                (key, origin) = (asked.clone(), None);
+            }
+        }
+        Ok(AskedCall { policy, key, origin, options })
     }
 
     /// The policy of all requests. A reload may have changed it.
@@ -297,8 +305,10 @@ impl Pacing {
 
     /// A redirect that the client has followed by itself is one more call, to the origin that has answered.
     async fn redirected(&self, asked: AskedCall, origin: &str) -> AskedCall {
-        let key = if self.key.is_some() { asked.key } else { format!("{}{origin}", self.prefix) };
-        let target = AskedCall { key, ..asked };
+        let named = format!("{}{origin}", self.prefix);
+        // A key is that of the origin that was asked.
+        let target =
+            if asked.origin.as_ref() == Some(&named) { asked } else { AskedCall { key: named, origin: None, ..asked } };
         let cost = Cost::from(target.options.clone());
         unless_lost(self.limiter.charge(&target.policy.policy, &target.key, cost).await, "a redirect was not charged");
         target
@@ -315,14 +325,6 @@ impl Pacing {
             return (None, response);
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let said = {
-            let head = E::head(&response);
-            read(reader.status(head.status.as_u16()), &head, &body.unwrap_or_default())
-        };
-        let wait = longest_wait(&said);
-        // Of a service that states no limit the next call goes when it is known that this one was served.
-        let is_asked = asked.policy.is_learned && answered.is_some_and(Decision::learned);
-        if self.learn && (!said.is_empty() || is_asked) {
         let reader = ResponseReader::new(now).max_learned_wait(self.max_learned_wait);
         let read = |reader: ResponseReader, head: &PacedResponse<'_>, body: &[u8]| {
             let fields = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
@@ -335,6 +337,14 @@ impl Pacing {
             is_telling(&head) && longest_wait(&read(reader, &head, b"")).is_none()
         };
         let (body, response) = if is_read { E::read(response).await } else { (None, response) };
+        let said = {
+            let head = E::head(&response);
+            read(reader.status(head.status.as_u16()), &head, &body.unwrap_or_default())
+        };
+        let wait = longest_wait(&said);
+        // Of a service that states no limit the next call goes when it is known that this one was served.
+        let is_asked = asked.policy.is_learned && answered.is_some_and(Decision::learned);
+        if self.learn && (!said.is_empty() || is_asked) {
             let told =
                 said.iter().filter(|said| said.scope == ObservationScope::All).filter_map(|said| said.retry_after);
             let told = told.max().map(|wait| Observation { retry_after: Some(wait), ..Observation::default() });

@@ -78,6 +78,26 @@ async fn redirects_end() {
 }
 
 #[tokio::test]
+async fn a_key_is_that_of_the_origin_that_was_asked() {
+    for follows_itself in [false, true] {
+        let target = Service::start(|_, _| answer(429, [("retry-after", "60")])).await;
+        let (service, limiter) = (redirecting(302, target.url("/target")).await, limiter());
+        let policy = Policy::parse(POLICY).expect("a policy").paced(SECOND / 20).expect("a margin");
+        let redirect = if follows_itself { Default::default() } else { reqwest::redirect::Policy::none() };
+        let client = reqwest::Client::builder().no_proxy().redirect(redirect).build().expect("a client");
+        let pace = Pace::builder(&limiter).policy(POLICY).key("account").redirects(5).build().expect("a middleware");
+        let client = reqwest_middleware::ClientBuilder::new(client).with(pace).build();
+        assert_eq!(client.get(service.url("/")).send().await.expect("a response").status(), 429);
+        // The key of the account is free: the target has spoken for itself.
+        let seen = limiter.peek(&policy, "out:account", 1).await.expect("a peek");
+        assert_eq!((seen.allowed(), seen.remaining()), (true, 99), "{follows_itself}");
+        assert!(!limiter.peek(&policy, &target.key(), 1).await.expect("a peek").allowed());
+        limiter.unblock(&policy, &target.key()).await.expect("free again");
+        assert_eq!(used(&limiter, &target).await, 1);
+    }
+}
+
+#[tokio::test]
 async fn a_redirect_that_the_client_follows_is_counted() {
     let target = Service::start(|_, _| answer(200, [("ratelimit", r#""api";r=0;t=30"#)])).await;
     let (service, limiter) = (redirecting(302, target.url("/target")).await, limiter());
