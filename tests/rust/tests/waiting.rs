@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tidegate::{AsyncLimiter, Limiter, ManualClock, Options, Policy};
+use tidegate::{AsyncLimiter, Cost, Limiter, ManualClock, Options, Policy};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::threads;
 use tidegate_tests::wait::wait_until;
@@ -72,8 +72,8 @@ fn a_wait_that_cannot_end_in_time_is_denied_at_once() {
 fn a_caller_that_gives_up_behind_others_is_told_a_wait_that_counts_them() {
     let (_redis, urls) = stores();
     for url in urls {
-        // After two seconds the first caller still waits for its five units, though there is room for one.
-        for (policy, used, wait) in [("sliding-log 6/10s", 2, 8), ("fixed-window 5/10s", 5, 18)] {
+        // The first caller waits for its five units, though there is room for one.
+        for (policy, used, wait) in [("sliding-log 6/10s", 2, 10), ("fixed-window 5/10s", 5, 20)] {
             let clock = clock();
             let limiter = limiter(&url, &clock);
             assert!(limiter.check_n(policy, "k", used).expect("a decision").allowed());
@@ -86,13 +86,45 @@ fn a_caller_that_gives_up_behind_others_is_told_a_wait_that_counts_them() {
                 waiter
             };
             let first = wait_for(5, None, 1);
-            let second = wait_for(1, Some(Duration::from_secs(2)), 2);
-            clock.advance(Duration::from_secs(2));
-            let denied = second.join().expect("it ends").expect("a decision");
+            // It is refused when that is known: no time passes.
+            let denied = limiter.acquire(policy, "k", 1, Some(Duration::from_secs(2))).expect("a decision");
             assert!(!denied.allowed(), "{policy} {url}");
             assert_eq!((denied.cost(), denied.retry_after()), (1, Some(Duration::from_secs(wait))), "{policy} {url}");
-            clock.advance(Duration::from_secs(8));
+            // For this one it becomes known at the end of its time.
+            let second = wait_for(1, Some(Duration::from_secs(30)), 2);
+            limiter.block(policy, "k", Duration::from_secs(100)).expect("a block");
+            clock.advance(Duration::from_secs(30));
+            let denied = second.join().expect("it ends").expect("a decision");
+            let opens = denied.at() + denied.retry_after().expect("a wait");
+            assert_eq!((denied.allowed(), opens), (false, clock.now() + Duration::from_secs(70)), "{policy} {url}");
+            clock.advance(Duration::from_secs(70));
             assert!(first.join().expect("it ends").expect("a decision").allowed());
+        }
+    }
+}
+
+#[test]
+fn a_caller_behind_others_counts_what_they_take_of_each_limit() {
+    let (_redis, urls) = stores();
+    for url in urls {
+        let (clock, policy) = (clock(), "fixed-window 10 requests/minute; fixed-window 100 tokens/minute");
+        let limiter = limiter(&url, &clock);
+        let tokens = |tokens| Cost::from([("tokens", tokens)]);
+        assert!(limiter.check_with(policy, "k", &tokens(100).into()).expect("a decision").allowed());
+        let wait_for = |units: u64, timeout: Option<Duration>, place: usize| {
+            let waiter = limiter.clone();
+            let waiter = std::thread::spawn(move || waiter.acquire(policy, "k", tokens(units), timeout));
+            wait_until(Duration::from_secs(10), "a caller waits", || limiter.waiting(policy, "k") == place);
+            waiter
+        };
+        let first = wait_for(60, None, 1);
+        let denied = limiter.acquire(policy, "k", tokens(60), Some(Duration::from_secs(70))).expect("a decision");
+        assert_eq!((denied.allowed(), denied.retry_after()), (false, Some(Duration::from_secs(120))), "{url}");
+        // There is room for this one behind the first.
+        let third = wait_for(40, Some(Duration::from_secs(70)), 2);
+        clock.advance(Duration::from_secs(60));
+        for caller in [first, third] {
+            assert!(caller.join().expect("it ends").expect("a decision").allowed(), "{url}");
         }
     }
 }
@@ -157,15 +189,16 @@ async fn a_task_behind_others_is_told_a_wait_that_counts_them() {
         };
         let first = acquire(None);
         are_waiting(1).await;
-        let second = acquire(Some(Duration::from_millis(500)));
+        let denied = acquire(Some(Duration::from_millis(1_500))).await.expect("it ends").expect("a decision");
+        assert_eq!((denied.allowed(), denied.retry_after()), (false, Some(Duration::from_secs(2))), "{url}");
+        let second = acquire(None);
         are_waiting(2).await;
         let beyond = limiter.acquire("fixed-window 1/s", "k", 1, None).await.expect("a decision");
         assert_eq!((beyond.allowed(), beyond.retry_after()), (false, Some(Duration::from_secs(3))), "no room to wait");
-        clock.advance(Duration::from_millis(500));
-        let denied = second.await.expect("it ends").expect("a decision");
-        assert_eq!((denied.allowed(), denied.retry_after()), (false, Some(Duration::from_millis(1_500))), "{url}");
-        clock.advance(Duration::from_millis(500));
-        assert!(first.await.expect("it ends").expect("a decision").allowed());
+        for caller in [first, second] {
+            clock.advance(Duration::from_secs(1));
+            assert!(caller.await.expect("it ends").expect("a decision").allowed());
+        }
     }
 }
 

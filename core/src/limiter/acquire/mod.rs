@@ -9,6 +9,7 @@ mod wait_deadline;
 mod wait_queue;
 mod wait_queues;
 
+use std::mem::replace;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::clock::Signal;
 use crate::store::request::Operation;
-use queue_estimate::QueueEstimate;
+use queue_estimate::{QueueEstimate, WantedUnits};
 use turn_taking::takes_turns;
 use wait_deadline::{Pause, WaitDeadline};
 use wait_queue::{QueuePosition, Wanted};
@@ -63,6 +64,9 @@ struct Acquire<'a> {
     pause: Option<Pause>,
     /// When it asked first.
     asked_since: Option<Duration>,
+    /// What it asks at first, where others are ahead, to find out whether its turn can come in the time that it has left then.
+    looks: Option<(QueueEstimate, Duration)>,
+    has_looked: bool,
 }
 
 impl<'a> Acquire<'a> {
@@ -74,7 +78,7 @@ impl<'a> Acquire<'a> {
         (operation, rank): (&'a Operation, u64),
         deadline: &'a WaitDeadline<'a>,
     ) -> Result<Self> {
-        let wanted = Wanted { rank, cost: operation.cost(), since: core.time() };
+        let wanted = Wanted { rank, units: WantedUnits::of(operation), since: core.time() };
         let state = match core.answers.wait_queues.join(core, plan, key, wanted)? {
             Joined::Position(position) => {
                 deadline.listen(position.signal());
@@ -94,6 +98,8 @@ impl<'a> Acquire<'a> {
             count: 0,
             pause: None,
             asked_since: None,
+            looks: None,
+            has_looked: false,
         })
     }
 
@@ -113,6 +119,7 @@ impl<'a> Acquire<'a> {
         self.count = signal.count();
         self.core.open()?;
         self.asked_late = self.deadline.is_over();
+        let has_looked = replace(&mut self.has_looked, true);
         match position.units_ahead() {
             None => {
                 // In memory there are no callers of other processes.
@@ -126,12 +133,32 @@ impl<'a> Acquire<'a> {
                 self.state = CallerState::GivesUp(estimate);
                 Ok(AcquireStep::Ask(asked))
             }
+            Some(ahead) if !has_looked && self.deadline.left().is_some() => {
+                let left = self.deadline.left().unwrap_or_default();
+                let (estimate, _) = self.looks.insert((QueueEstimate::new(self.operation, ahead), left));
+                Ok(AcquireStep::Ask(estimate.operation(self.plan)))
+            }
             Some(_) => Ok(AcquireStep::Sleep { signal, count: self.count, longest: self.deadline.sleep(None) }),
         }
     }
 
+    /// The Decision of a caller that looked, where its turn comes too late.
+    fn looked(&self, estimate: &QueueEstimate, left: Duration, decision: Decision) -> Option<Decision> {
+        let wait = Duration::from_micros(estimate.least_wait(self.plan, decision.answer()));
+        if wait <= left {
+            return None;
+        }
+        let plan = Arc::clone(decision.plan());
+        let denied = estimate.denied(self.core.id, plan, self.key, decision.into_answer());
+        self.core.answers.decisions.count_check(denied.plan(), denied.key(), denied.answer());
+        Some(denied)
+    }
+
     /// The Decision, unless it sleeps and asks again.
     fn answered(&mut self, decision: Decision) -> Option<Decision> {
+        if let Some((estimate, left)) = self.looks.take() {
+            return self.looked(&estimate, left, decision);
+        }
         let decision = match &self.state {
             CallerState::GivesUp(estimate) => {
                 let plan = Arc::clone(decision.plan());
@@ -262,8 +289,11 @@ impl LimiterCore {
             match acquire.step()? {
                 AcquireStep::Ask(operation) => {
                     let asked_at = self.time();
-                    let decision = self.ask_waiting(plan, key, operation, user, answered).await?;
-                    if let Some(decision) = acquire.answered(decision) {
+                    let asked = self.ask_waiting(plan, key, operation, user, answered).await;
+                    if asked.is_err() && acquire.looks.take().is_some() {
+                        continue;
+                    }
+                    if let Some(decision) = acquire.answered(asked?) {
                         return Ok((decision, asked_at));
                     }
                 }

@@ -2,44 +2,103 @@
 
 use std::sync::Arc;
 
-use crate::algorithm::{MAX_SAFE_INTEGER, Rule, View};
+use smallvec::SmallVec;
+
+use crate::algorithm::{Algorithm, MAX_SAFE_INTEGER, Rule, View};
 use crate::decision::{Decision, LimiterId};
-use crate::plan::Plan;
+use crate::plan::{Amount, Plan};
 use crate::store::request::{Answer, Details, Operation};
+
+/// The units that callers want: of each limit, or the same number of all.
+#[derive(Debug, Clone, Default)]
+pub(super) struct WantedUnits {
+    cost: u64,
+    of_limits: SmallVec<[u64; 3]>,
+}
+
+impl WantedUnits {
+    pub(super) fn of(operation: &Operation) -> Self {
+        let of_limits = operation.amounts().unwrap_or_default().iter().map(|amount| amount.units).collect();
+        Self { cost: operation.cost(), of_limits }
+    }
+
+    fn of_limit(&self, index: usize) -> u64 {
+        self.of_limits.get(index).copied().unwrap_or(self.cost)
+    }
+
+    /// These and those of others.
+    pub(super) fn and(self, others: Self) -> Self {
+        let limits = 0..self.of_limits.len().max(others.of_limits.len());
+        let of_limits = limits.map(|index| self.of_limit(index).saturating_add(others.of_limit(index)));
+        Self { of_limits: of_limits.collect(), cost: self.cost.saturating_add(others.cost) }
+    }
+}
 
 /// What a caller wants, and what the callers ahead of it want.
 pub(super) struct QueueEstimate {
     cost: u64,
     /// The units of all callers ahead, and its own.
-    wanted: u64,
-    /// What it asks of each limit, where that is not the cost of all: then it does not know what the callers ahead take.
+    wanted: WantedUnits,
+    /// What it asks of each limit, where that is not the cost of all.
     details: Option<Arc<Details>>,
 }
 
 impl QueueEstimate {
-    pub(super) fn new(operation: &Operation, ahead: u64) -> Self {
-        let cost = operation.cost();
-        Self { cost, wanted: cost.saturating_add(ahead), details: operation.details().cloned() }
+    pub(super) fn new(operation: &Operation, ahead: WantedUnits) -> Self {
+        let own = WantedUnits::of(operation);
+        Self { cost: operation.cost(), wanted: ahead.and(own), details: operation.details().cloned() }
     }
 
-    /// What to ask the store: as many of the units wanted as can ever be admitted at once.
+    /// What to ask the store: as many of the units wanted as can ever be admitted at once. A cost that never fits is not admitted after the
+    /// callers ahead either.
     pub(super) fn operation(&self, plan: &Plan) -> Operation {
-        if self.details.as_ref().is_some_and(|details| !details.amounts.is_empty()) {
-            return Operation::Peek { cost: self.cost, details: self.details.clone() };
+        if let Some(details) = self.details.as_ref().filter(|details| !details.amounts.is_empty()) {
+            let amounts = details.amounts.iter().zip(&plan.rules).enumerate().map(|(index, (own, rule))| {
+                let most = rule.capacity().saturating_sub(own.reserve).max(own.units);
+                Amount { units: self.wanted.of_limit(index).min(most), ..*own }
+            });
+            let details = Details { amounts: amounts.collect(), meta: None, line: None };
+            return Operation::Peek { cost: self.cost, details: details.shared() };
         }
         let capacity = plan.rules.iter().map(Rule::capacity).min().unwrap_or(0);
-        // A cost that never fits is not admitted after the callers ahead either.
-        let cost = if self.cost > capacity { self.cost } else { self.wanted.min(capacity) };
-        Operation::peek(cost)
+        Operation::peek(self.wanted.cost.min(capacity.max(self.cost)))
+    }
+
+    /// How long the caller waits at least, by the answer to that.
+    pub(super) fn least_wait(&self, plan: &Plan, answer: &Answer) -> u64 {
+        let asked = self.operation(plan);
+        let limits = plan.rules.iter().zip(&answer.views).enumerate();
+        let opens = limits.filter(|(_, (rule, _))| !rule.holds()).map(|(index, (_, view))| match view.admits_at {
+            // What a service has said of its limits may change with its next response.
+            Some(_) if plan.learning.is_some_and(|learning| learning.asks) => answer.now,
+            Some(at) => self.opens_at(plan, index, view, (asked.amount(index).units, at, answer.now)),
+            None => MAX_SAFE_INTEGER,
+        });
+        opens.fold(answer.blocked_until, u64::max).saturating_sub(answer.now)
+    }
+
+    /// The moment before which a limit does not admit the caller.
+    fn opens_at(&self, plan: &Plan, index: usize, view: &View, (asked, at, now): (u64, u64, u64)) -> u64 {
+        let (wanted, limit) = (self.wanted.of_limit(index), &plan.policy.limits()[index]);
+        match limit.algorithm() {
+            Algorithm::SlidingWindow | Algorithm::SlidingLog | Algorithm::SlidingCounter => {
+                // A unit is admitted a period after the one that is a whole count ahead of it.
+                let (count, period) = (limit.count().max(1), limit.period().micros());
+                let after = |from: u64, counts: u64| from.saturating_add(counts.saturating_mul(period));
+                after(at, (wanted / count).saturating_sub(1)).max(after(now, wanted.saturating_sub(1) / count))
+            }
+            Algorithm::CalendarWindow => at,
+            _ => self.admits_at(plan, index, view, (asked, at)),
+        }
     }
 
     /// The denial of a caller whose time is over. The wait for each limit is computed as if all units wanted were charged
     /// as soon as they fit; for windows that cannot take all at once this is an estimate.
     pub(super) fn denied(&self, limiter: LimiterId, plan: Arc<Plan>, key: &str, mut answer: Answer) -> Decision {
-        if let Operation::Peek { cost: asked, details: None } = self.operation(&plan) {
-            for (index, view) in answer.views.iter_mut().enumerate() {
-                view.admits_at = view.admits_at.map(|at| self.admits_at(&plan, index, view, (asked, at)));
-            }
+        let asked = self.operation(&plan);
+        for (index, view) in answer.views.iter_mut().enumerate() {
+            let asked = asked.amount(index).units;
+            view.admits_at = view.admits_at.map(|at| self.admits_at(&plan, index, view, (asked, at)));
         }
         answer.applied = false;
         // Where there is room for all, the callers ahead are about to take theirs.
@@ -48,18 +107,19 @@ impl QueueEstimate {
     }
 
     fn admits_at(&self, plan: &Plan, index: usize, view: &View, (asked, at): (u64, u64)) -> u64 {
-        if self.wanted <= view.remaining() || self.wanted <= asked {
+        let wanted = self.wanted.of_limit(index);
+        if wanted <= view.remaining() || wanted <= asked {
             return at;
         }
         let limit = &plan.policy.limits()[index];
         let (count, period) = (u128::from(limit.count().max(1)), u128::from(limit.period().micros()));
         let later = if plan.rules[index].meter().is_some() {
             // What does not fit drains at a steady rate.
-            let rest = u128::from(self.wanted - asked.max(view.remaining().min(self.wanted)));
+            let rest = u128::from(wanted - asked.max(view.remaining().min(wanted)));
             u128::from(at) + (rest * period).div_ceil(count)
         } else {
             // As if each new window were full again at once.
-            let rest = u128::from(self.wanted - view.remaining() - 1);
+            let rest = u128::from(wanted - view.remaining() - 1);
             u128::from(view.resets_at) + rest / count * period
         };
         later.min(u128::from(MAX_SAFE_INTEGER)) as u64
@@ -87,6 +147,7 @@ mod tests {
             View { left: *left, admits_at: Some(at), resets_at: at, ..View::default() }
         });
         let answer = Answer { applied: true, now: NOW, views: views.collect::<Views>(), ..Answer::default() };
+        let ahead = WantedUnits { cost: ahead, ..WantedUnits::default() };
         let denied = QueueEstimate::new(&Operation::check(1), ahead).denied(LimiterId::ELSEWHERE, plan, "k", answer);
         assert!(!denied.allowed());
         (denied.retry_after(), denied.limits().map(|limit| limit.exceeded).collect())

@@ -9,6 +9,7 @@ use crate::process::lock::Mutex;
 use compact_str::CompactString;
 
 use super::bucket_turns::{BucketTurn, BucketTurns};
+use super::queue_estimate::WantedUnits;
 use crate::algorithm::HoldId;
 use crate::decision::{Decision, LimiterId};
 use crate::plan::Plan;
@@ -42,12 +43,12 @@ impl Waiters {
 }
 
 /// What a caller wants that waits.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Wanted {
     /// Where its class stands.
     pub(super) rank: u64,
     /// The units.
-    pub(super) cost: u64,
+    pub(super) units: WantedUnits,
     /// Since when it waits, by the time of the limiter.
     pub(super) since: Duration,
 }
@@ -101,15 +102,17 @@ impl WaitQueue {
     }
 
     /// The units that the callers ahead of that number want; `None` when it is the first.
-    fn units_ahead(&self, number: u64) -> Option<u64> {
+    fn units_ahead(&self, number: u64) -> Option<WantedUnits> {
         let waiters = self.waiters.lock();
         let ahead = waiters.waiting.iter().take_while(|waiter| waiter.number != number);
-        ahead.map(|waiter| waiter.wanted.cost).reduce(u64::saturating_add)
+        ahead.map(|waiter| waiter.wanted.units.clone()).reduce(WantedUnits::and)
     }
 
     /// The units that all callers want.
-    pub(super) fn units(&self) -> u64 {
-        self.waiters.lock().waiting.iter().fold(0, |sum, waiter| sum.saturating_add(waiter.wanted.cost))
+    pub(super) fn units(&self) -> WantedUnits {
+        let waiters = self.waiters.lock();
+        let all = waiters.waiting.iter().map(|waiter| waiter.wanted.units.clone());
+        all.reduce(WantedUnits::and).unwrap_or_default()
     }
 
     /// How many callers wait.
@@ -145,28 +148,28 @@ pub(super) struct QueuePosition {
 impl QueuePosition {
     /// A position in a queue behind all callers of the same class.
     pub(super) fn enter(queue: Arc<WaitQueue>, wanted: Wanted, waiting: Arc<AtomicUsize>) -> Self {
-        let number = queue.enter(wanted);
+        let number = queue.enter(wanted.clone());
         waiting.fetch_add(1, Ordering::Relaxed);
         Self { queue, number, wanted, waiting }
     }
 
     /// The units that the callers ahead want; `None` when this is the first.
-    pub(super) fn units_ahead(&self) -> Option<u64> {
+    pub(super) fn units_ahead(&self) -> Option<WantedUnits> {
         self.queue.units_ahead(self.number)
     }
 
     /// Where the caller stands in the line over all processes, for it is the first here.
     pub(super) fn line_place(&self, now: Duration) -> LinePlace {
-        let age = |wanted: Wanted| now.saturating_sub(wanted.since).as_micros() as u64;
+        let age = |since: Duration| now.saturating_sub(since).as_micros() as u64;
         let waiter = self.queue.line_number(self.wanted.rank);
-        LinePlace { waiter, age: age(self.wanted), next_age: self.next().map(age) }
+        LinePlace { waiter, age: age(self.wanted.since), next_age: self.next().map(age) }
     }
 
-    /// What the next caller of the same class wants.
-    pub(super) fn next(&self) -> Option<Wanted> {
+    /// Since when the next caller of the same class waits.
+    pub(super) fn next(&self) -> Option<Duration> {
         let waiters = self.queue.waiters.lock();
         let mut others = waiters.waiting.iter().filter(|other| other.number != self.number);
-        others.find(|other| other.wanted.rank == self.wanted.rank).map(|other| other.wanted)
+        others.find(|other| other.wanted.rank == self.wanted.rank).map(|other| other.wanted.since)
     }
 
     /// Notified when a caller has left the queue, and when units of the key were given back.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use crate::process::lock::Mutex;
 
+use super::queue_estimate::WantedUnits;
 use super::wait_queue::{QueuePosition, TurnPlace, WaitQueue, Wanted};
 use crate::error::Result;
 use crate::limiter::LimiterCore;
@@ -73,7 +74,7 @@ impl QueuesByKey {
 pub(super) enum Joined {
     Position(QueuePosition),
     /// The units that the callers in the queue want.
-    Full(u64),
+    Full(WantedUnits),
 }
 
 /// All queues of a limiter. A forked child begins without queues: the threads that wait in them exist only in its parent.
@@ -107,14 +108,14 @@ impl WaitQueues {
         plan: &Arc<Plan>,
         key: &str,
         enter: impl FnOnce(Arc<WaitQueue>, Arc<AtomicUsize>) -> T,
-    ) -> Result<std::result::Result<T, u64>> {
+    ) -> Result<std::result::Result<T, WantedUnits>> {
         let open = self.open.get_or_try_init(|| Ok(OpenQueues::default()))?;
         let mut by_key = open.by_key.lock();
         let known = by_key.get(plan, key);
         let in_queue = known.as_ref().map_or(0, |queue| queue.places());
         if in_queue >= self.bounds.per_key || open.waiting.load(Ordering::Relaxed) >= self.bounds.all {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            return Ok(Err(known.map_or(0, |queue| queue.units())));
+            return Ok(Err(known.map_or_else(WantedUnits::default, |queue| queue.units())));
         }
         let queue = known.unwrap_or_else(|| {
             by_key.sweep();

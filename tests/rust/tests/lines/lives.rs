@@ -210,16 +210,16 @@ impl<'a> Life<'a> {
         self.limits.iter().any(|limit| limit.counts_tokens)
     }
 
-    /// What is used of a limit at a moment: as of now, if nothing else is admitted.
-    fn used(&self, limit: &LimitOf, at: u64) -> u64 {
+    /// What is used of a limit at a moment by those who were admitted until then.
+    fn used(admitted: &[Admitted], limit: &LimitOf, at: u64) -> u64 {
         match limit.kept {
-            Kept::Held => self.admitted.iter().filter(|one| one.is_held).map(|one| one.wanted.of(limit)).sum(),
+            Kept::Held => admitted.iter().filter(|one| one.is_held).map(|one| one.wanted.of(limit)).sum(),
             Kept::Log(period) => {
-                self.admitted.iter().filter(|one| one.at + period > at).map(|one| one.wanted.of(limit)).sum()
+                admitted.iter().filter(|one| one.at + period > at).map(|one| one.wanted.of(limit)).sum()
             }
             Kept::Window(period) => {
                 let (mut opened, mut used) = (0, 0);
-                for one in &self.admitted {
+                for one in admitted {
                     if one.at >= opened + period {
                         (opened, used) = (one.at, 0);
                     }
@@ -231,29 +231,57 @@ impl<'a> Life<'a> {
     }
 
     /// Whether a limit admits a call at a moment. What a class leaves free is whole.
-    fn admits(&self, limit: &LimitOf, wanted: &Wanted, at: u64) -> bool {
-        self.used(limit, at) + wanted.of(limit) + limit.count * CLASSES[wanted.class].1 / 4 <= limit.count
+    fn admits(admitted: &[Admitted], limit: &LimitOf, wanted: &Wanted, at: u64) -> bool {
+        Self::used(admitted, limit, at) + wanted.of(limit) + limit.count * CLASSES[wanted.class].1 / 4 <= limit.count
     }
 
     fn fits(&self, wanted: &Wanted) -> bool {
-        self.limits.iter().all(|limit| self.admits(limit, wanted, self.now))
+        self.limits.iter().all(|limit| Self::admits(&self.admitted, limit, wanted, self.now))
     }
 
     /// When all limits admit a call of which no units are held: those end at any time.
     fn known(&self, wanted: &Wanted) -> u64 {
+        self.known_behind(&self.admitted, wanted, self.now)
+    }
+
+    /// The same from a moment on, where these were admitted until then.
+    fn known_behind(&self, admitted: &[Admitted], wanted: &Wanted, from: u64) -> u64 {
         let ends = |limit: &LimitOf, at| match limit.kept {
             Kept::Log(period) | Kept::Window(period) => at + period,
             Kept::Held => 0,
         };
         let rates = self.limits.iter().filter(|limit| !matches!(limit.kept, Kept::Held));
         let admits_at = |limit: &LimitOf| {
-            let mut moments: Vec<u64> = self.admitted.iter().map(|one| ends(limit, one.at)).collect();
-            moments.push(self.now);
-            moments.retain(|at| *at >= self.now);
+            let mut moments: Vec<u64> = admitted.iter().map(|one| ends(limit, one.at)).collect();
+            moments.push(from);
+            moments.retain(|at| *at >= from);
             moments.sort_unstable();
-            moments.into_iter().find(|at| self.admits(limit, wanted, *at)).expect("it fits into an empty one")
+            moments
+                .into_iter()
+                .find(|at| Self::admits(admitted, limit, wanted, *at))
+                .expect("it fits into an empty one")
         };
-        rates.map(admits_at).max().unwrap_or(self.now)
+        rates.map(admits_at).max().unwrap_or(from)
+    }
+
+    /// When a caller is served behind others, if each goes as soon as the limits of which no units are held admit it.
+    fn turn_behind(&self, ahead: &[Caller], wanted: Wanted) -> u64 {
+        let (mut admitted, mut at) = (self.admitted.clone(), self.now);
+        for wanted in ahead.iter().map(|caller| caller.wanted).chain([wanted]) {
+            at = self.known_behind(&admitted, &wanted, at);
+            admitted.push(Admitted { at, wanted, is_held: false });
+        }
+        at
+    }
+
+    /// When a caller knows that all fit that it and those ahead want; `None` where they do not fit at once.
+    fn all_fit(&self, ahead: &[Caller], own: Wanted) -> Option<u64> {
+        let sum = ahead.iter().fold(own, |sum, caller| Wanted {
+            cost: sum.cost + caller.wanted.cost,
+            tokens: sum.tokens + caller.wanted.tokens,
+            ..sum
+        });
+        self.limits.iter().all(|limit| Self::admits(&[], limit, &sum, 0)).then(|| self.known(&sum))
     }
 
     /// The next caller whose wait ends now. Only the first of all asks whether there is room.
@@ -340,12 +368,21 @@ impl<'a> Life<'a> {
         let before = self.line.len();
         let until = timeout.map(|timeout| self.now + timeout);
         let mut caller = Caller { call, wakes: Arc::default(), wanted, until };
-        let answer = caller.polled();
-        assert!(answer.is_none() || at == 0, "{self}: it has gone before others");
-        if answer.is_none() && at == 0 && self.asks_the_store() {
+        let mut answer = caller.polled();
+        if answer.is_none() && (at == 0 || timeout.is_some()) && self.asks_the_store() {
             caller.is_woken(0);
+            answer = if at == 0 { None } else { caller.polled() };
         }
-        if let Some(answer) = answer {
+        if let Some(until) = until.filter(|_| at > 0) {
+            // Behind others it is denied where its turn cannot come in time, as far as it can know that.
+            assert!(answer.is_none() || self.turn_behind(&self.line[..at], wanted) > until, "{self}: {wanted:?}");
+            let fits = self.all_fit(&self.line[..at], wanted);
+            assert!(fits.is_none_or(|at| answer.is_some() == (at > until)), "{self}: {wanted:?}");
+        }
+        if let Some(answer) = answer.take_if(|_| at > 0) {
+            let Answer::Decided(decision) = answer else { panic!("{self}: it has gone before others") };
+            self.is_right(&decision, &wanted, false);
+        } else if let Some(answer) = answer {
             let is_served = self.fits(&wanted);
             if is_served {
                 self.admitted.push(Admitted { at: self.now, wanted, is_held: self.is_held() });
