@@ -38,7 +38,10 @@ export interface PacedOptions {
    * undefined: only what responses say.
    */
   policy?: PolicyLike | ((request: OutgoingRequest) => PolicyLike | undefined) | undefined;
-  /** The key, or a function of the request. Default: its origin, as in `https://api.example.com`. */
+  /**
+   * The key, or a function of the request. Default: its origin, as in `https://api.example.com`. A redirect to another origin has that
+   * one as its key, unless the function returns another key than before.
+   */
   key?: string | ((request: OutgoingRequest) => string) | undefined;
   /** Units each call consumes, or a function of the request. Default: 1. */
   cost?: Cost | ((request: OutgoingRequest) => Cost) | undefined;

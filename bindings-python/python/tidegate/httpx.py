@@ -24,7 +24,8 @@ class PacedTransport(BlockingTransport, httpx.BaseTransport):
 
     - `policy`: a name, a notation, a Policy, a function of the request that returns one of these or None; None is no
       limit but what responses say.
-    - `key`: a text, or a function of the request; by default its origin. `prefix` ("out:") stands before it.
+    - `key`: a text, or a function of the request; by default its origin. `prefix` ("out:") stands before it. A redirect
+      to another origin has that one as its key.
     - `cost`: units, numbers by their names, or a function of the request; 1 by default.
     - `settle`: a function of the response, called before its body is read: what the request has really cost, a
       `tidegate.outgoing.SettleReader` that reads the body while the caller does, or None.

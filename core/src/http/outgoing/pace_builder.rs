@@ -73,13 +73,14 @@ impl<T> PaceBuilder<T> {
         self
     }
 
-    /// The key of all requests. Without it the key of a request is its origin, such as `https://api.example.com`.
+    /// The key of all requests. Without it the key of a request is its origin, such as `https://api.example.com`. A redirect to another
+    /// origin, where the client follows it here, has that one as its key.
     pub fn key(self, key: impl Into<String>) -> Self {
         let key = key.into();
         self.key_by(move |_| key.clone())
     }
 
-    /// The key of a request.
+    /// The key of a request. It counts for a redirect to another origin where it is another one than before.
     pub fn key_by(mut self, read: impl Fn(&PacedRequest<'_>) -> String + Send + Sync + 'static) -> Self {
         self.pacing.key = Some(Box::new(read));
         self
