@@ -165,7 +165,7 @@ for (const kind of clients) {
       assert.equal(await left(limiter, policy, `out:${origin}`), 0);
       controller.abort(new Error('the user left'));
       await until(async () => (await left(limiter, policy, `out:${origin}`)) === 1);
-      // Nobody had read it, and it is still there.
+      // It was not read, and is still there.
       await assert.rejects(response.text());
     });
 

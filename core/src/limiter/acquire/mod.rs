@@ -144,7 +144,7 @@ impl<'a> Acquire<'a> {
 
     /// The Decision of a caller that looked, where its turn comes too late.
     fn looked(&self, estimate: &QueueEstimate, left: Duration, decision: Decision) -> Option<Decision> {
-        let wait = Duration::from_micros(estimate.least_wait(self.plan, decision.answer()));
+        let wait = Duration::from_micros(estimate.least_wait(decision.plan(), decision.answer()));
         if wait <= left {
             return None;
         }

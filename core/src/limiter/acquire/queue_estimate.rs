@@ -80,16 +80,17 @@ impl QueueEstimate {
     /// The moment before which a limit does not admit the caller.
     fn opens_at(&self, plan: &Plan, index: usize, view: &View, (asked, at, now): (u64, u64, u64)) -> u64 {
         let (wanted, limit) = (self.wanted.of_limit(index), &plan.policy.limits()[index]);
-        match limit.algorithm() {
-            Algorithm::SlidingWindow | Algorithm::SlidingLog | Algorithm::SlidingCounter => {
-                // A unit is admitted a period after the one that is a whole count ahead of it.
-                let (count, period) = (limit.count().max(1), limit.period().micros());
-                let after = |from: u64, counts: u64| from.saturating_add(counts.saturating_mul(period));
-                after(at, (wanted / count).saturating_sub(1)).max(after(now, wanted.saturating_sub(1) / count))
-            }
-            Algorithm::CalendarWindow => at,
-            _ => self.admits_at(plan, index, view, (asked, at)),
+        if plan.rules[index].meter().is_some() || limit.algorithm() == Algorithm::FixedWindow {
+            return self.admits_at(plan, index, view, (asked, at));
         }
+        if limit.algorithm() == Algorithm::CalendarWindow {
+            // Months differ.
+            return at;
+        }
+        // A unit is admitted a period after the one that is a whole count ahead of it.
+        let (count, period) = (limit.count().max(1), limit.period().micros());
+        let after = |from: u64, counts: u64| from.saturating_add(counts.saturating_mul(period));
+        after(at, (wanted / count).saturating_sub(1)).max(after(now, wanted.saturating_sub(1) / count))
     }
 
     /// The denial of a caller whose time is over. The wait for each limit is computed as if all units wanted were charged

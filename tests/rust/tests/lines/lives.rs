@@ -7,10 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tidegate::{
-    AsyncLimiter, CheckOptions, Decision, Hold, HoldAnswer, Limiter, ManualClock, Options, Policy, Priorities, Result,
-    Units,
-};
+use tidegate::{AsyncLimiter, Decision, Hold, HoldAnswer, Limiter, ManualClock, Options, Policy, Priorities, Result};
 use tidegate_tests::any_limiter::runtime;
 use tidegate_tests::budget::within;
 use tidegate_tests::random::Random;
@@ -20,69 +17,7 @@ use tidegate_tests::wait::wait_closely;
 use tokio::runtime::Runtime;
 
 use super::PATIENCE;
-
-/// How a limit admits, by brute force.
-#[derive(Debug, Clone, Copy)]
-enum Kept {
-    /// In the window that the first charge opened.
-    Window(u64),
-    /// For so long after its charge.
-    Log(u64),
-    /// Until it is given back.
-    Held,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct LimitOf {
-    notation: &'static str,
-    kept: Kept,
-    count: u64,
-    counts_tokens: bool,
-}
-
-const SECOND: u64 = 1_000_000;
-const WINDOW: LimitOf =
-    LimitOf { notation: "fixed-window 8/10s", kept: Kept::Window(10 * SECOND), count: 8, counts_tokens: false };
-const LOG: LimitOf =
-    LimitOf { notation: "sliding-log 12/7s", kept: Kept::Log(7 * SECOND), count: 12, counts_tokens: false };
-const TOKENS: LimitOf =
-    LimitOf { notation: "fixed-window 40 tokens/9s", kept: Kept::Window(9 * SECOND), count: 40, counts_tokens: true };
-const HELD: LimitOf = LimitOf { notation: "concurrency 4 ttl 30s", kept: Kept::Held, count: 4, counts_tokens: false };
-
-const POLICIES: [&[LimitOf]; 7] =
-    [&[WINDOW], &[LOG], &[LOG, WINDOW], &[WINDOW, TOKENS], &[HELD], &[HELD, WINDOW], &[LOG, TOKENS, HELD]];
-
-/// The classes, and how many quarters of each limit they leave free.
-const CLASSES: [(Option<&str>, u64); 3] = [(None, 0), (Some("batch"), 1), (Some("background"), 2)];
-
-/// What one call takes.
-#[derive(Debug, Clone, Copy)]
-struct Wanted {
-    cost: u64,
-    tokens: u64,
-    class: usize,
-}
-
-impl Wanted {
-    fn of(&self, limit: &LimitOf) -> u64 {
-        if limit.counts_tokens { self.tokens } else { self.cost }
-    }
-
-    fn options(&self, counts_tokens: bool) -> CheckOptions {
-        let units = if counts_tokens { Units::from([("tokens", self.tokens)]) } else { Units::default() };
-        let priority = CLASSES[self.class].0.map(str::to_owned);
-        CheckOptions { cost: self.cost, units, priority, ..CheckOptions::default() }
-    }
-}
-
-/// A call that was admitted.
-#[derive(Debug, Clone, Copy)]
-struct Admitted {
-    at: u64,
-    wanted: Wanted,
-    /// Whether its units are still held.
-    is_held: bool,
-}
+use super::kept_limits::{Admitted, CLASSES, Kept, LimitOf, POLICIES, SECOND, Wanted};
 
 type Waiting<T> = Pin<Box<dyn Future<Output = Result<T>>>>;
 
@@ -210,33 +145,8 @@ impl<'a> Life<'a> {
         self.limits.iter().any(|limit| limit.counts_tokens)
     }
 
-    /// What is used of a limit at a moment by those who were admitted until then.
-    fn used(admitted: &[Admitted], limit: &LimitOf, at: u64) -> u64 {
-        match limit.kept {
-            Kept::Held => admitted.iter().filter(|one| one.is_held).map(|one| one.wanted.of(limit)).sum(),
-            Kept::Log(period) => {
-                admitted.iter().filter(|one| one.at + period > at).map(|one| one.wanted.of(limit)).sum()
-            }
-            Kept::Window(period) => {
-                let (mut opened, mut used) = (0, 0);
-                for one in admitted {
-                    if one.at >= opened + period {
-                        (opened, used) = (one.at, 0);
-                    }
-                    used += one.wanted.of(limit);
-                }
-                if at >= opened + period { 0 } else { used }
-            }
-        }
-    }
-
-    /// Whether a limit admits a call at a moment. What a class leaves free is whole.
-    fn admits(admitted: &[Admitted], limit: &LimitOf, wanted: &Wanted, at: u64) -> bool {
-        Self::used(admitted, limit, at) + wanted.of(limit) + limit.count * CLASSES[wanted.class].1 / 4 <= limit.count
-    }
-
     fn fits(&self, wanted: &Wanted) -> bool {
-        self.limits.iter().all(|limit| Self::admits(&self.admitted, limit, wanted, self.now))
+        self.limits.iter().all(|limit| limit.admits(&self.admitted, wanted, self.now))
     }
 
     /// When all limits admit a call of which no units are held: those end at any time.
@@ -256,10 +166,7 @@ impl<'a> Life<'a> {
             moments.push(from);
             moments.retain(|at| *at >= from);
             moments.sort_unstable();
-            moments
-                .into_iter()
-                .find(|at| Self::admits(admitted, limit, wanted, *at))
-                .expect("it fits into an empty one")
+            moments.into_iter().find(|at| limit.admits(admitted, wanted, *at)).expect("it fits into an empty one")
         };
         rates.map(admits_at).max().unwrap_or(from)
     }
@@ -281,7 +188,7 @@ impl<'a> Life<'a> {
             tokens: sum.tokens + caller.wanted.tokens,
             ..sum
         });
-        self.limits.iter().all(|limit| Self::admits(&[], limit, &sum, 0)).then(|| self.known(&sum))
+        self.limits.iter().all(|limit| limit.admits(&[], &sum, 0)).then(|| self.known(&sum))
     }
 
     /// The next caller whose wait ends now. Only the first of all asks whether there is room.

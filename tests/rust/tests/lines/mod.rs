@@ -1,5 +1,6 @@
 //! The line of those who wait for a window, for a hold, or in a class. docs/adr/0036 has its rules.
 
+mod kept_limits;
 mod kills;
 mod lives;
 
