@@ -70,7 +70,8 @@ describe('on Redis', async () => {
   after(() => servers.close());
 
   it('a denial of a larger cost never answers a partial check, one of one unit does', async () => {
-    const limiter = new Limiter({ store: servers.url, policies: { p: 'fixed-window 5/hour' }, timeoutMs: 10_000 });
+    const policies = { p: 'fixed-window 5/hour' };
+    const limiter = new Limiter({ store: servers.url, policies, timeoutMs: 10_000, denyCacheMs: 60_000 });
     const take = () => limiter.check('p', 'k', { cost: 4, partial: true });
     await limiter.check('p', 'k', { cost: 3 });
     for (let time = 0; time < 3; time++) {

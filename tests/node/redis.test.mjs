@@ -13,7 +13,8 @@ describe('on Redis', () => {
     servers = await Servers.start('single');
   });
   after(() => servers?.close());
-  const open = (options = {}) => new Limiter({ store: servers.url, timeoutMs: 20_000, ...options });
+  const open = (options = {}) =>
+    new Limiter({ store: servers.url, timeoutMs: 20_000, denyCacheMs: 60_000, ...options });
 
   it('many calls at once are each answered once, in any order', async () => {
     const limiter = open({ prefix: 'many' });

@@ -33,7 +33,13 @@ describe('logRefusals', () => {
   });
 
   it('sees the denials that are repeated without asking Redis too', async () => {
-    const options = { store: servers.url, prefix: 'refusals', logRefusals: true, timeoutMs: 20_000 };
+    const options = {
+      store: servers.url,
+      prefix: 'refusals',
+      logRefusals: true,
+      timeoutMs: 20_000,
+      denyCacheMs: 60_000,
+    };
     const lines = await linesOf(options, 4);
     assert.equal(lines.length, 3);
     assert.match(lines[0], /answered by store$/);

@@ -32,7 +32,8 @@ it('has the documented shape', async () => {
 it('counts the denials that JavaScript repeats', async () => {
   const servers = await Servers.start('single');
   try {
-    const limiter = new Limiter({ store: servers.url, policies: { login: 'fixed-window 2/minute' }, timeoutMs: 5_000 });
+    const limits = { login: 'fixed-window 2/minute' };
+    const limiter = new Limiter({ store: servers.url, policies: limits, timeoutMs: 5_000, denyCacheMs: 60_000 });
     for (let call = 0; call < 10; call++) await limiter.check('login', 'alice');
     const { policies, store, breaker, counters } = limiter.stats();
     assert.deepEqual([policies.login.allowed, policies.login.denied], [2, 8]);

@@ -67,7 +67,7 @@ describe('a store that comes and goes', () => {
   });
 
   it('denials that JavaScript repeats are counted too', async () => {
-    const limiter = new Limiter({ store: servers.url, prefix: 'counted', timeoutMs: 20_000 });
+    const limiter = new Limiter({ store: servers.url, prefix: 'counted', timeoutMs: 20_000, denyCacheMs: 60_000 });
     for (let round = 0; round < 5; round++) await limiter.check(POLICY, 'a');
     const asked = () => limiter.counters().asked;
     await limiter.check(POLICY, 'a');
@@ -168,7 +168,8 @@ describe('a rollout', () => {
   });
 
   it('a denial of the old store does not hold in the new one', async () => {
-    const limiter = new Limiter({ store: rollout(old.url, fresh.url, 0), prefix: 'denied', timeoutMs: 20_000 });
+    const store = rollout(old.url, fresh.url, 0);
+    const limiter = new Limiter({ store, prefix: 'denied', timeoutMs: 20_000, denyCacheMs: 60_000 });
     for (let round = 0; round < 6; round++) await limiter.check(POLICY, 'a');
     assert.equal((await limiter.check(POLICY, 'a')).source, 'deny-cache');
     limiter.setRollout(100);

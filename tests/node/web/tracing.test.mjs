@@ -34,7 +34,7 @@ before(async () => {
 after(() => servers?.close());
 
 const inMemory = () => new Limiter({ policies });
-const inRedis = () => 
+const inRedis = () =>
   new Limiter({ store: servers.url, policies, timeoutMs: 5_000, denyCacheMs: 60_000, prefix: `spans${prefixes++}` });
 
 /** The spans of some work, in a span of its own, which is the last one. */

@@ -184,6 +184,7 @@ fn the_problem_says_what_denies_also_from_the_deny_cache() {
     let limiter = Limiter::builder()
         .store(redis.url())
         .timeout(Duration::from_secs(10))
+        .deny_cache(Duration::from_secs(60))
         .prefix(fresh_prefix())
         .build()
         .expect("a limiter");

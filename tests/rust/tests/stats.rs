@@ -143,7 +143,8 @@ fn a_reload_keeps_the_counts_of_a_policy() {
 #[test]
 fn a_store_that_is_lost_shows_in_sources_breaker_and_latency() {
     let server = Servers::start(Kind::Single);
-    let builder = Limiter::builder().store(server.url()).timeout(Duration::from_secs(10));
+    let builder =
+        Limiter::builder().store(server.url()).timeout(Duration::from_secs(10)).deny_cache(Duration::from_secs(60));
     let closed = builder.on_store_error(OnStoreError::Closed).policy("login", "fixed-window 5/hour").expect("a policy");
     let limiter = closed.build().expect("a limiter");
     wait_until(Duration::from_secs(10), "the server answers", || limiter.ping().is_ok());
