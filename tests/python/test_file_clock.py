@@ -1,8 +1,9 @@
-"""A file on a machine whose clock is set: only windows of the calendar follow it, and moments are what the clock says."""
+"""A file on a machine whose clock is set: windows of the calendar follow it, and moments are what it says."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -51,8 +52,6 @@ def clock(tmp_path: Path) -> Clock:
 
 @pytest.fixture
 def ask(tmp_path: Path, clock: Clock) -> Iterator[Ask]:
-    import os
-
     url = f"file://{tmp_path}/limits?max_bytes=1MB"
     environment = {**os.environ, **clock.environment}
     command = [sys.executable, "-c", PROGRAM, url]
@@ -94,7 +93,8 @@ def test_a_clock_that_is_ahead_for_a_while_gives_nothing_back(ask: Ask, clock: C
     for ahead in (2 * HOUR, -2 * HOUR, -30 * HOUR, 30 * HOUR):
         clock.jump(ahead)
         now = clock.ahead
-        until(ask, policies[0], lambda answer: abs(answer["reset_at"] - before[policies[0]]["reset_at"] - now) < 1)
+        resets_at = before[policies[0]]["reset_at"] + now
+        until(ask, policies[0], lambda answer, resets_at=resets_at: abs(answer["reset_at"] - resets_at) < 1)
         for policy in policies:
             answer = ask(policy)
             assert not answer["allowed"], (policy, now, answer)
@@ -105,17 +105,17 @@ def test_a_clock_that_is_ahead_for_a_while_gives_nothing_back(ask: Ask, clock: C
 
 def test_windows_of_the_calendar_follow_the_clock(ask: Ask, clock: Clock) -> None:
     week = 7 * 24 * HOUR
-    for policy in ("calendar-window 2/week", "calendar-window 2/week in Europe/Berlin", "2/week; calendar-window 2/week"):
+    calendars = ("calendar-window 2/week", "calendar-window 2/week in Europe/Berlin")
+    for policy in (*calendars, "2/week; calendar-window 2/week"):
         while ask(policy)["allowed"]:
             pass
     clock.jump(week)
-    for policy in ("calendar-window 2/week", "calendar-window 2/week in Europe/Berlin"):
+    for policy in calendars:
         # The clock shows a later week, and its window ends with that.
         until(ask, policy, lambda answer: bool(answer["allowed"]))
         answer = ask(policy)
         assert answer["allowed"] and answer["remaining"] == 1, answer
         assert 0 < answer["reset_at"] - answer["clock"] <= week, answer
-        assert abs(answer["retry_after"]) == 0
     both = ask("2/week; calendar-window 2/week")
     assert not both["allowed"] and both["retry_after"] > 6 * 24 * HOUR, both
-    assert 0 < both["reset_at"] - both["clock"] <= week, both
+    assert abs(both["reset_at"] - both["clock"] - both["retry_after"]) < 60, both
