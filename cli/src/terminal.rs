@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::net::Ipv6Addr;
 use std::path::Path;
 
 use anstream::ColorChoice;
@@ -44,6 +45,10 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
 /// A text of others, of which nothing acts on the terminal or on the machine that keeps the log: services of CI obey lines that begin
 /// with two colons, and texts behind two number signs.
 pub(crate) fn escaped(text: &str) -> String {
+    let (address, prefix) = text.trim().split_once('/').unwrap_or((text.trim(), ""));
+    if address.parse::<Ipv6Addr>().is_ok() && prefix.bytes().all(|byte| byte.is_ascii_digit()) {
+        return tidegate::host::visible(text).into_owned();
+    }
     let mut escaped = String::with_capacity(text.len());
     let (mut last_but_one, mut last) = (' ', ' ');
     for c in tidegate::host::visible(text).chars() {
@@ -179,6 +184,10 @@ mod tests {
         for (text, shown) in [
             ("login", "login"),
             ("api::login, a:b and #1", "api::login, a:b and #1"),
+            ("::1", "::1"),
+            ("::ffff:192.0.2.1", "::ffff:192.0.2.1"),
+            ("::/64   ", "::/64   "),
+            ("::1/\n::error::x", ":\\u{3a}1/\\n::error::x"),
             ("::error::x", ":\\u{3a}error::x"),
             ("a ::error::x", "a :\\u{3a}error::x"),
             ("##[error]x ###", "#\\u{23}[error]x #\\u{23}\\u{23}"),
