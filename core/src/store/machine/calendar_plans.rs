@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::plan::Plan;
+use crate::process::lock::InheritedMutex;
 
 /// The most plans that are kept.
 const MAX_PLANS: usize = 64;
@@ -13,25 +12,20 @@ const MAX_PLANS: usize = 64;
 type KeptPlan = (Arc<Plan>, i64, Arc<Plan>);
 
 #[derive(Default)]
-pub(super) struct CalendarPlans(Mutex<Vec<KeptPlan>>);
+pub(super) struct CalendarPlans(InheritedMutex<Vec<KeptPlan>>);
 
 impl CalendarPlans {
     pub(super) fn plan(&self, plan: &Arc<Plan>, ahead: i64) -> Arc<Plan> {
-        // Another thread may hold it, in the child of a fork for ever.
-        let mut kept = self.0.try_lock();
-        let known = kept.iter().flat_map(|kept| kept.iter());
-        let known = known.filter(|(of, by, _)| *by == ahead && Arc::ptr_eq(of, plan)).map(|(.., found)| found).next();
-        if let Some(known) = known {
+        let mut kept = self.0.lock();
+        if let Some((.., known)) = kept.iter().find(|(of, by, _)| *by == ahead && Arc::ptr_eq(of, plan)) {
             return Arc::clone(known);
         }
         let made = plan.with_calendar_ahead(ahead).map_or_else(|| Arc::clone(plan), Arc::new);
-        if let Some(kept) = &mut kept {
-            kept.retain(|(_, by, _)| *by == ahead);
-            if kept.len() >= MAX_PLANS {
-                kept.clear();
-            }
-            kept.push((Arc::clone(plan), ahead, Arc::clone(&made)));
+        kept.retain(|(_, by, _)| *by == ahead);
+        if kept.len() >= MAX_PLANS {
+            kept.clear();
         }
+        kept.push((Arc::clone(plan), ahead, Arc::clone(&made)));
         made
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::locked_shard::LockedShard;
+use super::machine_clock::Moment;
 use super::waiting_calls::{WaitingCalls, waiting_call};
 use super::{Hindrance, Machine};
 use crate::error::{Error, Result};
@@ -35,11 +36,11 @@ impl MachineStore {
         context: &CallContext<'_, T>,
         states: &LayerStates,
         shards: Vec<usize>,
-        ask: impl Fn(&Machine, u64, Instant) -> Result<T, Hindrance>,
+        ask: impl Fn(&Machine, Moment, Instant) -> Result<T, Hindrance>,
         ask_later: impl FnOnce() -> A,
     ) -> Option<Result<T, Hindrance>>
     where
-        A: Fn(&Machine, u64, Instant) -> Result<T, Hindrance> + Send + 'static,
+        A: Fn(&Machine, Moment, Instant) -> Result<T, Hindrance> + Send + 'static,
     {
         let (machine, begun, given) = (&self.machine, Instant::now(), context.now);
         let end = begun + machine.timeout;
