@@ -321,5 +321,6 @@ fn mark_of(id: u32) -> u64 {
     let link = fs::read_link("/proc/self/ns/pid").expect("a namespace");
     let digits: String = link.to_str().expect("text").chars().filter(char::is_ascii_digit).collect();
     let namespace = digits.parse::<u64>().expect("a number") % 511;
-    Salt::at(4096 / 8).seal(1 | u64::from(id) << 1 | (1 + began % 0xff) << 23 | (1 + program % 0xfff) << 31 | namespace << 43)
+    Salt::at(4096 / 8)
+        .seal(1 | u64::from(id) << 1 | (1 + began % 0xff) << 23 | (1 + program % 0xfff) << 31 | namespace << 43)
 }
