@@ -123,7 +123,7 @@ fn a_caller_behind_others_counts_what_they_take_of_each_limit() {
         // There is room for this one behind the first.
         let callers = [first, wait_for(40, Some(Duration::from_secs(70)), 2)];
         clock.advance(Duration::from_secs(60));
-        callers.map(|caller| assert!(caller.join().expect("it ends").expect("a decision").allowed(), "{url}"));
+        callers.into_iter().for_each(|caller| assert!(caller.join().expect("it ends").expect("a decision").allowed(), "{url}"));
     }
 }
 
