@@ -27,7 +27,7 @@ const WINDOW: usize = 6;
 pub struct LatenessProbe {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Duration>>>,
-    waits: Option<JoinHandle<Duration>>,
+    waits: Option<JoinHandle<Vec<(Instant, Duration)>>>,
 }
 
 impl LatenessProbe {
@@ -48,12 +48,13 @@ impl LatenessProbe {
             })
         });
         let is_over = Arc::clone(&over);
-        Self { threads: threads.collect(), waits: Some(std::thread::spawn(move || longest_wait(&is_over))), over }
+        Self { threads: threads.collect(), waits: Some(std::thread::spawn(move || longest_waits(&is_over))), over }
     }
 
-    /// Every lateness that was measured, and the longest wait of a thread of this process for a processor.
+    /// Every lateness that was measured, and how long a thread of this process has waited for a processor in the windows that ended at
+    /// these moments.
     #[must_use]
-    pub fn all(mut self) -> (Vec<Duration>, Duration) {
+    pub fn all(mut self) -> (Vec<Duration>, Vec<(Instant, Duration)>) {
         self.over.store(true, Ordering::Relaxed);
         let late = self.threads.drain(..).flat_map(|thread| thread.join().expect("no panic")).collect();
         let wait = self.waits.take().map(|thread| thread.join().expect("no panic"));
@@ -63,8 +64,8 @@ impl LatenessProbe {
     /// The largest lateness that was measured.
     #[must_use]
     pub fn worst(self) -> Duration {
-        let (late, wait) = self.all();
-        late.into_iter().fold(wait, Duration::max)
+        let (late, waits) = self.all();
+        late.into_iter().chain(waits.into_iter().map(|(_, wait)| wait)).max().unwrap_or_default()
     }
 }
 
@@ -74,16 +75,16 @@ impl Drop for LatenessProbe {
     }
 }
 
-/// The longest that a thread of this process has waited for a processor within a window.
-fn longest_wait(is_over: &AtomicBool) -> Duration {
-    let (mut longest, mut samples) = (Duration::ZERO, VecDeque::from([waited()]));
+/// The longest that a thread of this process has waited for a processor within each window.
+fn longest_waits(is_over: &AtomicBool) -> Vec<(Instant, Duration)> {
+    let (mut longest, mut samples) = (Vec::new(), VecDeque::from([waited()]));
     loop {
         let ends = is_over.load(Ordering::Relaxed);
         let now = waited();
         let grown = |(thread, waited): (&OsString, &Duration)| {
             waited.saturating_sub(samples[0].get(thread).copied().unwrap_or_default())
         };
-        longest = now.iter().map(grown).fold(longest, Duration::max);
+        longest.push((Instant::now(), now.iter().map(grown).max().unwrap_or_default()));
         if ends {
             return longest;
         }

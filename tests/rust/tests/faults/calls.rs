@@ -38,11 +38,18 @@ impl Percentiles {
 }
 
 /// What a control measured at the same time: how late threads that sleep were woken, and for how long a thread of the process waited
-/// for a processor.
-#[derive(Clone, Copy)]
+/// for a processor in the windows that ended at these moments.
 pub(super) struct Lateness {
     pub(super) late: Percentiles,
-    pub(super) wait: Duration,
+    pub(super) waits: Vec<(Instant, Duration)>,
+}
+
+impl Lateness {
+    /// The longest wait in a window that ended behind the first of these moments, and began before the second.
+    fn wait(&self, from: Instant, to: Instant) -> Duration {
+        let within = self.waits.iter().filter(|(ended, _)| *ended >= from && *ended <= to + TIMEOUT);
+        within.map(|(_, wait)| *wait).max().unwrap_or_default()
+    }
 }
 
 /// One limiter under load.
@@ -60,11 +67,11 @@ impl LoadedLimiter {
 }
 
 /// Panics when a call was late, gave another answer than the promised one, or counted twice.
-pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, lateness: Lateness, client: &BareClient) {
+pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, lateness: &Lateness, client: &BareClient) {
     let name = format!("{} with {:?}", fault.name, loaded.choice);
     let calls = loaded.calls.lock().unwrap_or_else(PoisonError::into_inner);
     let took = Percentiles::of(calls.iter().map(|call| call.ended - call.began).collect());
-    let Lateness { late, wait } = lateness;
+    let (late, wait) = (lateness.late, lateness.waits.iter().map(|(_, wait)| *wait).max().unwrap_or_default());
     println!(
         "{name}: {} calls, 99.9 % within {:?}, all within {:?}; the machine was late by {:?} and by {:?}, and a thread waited {wait:?}",
         calls.len(),
@@ -85,7 +92,9 @@ pub(super) fn judge(fault: &Fault<'_>, loaded: &LoadedLimiter, span: Span, laten
         match &call.answer {
             Ok(decision) if decision.source() == Source::Store => assert!(decision.allowed(), "{name}"),
             // A machine or a server that stalled for so long makes calls late by itself.
-            _ if healthy && late.all.max(client.longest(call.began, call.ended)) > TIMEOUT / 4 => {}
+            _ if healthy
+                && late.all.max(client.longest(call.began, call.ended)).max(lateness.wait(call.began, call.ended))
+                    > TIMEOUT / 4 => {}
             answer if healthy => {
                 let after = call.began.saturating_duration_since(span.ended);
                 panic!("{name}: {answer:?} after {:?}, {after:?} after the end", call.ended - call.began)

@@ -110,10 +110,10 @@ fn survive(mut fault: Fault<'_>) {
     over.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     drop(runtime);
-    let (late, wait) = probe.all();
-    let lateness = Lateness { late: Percentiles::of(late), wait };
+    let (late, waits) = probe.all();
+    let lateness = Lateness { late: Percentiles::of(late), waits };
     for loaded in &loaded {
-        judge(&fault, loaded, Span { began, begun, ended }, lateness, &client);
+        judge(&fault, loaded, Span { began, begun, ended }, &lateness, &client);
     }
     loaded.iter().for_each(|loaded| loaded.limiter.close());
     drop(loaded);
