@@ -95,6 +95,8 @@ export declare class NativeLimiter {
   resolve(policy: string | Policy): ResolvedPolicy | ErrorValue
   /** How HTTP announces a policy with the limits of one of its keys. */
   announcementFor(policy: number, key: string): Announcement | null
+  /** What each limit of one of its keys counts, as `units` of a resolved policy. */
+  unitsFor(policy: number, key: string): Array<string> | null
   /** Names the store and the prefix: limiters of the same ones settle each other's Decisions. */
   identity(): string
   /** Registers what uses a policy by its name, until the `PolicyUse` is collected. */

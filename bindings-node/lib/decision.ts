@@ -92,6 +92,8 @@ export class Decision {
     this.decisions = decisions;
     this.#policyRef = policyRef;
     this.#numbers = numbers;
+    // The limits of the key may be others when this is read.
+    if (this.overridden) ownUnits.set(this, policyRef.unitsFor(key));
   }
 
   /** The policy's name; its canonical notation when it has none. */
@@ -190,7 +192,7 @@ export class Decision {
 
   /** The state of each limit, in the order of the policy. */
   get limits(): readonly LimitState[] {
-    return limitsOf(this.#numbers, this.cost, this.#policyRef.units);
+    return limitsOf(this.#numbers, this.cost, namedUnitsOf(this));
   }
 
   /** @internal The Decision of `checkAll`: a copy of this one, with those of all entries. */
@@ -246,6 +248,14 @@ export type DecisionFields = { -readonly [Name in (typeof FIELDS)[number]]: Deci
 function shortFields(fields: DecisionFields): DecisionFields {
   const short = { ...fields, policy: shortened(fields.policy), key: shortened(fields.key) };
   return fields.decisions === undefined ? short : { ...short, decisions: fields.decisions.map(shortFields) };
+}
+
+/** The units of the limits of keys that have other numbers than their policy. */
+const ownUnits = new WeakMap<Decision, readonly string[] | undefined>();
+
+/** What each limit that answered counts, an empty text where it names nothing; undefined where none does. */
+export function namedUnitsOf(decision: Decision): readonly string[] | undefined {
+  return decision.overridden ? ownUnits.get(decision) : policyRefOf(decision).units;
 }
 
 /** How HTTP announces the limits that answered, if it does. */

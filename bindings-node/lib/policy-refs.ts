@@ -87,7 +87,9 @@ export class PolicyRefs {
     const { nativeLimiter } = this.#transport;
     const announcementFor = (key: string): native.Announcement | undefined =>
       nativeLimiter.announcementFor(resolved.id, key) ?? undefined;
-    const policyRef: PolicyRef = { ...resolved, announcementFor, given, limiter: this.identity, repeated: 0 };
+    const unitsFor = (key: string): readonly string[] | undefined =>
+      nativeLimiter.unitsFor(resolved.id, key) ?? undefined;
+    const policyRef: PolicyRef = { ...resolved, announcementFor, unitsFor, given, limiter: this.identity, repeated: 0 };
     list.set(key, policyRef);
     this.#bytes += bytes;
     return policyRef;

@@ -105,6 +105,8 @@ export interface PolicyRef {
   readonly holds: boolean;
   /** What each limit counts, an empty text where it names nothing; undefined where none does. */
   readonly units?: readonly string[];
+  /** The same of the limits of one of its keys. */
+  readonly unitsFor: (key: string) => readonly string[] | undefined;
   /** The classes of calls for which a part stays free; undefined where there are none. */
   readonly classes?: readonly string[];
   /** How HTTP announces it, if it does. */

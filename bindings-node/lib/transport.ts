@@ -3,7 +3,7 @@
 import { AnswerField, AnswerKind, CallField, CallKind, DecisionField, Header, Special } from '../binding/index.js';
 import type { ManualClock } from './clock.js';
 import { type Cost, numberOf, unitsOf } from './cost.js';
-import { Decision, emptyDecision, numbersOf, policyRefOf } from './decision.js';
+import { Decision, emptyDecision, namedUnitsOf, numbersOf } from './decision.js';
 import { lengthOf, numbersAt } from './decision-numbers.js';
 import { DenyCache } from './deny-cache.js';
 import { malformedKey } from './errors.js';
@@ -153,7 +153,7 @@ export class Transport {
   /** Settles a check. `changed`: its policy may have other numbers now. */
   settle(policyRef: PolicyRef, decision: Decision, changed: boolean, actual: Cost): Decision | Promise<Decision> {
     const { key } = decision;
-    const { units: named } = policyRefOf(decision);
+    const named = namedUnitsOf(decision);
     const numbers = [...numbersOf(decision)];
     const cost = numberOf(actual);
     return this.#callAlone(policyRef, key, cost, (ticket) =>

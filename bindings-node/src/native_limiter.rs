@@ -175,6 +175,14 @@ impl NativeLimiter {
         announcement(&codec.limiter.policy_in_force(policy, &key).ok()?)
     }
 
+    /// What each limit of one of its keys counts, as `units` of a resolved policy.
+    #[napi(catch_unwind)]
+    pub fn units_for(&self, policy: u32, key: String) -> Option<Vec<String>> {
+        let codec = self.codec.borrow();
+        let policy = codec.policy_ref(f64::from(policy)).ok()?;
+        units_of(&codec.limiter.policy_in_force(policy, &key).ok()?)
+    }
+
     /// Names the store and the prefix: limiters of the same ones settle each other's Decisions.
     #[napi(catch_unwind)]
     pub fn identity(&self) -> String {
