@@ -28,7 +28,8 @@ export function isUnits(cost: unknown): cost is Units {
   for (const name of names) if (typeof cost[name] !== 'number') throw unitError(name, cost[name]);
   if (names.length > 1) {
     const twice = names.find((name, index) => names.findIndex((other) => isSame(other, name)) < index);
-    if (twice !== undefined) throw new CostError(`cost names ${describe(twice)} twice: names ignore case, so give one of them`);
+    if (twice !== undefined)
+      throw new CostError(`cost names ${describe(twice)} twice: names ignore case, so give one of them`);
   }
   return names.length > 0;
 }

@@ -95,7 +95,9 @@ def _names_units(entries: Sequence[LimitEntry], given: Any, names: Sequence[str]
 def _units_of(charge: Charge, given: Mapping[str, Any], takes_cost: bool) -> Any:
     """What a policy counts of the units that were consumed; None where it counts none of them."""
     counted = charge.entry.resolved.counted
-    share = {name: cost for name, cost in given.items() if is_counted(name, counted) and (takes_cost or name.lower() != COST)}
+    share = {
+        name: cost for name, cost in given.items() if is_counted(name, counted) and (takes_cost or name.lower() != COST)
+    }
     return share or None
 
 
