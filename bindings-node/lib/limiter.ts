@@ -431,7 +431,7 @@ export class Limiter<Name extends string = string> {
   }
 
   async #close(): Promise<void> {
-    // First, so that nobody who waits takes the units of the holds.
+    // First, so that no caller that waits takes the units of the holds.
     const closed = this.#transport.close();
     await this.#holds.releaseAll();
     this.#policyRefs.forget();

@@ -87,7 +87,7 @@ impl AsyncLimiter {
         let (core, (closed, end)) = (Arc::clone(&self.core), oneshot::channel());
         let run = move || {
             core.give_back();
-            // Nobody may wait for it.
+            // Its caller may be gone.
             let _ = closed.send(());
         };
         match std::thread::Builder::new().name("tidegate-close".to_owned()).spawn(run) {

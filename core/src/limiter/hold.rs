@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::call::gone;
 use super::caller::{DecisionWait, NoCompletion, User};
 use super::cost::Cost;
 use super::hold_lifetime::HoldLifetime;
@@ -50,11 +49,13 @@ pub struct Hold {
 
 impl Hold {
     /// Makes the hold of a check that began at `began`, by the time of the renewer.
-    /// `None` when the limiter is closed meanwhile.
-    fn new(core: &Arc<LimiterCore>, id: HoldId, decision: Decision, began: Duration, blocking: bool) -> Option<Self> {
+    ///
+    /// # Errors
+    /// `closed` when the limiter was closed meanwhile.
+    fn new(core: &Arc<LimiterCore>, id: HoldId, decision: Decision, began: Duration, blocking: bool) -> Result<Self> {
         let lifetime = core.hold_renewer.add(core, id, &decision, began)?;
         let (core, process) = (Arc::clone(core), fork::generation());
-        Some(Self { core, id, decision, lifetime, blocking, released: None, process })
+        Ok(Self { core, id, decision, lifetime, blocking, released: None, process })
     }
 
     /// The Decision that admitted it.
@@ -204,10 +205,7 @@ impl LimiterCore {
             self.hold_renewer.remove(id);
             return Ok(HoldAnswer::Denied(decision));
         }
-        match Hold::new(self, id, decision, began, user == User::Thread) {
-            Some(hold) => Ok(HoldAnswer::Held(hold)),
-            None => Err(gone()),
-        }
+        Hold::new(self, id, decision, began, user == User::Thread).map(HoldAnswer::Held)
     }
 }
 

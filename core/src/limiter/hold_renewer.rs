@@ -13,6 +13,7 @@ use super::call::gone;
 use super::hold_lifetime::{HoldLifetime, Renewed, ttl};
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
+use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::fork::PerProcess;
 use crate::resilience::ask;
@@ -89,7 +90,7 @@ impl HoldRenewer {
         id: HoldId,
         decision: &Decision,
         began: Duration,
-    ) -> Option<Arc<HoldLifetime>> {
+    ) -> Result<Arc<HoldLifetime>> {
         let lifetime = Arc::new(HoldLifetime::new(decision, began));
         // A policy without such a limit has nothing to renew.
         let is_open = if let Some(ttl) = ttl(decision.plan()) {
@@ -103,7 +104,7 @@ impl HoldRenewer {
         } else {
             core.open().is_ok()
         };
-        is_open.then_some(lifetime)
+        if is_open { Ok(lifetime) } else { Err(gone()) }
     }
 
     /// Whether the limiter is open, so that the hold is renewed.

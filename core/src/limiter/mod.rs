@@ -357,7 +357,7 @@ impl ClockListener for LimiterCore {
 }
 
 impl Drop for LimiterCore {
-    /// Nobody waits any more, and nobody has a hold: they would keep it.
+    /// No caller waits any more or has a hold: it would keep the limiter.
     fn drop(&mut self) {
         if self.begin_closing() {
             self.store.close();

@@ -1,4 +1,4 @@
-//! Counts calls that have no reply yet, so that whoever closes can wait for them. A forked child counts its own.
+//! Counts calls that have no reply yet, for a close to wait for them. A forked child counts its own.
 
 use std::sync::Arc;
 use std::time::Instant;
