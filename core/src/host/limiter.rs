@@ -78,21 +78,20 @@ impl AsyncLimiter {
 
     /// As its `close`, which waits for the store on a thread of its own: an event loop goes on meanwhile.
     pub async fn close_on_thread(&self) {
-        if !self.core.begin_closing() {
-            return;
-        }
+        let Some(queues) = self.core.begin_closing() else { return };
         if self.core.layers.is_none() {
-            return self.core.give_back();
+            return self.core.give_back(&queues);
         }
         let (core, (closed, end)) = (Arc::clone(&self.core), oneshot::channel());
+        let of_thread = queues.clone();
         let run = move || {
-            core.give_back();
+            core.give_back(&of_thread);
             // Its caller may be gone.
             let _ = closed.send(());
         };
         match std::thread::Builder::new().name("tidegate-close".to_owned()).spawn(run) {
             Ok(_) => drop(end.await),
-            Err(_) => self.core.give_back(),
+            Err(_) => self.core.give_back(&queues),
         }
     }
 

@@ -359,7 +359,7 @@ impl ClockListener for LimiterCore {
 impl Drop for LimiterCore {
     /// No caller waits any more or has a hold: it would keep the limiter.
     fn drop(&mut self) {
-        if self.begin_closing() {
+        if self.begin_closing().is_some() {
             self.store.close();
         }
     }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
+use super::wait_queue::WaitQueue;
 use crate::algorithm::{HoldId, Rule};
 use crate::decision::Decision;
 use crate::error::Result;
@@ -22,18 +23,19 @@ use crate::store::request::{Charge, ChargedAmount, Operation, Source};
 impl LimiterCore {
     /// Closes the limiter. It waits for the store, at most for two timeouts of a call, and for one more where there are leases.
     pub(in crate::limiter) fn close(self: &Arc<Self>) {
-        if self.begin_closing() {
-            self.give_back();
+        if let Some(queues) = self.begin_closing() {
+            self.give_back(&queues);
         }
     }
 
-    /// From now on no call is made and nothing is granted. Returns whether the limiter was open; then [`Self::give_back`] is to follow.
-    pub(crate) fn begin_closing(&self) -> bool {
-        let was_open = !self.closed.swap(true, Ordering::SeqCst);
-        if was_open {
-            self.hold_renewer.stop();
+    /// From now on no call is made and nothing is granted. Returns the queues of a limiter that was open, for [`Self::give_back`].
+    pub(crate) fn begin_closing(&self) -> Option<Vec<Arc<WaitQueue>>> {
+        let (queues, was_closed) = self.answers.wait_queues.close(|| self.closed.swap(true, Ordering::SeqCst));
+        if was_closed {
+            return None;
         }
-        was_open
+        self.hold_renewer.stop();
+        Some(queues)
     }
 
     /// Counts a call that takes or gives back units, until this is dropped: a limiter that closes waits for it. A store in memory has
@@ -43,13 +45,9 @@ impl LimiterCore {
     }
 
     /// Ends the waiting, gives back what callers have, and closes the store.
-    pub(crate) fn give_back(self: &Arc<Self>) {
-        let queues = self.answers.wait_queues.all();
+    pub(crate) fn give_back(self: &Arc<Self>, queues: &[Arc<WaitQueue>]) {
         let lines: Vec<Vec<HoldId>> = queues.iter().map(|queue| queue.line_numbers()).collect();
-        for queue in &queues {
-            queue.turns().close();
-            queue.signal().notify();
-        }
+        queues.iter().for_each(|queue| queue.signal().notify());
         // What the store is asked for at this moment it may still grant.
         self.pending.wait(Instant::now() + self.timeout);
         for (queue, lines) in queues.iter().zip(lines) {

@@ -18,7 +18,7 @@ use crate::store::request::{LinePlace, RANK_SHIFT, Source};
 
 /// The callers of one policy and key: those of the classes above first, else in the order they came.
 #[derive(Debug)]
-pub(in crate::limiter) struct WaitQueue {
+pub(crate) struct WaitQueue {
     pub(super) plan: Arc<Plan>,
     pub(super) key: CompactString,
     /// What its callers are called in the line over all processes, but for the rank of their class.

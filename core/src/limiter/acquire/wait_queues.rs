@@ -111,6 +111,7 @@ impl WaitQueues {
     ) -> Result<std::result::Result<T, WantedUnits>> {
         let open = self.open.get_or_try_init(|| Ok(OpenQueues::default()))?;
         let mut by_key = open.by_key.lock();
+        core.open()?;
         let known = by_key.get(plan, key);
         let in_queue = known.as_ref().map_or(0, |queue| queue.places());
         if in_queue >= self.bounds.per_key || open.waiting.load(Ordering::Relaxed) >= self.bounds.all {
@@ -151,8 +152,18 @@ impl WaitQueues {
         self.of_key(plan, key).map_or(0, |queue| queue.len())
     }
 
+    /// Closes all queues, and then what `close` closes: no caller enters a queue meanwhile or afterwards, and none gives up a turn that
+    /// belongs to the limiter.
+    pub(super) fn close<T>(&self, close: impl FnOnce() -> T) -> (Vec<Arc<WaitQueue>>, T) {
+        let open = self.open.get_or_init(OpenQueues::default);
+        let by_key = open.by_key.lock();
+        let queues: Vec<_> = by_key.queues.values().filter_map(Weak::upgrade).collect();
+        queues.iter().for_each(|queue| queue.turns().close());
+        (queues, close())
+    }
+
     /// The queues in which callers wait.
-    pub(super) fn all(&self) -> Vec<Arc<WaitQueue>> {
+    fn all(&self) -> Vec<Arc<WaitQueue>> {
         let Some(open) = self.open.get() else { return Vec::new() };
         let by_key = open.by_key.lock();
         by_key.queues.values().filter_map(Weak::upgrade).collect()
