@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Algorithm, MAX_SAFE_INTEGER, Rule, View};
 use crate::decision::{Decision, LimiterId};
-use crate::plan::{Amount, Plan};
+use crate::plan::{Amount, Amounts, Plan};
 use crate::store::request::{Answer, Details, Operation};
 
 /// The units that callers want: of each limit, or the same number of all.
@@ -49,19 +49,24 @@ impl QueueEstimate {
         Self { cost: operation.cost(), wanted: ahead.and(own), details: operation.details().cloned() }
     }
 
-    /// What to ask the store: as many of the units wanted as can ever be admitted at once. A cost that never fits is not admitted after the
-    /// callers ahead either.
+    /// What to ask the store of each limit: the units that are wanted, without whole counts of it, which take a period each. A cost that
+    /// never fits is not admitted after the callers ahead either.
     pub(super) fn operation(&self, plan: &Plan) -> Operation {
-        if let Some(details) = self.details.as_ref().filter(|details| !details.amounts.is_empty()) {
-            let amounts = details.amounts.iter().zip(&plan.rules).enumerate().map(|(index, (own, rule))| {
-                let most = rule.capacity().saturating_sub(own.reserve).max(own.units);
-                Amount { units: self.wanted.of_limit(index).min(most), ..*own }
-            });
-            let details = Details { amounts: amounts.collect(), meta: None, line: None };
-            return Operation::Peek { cost: self.cost, details: details.shared() };
+        let own = self.details.as_ref().map_or(&[][..], |details| &details.amounts[..]);
+        let asked = plan.rules.iter().enumerate().map(|(index, rule)| {
+            let own = own.get(index).copied().unwrap_or(Amount::of(self.cost));
+            let (wanted, count) = (self.wanted.of_limit(index), rule.capacity().max(1));
+            let rest = wanted.checked_sub(1).map_or(0, |ahead| ahead % count + 1);
+            let most = rule.capacity().saturating_sub(own.reserve);
+            Amount { units: if own.units > most { own.units } else { rest.min(most) }, ..own }
+        });
+        let amounts: Amounts = asked.collect();
+        match amounts.first() {
+            Some(first) if own.is_empty() && amounts.iter().all(|amount| amount == first) => {
+                Operation::peek(first.units)
+            }
+            _ => Operation::Peek { cost: self.cost, details: Details { amounts, meta: None, line: None }.shared() },
         }
-        let capacity = plan.rules.iter().map(Rule::capacity).min().unwrap_or(0);
-        Operation::peek(self.wanted.cost.min(capacity.max(self.cost)))
     }
 
     /// How long the caller waits at least, by the answer to that.
@@ -80,17 +85,18 @@ impl QueueEstimate {
     /// The moment before which a limit does not admit the caller.
     fn opens_at(&self, plan: &Plan, index: usize, view: &View, (asked, at, now): (u64, u64, u64)) -> u64 {
         let (wanted, limit) = (self.wanted.of_limit(index), &plan.policy.limits()[index]);
-        if plan.rules[index].meter().is_some() || limit.algorithm() == Algorithm::FixedWindow {
-            return self.admits_at(plan, index, view, (asked, at));
-        }
-        if limit.algorithm() == Algorithm::CalendarWindow {
+        let period = limit.period().micros();
+        match limit.algorithm() {
             // Months differ.
-            return at;
+            Algorithm::CalendarWindow if wanted > view.remaining() => at.max(view.resets_at),
+            Algorithm::CalendarWindow => at,
+            Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
+                self.admits_at(plan, index, view, (asked, at))
+            }
+            _ if plan.rules[index].meter().is_some() => self.admits_at(plan, index, view, (asked, at)),
+            // It admits about a count more at the edge of its windows.
+            _ => at.max(now.saturating_add((wanted / limit.count().max(1)).saturating_sub(2).saturating_mul(period))),
         }
-        // A unit is admitted a period after the one that is a whole count ahead of it.
-        let (count, period) = (limit.count().max(1), limit.period().micros());
-        let after = |from: u64, counts: u64| from.saturating_add(counts.saturating_mul(period));
-        after(at, (wanted / count).saturating_sub(1)).max(after(now, wanted.saturating_sub(1) / count))
     }
 
     /// The denial of a caller whose time is over. The wait for each limit is computed as if all units wanted were charged
@@ -118,6 +124,9 @@ impl QueueEstimate {
             // What does not fit drains at a steady rate.
             let rest = u128::from(wanted - asked.max(view.remaining().min(wanted)));
             u128::from(at) + (rest * period).div_ceil(count)
+        } else if matches!(limit.algorithm(), Algorithm::SlidingWindow | Algorithm::SlidingLog) {
+            // A unit is admitted a period after the one that is a whole count ahead of it.
+            u128::from(at) + u128::from(wanted - 1) / count * period
         } else {
             // As if each new window were full again at once.
             let rest = u128::from(wanted - view.remaining() - 1);
