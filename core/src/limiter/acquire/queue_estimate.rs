@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Algorithm, MAX_SAFE_INTEGER, Rule, View};
+use crate::algorithm::{Algorithm, MAX_SAFE_INTEGER, View};
 use crate::decision::{Decision, LimiterId};
 use crate::plan::{Amount, Amounts, Plan};
 use crate::store::request::{Answer, Details, Operation};
