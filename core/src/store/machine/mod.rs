@@ -376,11 +376,14 @@ impl Machine {
             .of_no_run(),
             Hindrance::Damaged => {
                 let deadline = self.deadline();
-                for number in shards {
-                    if let Ok((_guard, locked)) = self.lock(number, Some(deadline)) {
-                        self.repair(&locked);
-                    }
-                }
+                let repaired = shards.filter_map(|number| {
+                    let (_guard, locked) = self.lock(number, Some(deadline)).ok()?;
+                    Some(locked.repair())
+                });
+                let losses: Losses = repaired.sum();
+                // What no record needed was damaged too.
+                self.notices.lost(Losses { damaged: losses.damaged.max(1), ..losses });
+                self.report();
                 self.rejected(
                     "a part of the file was damaged, and is made whole: the usage of what it had lost begins anew; if this comes \
                      again, the memory or the disk of the machine may be bad",
