@@ -77,6 +77,16 @@ const refusals = new WeakMap<FastifyRequest, RefusalError>();
 /** The statuses of refusals that `onDenied` may have answered. */
 const answered = new WeakMap<FastifyRequest, number>();
 
+/** Where the first releases of Fastify 4 have the configuration of a route. */
+interface OlderRequest {
+  readonly routeConfig?: unknown;
+  readonly context?: { readonly config?: unknown };
+}
+
+function configOf(request: OlderRequest): unknown {
+  return request.routeConfig ?? request.context?.config;
+}
+
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, given) => {
   const { hook = 'onRequest', ...options } = checkLayer(given, adapter.name, ['hook']);
   if (!HOOKS.includes(hook)) {
@@ -183,7 +193,7 @@ class FastifyRegistration {
 
   /** The limits of a request's route. */
   settingsOf(request: FastifyRequest): FastifySettings | undefined {
-    const config = request.routeOptions?.config ?? (request as { routeConfig?: unknown }).routeConfig;
+    const config = request.routeOptions?.config ?? configOf(request as OlderRequest);
     return kept(this.#settings, config, () => {
       const { rateLimit, url } = (config ?? {}) as { rateLimit?: unknown; url?: string };
       const { prefix } = request.server;

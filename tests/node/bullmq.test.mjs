@@ -9,7 +9,7 @@ import { Redis } from 'ioredis';
 import { Limiter } from 'tidegate';
 import { limited } from 'tidegate/bullmq';
 import { Servers } from '../servers/servers.mjs';
-import { startWorkers } from './programs/bullmq_workers.mjs';
+import { connectionTo, startWorkers } from './programs/bullmq_workers.mjs';
 
 /** How many workers are killed in the midst of a job, where that is asked for: it waits for locks of BullMQ to expire. */
 const KILLS = Number(process.env.TIDEGATE_KILLS ?? 0);
@@ -55,7 +55,7 @@ for (const version of ['bullmq', 'bullmq5']) {
       await workers.close();
     });
     const queueOf = (name) => {
-      const queue = new bullmq.Queue(name, { connection: { url: servers.url }, prefix: version });
+      const queue = new bullmq.Queue(name, { connection: connectionTo(servers.url), prefix: version });
       queues.push(queue);
       return queue;
     };

@@ -15,6 +15,12 @@ const POLICIES = {
   rare: '10/hour',
 };
 
+/** A server as every BullMQ takes it: the first ones know no URL. */
+export function connectionTo(url) {
+  const { hostname: host, port } = new URL(url);
+  return { host, port: Number(port) };
+}
+
 /** Starts a worker for each queue, or for those that are named. */
 export function startWorkers({ Worker }, url, prefix, only) {
   const redis = new Redis(url);
@@ -60,7 +66,7 @@ export function startWorkers({ Worker }, url, prefix, only) {
   for (const [name, processor] of Object.entries(processors)) {
     if (only !== undefined && !only.includes(name)) continue;
     const worker = new Worker(name, processor, {
-      connection: { url },
+      connection: connectionTo(url),
       prefix,
       // A worker that hangs takes no other job, which would be lost with it.
       concurrency: name === 'hangs' ? 1 : 4,
