@@ -72,7 +72,9 @@ const adapter: Adapter<Context, Context> = {
     if (body instanceof Response) return asRefusal(body, refused.status);
     if (typeof body === 'string') return context.text(body);
     if (body !== undefined) return context.json(body as object);
-    return context.body(refused.problem(), { headers: { 'Content-Type': MEDIA_TYPE } });
+    // Not as an argument of `body`, with which the first releases of Hono 4 forget the status.
+    context.header('Content-Type', MEDIA_TYPE);
+    return context.body(refused.problem());
   },
   given: (context) => context.res,
 };
