@@ -50,5 +50,5 @@ if [ "$compiled" = 1 ]; then
 fi
 
 echo
-echo "Not run here, but by \`make test-all\`: the packages in clean environments, floods, growth of memory, other servers."
+echo "Not run here, but by \`make test-all\`: the packages in clean environments, floods, growth of memory, other servers, other versions of frameworks."
 finish "All tests passed."
