@@ -31,7 +31,7 @@ fn the_units_and_the_classes_of_a_key() {
     assert_eq!(json["classes"], batch);
     assert_eq!(tidegate(&["inspect", "--key", "org", "--json"]).json()["policies"][0]["classes"], batch);
     // The limits of its own, and the same part of them.
-    assert_eq!(tidegate(&["override", "two", "org", "fixed-window 200000 tokens/minute"]).code, 0);
+    assert_eq!(tidegate(&["override", "two", "org", "fixed-window 200000 tokens/hour"]).code, 0);
     let overridden = tidegate(&["inspect", "two", "org"]);
     assert!(overridden.out.contains("69,500 of 200,000 tokens used"), "{}", overridden.out);
     assert!(
