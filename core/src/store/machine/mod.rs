@@ -52,6 +52,7 @@ use machine_clock::Moment;
 use notices::{Notice, Notices};
 use record::{Damaged, Record, RecordName};
 use record_names::RecordNames;
+use repair::Losses;
 pub use stored_file::StoredFile;
 
 /// A store in a file.
