@@ -72,7 +72,7 @@ fn entries(decision: &Decision) -> &[Decision] {
 /// Whether a dict names units, of a Decision whose policies count some: it names none of its policies.
 fn names_units(decision: &Decision, by_name: &Bound<'_, PyMapping>) -> PyResult<bool> {
     let entries = entries(decision);
-    let counts_units = entries.iter().any(|entry| entry.limits().any(|limit| limit.unit.is_some()));
+    let counts_units = entries.iter().any(tidegate::host::counts_units);
     let is_policy = |name: &Bound<'_, PyAny>| entries.iter().any(|entry| name.eq(entry.policy()).unwrap_or(false));
     Ok(counts_units && !by_name.keys()?.iter().any(|name| is_policy(&name)))
 }

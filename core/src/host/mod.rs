@@ -45,6 +45,7 @@ use std::time::Duration;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::limiter::{Builder, Cost};
+use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Algorithm, Limit, Policy, Warning};
 #[cfg(feature = "stored")]
@@ -142,6 +143,12 @@ pub fn unpublished(mut builder: Builder) -> Builder {
 pub fn other_limits(decision: &Decision) -> Vec<String> {
     let rare = decision.answer().rare.as_ref();
     rare.map(|rare| decision.plan().of_other_releases(&rare.others)).unwrap_or_default()
+}
+
+/// Whether the policy of a Decision names what a limit counts, also where the limits of its key name nothing.
+#[must_use]
+pub fn counts_units(decision: &Decision) -> bool {
+    Plan::base(decision.plan()).has_units
 }
 
 /// How many callers stood in the line of a Decision's key, one of each process and class of which any waits, and for how long the first
