@@ -9,7 +9,7 @@ use super::cost::Cost;
 use super::operations::{CheckOptions, whole_operation};
 use super::overrides::REPETITIONS;
 use super::policy_ref::{AsPolicy, PolicyRef};
-use super::translation::{AskedCall, AskedOperation};
+use super::translation::{AskedOperation, RepeatableCall};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result, named};
 use crate::resilience::{ask_all, submit_all};

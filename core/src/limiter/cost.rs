@@ -43,7 +43,7 @@ impl Units {
     }
 
     /// # Errors
-    /// `cost_invalid` where two names are one, for the case of letters is none of a name.
+    /// `cost_invalid` where two names are one: names ignore case.
     fn check_names(&self) -> Result<()> {
         let named = self.0.as_deref().unwrap_or_default();
         for (index, (name, units)) in named.iter().enumerate() {

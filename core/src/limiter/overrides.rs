@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::caller::User;
 use super::policy_ref::AsPolicy;
-use super::translation::{AskedCall, asked_or};
+use super::translation::{RepeatableCall, asked_or};
 use super::{AsyncLimiter, LimiterCore};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
@@ -64,7 +64,7 @@ impl KeyNumbers {
 
     /// Learns from an answer to a call about an entry that was not made. Returns the entry to ask about.
     #[cold]
-    pub(super) fn moved(&self, entry: &OwnedEntry, asked: &dyn AskedCall, text: &str) -> Result<OwnedEntry> {
+    pub(super) fn moved(&self, entry: &OwnedEntry, asked: &dyn RepeatableCall, text: &str) -> Result<OwnedEntry> {
         let plan = self.learn(Plan::base(&entry.plan), &entry.key, text)?;
         let operation = asked.operation(&plan);
         Ok(OwnedEntry { plan, key: entry.key.clone(), operation })
@@ -75,7 +75,7 @@ impl KeyNumbers {
     pub(super) fn repeated(
         &self,
         store: &dyn Store,
-        (entry, asked): (&Entry<'_>, Option<Box<dyn AskedCall>>),
+        (entry, asked): (&Entry<'_>, Option<Box<dyn RepeatableCall>>),
         first: Answer,
         now: Option<u64>,
         here: bool,
@@ -106,7 +106,7 @@ impl KeyNumbers {
     pub(super) fn repeat_later(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
-        (owned, asked): (OwnedEntry, Option<Box<dyn AskedCall>>),
+        (owned, asked): (OwnedEntry, Option<Box<dyn RepeatableCall>>),
         answer: Answer,
         (now, left): (Option<u64>, usize),
         done: impl FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send + 'static,

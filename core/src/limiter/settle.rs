@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::caller::User;
 use super::cost::{Cost, valid_cost};
 use super::policy_ref::AsPolicy;
-use super::translation::AskedCall;
+use super::translation::RepeatableCall;
 use super::{AsyncLimiter, LimiterCore};
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule};
 use crate::decision::{Decision, LimiterId};
@@ -181,7 +181,7 @@ impl LimiterCore {
         let call = |operation: Operation| {
             let part =
                 || SettlePart { charged: charged.clone(), actual: actual.clone(), gives_back: gives_back(&operation) };
-            let asked = may_move.then(|| Box::new(part()) as Box<dyn AskedCall>);
+            let asked = may_move.then(|| Box::new(part()) as Box<dyn RepeatableCall>);
             SettleCall { plan: Arc::clone(plan), operation, asked }
         };
         operations.into_iter().map(call).collect()
@@ -239,7 +239,7 @@ impl Charged for Decision {
 pub(super) struct SettleCall {
     pub(super) plan: Arc<Plan>,
     pub(super) operation: Operation,
-    pub(super) asked: Option<Box<dyn AskedCall>>,
+    pub(super) asked: Option<Box<dyn RepeatableCall>>,
 }
 
 /// The last is made first: where it fails for certain, nothing was done.
@@ -252,7 +252,7 @@ struct SettlePart<C> {
     gives_back: bool,
 }
 
-impl<C: Charged> AskedCall for SettlePart<C> {
+impl<C: Charged> RepeatableCall for SettlePart<C> {
     fn operation(&self, plan: &Arc<Plan>) -> Operation {
         let mut operations = self.charged.differences(plan, &self.actual).into_iter();
         let own = operations.find(|operation| gives_back(operation) == self.gives_back);

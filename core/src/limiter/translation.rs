@@ -11,7 +11,7 @@ use crate::policy::Unit;
 use crate::store::request::{Charge, ChargedAmount, Details, Operation, OwnedEntry};
 
 /// A call as its caller made it. Each repetition begins from it: a cost that was translated once no longer says all of the caller's.
-pub(crate) trait AskedCall: Send {
+pub(crate) trait RepeatableCall: Send {
     /// The operation for the numbers that a plan has.
     fn operation(&self, plan: &Arc<Plan>) -> Operation;
 }
@@ -37,7 +37,7 @@ impl AskedOperation {
 pub(crate) struct Asking {
     pub(super) operation: Operation,
     /// Makes the operation for other numbers of the key, of a call of which the operation says too little.
-    pub(super) asked: Option<Box<dyn AskedCall>>,
+    pub(super) asked: Option<Box<dyn RepeatableCall>>,
     /// When the call gives up, where that comes before the timeout of the store.
     pub(super) deadline: Option<Instant>,
 }
@@ -54,13 +54,13 @@ impl From<Operation> for Asking {
     }
 }
 
-impl From<(Operation, Option<Box<dyn AskedCall>>)> for Asking {
-    fn from((operation, asked): (Operation, Option<Box<dyn AskedCall>>)) -> Self {
+impl From<(Operation, Option<Box<dyn RepeatableCall>>)> for Asking {
+    fn from((operation, asked): (Operation, Option<Box<dyn RepeatableCall>>)) -> Self {
         Self { operation, asked, deadline: None }
     }
 }
 
-impl AskedCall for AskedOperation {
+impl RepeatableCall for AskedOperation {
     fn operation(&self, plan: &Arc<Plan>) -> Operation {
         if Arc::ptr_eq(plan, &self.plan) {
             self.operation.clone()
@@ -71,7 +71,7 @@ impl AskedCall for AskedOperation {
 }
 
 /// The call of an entry: where nothing else is known of it, the entry is as its caller made it.
-pub(super) fn asked_or(asked: Option<Box<dyn AskedCall>>, entry: &OwnedEntry) -> Box<dyn AskedCall> {
+pub(super) fn asked_or(asked: Option<Box<dyn RepeatableCall>>, entry: &OwnedEntry) -> Box<dyn RepeatableCall> {
     asked.unwrap_or_else(|| Box::new(AskedOperation::of(entry)))
 }
 
