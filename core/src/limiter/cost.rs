@@ -111,8 +111,13 @@ impl Cost {
         if policy.limits().iter().all(|limit| limit.unit().is_none()) {
             return Self::of(number);
         }
-        let names = policy.limits().iter().map(|limit| limit.unit().map_or(COST, Unit::name));
-        names.map(|name| (name, number)).collect::<Units>().into()
+        let mut units: Vec<(&str, u64)> = Vec::new();
+        for name in policy.limits().iter().map(|limit| limit.unit().map_or(COST, Unit::name)) {
+            if units.iter().all(|(other, _)| !other.eq_ignore_ascii_case(name)) {
+                units.push((name, number));
+            }
+        }
+        units.into_iter().collect::<Units>().into()
     }
 
     /// So many of each limit.

@@ -103,6 +103,8 @@ fn with_calendar(random: &mut Random, limit: Limit) -> Limit {
 pub fn cost_for(random: &mut Random, policy: &Policy, cost: u64) -> Cost {
     let units = policy.limits().iter().filter_map(Limit::unit);
     let mut names: Vec<&str> = units.map(tidegate::Unit::name).collect();
+    names.sort_unstable();
+    names.dedup();
     if names.is_empty() {
         return cost.into();
     }

@@ -1,6 +1,6 @@
 //! The first call after an override has ended elsewhere: it is made as its caller asked for it, and not as the override saw it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate::{CheckOptions, Cost, HoldAnswer, KeyOverride, Limiter, Options, Policy};
 use tidegate_tests::any_limiter::{AnyLimiter, fresh_prefix};
@@ -142,5 +142,46 @@ fn a_hold_is_given_back_whatever_its_key_had_meanwhile() {
             });
             assert!(held.is_some(), "{text}");
         }
+    });
+}
+
+#[test]
+fn tasks_repeat_a_call_too_and_a_lease_is_not_used() {
+    let redis = Servers::start(Kind::Single);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let prefix = fresh_prefix();
+    let builder = Limiter::builder().store(redis.url()).prefix(&prefix).timeout(Duration::from_secs(10));
+    let builder = builder.deny_cache(Duration::ZERO);
+    let (tasks, setter) = (builder.clone().build_async().expect("a limiter"), builder.build().expect("a limiter"));
+    let options = Options { lease: Some(tidegate::Lease::percent(5.0).expect("a lease")), ..Options::default() };
+    let leasing = policy("1000/minute", options);
+    let own = |text: &str| KeyOverride::parse(text).expect("limits");
+    runtime.block_on(async {
+        for _ in 0..200 {
+            tasks.check(&leasing, "k").await.expect("a decision");
+        }
+        setter.set_override(&leasing, "k", Some(&own("300/minute")), None).expect("an override");
+        let began = Instant::now();
+        loop {
+            let decision = tasks.check(&leasing, "k").await.expect("a decision");
+            if decision.overridden() {
+                assert_eq!((decision.limit(), decision.source().name()), (300, "store"));
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(3), "a lease ends within a second");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let many = (0..100).map(|_| {
+            let (tasks, leasing) = (tasks.clone(), leasing.clone());
+            tokio::spawn(async move { tasks.check(&leasing, "k").await.expect("a decision").overridden() })
+        });
+        for check in many.collect::<Vec<_>>() {
+            assert!(check.await.expect("a task"));
+        }
+        setter.set_override(&leasing, "k", None, None).expect("a removal");
+        assert!(!tasks.check(&leasing, "k").await.expect("a decision").overridden());
+        let tasks_set = tasks.set_override(&leasing, "other", Some(&own("none")), None).await;
+        tasks_set.expect("an override");
+        assert_eq!(tasks.overrides(&leasing).await.expect("a list")[0].limits, "none");
     });
 }

@@ -1,11 +1,9 @@
 //! Keys with other numbers than their policy: by its file and live, in memory and on servers.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tidegate::{
-    AsyncLimiter, CheckOptions, Decision, KeyOverride, Limiter, ManualClock, OnStoreError, Options, Overrides, Policy,
-};
+use tidegate::{CheckOptions, Decision, KeyOverride, Limiter, ManualClock, OnStoreError, Options, Overrides, Policy};
 use tidegate_tests::any_limiter::fresh_prefix;
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::model::Model;
@@ -419,46 +417,6 @@ fn random_histories_are_those_of_a_policy_that_changes() {
             }
         }
     }
-}
-
-#[test]
-fn tasks_repeat_a_call_too_and_a_lease_is_not_used() {
-    let redis = Servers::start(Kind::Single);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let prefix = fresh_prefix();
-    let tasks: AsyncLimiter = limiter(redis.url(), &prefix, None).to_async();
-    let limits = Policy::parse("1000/minute").expect("a notation").limits().to_vec();
-    let options = Options { lease: Some(tidegate::Lease::percent(5.0).expect("a lease")), ..Options::default() };
-    let leasing = Policy::new(limits, options).and_then(|policy| policy.named("leasing")).expect("a policy");
-    let setter = limiter(redis.url(), &prefix, None);
-    runtime.block_on(async {
-        for _ in 0..200 {
-            tasks.check(&leasing, "k").await.expect("a decision");
-        }
-        setter.set_override(&leasing, "k", Some(&own("300/minute")), None).expect("an override");
-        let began = Instant::now();
-        loop {
-            let decision = tasks.check(&leasing, "k").await.expect("a decision");
-            if decision.overridden() {
-                assert_eq!((decision.limit(), decision.source().name()), (300, "store"));
-                break;
-            }
-            assert!(began.elapsed() < Duration::from_secs(3), "a lease ends within a second");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let many = (0..100).map(|_| {
-            let (tasks, leasing) = (tasks.clone(), leasing.clone());
-            tokio::spawn(async move { tasks.check(&leasing, "k").await.expect("a decision").overridden() })
-        });
-        for check in many.collect::<Vec<_>>() {
-            assert!(check.await.expect("a task"));
-        }
-        setter.set_override(&leasing, "k", None, None).expect("a removal");
-        assert!(!tasks.check(&leasing, "k").await.expect("a decision").overridden());
-        let tasks_set = tasks.set_override(&leasing, "other", Some(&own("none")), None).await;
-        tasks_set.expect("an override");
-        assert_eq!(tasks.overrides(&leasing).await.expect("a list")[0].limits, "none");
-    });
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl LimiterCore {
     }
 
     /// Whether the key of a caller that has a turn is blocked, as far as that can be told by the end of its time. The turn is granted: a
-    /// store that is lost takes it from nobody, and neither does what is answered in its place.
+    /// store that is lost does not take it away, and neither does what is answered in its place.
     async fn is_blocked(
         self: &Arc<Self>,
         plan: &Arc<Plan>,

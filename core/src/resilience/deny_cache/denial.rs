@@ -209,11 +209,11 @@ fn known_until(entry: &Entry<'_>, answer: &Answer) -> u64 {
     if !is_closed && !answer.views.iter().all(refuses) {
         return 0;
     }
-    // Only the server has a log, and knows when its entries leave: what it says stays while it is full, or empty.
+    // Only the server has a log, and knows when its entries leave: what it says stays until more is left, or while it is empty.
     let logs = limits().filter(|(_, (rule, _))| matches!(rule, Rule::SlidingLog(_)));
     logs.fold(u64::MAX, |until, (_, (_, view))| match view.left {
         _ if view.resets_at <= answer.now => until,
-        0 if refuses(view) => until.min(view.more_at),
+        _ if refuses(view) => until.min(view.more_at),
         _ => 0,
     })
 }

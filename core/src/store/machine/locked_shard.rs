@@ -21,7 +21,7 @@ pub(super) enum Removed {
     Denial,
 }
 
-/// The blocks that are free, as the holder of the lock has them: how many, and the first. It stores them behind a change, since nobody else
+/// The blocks that are free, as the holder of the lock has them: how many, and the first. It stores them behind a change, since no other process
 /// reads them, and a repair finds them again.
 #[derive(Clone, Copy)]
 struct FreeBlocks {

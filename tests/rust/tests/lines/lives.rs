@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate::{AsyncLimiter, Decision, Hold, HoldAnswer, Limiter, ManualClock, Options, Policy, Priorities, Result};
 use tidegate_tests::any_limiter::runtime;
@@ -71,11 +71,6 @@ struct Caller {
 impl Caller {
     fn polled(&mut self) -> Option<Answer> {
         self.call.polled(&mut Context::from_waker(&Waker::from(Arc::clone(&self.wakes))))
-    }
-
-    /// Waits for the answer of the store to the call that the last poll has made.
-    fn is_woken(&self, after: u64) {
-        wait_closely(PATIENCE, "the store has answered", || self.woken() > after);
     }
 
     fn woken(&self) -> u64 {
@@ -209,6 +204,21 @@ impl<'a> Life<'a> {
         Some(Fate::Denied(self.line.remove(late)))
     }
 
+    /// Waits for the answer of the store to the call that a poll of this caller has made, before which it was woken so often and so many
+    /// calls had ended. An answer that came during the poll wakes no caller, so that a while without a wake is enough then.
+    fn is_answered(&self, caller: &Caller, woken: u64, ended: u64) {
+        let is_woken = || caller.woken() > woken;
+        wait_closely(PATIENCE, "the store has answered", || is_woken() || self.ended_calls() > ended);
+        let began = Instant::now();
+        while !is_woken() && began.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    fn ended_calls(&self) -> u64 {
+        self.limiter.stats().store.calls
+    }
+
     /// All that the last step leads to, and nothing else.
     fn settles_down(&mut self) {
         // Every caller looks again, as after any time.
@@ -232,12 +242,12 @@ impl<'a> Life<'a> {
             }
         }
         let asks = self.asks_the_store();
-        for (place, caller) in self.line.iter_mut().enumerate() {
-            let woken = caller.woken();
-            assert!(caller.polled().is_none(), "{}, {:?}", self.key, self.steps);
+        for place in 0..self.line.len() {
+            let (woken, ended) = (self.line[place].woken(), self.ended_calls());
+            assert!(self.line[place].polled().is_none(), "{self}");
             if asks && place == 0 {
-                caller.is_woken(woken);
-                assert!(caller.polled().is_none(), "{}, {:?}", self.key, self.steps);
+                self.is_answered(&self.line[place], woken, ended);
+                assert!(self.line[place].polled().is_none(), "{self}");
             }
         }
         assert_eq!(self.limiter.waiting(&self.policy, &self.key), self.line.len(), "{self}");
@@ -275,9 +285,10 @@ impl<'a> Life<'a> {
         let before = self.line.len();
         let until = timeout.map(|timeout| self.now + timeout);
         let mut caller = Caller { call, wakes: Arc::default(), wanted, until };
+        let ended = self.ended_calls();
         let mut answer = caller.polled();
         if answer.is_none() && (at == 0 || timeout.is_some()) && self.asks_the_store() {
-            caller.is_woken(0);
+            self.is_answered(&caller, 0, ended);
             answer = if at == 0 { None } else { caller.polled() };
         }
         if let Some(until) = until.filter(|_| at > 0) {

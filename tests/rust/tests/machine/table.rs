@@ -205,7 +205,7 @@ fn filled(names: &[RecordName]) -> Words {
 
 /// Every byte of a shard is changed, one after the other: a name that is lost then is never passed over in silence, and every walk ends.
 #[test]
-fn a_byte_that_is_damaged_is_found_by_whoever_misses_a_record() {
+fn a_damaged_byte_is_found_by_a_call_that_misses_a_record() {
     let names: Vec<RecordName> = (0..6).map(name).collect();
     let whole = filled(&names);
     let stored = read_all(&whole, &names);
