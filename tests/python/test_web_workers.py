@@ -127,7 +127,7 @@ PM2 = {"pm_id": "3", "exec_mode": "fork_mode"}
         ),
         (
             {**PM2, "instances": "2"},
-            "from tidegate import AsyncLimiter; from tidegate.httpx import AsyncPacedTransport as P; P(AsyncLimiter(), policy=None)",
+            "import tidegate; from tidegate.httpx import AsyncPacedTransport as P; P(tidegate.AsyncLimiter(), None)",
             "processes of PM2",
         ),
         (

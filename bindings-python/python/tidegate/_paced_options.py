@@ -18,8 +18,8 @@ PolicyOption: TypeAlias = "str | Policy | Callable[[Any], str | Policy | None] |
 class PacedOptions(TypedDict, total=False):
     """The options of calls that go out, the same for each client. Functions get the request."""
 
-    # The key: a text, or a function of the request. Default: its origin, such as `https://api.example.com`. A redirect to
-    # another origin has that one as its key, unless the function returns another key than before.
+    # The key: a text, or a function of the request. Default: its origin, such as `https://api.example.com`. A redirect
+    # to another origin has that one as its key, unless the function returns another key than before.
     key: str | Callable[[Any], str] | None
     # The units that a request takes: a number, numbers by the names of units, or a function of the request. Default: 1.
     cost: int | Mapping[str, int] | Callable[[Any], int | Mapping[str, int]] | None

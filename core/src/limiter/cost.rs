@@ -26,7 +26,7 @@ pub struct Units(Option<Box<[(CompactString, u64)]>>);
 /// The name of the units of limits that name none.
 const COST: &str = "cost";
 
-const fn is_cost(name: &str) -> bool {
+fn is_cost(name: &str) -> bool {
     name.eq_ignore_ascii_case(COST)
 }
 

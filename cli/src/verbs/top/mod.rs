@@ -153,7 +153,7 @@ impl Top {
         #[cfg(unix)]
         if let Some(url) = store.file() {
             let file = StoredFile::open(url, names, self.store.timeout)?;
-            return Ok(vec![Sampler::File(FileSampler::new(file))]);
+            return Ok(vec![Sampler::File(Box::new(FileSampler::new(file)))]);
         }
         let _ = names;
         let servers = store.servers(self.store.timeout)?.into_iter();

@@ -106,7 +106,7 @@ impl FileSampler {
 pub(super) enum Sampler {
     Servers(ServerSampler),
     #[cfg(unix)]
-    File(FileSampler),
+    File(Box<FileSampler>),
 }
 
 impl Sampler {

@@ -115,16 +115,16 @@ impl BucketTurns {
     }
 
     /// Adds the turn that a caller has got. Returns it where the caller is gone.
-    pub(super) fn add(&self, number: u64, cost: u64, turn: BucketTurn) -> Result<(), BucketTurn> {
+    pub(super) fn add(&self, number: u64, cost: u64, turn: BucketTurn) -> Option<BucketTurn> {
         let mut turns = self.0.lock();
         if !turns.has_asked(number) && !turns.is_closed {
-            return Err(turn);
+            return Some(turn);
         }
         let answer = &turn.answer;
         let sleeper = Sleeper { number, cost, granted: answer.granted, amounts: answer.amounts().into(), turn };
         let at = turns.sleepers.partition_point(|other| other.turn.due <= sleeper.turn.due);
         turns.sleepers.insert(at, sleeper);
-        Ok(())
+        None
     }
 
     /// When the turn of a caller is.

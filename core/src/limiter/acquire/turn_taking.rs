@@ -116,7 +116,7 @@ impl LimiterCore {
             None => return Ok(Some(decision)),
         };
         let (cost, key) = (decision.cost(), decision.key().to_owned());
-        if let Err(turn) = queue.turns().add(number, cost, BucketTurn::new(decision, due)) {
+        if let Some(turn) = queue.turns().add(number, cost, BucketTurn::new(decision, due)) {
             let left = queue.turns().pass_on(turn);
             queue.signal().notify();
             self.refund_turn(&key, left);
