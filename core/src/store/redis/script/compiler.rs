@@ -259,21 +259,20 @@ const METHODS: [(&str, &str, &str); 6] = [
     ("more methods", "if all_methods then\n", "end\n"),
 ];
 
-/// The loops for checks, of which a call takes one.
+/// The loops for checks, of which each run takes one.
 fn checks() -> String {
-    let one = indented(&(rules_of_loops().iter().map(one_limit).collect::<Vec<_>>().join("else") + "end\n"), "    ");
+    let one = indented(&(rules_of_loops().iter().map(one_limit).collect::<Vec<_>>().join("else") + "end\n"), "  ");
     let of_a_rule = LIMITS_OF_A_RULE.iter().map(|(algorithm, count)| {
-        let text = indented(&limits_of_a_rule(algorithm, *count), "    ");
+        let text = indented(&limits_of_a_rule(algorithm, *count), "  ");
         // The numbers of a limit begin with its algorithm.
-        let others = (1..*count).map(|at| format!(" and byte(ARGV[1], after + {}) == {algorithm}", 8 + 44 * (at - 1)));
-        format!(
-            "  elseif limit_count == {count} and algorithm == {algorithm}{} then\n{text}",
-            others.collect::<String>()
-        )
+        let others = (1..*count).map(|at| format!(" and byte(policy, after + {}) == {algorithm}", 8 + 44 * (at - 1)));
+        format!("elseif limit_count == {count} and algorithm == {algorithm}{} then\n{text}", others.collect::<String>())
     });
     let of_a_rule = of_a_rule.collect::<String>();
-    let several = indented(&several_limits(), "    ");
-    format!("if grouping == CHECKS then\n  if limit_count == 1 then\n{one}{of_a_rule}  else\n{several}  end\nend\n")
+    let several = indented(&several_limits(), "  ");
+    let loops = format!("if limit_count == 1 then\n{one}{of_a_rule}else\n{several}end\n");
+    let runs = filled(check("runs"), |_| loops.clone());
+    format!("if grouping == CHECKS then\n{}end\n", indented(&runs, "  "))
 }
 
 /// Several limits of one rule that have a loop of their own: of the default algorithm, as most policies of several limits are.
@@ -319,7 +318,7 @@ fn limits_of_a_rule(algorithm: &str, count: usize) -> String {
         one("ask one of several", at) + &behind
     });
     let charged: String = limits.clone().map(|at| one("apply one of a rule", at)).collect();
-    let body = filled(&at_place(check("loop"), "i"), |mark| match mark {
+    let body = filled(check("loop"), |mark| match mark {
         "answer" => String::new(),
         mark => {
             let each = if mark == "ask" { &asked } else { &charged };
@@ -349,8 +348,7 @@ fn one_limit(form: &RuleForm<'_>) -> String {
     let mut names: Names =
         form.words("numbers").iter().zip(NUMBERS).map(|(name, local)| ((*name).to_owned(), local.to_owned())).collect();
     names.extend(in_loops());
-    let place = if form.is_alone() { "i * 3 - 2" } else { "i" };
-    let body = filled(&at_place(check("loop"), place), |mark| match mark {
+    let body = filled(check("loop"), |mark| match mark {
         "answer" if !form.is_alone() => String::new(),
         mark => form.placed(&format!("{mark} one limit"), &names),
     });
@@ -376,7 +374,7 @@ fn several_limits() -> String {
         });
         chosen(branches.collect())
     };
-    let body = filled(&at_place(check("loop"), "i"), |mark| match mark {
+    let body = filled(check("loop"), |mark| match mark {
         "answer" => String::new(),
         mark => filled(check(&format!("{mark} several limits")), |_| each(mark)),
     });
@@ -384,11 +382,6 @@ fn several_limits() -> String {
         rules.iter().flatten().filter_map(RuleForm::helpers).map(|helpers| helpers.argument).collect();
     let names = Names::from_iter([("HELPERS".to_owned(), helpers.join(", "))]);
     filled(&named(check("several limits"), &names), |_| body.clone())
-}
-
-/// The loop, where the value of the key `i` has that place among `KEYS`.
-fn at_place(text: &str, place: &str) -> String {
-    named(text, &Names::from_iter([("PLACE".to_owned(), place.to_owned())]))
 }
 
 /// A section of `lua/check.lua`.

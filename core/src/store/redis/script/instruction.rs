@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::arrangement::Times;
 use super::request::Request;
 use crate::algorithm::SaidLimit;
 use crate::plan::Plan;
@@ -71,17 +72,21 @@ fn override_size(plan: &Plan) -> usize {
 const LIMIT_HEAD: usize = 4;
 const LIMIT_NUMBERS: usize = 5 * size_of::<f64>();
 
-/// Appends the numbers of the limits. Calendars of one's own hand the edges around that time: the script knows no calendar.
-fn write_limits(plan: &Plan, now: Option<u64>, out: &mut Vec<u8>) {
+/// Appends the numbers of the limits. Calendars of one's own hand the edges around that time: the script knows no calendar. Returns the
+/// times at which these edges hold.
+fn write_limits(plan: &Plan, now: Option<u64>, out: &mut Vec<u8>) -> Times {
     let begins = out.len();
     out.extend_from_slice(&plan.stored.script_arguments.limits);
+    let mut times = Times::ALL;
     if !plan.has_calendar {
-        return;
+        return times;
     }
     let of_limits = out[begins..].chunks_exact_mut(LIMIT_HEAD + LIMIT_NUMBERS);
     for (rule, bytes) in plan.rules.iter().zip(of_limits) {
         if let Some(calendar) = rule.calendar() {
-            let edges = now.map_or_else(|| calendar.last_known(), |now| calendar.around(now)).map(|edge| edge as f64);
+            let edges = now.map_or_else(|| calendar.last_known(), |now| calendar.around(now));
+            times = times.within(Times { from: edges[0], until: edges[3] });
+            let edges = edges.map(|edge| edge as f64);
             let numbers = [edges[0], -1.0 - edges[1], edges[2], edges[3]];
             for (slot, number) in bytes[LIMIT_HEAD + size_of::<f64>()..].chunks_exact_mut(size_of::<f64>()).zip(numbers)
             {
@@ -89,10 +94,12 @@ fn write_limits(plan: &Plan, now: Option<u64>, out: &mut Vec<u8>) {
             }
         }
     }
+    times
 }
 
-/// Appends an instruction that decides by that time, or by one of the server that is about the last known one.
-pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
+/// Appends an instruction that decides by that time, or by one of the server that is about the last known one. Returns the times at which
+/// it can be obeyed.
+pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) -> Times {
     let (plan, options) = (&request.plan, request.plan.policy.options());
     let block_for = options.block_for.as_ref().map_or(0, |lengths| lengths.of_level(1).micros());
     let (operation, block, hold) = match &request.operation {
@@ -132,7 +139,7 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
     out.extend_from_slice(&[operation, flags, plan.rules.len() as u8, policy.slots]);
     push_double(out, request.only_units().unwrap_or(request.operation.named_cost()));
     out.extend_from_slice(&policy.compact_form);
-    write_limits(plan, now, out);
+    let times = write_limits(plan, now, out);
     out.extend_from_slice(&(policy.slow_path.len() as u16 + SLOW_PATH_HEAD + override_size(plan) as u16).to_le_bytes());
     push_double(out, block);
     push_double(out, hold);
@@ -178,6 +185,7 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) {
             out.extend_from_slice(operation.metadata().unwrap_or_default());
         }
     }
+    times
 }
 
 /// The pair of numbers that an operation has of each limit, where it is not its cost of all.

@@ -24,7 +24,7 @@ impl Batch {
     pub(crate) fn is_answered_by(&self, reply: &Value) -> bool {
         let requests = self.requests().len();
         let last = match reply {
-            Value::BulkString(text) if requests == 1 && self.is_of_checks() && text.len() >= SINGLE_HEAD => text,
+            Value::BulkString(text) if requests == 1 && self.has_checks() && text.len() >= SINGLE_HEAD => text,
             Value::Array(items) if items.len() == requests + 1 => match items.last() {
                 Some(Value::BulkString(seal)) => seal,
                 _ => return false,

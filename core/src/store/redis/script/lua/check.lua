@@ -1,33 +1,70 @@
--- The common calls: checks of one policy, one for each key, which write nothing when they are refused. compiler.rs makes of this
--- text a loop for each rule that a policy has alone, one for policies of several limits, and some for two or three limits of one
--- rule. The rules' own text stands in it, so that a check makes no closure, and a table only where a policy has limits of several
--- rules. A value that it cannot read is left to the slow path, in `unread`. An error of the server is a table, whose length is 0.
+-- The common calls: checks that write nothing when they are refused. compiler.rs makes of this text a loop over keys for each rule that
+-- a policy has alone, one for policies of several limits, and some for two or three limits of one rule. The rules' own text stands in
+-- it, so that a check makes no closure, and a table only where a policy has limits of several rules.
+--
+-- A run is a part of the call: neighbouring keys of one instruction with the same number of entries. A key is read once and written once,
+-- however many entries it has. An entry that a loop cannot read goes to the slow path, with those behind it of the same key. An error of
+-- the server is a table, whose length is 0.
+--[[ runs ]]
+if program then
+  local from, to
+  from, to, run_count, at = unpack_('<ddH', program)
+  if now < from or now >= to then return other_edges() end
+end
+for _ = 1, run_count do
+  if program then
+    local next_number
+    next_number, per_key, run_keys, at = unpack_('<HHH', program, at)
+    if next_number ~= number then
+      number, policy = next_number, ARGV[next_number]
+      _, _, limit_count, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format, algorithm, _, _, _, count,
+        period, x, y, after = unpack_('<BBBBdBc0Bc0Hc0BBc0Bc0BBBBdddd', policy, number == 1 and INSTRUCTION or 1)
+      narrows = server_time and narrow_size > 0
+    end
+  end
+  local last_key = key_at + (run_keys - 1) * stride
+  --<loops>
+  key_at = last_key + stride
+end
 --[[ loop ]]
-for i = 1, key_count do
-  local key = KEYS[PLACE]
-  local s = pcall_('GET', key) or unused
-  local admitted, possible, ends = true, false, nil
-  --<ask>
-  if not possible then
-    unread = unread or {}
-    unread[#unread + 1] = i
-  else
-    if admitted then
-      --<apply>
-      -- See `ttl` in reply.lua. Few keys of one call have a TTL that differs from the one before.
-      local quarters = floor((ends - now) / 250000) + 2
-      if quarters ~= ttl_quarters then ttl_quarters, ttl_text = quarters, string.format('%d', quarters * 250) end
-      local answer = pcall_('SET', key, s, 'PX', ttl_text)
-      if answer.err then s = answer end
+for key_at = key_at, last_key, stride do
+  local key = KEYS[key_at]
+  local s, item, undecided, changed = pcall_('GET', key) or unused, nil, per_key, nil
+  repeat
+    local admitted, possible, ends = true, false, nil
+    --<ask>
+    if not possible then
+      unread = unread or {}
+      unread[#unread + 1] = { key_at, entry, undecided, number }
+      entry, undecided = entry + undecided, 0
+    else
+      if admitted then
+        --<apply>
+        changed = ends
+      end
+      item = s
       --<answer>
+      if reply then
+        if not admitted then refused[#refused + 1] = entry end
+        reply[entry] = item
+      end
+      entry, undecided = entry + 1, undecided - 1
     end
+  until undecided == 0
+  local failure
+  if changed then
+    -- See `ttl` in reply.lua. Few keys of one call have a TTL that differs from the one before.
+    local quarters = floor((changed - now) / 250000) + 2
+    if quarters ~= ttl_quarters then ttl_quarters, ttl_text = quarters, string.format('%d', quarters * 250) end
+    local answer = pcall_('SET', key, s, 'PX', ttl_text)
+    if answer.err then failure = answer end
+  end
+  if not reply and item then
     -- One text costs the server less than nested lists, each of which it examines for an error or a status.
-    if key_count == 1 and #s > 0 then
-      return pack('<dBc0I4', now, admitted and 0 or 1, s, call_number)
-    end
-    refused, reply = refused or {}, reply or {}
-    if not admitted then refused[#refused + 1] = i end
-    reply[i] = s
+    if not failure then return pack('<dBc0I4', now, changed and 0 or 1, item, call_number) end
+    reply = { failure }
+  elseif failure then
+    for served = entry - per_key, entry - 1 do reply[served] = reply[served] and failure end
   end
 end
 --[[ ask one limit ]]
@@ -77,9 +114,9 @@ end
 --<charge alone>
 s = pack(format, header, NUMBERS, #list) .. list
 --[[ answer one limit with a log ]]
-if s ~= answer then s = s .. pack('<dddd', used + cost, 0, ends, oldest + period) end
+item = s .. pack('<dddd', used + cost, 0, ends, oldest + period)
 --[[ several limits ]]
-local numbers = { unpack_('<' .. string.rep('BBBBddddd', limit_count), ARGV[1], after - 36) }
+local numbers = { unpack_('<' .. string.rep('BBBBddddd', limit_count), policy, after - 36) }
 local last_limit = #numbers - 1
 local HELPERS
 --<loop>
@@ -108,7 +145,7 @@ if #list == length and length % ITEM == 0 then
   possible = POSSIBLE
 end
 --[[ limits of a rule ]]
-local NUMBERS = unpack_('FORMAT', ARGV[1], after - 36)
+local NUMBERS = unpack_('FORMAT', policy, after - 36)
 --<loop>
 --[[ ask limits of a rule ]]
 local tag, FIELDS

@@ -1,15 +1,17 @@
 -- Tidegate: every check of every policy, in two phases: ask every limit, then charge every limit.
 --
 -- KEYS     For each key that is limited, `stride` keys of one slot: the value; with a stride of 3 also a sliding log's chunks
---          and the journal.
--- ARGV[1]  '<dBBHHI4': the time in µs (negative: the server's), the stride, the grouping, the number of instructions, the
---          number of limited keys, the number of the call. The grouping says how the entries of the call depend on each
---          other: not at all (INDEPENDENT), and in checks that the loops of check.lua can serve (CHECKS); one refusal refuses all
---          (ALL_OR_NOTHING); the same, but nothing is written (DRY_RUN); all are refused (RECORD_REFUSALS). Then the first
---          instruction: an operation with the numbers of its policy. See instruction.lua. compiler.rs makes numbers of names.
--- ARGV[2]  Not there when each key has one entry of instruction 1. Else '<H…', for each key: the number of its entries, then
---          the instruction of each.
--- ARGV[3…] The other instructions.
+--          and the journal. A key may come again, for entries that are decided later.
+-- ARGV     The instructions, each an operation with the numbers of its policy: see instruction.lua. Behind the last one stands the
+--          program, where a call has one. Before the first one stands '<dBBHHI4': the time in µs (negative: the server's), the stride,
+--          the grouping, the number of instructions, the number of limited keys, the number of the call. The grouping says how the
+--          entries of the call depend on each other: not at all (INDEPENDENT), and in a call that begins with checks for the loops of
+--          check.lua (CHECKS); one refusal refuses all (ALL_OR_NOTHING); the same, but nothing is written (DRY_RUN); all are refused
+--          (RECORD_REFUSALS). compiler.rs makes numbers of names.
+-- program  Not there when each key has one entry of instruction 1. Else '<H…', for each key: the number of its entries, then
+--          the instruction of each. With CHECKS there stand before it, for the keys that the loops serve, '<ddH': the times from
+--          which and until which the edges of all calendars hold, and the number of runs, and '<HHH' for each run: its instruction,
+--          the number of entries of each key, and the number of its keys.
 -- Reply    {item…, seal}. The item of an entry is the value after it. A refusal returns the stored value as it is: nothing
 --          is encoded. That of a take ends with '<d', the units it has charged. The seal is '<dI4…I4': the time; the number
 --          of each entry that was refused, or whose hold was not found; the number of the call. Where the value does not show
@@ -47,8 +49,16 @@ if server_time then
   now = time[1] * 1000000 + time[2]
 end
 
--- The numbers of the refused entries, and the item of each entry.
+-- Nothing has run. The core asks again, with the edges around this time.
+local function other_edges() return { err = string.format('TIDEGATE edges %.0f %.0f', now, call_number) } end
+
+local program = ARGV[instruction_count + 1]
+-- The numbers of the refused entries, and the item of each entry. The loops make none for a call of a single entry.
 local refused, reply
--- The keys whose values a loop for checks cannot read. They are left to the slow path.
+if program or key_count > 1 then refused, reply = {}, {} end
+-- The entries that a loop for checks cannot read: the place of their key, the first of them, how many they are, their instruction.
 local unread
 local ttl_quarters, ttl_text
+-- What the loops have come to: the number and the text of the instruction at hand, the next place in the program, the first key of a run,
+-- the next entry, and the numbers of a run.
+local number, policy, at, key_at, entry, run_count, per_key, run_keys = 1, ARGV[1], 1, 1, 1, 1, 1, key_count

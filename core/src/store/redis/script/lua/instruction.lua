@@ -97,8 +97,14 @@ local function read_instruction(s, at)
   return instruction
 end
 
-local instructions = {}
-instructions[1] = read_instruction(ARGV[1], INSTRUCTION)
-for i = 2, instruction_count do instructions[i] = read_instruction(ARGV[1 + i], 1) end
--- Nothing has run. The core asks again, with the edges around this time.
-if edges_are_others then return { err = string.format('TIDEGATE edges %.0f %.0f', now, call_number) } end
+-- What the loops left is of few instructions, so each is read when it is needed. A check of a loop has found the edges to hold.
+local instructions = setmetatable({}, {
+  __index = function(known, i)
+    known[i] = read_instruction(ARGV[i], i == 1 and INSTRUCTION or 1)
+    return known[i]
+  end,
+})
+if not (program and grouping == CHECKS) then
+  for i = 1, instruction_count do local _ = instructions[i] end
+  if edges_are_others then return other_edges() end
+end

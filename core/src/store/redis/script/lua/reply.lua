@@ -7,7 +7,7 @@ local function sealed()
   reply[#reply + 1] = pack('<d', now) .. numbers .. pack('<I4', call_number)
   return reply
 end
-if grouping == CHECKS and not unread then return sealed() end
+if grouping == CHECKS and not unread and key_at > #KEYS then return sealed() end
 
 -- The TTL of a value, in ms, as text. It ends within half a second after the value does. The keys of one call have few
 -- different ones, so texts are kept.

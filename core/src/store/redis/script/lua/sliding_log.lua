@@ -6,14 +6,14 @@
 --[[ fields: head, tail, base, list ]]
 --[[ numbers: count, period ]]
 --[[ before alone: chunks ]]
-chunks = select(14, unpack_('<HddHddBBc0Bc0BBdBc0Bc0', ARGV[1], after + 8))
+chunks = select(14, unpack_('<HddHddBBc0Bc0BBdBc0Bc0', policy, after + 8))
 --[[ alone ]]
 -- What reads no chunk but the oldest, writes none, and leaves room for another check of that cost, of which the summary then says
 -- nothing. The rest is left to the slow path.
 local body, touched, left = list, 0, now - period
 total = base
 if list ~= '' then touched, total = unpack_('<I7I7', list, #list - 13) end
-if head < tail then body = pcall_('HGET', KEYS[i * 3 - 1], chunks .. head) end
+if head < tail then body = pcall_('HGET', KEYS[key_at + 1], chunks .. head) end
 if head == tail and touched <= left then
   base, total, list, used, oldest, possible = 0, 0, '', 0, now, true
 elseif type(body) == 'string' and #body > 0 and #body % 14 == 0 and unpack_('<I7', body, #body - 13) > left then

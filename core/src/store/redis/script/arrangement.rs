@@ -1,0 +1,212 @@
+//! The order in which the script serves the requests of a call: first the checks that a loop of `lua/check.lua` serves, put together by
+//! their instruction, then all others.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::batch::Grouping;
+use super::request::Request;
+use crate::plan::Plan;
+use crate::store::request::Operation;
+use crate::store::stored_key::StoredKey;
+
+/// How many instructions of one policy a request is compared with. A duplicate costs bytes, a longer search would cost each request time.
+const COMPARED_INSTRUCTIONS: usize = 8;
+
+type HashMapOf<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// A request in the order of the script.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member {
+    /// Its index in the requests.
+    pub(super) request: u16,
+    /// The index of its instruction.
+    instruction: u16,
+}
+
+/// Requests of one key that are served one after the other.
+type Members = SmallVec<[Member; 2]>;
+
+/// Neighbouring keys whose requests have one instruction, each key the same number of them.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    instruction: u16,
+    per_key: u16,
+    keys: u16,
+}
+
+/// The requests of a call in the order of the script.
+#[derive(Debug)]
+pub(super) struct Arrangement {
+    /// The distinct instructions, each as the index of a request that has it.
+    pub(super) instructions: SmallVec<[u16; 1]>,
+    /// The keys with their requests. A key comes again for requests with another instruction.
+    keys: SmallVec<[Members; 1]>,
+    /// What the loops for checks serve: the first keys.
+    runs: SmallVec<[Run; 1]>,
+}
+
+impl Arrangement {
+    pub(super) fn new(grouping: Grouping, requests: &[Request]) -> Self {
+        match requests {
+            [only] => {
+                let run = Run { instruction: 0, per_key: 1, keys: 1 };
+                let runs = if is_for_loops(grouping, only) { smallvec![run] } else { SmallVec::new() };
+                Self {
+                    instructions: smallvec![0],
+                    keys: smallvec![smallvec![Member { request: 0, instruction: 0 }]],
+                    runs,
+                }
+            }
+            several => arranged(grouping, several),
+        }
+    }
+
+    /// The requests in the order of the script.
+    pub(super) fn members(&self) -> impl Iterator<Item = Member> + '_ {
+        self.keys.iter().flatten().copied()
+    }
+
+    /// For each key of the script one of its requests.
+    pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = u16> + '_ {
+        self.keys.iter().map(|members| members[0].request)
+    }
+
+    /// Whether the call begins with checks that a loop serves.
+    pub(super) fn has_checks(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// Whether each key has one request, and all have the same instruction. Then the call needs no program.
+    pub(super) fn is_uniform(&self) -> bool {
+        self.instructions.len() == 1 && self.keys.iter().all(|members| members.len() == 1)
+    }
+
+    /// The program of the call, as `lua/head.lua` describes it. `times` are those at which the edges of all calendars hold.
+    pub(super) fn program(&self, times: Times) -> Vec<u8> {
+        let mut program = Vec::with_capacity(18 + 6 * self.runs.len() + 4 * self.keys.len());
+        let push = |program: &mut Vec<u8>, number: u16| program.extend_from_slice(&number.to_le_bytes());
+        if self.has_checks() {
+            program.extend_from_slice(&(times.from as f64).to_le_bytes());
+            program.extend_from_slice(&(times.until as f64).to_le_bytes());
+            push(&mut program, self.runs.len() as u16);
+            for run in &self.runs {
+                [run.instruction + 1, run.per_key, run.keys].into_iter().for_each(|number| push(&mut program, number));
+            }
+        }
+        let served: usize = self.runs.iter().map(|run| usize::from(run.keys)).sum();
+        for members in &self.keys[served..] {
+            push(&mut program, members.len() as u16);
+            members.iter().for_each(|member| push(&mut program, member.instruction + 1));
+        }
+        program
+    }
+}
+
+/// The times at which what a call says of its calendars holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    pub(super) from: u64,
+    pub(super) until: u64,
+}
+
+impl Times {
+    pub(super) const ALL: Self = Self { from: 0, until: crate::algorithm::MAX_SAFE_INTEGER };
+
+    /// Those of both.
+    pub(super) fn within(self, other: Self) -> Self {
+        Self { from: self.from.max(other.from), until: self.until.min(other.until) }
+    }
+}
+
+/// Whether a loop of `lua/check.lua` serves the request in such a call.
+fn is_for_loops(grouping: Grouping, request: &Request) -> bool {
+    grouping == Grouping::Independent
+        && matches!(request.operation, Operation::Check { hold: 0, .. })
+        && request.plan.stored_override().is_empty()
+        && (request.operation.amounts().is_none() || request.only_units().is_some())
+        && !request.remembers_refusals()
+        && request.plan.learning.is_none()
+        && request.plan.stored.has_loop
+}
+
+/// Requests of one key with one instruction that follow each other, and how many such there are of the key before.
+struct Group {
+    round: u16,
+    /// The key by its first request.
+    key: u16,
+    members: Members,
+}
+
+impl Group {
+    /// The groups of one run lie together, and those of a key stay in their order.
+    fn order(&self) -> (u16, u16, usize, u16) {
+        (self.round, self.members[0].instruction, self.members.len(), self.key)
+    }
+}
+
+fn arranged(grouping: Grouping, requests: &[Request]) -> Arrangement {
+    let (instructions, of_requests) = distinct(requests);
+    let for_loops: SmallVec<[bool; 1]> =
+        instructions.iter().map(|request| is_for_loops(grouping, &requests[usize::from(*request)])).collect();
+    let mut keys: SmallVec<[Members; 1]> = SmallVec::with_capacity(requests.len());
+    let mut known: HashMapOf<&StoredKey, usize> = HashMap::with_capacity_and_hasher(requests.len(), Default::default());
+    for (request, instruction) in (0..).zip(of_requests) {
+        let key = *known.entry(&requests[usize::from(request)].redis_key).or_insert_with(|| {
+            keys.push(Members::new());
+            keys.len() - 1
+        });
+        keys[key].push(Member { request, instruction });
+    }
+    if !for_loops.contains(&true) {
+        return Arrangement { instructions, keys, runs: SmallVec::new() };
+    }
+    let (mut groups, mut others) = (Vec::with_capacity(keys.len()), SmallVec::<[Members; 1]>::new());
+    for (key, members) in (0..).zip(keys) {
+        // What stands behind a request that no loop serves waits for it.
+        let served = members.iter().take_while(|member| for_loops[usize::from(member.instruction)]).count();
+        let of_loops = members[..served].chunk_by(|one, next| one.instruction == next.instruction);
+        groups.extend((0..).zip(of_loops).map(|(round, members)| Group { round, key, members: members.into() }));
+        if served < members.len() {
+            others.push(members[served..].into());
+        }
+    }
+    groups.sort_unstable_by_key(Group::order);
+    let runs = groups.chunk_by(|one, next| {
+        one.order().0 == next.order().0 && one.order().1 == next.order().1 && one.order().2 == next.order().2
+    });
+    let runs = runs.map(|groups| Run {
+        instruction: groups[0].members[0].instruction,
+        per_key: groups[0].members.len() as u16,
+        keys: groups.len() as u16,
+    });
+    let runs = runs.collect();
+    Arrangement { instructions, keys: groups.into_iter().map(|group| group.members).chain(others).collect(), runs }
+}
+
+/// The distinct instructions of requests, and of each request its own.
+fn distinct(requests: &[Request]) -> (SmallVec<[u16; 1]>, Vec<u16>) {
+    let mut instructions: SmallVec<[u16; 1]> = SmallVec::new();
+    // Of each policy the newest.
+    let mut of_plans: HashMapOf<*const Plan, SmallVec<[u16; 2]>> = HashMap::default();
+    let of_requests = (0..).zip(requests).map(|(index, request)| {
+        let of_plan = match of_plans.entry(Arc::as_ptr(&request.plan)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(SmallVec::new()),
+        };
+        let is_same =
+            |other: &&u16| requests[usize::from(instructions[usize::from(**other)])].operation == request.operation;
+        if let Some(known) = of_plan.iter().rev().take(COMPARED_INSTRUCTIONS).find(is_same) {
+            return *known;
+        }
+        instructions.push(index);
+        let instruction = instructions.len() as u16 - 1;
+        of_plan.push(instruction);
+        instruction
+    });
+    let of_requests = of_requests.collect();
+    (instructions, of_requests)
+}
