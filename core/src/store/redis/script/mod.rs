@@ -1,7 +1,8 @@
 //! The script: requests in, one script call out; its reply in, answers out. Pure, no I/O.
 //!
-//! `request.rs` is one entry under its Redis key, `arrangement.rs` puts requests in the order of the script, `batch.rs`
-//! encodes them as one call with `instruction.rs`, `reply.rs` decodes the reply with `stored_value.rs`. `lua/` is the script itself: the rules of `algorithm/` again, file by file.
+//! `request.rs` is one entry under its Redis key, `arrangement.rs` puts requests in the order of the script, `batch.rs` encodes them as
+//! one call with `instruction.rs`, `reply.rs` decodes the reply with `stored_value.rs`. `lua/` is the script itself: the rules of
+//! `algorithm/` again, file by file.
 
 mod annex;
 mod arrangement;

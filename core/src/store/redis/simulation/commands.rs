@@ -11,6 +11,9 @@ const REFUNDS: [u8; 2] = [4, 14];
 
 /// Bytes before the first instruction.
 const HEAD: usize = 18;
+/// The grouping of a call that begins with checks for the loops, and the bytes of its program before the number of runs.
+const CHECKS: u8 = 4;
+const TIMES: usize = 16;
 
 /// What a request of a script call does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,8 +91,8 @@ impl ScriptCall {
         let count = number(words[2]);
         let names = words[3..3 + count].iter().map(|name| name.to_vec()).collect();
         let (head, first) = words[3 + count].split_at(HEAD);
-        let program = words.get(4 + count).copied().unwrap_or_default();
-        let others = words.iter().skip(5 + count).copied();
+        let instructions = usize::from(u16::from_le_bytes([head[10], head[11]]));
+        let others = words[4 + count..3 + count + instructions].iter().copied();
         let operations: Vec<u8> = std::iter::once(first).chain(others).map(|operation| operation[0]).collect();
         let effect = |index: usize| match operations[index] {
             PEEK => Effect::Read,
@@ -99,16 +102,29 @@ impl ScriptCall {
                 Effect::Charge
             }
         };
-        let mut numbers = program.chunks_exact(2).map(|pair| usize::from(u16::from_le_bytes([pair[0], pair[1]])));
+        let grouping = head[9];
         let mut requests = Vec::new();
-        for name in 0..count {
-            let several = numbers.next();
-            for _ in 0..several.unwrap_or(1) {
-                let operation = if several.is_some() { numbers.next().expect("an operation") - 1 } else { 0 };
-                requests.push((name, effect(operation)));
+        match words.get(3 + count + instructions) {
+            None => requests.extend((0..count).map(|name| (name, effect(0)))),
+            Some(program) => {
+                // Times come before the runs of checks.
+                let numbers = &program[if grouping == CHECKS { TIMES } else { 0 }..];
+                let numbers = numbers.chunks_exact(2).map(|pair| usize::from(u16::from_le_bytes([pair[0], pair[1]])));
+                let mut numbers = numbers.chain(std::iter::repeat(0));
+                let mut next = || numbers.next().expect("zeros behind the last");
+                let mut name = 0;
+                for _ in 0..if grouping == CHECKS { next() } else { 0 } {
+                    let (operation, per_key, keys) = (next() - 1, next(), next());
+                    for _ in 0..keys {
+                        requests.extend((0..per_key).map(|_| (name, effect(operation))));
+                        name += 1;
+                    }
+                }
+                for name in name..count {
+                    requests.extend((0..next()).map(|_| (name, effect(next() - 1))));
+                }
             }
         }
-        let grouping = head[9];
         Self {
             number: head[14..18].try_into().expect("a number"),
             in_full: words[0] == b"EVAL",
