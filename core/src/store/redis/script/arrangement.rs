@@ -134,17 +134,17 @@ fn is_for_loops(grouping: Grouping, request: &Request) -> bool {
 }
 
 /// Requests of one key with one instruction that follow each other, and how many such there are of the key before.
-struct Group {
+struct Series {
     round: u16,
     /// The key by its first request.
     key: u16,
     members: Members,
 }
 
-impl Group {
-    /// The groups of one run lie together, and those of a key stay in their order.
-    fn order(&self) -> (u16, u16, usize, u16) {
-        (self.round, self.members[0].instruction, self.members.len(), self.key)
+impl Series {
+    /// What the series of a run have in common. Those of later rounds come behind.
+    fn run(&self) -> (u16, u16, usize) {
+        (self.round, self.members[0].instruction, self.members.len())
     }
 }
 
@@ -164,27 +164,25 @@ fn arranged(grouping: Grouping, requests: &[Request]) -> Arrangement {
     if !for_loops.contains(&true) {
         return Arrangement { instructions, keys, runs: SmallVec::new() };
     }
-    let (mut groups, mut others) = (Vec::with_capacity(keys.len()), SmallVec::<[Members; 1]>::new());
+    let (mut series, mut others) = (Vec::with_capacity(keys.len()), SmallVec::<[Members; 1]>::new());
     for (key, members) in (0..).zip(keys) {
         // What stands behind a request that no loop serves waits for it.
         let served = members.iter().take_while(|member| for_loops[usize::from(member.instruction)]).count();
         let of_loops = members[..served].chunk_by(|one, next| one.instruction == next.instruction);
-        groups.extend((0..).zip(of_loops).map(|(round, members)| Group { round, key, members: members.into() }));
+        series.extend((0..).zip(of_loops).map(|(round, members)| Series { round, key, members: members.into() }));
         if served < members.len() {
             others.push(members[served..].into());
         }
     }
-    groups.sort_unstable_by_key(Group::order);
-    let runs = groups.chunk_by(|one, next| {
-        one.order().0 == next.order().0 && one.order().1 == next.order().1 && one.order().2 == next.order().2
-    });
-    let runs = runs.map(|groups| Run {
-        instruction: groups[0].members[0].instruction,
-        per_key: groups[0].members.len() as u16,
-        keys: groups.len() as u16,
+    series.sort_unstable_by_key(|series| (series.run(), series.key));
+    let runs = series.chunk_by(|one, next| one.run() == next.run());
+    let runs = runs.map(|series| Run {
+        instruction: series[0].members[0].instruction,
+        per_key: series[0].members.len() as u16,
+        keys: series.len() as u16,
     });
     let runs = runs.collect();
-    Arrangement { instructions, keys: groups.into_iter().map(|group| group.members).chain(others).collect(), runs }
+    Arrangement { instructions, keys: series.into_iter().map(|one| one.members).chain(others).collect(), runs }
 }
 
 /// The distinct instructions of requests, and of each request its own.
