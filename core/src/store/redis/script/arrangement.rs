@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::batch::Grouping;
 use super::request::Request;
 use crate::plan::Plan;
 use crate::store::request::Operation;
@@ -17,6 +16,19 @@ use crate::store::stored_key::StoredKey;
 const COMPARED_INSTRUCTIONS: usize = 8;
 
 type HashMapOf<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// How the requests of one script call depend on each other. The script reads the number: see `lua/head.lua`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// Each request is decided alone.
+    Independent,
+    /// One refusal refuses all of them.
+    AllOrNothing,
+    /// The script says whether all would be admitted and writes nothing.
+    DryRun,
+    /// All are refused. The script does what a refusal does, to the requests that a limit refuses and to all journals.
+    RecordRefusals,
+}
 
 /// A request in the order of the script.
 #[derive(Debug, Clone, Copy)]

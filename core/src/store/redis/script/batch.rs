@@ -8,7 +8,7 @@ use once_cell::race::OnceBox;
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::arrangement::{Arrangement, Member, Times};
+use super::arrangement::{Arrangement, Grouping, Member, Times};
 use super::request::{Request, companion};
 use super::{command, instruction, script, script_over_slots};
 use crate::algorithm::MAX_SAFE_INTEGER;
@@ -25,19 +25,6 @@ fn next_number() -> u32 {
     static NEXT: OnceBox<AtomicU32> = OnceBox::new();
     let next = NEXT.get_or_init(|| Box::new(AtomicU32::new(RandomState::new().hash_one(()) as u32)));
     next.fetch_add(1, Ordering::Relaxed)
-}
-
-/// How the requests of one script call depend on each other. The script reads the number: see `lua/head.lua`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Grouping {
-    /// Each request is decided alone.
-    Independent,
-    /// One refusal refuses all of them.
-    AllOrNothing,
-    /// The script says whether all would be admitted and writes nothing.
-    DryRun,
-    /// All are refused. The script does what a refusal does, to the requests that a limit refuses and to all journals.
-    RecordRefusals,
 }
 
 /// How the entries of a call depend on each other, as the script knows it, and the calls that a loop for checks serves.

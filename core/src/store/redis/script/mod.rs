@@ -17,7 +17,8 @@ mod stored_value;
 use once_cell::race::OnceBox;
 
 pub(crate) use annex::{limits_of as limits_of_value, override_of as override_of_value};
-pub(crate) use batch::{Batch, Grouping, Requests};
+pub(crate) use arrangement::Grouping;
+pub(crate) use batch::{Batch, Requests};
 pub(crate) use reply::{answer_of_value, rejected};
 pub(crate) use request::Request;
 

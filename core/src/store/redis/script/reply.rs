@@ -3,7 +3,8 @@
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
-use super::batch::{Batch, Grouping};
+use super::arrangement::Grouping;
+use super::batch::Batch;
 use super::request::Request;
 use super::stored_value::{self, ViewContext};
 use crate::algorithm::Rule;
