@@ -123,6 +123,9 @@ proptest! {
 
     #[test]
     fn no_piece_of_a_secret_is_shown(secret in secret(), place in prop::sample::select(PLACES), escape in any::<bool>()) {
+        // Behind an @ stands a host, which is no secret.
+        let has_host = matches!(place, "redis://127.0.0.1:1/{}" | "redis://127.0.0.1:1:{}/0");
+        prop_assume!(escape || !has_host || !secret.contains('@'));
         let url = place.replace("{}", &if escape { encoded(&secret) } else { secret.clone() });
         let (one, other) = (url.clone(), "redis://127.0.0.1:1/9".to_owned());
         let quoted = quoted(&url);
@@ -132,6 +135,9 @@ proptest! {
         seen.extend(messages(|| Ok(Limiter::builder().rollout(&one, &other, 50.0))));
         seen.extend(messages(|| Ok(Limiter::builder().rollout(&other, &one, 50.0))));
         // In the place of something else, where a URL can be told from it.
+        // In the place of a scheme, a colon and a blank end a name of YAML, which then is no part of a URL.
+        let ends_name = |(scheme, _): (&str, &str)| [": ", ":\t"].iter().any(|end| scheme.contains(end));
+        let is_cut = url.split_once("://").is_some_and(ends_name);
         let misplaced = url.contains("://") || url.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
         if url.contains("://") {
             seen.extend(messages(|| Builder::from_file(&one)));
@@ -165,6 +171,9 @@ proptest! {
             ("policies: {p: \"${STORE}\"}\n".to_owned(), Format::Yaml),
             ("policies: {p: {limits: 5/s, journal: \"${STORE}\"}}\n".to_owned(), Format::Yaml),
         ] {
+            if text.starts_with(&url) && is_cut {
+                continue;
+            }
             if misplaced || text.starts_with("store") || text.contains("\"store\"") || text.contains("STORE") {
                 seen.extend(of_file(&text, format, &url));
             }
