@@ -416,9 +416,9 @@ impl AsyncLimiter {
         };
         // A policy that counts no units is settled by one call.
         let settled = self.core.settle_calls(&plan, key, (charged, &Cost::from(actual))).pop();
-        let Some(SettleCall { plan, operation, asked }) = settled else { return Some(Ok(())) };
+        let Some(SettleCall { plan, asking }) = settled else { return Some(Ok(())) };
         let wait = DecisionWait::Later { batch: None, make: || delivery(ticket, queue) };
-        self.core.run(plan, key, (operation, asked), wait).map(|decision| decision.map(drop))
+        self.core.run(plan, key, asking, wait).map(|decision| decision.map(drop))
     }
 }
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::caller::User;
 use super::cost::{Cost, valid_cost};
 use super::policy_ref::AsPolicy;
-use super::translation::RepeatableCall;
+use super::translation::{Asking, RepeatableCall};
 use super::{AsyncLimiter, LimiterCore};
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule};
 use crate::decision::{Decision, LimiterId};
@@ -149,8 +149,8 @@ impl LimiterCore {
         user: User,
     ) -> Result<()> {
         let mut settling = Settling::begin(self, decision, actual)?;
-        while let Some((decision, SettleCall { plan, operation, asked })) = settling.next(self) {
-            settling.settled(self.decision(plan, decision.key(), (operation, asked), user).await)?;
+        while let Some((decision, SettleCall { plan, asking })) = settling.next(self) {
+            settling.settled(self.decision(plan, decision.key(), asking, user).await)?;
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl LimiterCore {
             let part =
                 || SettlePart { charged: charged.clone(), actual: actual.clone(), gives_back: gives_back(&operation) };
             let asked = may_move.then(|| Box::new(part()) as Box<dyn RepeatableCall>);
-            SettleCall { plan: Arc::clone(plan), operation, asked }
+            SettleCall { plan: Arc::clone(plan), asking: Asking { asked, ..operation.into() } }
         };
         operations.into_iter().map(call).collect()
     }
@@ -238,8 +238,7 @@ impl Charged for Decision {
 /// A call of a settle, as the policy needs it, and how it is made for other numbers of its key.
 pub(super) struct SettleCall {
     pub(super) plan: Arc<Plan>,
-    pub(super) operation: Operation,
-    pub(super) asked: Option<Box<dyn RepeatableCall>>,
+    pub(super) asking: Asking,
 }
 
 /// The last is made first: where it fails for certain, nothing was done.
@@ -405,10 +404,8 @@ impl AsyncLimiter {
     ) -> Result<()> {
         let plan = self.core.plan(&policy, key)?;
         actual.check_actual(&plan)?;
-        for SettleCall { plan, operation, asked } in
-            self.core.settle_calls(&plan, key, (charged, actual)).into_iter().rev()
-        {
-            self.core.decision(plan, key, (operation, asked), User::Task).await?;
+        for SettleCall { plan, asking } in self.core.settle_calls(&plan, key, (charged, actual)).into_iter().rev() {
+            self.core.decision(plan, key, asking, User::Task).await?;
         }
         Ok(())
     }

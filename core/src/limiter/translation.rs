@@ -54,12 +54,6 @@ impl From<Operation> for Asking {
     }
 }
 
-impl From<(Operation, Option<Box<dyn RepeatableCall>>)> for Asking {
-    fn from((operation, asked): (Operation, Option<Box<dyn RepeatableCall>>)) -> Self {
-        Self { operation, asked, deadline: None }
-    }
-}
-
 impl RepeatableCall for AskedOperation {
     fn operation(&self, plan: &Arc<Plan>) -> Operation {
         if Arc::ptr_eq(plan, &self.plan) {
