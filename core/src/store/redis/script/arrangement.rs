@@ -57,7 +57,7 @@ pub(super) struct Arrangement {
     pub(super) instructions: SmallVec<[u16; 1]>,
     /// The keys with their requests. A key comes again for requests with another instruction.
     keys: SmallVec<[Members; 1]>,
-    /// What the loops for checks serve: the first keys.
+    /// The first keys, which the loops for checks serve.
     runs: SmallVec<[Run; 1]>,
 }
 
@@ -118,7 +118,7 @@ impl Arrangement {
     }
 }
 
-/// The times at which what a call says of its calendars holds.
+/// The times at which the edges in a call are those of its calendars.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     pub(super) from: u64,
@@ -154,7 +154,7 @@ struct Series {
 }
 
 impl Series {
-    /// What the series of a run have in common. Those of later rounds come behind.
+    /// The series of a run have these in common. Those of later rounds come behind.
     fn run(&self) -> (u16, u16, usize) {
         (self.round, self.members[0].instruction, self.members.len())
     }
@@ -178,7 +178,7 @@ fn arranged(grouping: Grouping, requests: &[Request]) -> Arrangement {
     }
     let (mut series, mut others) = (Vec::with_capacity(keys.len()), SmallVec::<[Members; 1]>::new());
     for (key, members) in (0..).zip(keys) {
-        // What stands behind a request that no loop serves waits for it.
+        // Requests behind one that no loop serves wait for it.
         let served = members.iter().take_while(|member| for_loops[usize::from(member.instruction)]).count();
         let of_loops = members[..served].chunk_by(|one, next| one.instruction == next.instruction);
         series.extend((0..).zip(of_loops).map(|(round, members)| Series { round, key, members: members.into() }));
@@ -200,7 +200,7 @@ fn arranged(grouping: Grouping, requests: &[Request]) -> Arrangement {
 /// The distinct instructions of requests, and of each request its own.
 fn distinct(requests: &[Request]) -> (SmallVec<[u16; 1]>, Vec<u16>) {
     let mut instructions: SmallVec<[u16; 1]> = SmallVec::new();
-    // Of each policy the newest.
+    // The instructions of each policy, the newest last.
     let mut of_plans: HashMapOf<*const Plan, SmallVec<[u16; 2]>> = HashMap::default();
     let of_requests = (0..).zip(requests).map(|(index, request)| {
         let of_plan = match of_plans.entry(Arc::as_ptr(&request.plan)) {
