@@ -2,14 +2,21 @@
 #
 #     part TITLE COMMAND…    runs a command; the parts behind it run also after it failed, so that one run shows everything
 #     beside TITLE COMMAND…  begins a command, which runs beside the next parts
-#     rejoin                 waits for the command that was begun, and shows what it said
+#     rejoin                 waits for the commands that were begun, and shows what each of them said
 #     finish SENTENCE        says what took longest, and what failed with its last lines; the sentence stands where nothing did
 
 failed=()
 took=()
 said="$(mktemp -d)"
-aside_process=
-trap '[ -z "$aside_process" ] || kill -- "-$aside_process"; rm -rf "$said"' EXIT
+asides=()
+aside_processes=()
+end_asides() {
+    local process
+    for process in "${aside_processes[@]}"; do
+        kill -- "-$process"
+    done
+}
+trap 'end_asides; rm -rf "$said"' EXIT
 
 part() {
     local title="$1" began=$SECONDS
@@ -28,24 +35,33 @@ part() {
 }
 
 beside() {
-    aside="$1" aside_began=$SECONDS
+    local title="$1" began=$SECONDS
     shift
-    printf '\n== %s\n   %s\n   beside what follows; its output comes behind that\n' "$aside" "$*"
+    printf '\n== %s\n   %s\n   beside what follows; its output comes behind that\n' "$title" "$*"
     # With job control it has a process group of its own, and does not ignore Ctrl-C, which tests send to themselves.
     set -m
-    "$@" </dev/null >"$said/$aside" 2>&1 &
-    aside_process=$!
+    {
+        status=0
+        "$@" </dev/null >"$said/$title" 2>&1 || status=$?
+        echo $((SECONDS - began)) >"$said/$title.seconds"
+        exit "$status"
+    } &
+    asides+=("$title")
+    aside_processes+=($!)
     set +m
 }
 
 rejoin() {
-    local status=0
-    wait "$aside_process" || status=$?
-    aside_process=
-    printf '\n== %s\n' "$aside"
-    cat "$said/$aside"
-    [ "$status" = 0 ] || failed+=("$aside")
-    took+=("$((SECONDS - aside_began)) $aside")
+    local each title
+    for each in "${!asides[@]}"; do
+        title="${asides[each]}"
+        wait "${aside_processes[each]}" || failed+=("$title")
+        printf '\n== %s\n' "$title"
+        cat "$said/$title"
+        took+=("$(cat "$said/$title.seconds") $title")
+    done
+    asides=()
+    aside_processes=()
 }
 
 finish() {

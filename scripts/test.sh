@@ -31,7 +31,9 @@ compile
 compiled=$((${#failed[@]} == before))
 part "Rust: unit and integration tests" cargo nextest run "${rust[@]}"
 if [ "$compiled" = 1 ]; then
-    # It waits a lot, for servers and for clocks.
+    # Both wait a lot, for servers and for clocks.
+    beside "Histories of Rust, Python and Node" \
+        env TIDEGATE_CLIENTS=python,node cargo nextest run "${rust[@]}" -E 'test(/^histories::.*loses_nothing/)'
     beside "Node: the package, the web adapters, the server harness, and Python on the same Redis" \
         node --test --test-concurrency 3 --test-reporter spec tests/servers/*.test.mjs tests/node/*.test.mjs tests/node/web/*.test.mjs tests/cross/*.test.mjs
 fi
@@ -45,8 +47,6 @@ if [ "$compiled" = 1 ]; then
         --ignore tests/python/long tests/python tests/servers tests/setup tests/test_*.py
     rejoin
     part "Node: the committed bindings are what the addon says" generated_agree
-    part "Histories of Rust, Python and Node" \
-        env TIDEGATE_CLIENTS=python,node cargo nextest run "${rust[@]}" -E 'test(/^histories::.*loses_nothing/)'
 fi
 
 echo
