@@ -17,8 +17,8 @@ for _ = 1, run_count do
     next_number, per_key, run_keys, at = unpack_('<HHH', program, at)
     if next_number ~= number then
       number, policy = next_number, ARGV[next_number]
-      _, _, limit_count, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format, algorithm, _, _, _, count,
-        period, x, y, after = unpack_('<BBBBdBc0Bc0Hc0BBc0Bc0BBBBdddd', policy, number == 1 and INSTRUCTION or 1)
+      limit_count, slots, cost, header, format, unused, narrow_size, narrow_header, narrow_format, algorithm, count, period, x, y, after =
+        unpack_('<xxBBdBc0Bc0Hc0BBc0Bc0Bxxxdddd', policy, number == 1 and INSTRUCTION or 1)
       narrows = server_time and narrow_size > 0
     end
   end

@@ -36,9 +36,9 @@ local sub, byte, values, call, pcall_ = string.sub, string.byte, unpack, redis.c
 local MAX = 9007199254740991
 
 -- One call of `unpack` costs less than two, so that what the loops for checks read of an instruction is read here.
-local now, stride, grouping, instruction_count, key_count, call_number, _, _, limit_count, slots, cost, header, format, unused,
-  narrow_size, narrow_header, narrow_format, algorithm, _, _, _, count, period, x, y, after =
-  unpack_('<dBBHHI4BBBBdBc0Bc0Hc0BBc0Bc0BBBBdddd', ARGV[1])
+local now, stride, grouping, instruction_count, key_count, call_number, limit_count, slots, cost, header, format, unused,
+  narrow_size, narrow_header, narrow_format, algorithm, count, period, x, y, after =
+  unpack_('<dBBHHI4xxBBdBc0Bc0Hc0BBc0Bc0Bxxxdddd', ARGV[1])
 local INSTRUCTION = 19
 -- The narrow form of a bucket does not say its count. So it is written only where the clock that ends the key is also the one
 -- that decides: see docs/adr/0002.
