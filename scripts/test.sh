@@ -29,18 +29,20 @@ stubs_agree() {
 before=${#failed[@]}
 compile
 compiled=$((${#failed[@]} == before))
-part "Rust: unit and integration tests" cargo nextest run "${rust[@]}"
+# A history that three languages write together runs beside Python and Node.
+of_three_languages='test(/^histories::.*loses_nothing/)'
+part "Rust: unit and integration tests" cargo nextest run "${rust[@]}" -E "not $of_three_languages"
 if [ "$compiled" = 1 ]; then
     # Both wait a lot, for servers and for clocks.
     beside "Histories of Rust, Python and Node" \
-        env TIDEGATE_CLIENTS=python,node cargo nextest run "${rust[@]}" -E 'test(/^histories::.*loses_nothing/)'
+        env TIDEGATE_CLIENTS=python,node cargo nextest run "${rust[@]}" -E "$of_three_languages"
     beside "Node: the package, the web adapters, the server harness, and Python on the same Redis" \
         node --test --test-concurrency 3 --test-reporter spec tests/servers/*.test.mjs tests/node/*.test.mjs tests/node/web/*.test.mjs tests/cross/*.test.mjs
 fi
 part "Rust: documentation tests" cargo test --quiet --doc "${rust[@]}"
 if [ "$compiled" = 1 ]; then
     part "Python: the committed stubs are what the module says" stubs_agree
-    part "Python: types of the package and of a user" mypy bindings-python/python/tidegate tests/python/typing/sample.py
+    part "Python: types of a user" mypy tests/python/typing/sample.py
     part "Python: stubs and module agree" python -m mypy.stubtest --mypy-config-file pyproject.toml tidegate._tidegate
     part "Python: the package, the server harness, the scripts" \
         python -m pytest --quiet --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 8 \

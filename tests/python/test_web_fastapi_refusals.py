@@ -326,8 +326,8 @@ def test_a_refused_request_leaves_no_reference_cycles(way: Callable[..., Any]) -
 
     async def main() -> None:
         await acall(app)
-        await garbage(10)
-        few, many = await garbage(10), await garbage(110)
-        assert many - few < 100
+        await garbage(5)
+        few, many = await garbage(5), await garbage(45)
+        assert many - few < 40
 
     asyncio.run(main())

@@ -10,12 +10,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate::{Algorithm, Lease, Limiter, Options, Policy, Source};
 use tidegate_tests::any_limiter::runtime;
+use tidegate_tests::budget::is_full;
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 
 const PROCESSES: u64 = 3;
 /// How long the processes of one policy run.
-const RUN: Duration = Duration::from_millis(2_500);
+fn run_time() -> Duration {
+    Duration::from_millis(if is_full() { 2_500 } else { 1_100 })
+}
+
 /// The time from one kill to the next, about.
 const BETWEEN_KILLS: u64 = 200;
 
@@ -61,7 +65,7 @@ fn process_part() {
     let (limiter, runtime) = (limiter(&url), runtime());
     let tasks = limiter.to_async();
     let waits = of("TIDEGATE_LEASES_TASKS") == "1";
-    let end = Instant::now() + RUN * 2;
+    let end = Instant::now() + run_time() * 2;
     while Instant::now() < end {
         let began = now();
         let decision = if waits {
@@ -89,7 +93,7 @@ fn start(url: &str, notation: &str, file: &Path, tasks: bool) -> Child {
 fn run(url: &str, notation: &str, file: &Path, random: &mut Random) -> (Vec<Admission>, u64) {
     File::create(file).expect("a file");
     let mut processes: Vec<Child> = (0..PROCESSES).map(|number| start(url, notation, file, number == 0)).collect();
-    let (end, mut killed) = (Instant::now() + RUN, 0);
+    let (end, mut killed) = (Instant::now() + run_time(), 0);
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1 + random.below(2 * BETWEEN_KILLS)));
         let number = random.below(PROCESSES);

@@ -17,7 +17,7 @@ const THREADS: u64 = 6;
 /// Calls in flight at the same time, so that they fold.
 const TASKS: u64 = 60;
 /// Slots that move, each with keys in it.
-const MOVES: usize = 150;
+const MOVES: usize = 60;
 
 /// The policy and key of a worker's check, and how many units the key has used after it.
 fn nth_check(worker: u64, number: u64) -> (&'static str, String, u64) {
