@@ -1,4 +1,4 @@
-"""Real HTTP clients behind one face, for the contract of calls that go out."""
+"""Real HTTP clients behind one face, so that one test of outgoing calls runs with each of them."""
 
 from __future__ import annotations
 

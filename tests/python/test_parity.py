@@ -1,4 +1,4 @@
-"""The blocking limiter, the async limiter and the stubs have the same calls, and all that the contract names."""
+"""The blocking limiter, the async limiter and the stubs have the same calls, and all that users may call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import tidegate
 from tidegate import AsyncLimiter, Limiter
 
-# The calls that section 6 of the contract names for both limiters.
+# The calls that both limiters have.
 CONTRACT = {
     "acquire", "block", "charge", "check", "check_all", "clear", "clear_all", "close", "from_file", "hold", "journal",
     "limit", "observe", "override", "overrides", "peek", "ping", "refund", "reload", "settle", "stats", "unblock",

@@ -9,7 +9,7 @@ use std::{fmt, io};
 
 /// What went wrong. Rust, Python and Node share the kinds.
 ///
-/// The text of [`ErrorKind::code`] is part of the public contract and never changes.
+/// The text of [`ErrorKind::code`] never changes, since programs compare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

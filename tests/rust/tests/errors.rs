@@ -1,4 +1,4 @@
-//! Error codes are part of the contract: `tests/errors.json` lists them for every language.
+//! Programs compare error codes, so `tests/errors.json` lists them for every language.
 
 use std::error::Error as _;
 use std::io::{self, Write as _};

@@ -7,7 +7,7 @@ use tidegate_tests::vectors::{Case, Variant, cases};
 /// Files that are not run here, each with its reason.
 const SKIPPED: [&str; 0] = [];
 
-/// Cases that the contract demands and the rules fail; a case that passes must leave this list.
+/// Cases that say how a rule should be and that it fails; a case that passes must leave this list.
 const PENDING: [&str; 0] = [];
 
 #[test]

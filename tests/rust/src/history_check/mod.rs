@@ -1,4 +1,4 @@
-//! Finds out whether any order of recorded calls explains their answers. It knows only what the contract promises: `model`
+//! Finds out whether any order of recorded calls explains their answers. It knows only what users are promised: `model`
 //! computes each answer from everything that was charged before, and shares no code with the rules.
 //!
 //! The history of a group of keys is searched exactly (`search.rs`). A Decision tells the store's time, so the order of the
@@ -24,7 +24,7 @@ use event::WallClock;
 pub struct Violation {
     /// The group of keys.
     pub group: String,
-    /// What was told, and what the contract says.
+    /// What was told, and what the model says.
     pub what: String,
 }
 
@@ -61,7 +61,7 @@ impl Report {
 /// Pairs of `CLOCK_MONOTONIC` in nanoseconds and the wall clock in microseconds, taken before and during the run.
 pub type ClockReadings = Vec<(u64, u64)>;
 
-/// Checks records against the contract.
+/// Checks records against the model.
 ///
 /// # Panics
 /// When a record names an unknown policy.

@@ -1,4 +1,4 @@
-//! One limit and key as the contract defines it: everything that was ever charged, and how much of it counts.
+//! One limit and key by its definition: everything that was ever charged, and how much of it counts.
 //!
 //! What a limit counts never grows by itself. Every question "from when on" is therefore answered in the same way: by a
 //! search for the first microsecond at which it is so.

@@ -12,7 +12,7 @@ use tidegate_tests::any_limiter::runtime;
 use tidegate_tests::lateness::{LatenessProbe, RecoveryControl};
 use tidegate_tests::wait::wait_until;
 const TIMEOUT: Duration = Duration::from_millis(150);
-/// What the contract allows beyond the timeout.
+/// How late a call may be beyond its timeout.
 const GRACE: Duration = Duration::from_millis(20);
 const POLICY: &str = "fixed-window 1000000/hour";
 

@@ -1,4 +1,4 @@
-//! The clients of the contract.
+//! The clients that the tests of outgoing calls run with.
 
 use std::future::Future;
 use std::sync::Arc;

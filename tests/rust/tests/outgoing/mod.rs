@@ -19,7 +19,7 @@ fn limiter() -> AsyncLimiter {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The tests of the contract, for each client.
+/// The tests of outgoing calls, for each client.
 macro_rules! contract {
     ($($name:ident)+) => {
         mod tower_layer {
