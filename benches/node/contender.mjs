@@ -7,7 +7,8 @@ import cluster from 'node:cluster';
 import process from 'node:process';
 import { ClusterMemoryStorePrimary } from '@express-rate-limit/cluster-memory-store';
 import { Redis } from 'ioredis';
-import { contenders, pipelines } from './peers.mjs';
+import { contenders, pipelines, severalLimits } from './peers.mjs';
+import { callsOf, limitsOf } from './traffic.mjs';
 
 const given = Object.fromEntries(process.argv.slice(2).map((argument) => argument.split(/=(.*)/s, 2)));
 const { mode, contender, url, kind = 'fixed' } = given;
@@ -52,7 +53,30 @@ async function inFlight() {
   return rate((span, most) => checks(check, Number(given.in_flight), span, most));
 }
 
-/** The same in so many workers of a cluster: their rates add up. */
+/** Callers that share keys and policies. */
+async function traffic() {
+  const policies = Number(given.policies);
+  const checks = await severalLimits[contender](url, limitsOf(given.algorithms, policies));
+  for (const check of checks) await check('first');
+  const tasks = Number(given.tasks);
+  const callers = Array.from({ length: tasks }, (_, caller) => callsOf(caller, tasks, given.spread, count, policies));
+  return rate(async (span) => {
+    const until = performance.now() + span * 1_000;
+    let done = 0;
+    const caller = async (calls) => {
+      for (let index = 0; performance.now() < until; done += 4) {
+        for (let step = 0; step < 4; step++, index++) {
+          const [policy, key] = calls[index % calls.length];
+          await checks[policy](key);
+        }
+      }
+    };
+    await Promise.all(callers.map(caller));
+    return done;
+  });
+}
+
+/** `inFlight` in so many workers of a cluster: their rates add up. */
 async function inCluster() {
   if (cluster.isWorker) {
     const figures = await inFlight();
@@ -118,6 +142,7 @@ async function memoryBytes() {
 
 const modes = {
   'in-flight': inFlight,
+  traffic,
   cluster: inCluster,
   pipelined,
   'key-bytes': keyBytes,

@@ -95,6 +95,30 @@ export const contenders = {
   },
 };
 
+/** A check for each limit: an algorithm and a number for each minute. A peer counts fixed windows. */
+export const severalLimits = {
+  tidegate(url, limits) {
+    const named = limits.map(([algorithm, count], number) => [`p${number}`, `${algorithm} ${count}/minute`]);
+    const limiter = new Limiter({ store: url, timeoutMs: 20_000, policies: Object.fromEntries(named) });
+    return named.map(
+      ([name]) =>
+        (key) =>
+          limiter.check(name, key),
+    );
+  },
+  'rate-limiter-flexible'(url, limits) {
+    const storeClient = new Redis(url);
+    const limiter = ([, points], number) =>
+      new RateLimiterRedis({ storeClient, points, duration: 60, keyPrefix: `p${number}` });
+    return limits.map((limit, number) => settled(limiter(limit, number)));
+  },
+  async 'ioredis evalsha, auto-pipelining'(url, limits) {
+    const redis = new Redis(url, { enableAutoPipelining: true });
+    const digest = await redis.script('LOAD', SCRIPT);
+    return limits.map((_, number) => (key) => redis.evalsha(digest, 1, `bare:${number}:${key}`, 60_000));
+  },
+};
+
 /** A function of keys that sends what `add` adds to a pipeline for each of them. */
 function pipelined(redis, add) {
   return (keys) => {

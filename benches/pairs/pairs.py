@@ -1,6 +1,6 @@
 """Compares two builds of Tidegate in interleaved pairs, so that a machine whose speed drifts says the same of both.
 
-    python benches/pairs/pairs.py --before CHECKOUT --after CHECKOUT [--pairs 15] [--only memory,sync,asyncio,node]
+    python benches/pairs/pairs.py --before CHECKOUT --after CHECKOUT [--pairs 15] [--only memory,sync,asyncio,…]
 
 Each checkout has its Python package in .cache/venv (`make python`) and its addon built (`npm run build`). For each path
 the ratio of the rates of a pair is taken, then the median of the ratios with its 95 % interval. A path fails when its
@@ -10,6 +10,7 @@ whole interval lies below 0.97.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import socket
@@ -21,6 +22,14 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 LEAST = 0.97
+TRAFFIC = [
+    ("own", "own", 10_240, 1, "gcra"),
+    ("random", "random", 1_000, 1, "gcra"),
+    ("zipf", "zipf", 10_000, 1, "gcra"),
+    ("16", "zipf", 10_000, 16, "sliding-window"),
+    ("64", "zipf", 10_000, 64, "sliding-window"),
+    ("mixed", "zipf", 10_000, 16, "gcra,sliding-window,fixed-window,sliding-log"),
+]
 
 
 def free_port() -> int:
@@ -63,19 +72,29 @@ def paths() -> dict[str, tuple[str, list[str], bool]]:
         found[f"asyncio-{flight}"] = ("python", ["asyncio", str(flight)], flight == 1)
     for flight in (1, 16, 64, 256):
         found[f"node-{flight}"] = ("node", [str(flight)], flight == 1)
+    # Callers that share keys, of one policy and of many: see ../python/traffic.py.
+    for name, spread, keys, policies, algorithm in TRAFFIC:
+        numbers = {"spread": spread, "keys": keys, "policies": policies, "algorithms": algorithm, "tasks": 256}
+        shape = [f"{word}={value}" for word, value in numbers.items()]
+        found[f"traffic-{name}"] = ("traffic", shape, False)
+        found[f"traffic-{name}-node"] = ("node", ["256", *shape], False)
     return found
 
 
 def rate(checkout: Path, language: str, arguments: list[str], url: str) -> float:
     forget(url)
+    python = str(checkout / ".cache/venv/bin/python")
     if language == "python":
-        command = [str(checkout / ".cache/venv/bin/python"), str(HERE / "child.py"), url, *arguments]
+        command = [python, str(HERE / "child.py"), url, *arguments]
+    elif language == "traffic":
+        given = ["mode=traffic", "contender=tidegate", f"url={url}", "warm=0.15", "seconds=0.5"]
+        command = [python, str(HERE.parent / "python" / "contender.py"), *given, *arguments]
     else:
         command = ["node", str(HERE / "child.mjs"), str(checkout), url, *arguments]
     done = subprocess.run(pinned(command, 0), capture_output=True, text=True, check=False, cwd=checkout)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
-    return float(done.stdout)
+    return float(json.loads(done.stdout)["value"] if language == "traffic" else done.stdout)
 
 
 def interval(ratios: list[float]) -> tuple[float, float, float]:
@@ -92,7 +111,7 @@ def main() -> int:
     parser.add_argument("--before", type=Path, required=True)
     parser.add_argument("--after", type=Path, required=True)
     parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--only", default="memory,sync,asyncio,node")
+    parser.add_argument("--only", default="memory,sync,asyncio,node,traffic")
     options = parser.parse_args()
     wanted = options.only.split(",")
     chosen = {name: path for name, path in paths().items() if name in wanted or name.split("-")[0] in wanted}
@@ -116,10 +135,10 @@ def main() -> int:
                 server.terminate()
                 server.wait()
     slower = []
-    print(f"{'path':<12} {'after/before':>12}  {'95 % interval':<15} {'after, per second':>18}")
+    print(f"{'path':<19} {'after/before':>12}  {'95 % interval':<15} {'after, per second':>18}")
     for name, found in ratios.items():
         low, median, high = interval(found)
-        print(f"{name:<12} {median:>12.3f}  {low:.3f} to {high:.3f} {sorted(rates[name])[len(found) // 2]:>18,.0f}")
+        print(f"{name:<19} {median:>12.3f}  {low:.3f} to {high:.3f} {sorted(rates[name])[len(found) // 2]:>18,.0f}")
         if high < LEAST:
             slower.append(name)
     if slower:

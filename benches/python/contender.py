@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from peers import module_of
+from traffic import calls_of, limits_of
 
 Arguments = dict[str, str]
 # Between two looks at the clock, so that the clock costs nothing.
@@ -114,6 +115,34 @@ async def async_rate(arguments: Arguments) -> dict[str, Any]:
     return span.result(warm, await task_checks(check, arguments, float(arguments["seconds"]), most))
 
 
+async def traffic_rate(arguments: Arguments) -> dict[str, Any]:
+    """The checks of tasks that share keys and policies: see traffic.py."""
+    policies, tasks = int(arguments["policies"]), int(arguments["tasks"])
+    limits = limits_of(arguments["algorithms"], policies)
+    checks = await module_of(arguments["contender"]).async_checks(arguments["url"], limits)
+    for check in checks:
+        await check("first")
+    shape = (tasks, arguments["spread"], int(arguments["keys"]), policies)
+    callers = [calls_of(number, *shape) for number in range(tasks)]
+
+    async def run(seconds: float) -> int:
+        end, done = time.perf_counter() + seconds, 0
+
+        async def work(calls: Iterator[tuple[int, str]]) -> None:
+            nonlocal done
+            while time.perf_counter() < end:
+                for policy, key in itertools.islice(calls, CHUNK):
+                    await checks[policy](key)
+                done += CHUNK
+
+        await asyncio.gather(*[work(calls) for calls in callers])
+        return done
+
+    warm = await run(float(arguments["warm"]))
+    span = Span()
+    return span.result(warm, await run(float(arguments["seconds"])))
+
+
 def key_bytes(arguments: Arguments) -> dict[str, Any]:
     """The bytes of the server's keys (MEMORY USAGE) after some checks of one key."""
     import redis
@@ -150,8 +179,8 @@ def main() -> None:
     arguments: Arguments = {"threads": "1", "chunk": str(CHUNK)}
     arguments |= dict(argument.split("=", 1) for argument in sys.argv[1:])
     mode = arguments["mode"]
-    if mode == "async":
-        result = asyncio.run(async_rate(arguments))
+    if mode in ("async", "traffic"):
+        result = asyncio.run({"async": async_rate, "traffic": traffic_rate}[mode](arguments))
     else:
         result = {"sync": sync_rate, "key-bytes": key_bytes, "memory-bytes": memory_bytes}[mode](arguments)
     print(json.dumps(result), flush=True)

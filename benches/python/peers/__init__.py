@@ -2,6 +2,9 @@
 
 Each module has `check(url, kind)`, which gives a function of a key; most also `async_check`, the same to be awaited. A
 kind is a policy by its name in `KINDS`; every peer has the algorithm of that policy.
+
+Some have `async_checks(url, limits)`: a function for each limit, an algorithm and a number for each minute. A peer
+counts fixed windows then, the cheapest that it has.
 """
 
 from __future__ import annotations

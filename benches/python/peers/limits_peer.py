@@ -35,11 +35,19 @@ def check(url: str, kind: str) -> Any:
 
 
 async def async_check(url: str, kind: str) -> Any:
+    return partial(_strategy(url, STRATEGIES[kind]).hit, parse(ITEMS[kind]))
+
+
+async def async_checks(url: str, limits: list[tuple[str, int]]) -> list[Any]:
+    strategy = _strategy(url, STRATEGIES["fixed"])
+    return [partial(strategy.hit, parse(f"{count}/minute")) for _, count in limits]
+
+
+def _strategy(url: str, name: str) -> Any:
     from limits.aio import storage, strategies
 
     from .redis_py_peer import CONNECTIONS
 
     # Its default client, coredis, is slower.
     redis = storage.RedisStorage("async+" + url, implementation="redispy", **CONNECTIONS)
-    limiter = getattr(strategies, STRATEGIES[kind])(redis)
-    return partial(limiter.hit, parse(ITEMS[kind]))
+    return getattr(strategies, name)(redis)

@@ -32,3 +32,13 @@ async def async_check(url: str, kind: str) -> Any:
     client = redis.asyncio.Redis.from_url(url, **CONNECTIONS)
     sha = await client.script_load(SCRIPT)
     return lambda key: client.evalsha(sha, 1, "bare:" + key, *SCRIPT_ARGUMENTS)
+
+
+async def async_checks(url: str, limits: list[tuple[str, int]]) -> list[Any]:
+    client = redis.asyncio.Redis.from_url(url, **CONNECTIONS)
+    sha = await client.script_load(SCRIPT)
+
+    def check_of(number: int, count: int) -> Any:
+        return lambda key: client.evalsha(sha, 1, f"bare:{number}:{key}", count, 1, 60_000)
+
+    return [check_of(number, count) for number, (_, count) in enumerate(limits)]

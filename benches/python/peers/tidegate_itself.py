@@ -23,3 +23,9 @@ def check(url: str, kind: str) -> Any:
 
 async def async_check(url: str, kind: str) -> Any:
     return partial(tidegate.AsyncLimiter(url, **_options(kind)).check, "api")
+
+
+async def async_checks(url: str, limits: list[tuple[str, int]]) -> list[Any]:
+    policies = {f"p{number}": f"{algorithm} {count}/minute" for number, (algorithm, count) in enumerate(limits)}
+    limiter = tidegate.AsyncLimiter(url, policies=policies, timeout=5.0)
+    return [partial(limiter.check, name) for name in policies]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Lengths, Part
-from . import denied, http, key_bytes, key_counts, leases, machine, memory, node, outgoing, python, server
+from . import denied, http, key_bytes, key_counts, leases, machine, memory, node, outgoing, python, server, traffic
 
 PARTS: dict[str, Callable[[Lengths], Part]] = {
+    "traffic": traffic.part,
     "python": python.part,
     "node": node.part,
     "http": http.part,

@@ -14,8 +14,9 @@ ALONE = (
     "the length of its instruction, 0.2 on reading it and 0.1 on the registers of all that it can do."
 )
 ABOUT = (
-    "CPU time of Redis's main thread (/proc/PID/schedstat) over the number of decisions, 10,000 keys, client and "
-    "server on a core each. The peers' scripts travel in pipelines of 256, the cheapest way for the server that they "
+    "CPU time of Redis's main thread (/proc/PID/schedstat) over the number of decisions, 10,000 keys, of which no two "
+    "callers ask for one at the same time, client and server on a core each. The peers' scripts travel in pipelines of "
+    "256, the cheapest way for the server that they "
     "have. rate-limiter-flexible's script is one fixed window."
 )
 

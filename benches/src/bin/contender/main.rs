@@ -10,6 +10,7 @@ mod in_memory;
 mod key_bytes;
 mod lease;
 mod redis_checks;
+mod traffic;
 
 use arguments::Arguments;
 
@@ -33,6 +34,7 @@ fn main() {
     let measured = match arguments.text("mode") {
         "redis" => redis_checks::run(&arguments),
         "fill" => redis_checks::fill(&arguments),
+        "traffic" => traffic::run(&arguments),
         "memory" => in_memory::speed(&arguments),
         "memory-bytes" => in_memory::bytes(&arguments),
         "lease" => lease::run(&arguments),
