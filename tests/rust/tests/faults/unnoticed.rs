@@ -64,12 +64,12 @@ fn scripts_are_flushed() {
 fn a_slow_link_is_no_fault() {
     let servers = Servers::start(Kind::Single);
     let proxy = Proxy::to(servers.port(0));
-    let timeout = Duration::from_millis(2_500);
+    let timeout = Duration::from_millis(4_500);
     unnoticed(&format!("redis://127.0.0.1:{}/0", proxy.port()), timeout, || {
         proxy.set(Condition::Healthy);
         // Over such a link the timeout suffices for one round trip, but not for a connection as well.
         std::thread::sleep(Duration::from_millis(300));
-        proxy.set(Condition::Slow(Duration::from_millis(1_500)));
-        std::thread::sleep(Duration::from_secs(6));
+        proxy.set(Condition::Slow(Duration::from_millis(2_500)));
+        std::thread::sleep(Duration::from_secs(8));
     });
 }
