@@ -81,7 +81,9 @@ fn translated(operation: &Operation, from: &Plan, to: &Plan) -> Operation {
         Operation::Turn { cost, .. } if !to.takes_turns => {
             Operation::Acquire { cost: *cost, hold: 0, details: details() }
         }
-        Operation::Turn { cost, within, .. } => Operation::Turn { cost: *cost, within: *within, details: details() },
+        Operation::Turn { cost, within, instead_of, .. } => {
+            Operation::Turn { cost: *cost, within: *within, instead_of: *instead_of, details: details() }
+        }
         Operation::Take { cost, .. } if is_whole(to) => Operation::Check { cost: *cost, hold: 0, details: details() },
         Operation::Take { cost, .. } => Operation::Take { cost: *cost, details: details() },
         Operation::Peek { cost, .. } => Operation::Peek { cost: *cost, details: details() },

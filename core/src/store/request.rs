@@ -32,13 +32,17 @@ pub(crate) type States = SmallVec<[State; 1]>;
 pub(crate) enum Operation {
     /// Ask and consume; with `hold` the units of a `concurrency` limit are held under that name.
     Check { cost: u64, hold: HoldId, details: Option<Arc<Details>> },
-    /// A check of a caller that waits, whose place in the line its details say. A refusal changes nothing else: it is no denial.
+    /// A check of a caller that waits, whose place in the line its details say. A refusal changes nothing else: it is no denial, and no
+    /// attempt of the journal.
     Acquire { cost: u64, hold: HoldId, details: Option<Arc<Details>> },
+    /// A caller that has waited was denied: nothing but the journal says so.
+    NoteDenial { cost: u64, details: Option<Arc<Details>> },
     /// A caller does not wait any more, and no other of its process waits in its place.
     Leave { waiter: HoldId },
     /// A check of a caller that waits for its turn: every bucket is charged as of the first moment at which all of them admit it, if
-    /// that is within so many microseconds. docs/adr/0036 has the reasons.
-    Turn { cost: u64, within: u64, details: Option<Arc<Details>> },
+    /// that is within so many microseconds. One that gives a turn up for this says when it took that, 0 otherwise: its attempt in the
+    /// journal is this one. docs/adr/0036 has the reasons.
+    Turn { cost: u64, within: u64, instead_of: u64, details: Option<Arc<Details>> },
     /// A partial check: consume as many units as there are, at most `cost`. Where there are none it is a denied check.
     Take { cost: u64, details: Option<Arc<Details>> },
     /// Ask.
@@ -96,9 +100,14 @@ impl Operation {
         Self::Peek { cost: self.cost(), details: self.details().cloned() }
     }
 
-    /// It takes a turn for this check, within so many microseconds.
-    pub(crate) fn as_turn(&self, within: u64) -> Self {
-        Self::Turn { cost: self.cost(), within, details: self.details().cloned() }
+    /// It takes a turn for this check, within so many microseconds, instead of the one that was taken then.
+    pub(crate) fn as_turn(&self, within: u64, instead_of: u64) -> Self {
+        Self::Turn { cost: self.cost(), within, instead_of, details: self.details().cloned() }
+    }
+
+    /// It notes in the journal that this check was denied.
+    pub(crate) fn as_noted_denial(&self) -> Self {
+        Self::NoteDenial { cost: self.cost(), details: self.details().cloned() }
     }
 
     /// The cost a limit is asked about, where the call does not say an amount of each. A partial check asks about one unit: where
@@ -107,6 +116,7 @@ impl Operation {
         match self {
             Self::Check { cost, .. }
             | Self::Acquire { cost, .. }
+            | Self::NoteDenial { cost, .. }
             | Self::Turn { cost, .. }
             | Self::Peek { cost, .. }
             | Self::Charge { cost, .. }
@@ -145,6 +155,7 @@ impl Operation {
         match self {
             Self::Check { details, .. }
             | Self::Acquire { details, .. }
+            | Self::NoteDenial { details, .. }
             | Self::Turn { details, .. }
             | Self::Take { details, .. }
             | Self::Peek { details, .. }

@@ -12,7 +12,7 @@ use crate::reply::text;
 const ALWAYS: [&str; 7] = ["evalsha", "eval", "get", "set", "del", "time", "ping"];
 /// Those of policies with a `sliding-log`, and with a journal.
 const LOG: [&str; 4] = ["hget", "hset", "hdel", "pexpire"];
-const JOURNAL: [&str; 4] = ["lpush", "ltrim", "lrange", "pexpire"];
+const JOURNAL: [&str; 5] = ["lpush", "lrem", "ltrim", "lrange", "pexpire"];
 /// Those of the list of keys with other numbers.
 const OVERRIDES: [&str; 9] = ["hset", "hdel", "hvals", "hgetall", "hlen", "hexists", "pexpire", "pttl", "persist"];
 /// Those of a cluster: to find its nodes, and to follow a slot that moves.
@@ -45,7 +45,7 @@ impl Needs<'_> {
     fn commands(&self) -> (Vec<&'static str>, Vec<&'static str>) {
         let mut needed = ALWAYS.to_vec();
         let mut useful = Vec::new();
-        for (used, commands) in [(self.uses_log(), LOG), (self.uses_journal(), JOURNAL)] {
+        for (used, commands) in [(self.uses_log(), &LOG[..]), (self.uses_journal(), &JOURNAL)] {
             (if used { &mut needed } else { &mut useful }).extend(commands);
         }
         if self.is_cluster {
@@ -147,6 +147,7 @@ fn call<'a>(command: &'a str, key: &'a str) -> Vec<&'a str> {
         "hset" => vec!["HSET", key, "f", "v"],
         "hdel" => vec!["HDEL", key, "f"],
         "lpush" => vec!["LPUSH", key, "v"],
+        "lrem" => vec!["LREM", key, "1", "v"],
         "ltrim" => vec!["LTRIM", key, "0", "1"],
         "lrange" => vec!["LRANGE", key, "0", "1"],
         "pexpire" => vec!["PEXPIRE", key, "2000"],

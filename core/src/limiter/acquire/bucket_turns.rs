@@ -47,6 +47,8 @@ impl BucketTurn {
 #[derive(Debug)]
 struct Sleeper {
     number: u64,
+    /// When it has asked, by the time of the store.
+    asked_at: u64,
     /// The cost that it has named.
     cost: u64,
     /// What it takes, which may be less than its turn has charged.
@@ -121,7 +123,8 @@ impl BucketTurns {
             return Some(turn);
         }
         let answer = &turn.answer;
-        let sleeper = Sleeper { number, cost, granted: answer.granted, amounts: answer.amounts().into(), turn };
+        let (asked_at, granted, amounts) = (answer.now, answer.granted, answer.amounts().into());
+        let sleeper = Sleeper { number, asked_at, cost, granted, amounts, turn };
         let at = turns.sleepers.partition_point(|other| other.turn.due <= sleeper.turn.due);
         turns.sleepers.insert(at, sleeper);
         None
@@ -129,16 +132,16 @@ impl BucketTurns {
 
     /// When the turn of a caller is.
     pub(super) fn due(&self, number: u64) -> Option<Duration> {
-        self.of(number, |turn| turn.due)
+        self.of(number, |sleeper| sleeper.turn.due)
     }
 
-    /// The part of Tidegate that granted the turn of a caller.
-    pub(super) fn source(&self, number: u64) -> Option<Source> {
-        self.of(number, |turn| turn.answer.source)
+    /// The part of Tidegate that granted the turn of a caller, and when the caller has asked, by the time of the store.
+    pub(super) fn granted(&self, number: u64) -> Option<(Source, u64)> {
+        self.of(number, |sleeper| (sleeper.turn.answer.source, sleeper.asked_at))
     }
 
-    fn of<T>(&self, number: u64, read: impl FnOnce(&BucketTurn) -> T) -> Option<T> {
-        self.0.lock().sleepers.iter().find(|sleeper| sleeper.number == number).map(|sleeper| read(&sleeper.turn))
+    fn of<T>(&self, number: u64, read: impl FnOnce(&Sleeper) -> T) -> Option<T> {
+        self.0.lock().sleepers.iter().find(|sleeper| sleeper.number == number).map(read)
     }
 
     /// From now on no caller takes a turn or passes it on.

@@ -22,7 +22,7 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::clock::Signal;
-use crate::store::request::Operation;
+use crate::store::request::{Operation, Source};
 use queue_estimate::{QueueEstimate, WantedUnits};
 use turn_taking::takes_turns;
 use wait_deadline::{Pause, WaitDeadline};
@@ -220,6 +220,22 @@ impl LimiterCore {
         self.run(plan, key, operation, DecisionWait::Later { batch: None, make: || |_: Result<Decision>| None });
     }
 
+    /// Notes in the journal that a caller was denied, where no call of its own says so there.
+    async fn note_denial(
+        self: &Arc<Self>,
+        plan: &Arc<Plan>,
+        key: &str,
+        operation: &Operation,
+        decision: &Decision,
+        user: User,
+    ) {
+        let is_noted = decision.answer().applied || decision.source() == Source::Fallback;
+        if plan.policy.options().journal > 0 && !is_noted {
+            // Its loss changes no Decision.
+            let _ = self.decision(Arc::clone(plan), key, operation.as_noted_denial(), user).await;
+        }
+    }
+
     /// Waits until the call is admitted.
     pub(super) async fn acquire(
         self: &Arc<Self>,
@@ -287,13 +303,16 @@ impl LimiterCore {
         let mut acquire = Acquire::begin(self, plan, key, (operation, rank), &deadline)?;
         loop {
             match acquire.step()? {
-                AcquireStep::Ask(operation) => {
+                AcquireStep::Ask(asks) => {
                     let asked_at = self.time();
-                    let asked = self.ask_waiting(plan, key, operation, user, answered).await;
+                    let asked = self.ask_waiting(plan, key, asks, user, answered).await;
                     if asked.is_err() && acquire.looks.take().is_some() {
                         continue;
                     }
                     if let Some(decision) = acquire.answered(asked?) {
+                        if !matches!(acquire.state, CallerState::Checks) {
+                            self.note_denial(plan, key, operation, &decision, user).await;
+                        }
                         return Ok((decision, asked_at));
                     }
                 }

@@ -50,27 +50,31 @@ impl LimiterCore {
         deadline: &WaitDeadline<'_>,
         user: User,
     ) -> Result<Option<Decision>> {
+        let mut instead_of = 0;
         loop {
             let Some(place) = self.answers.wait_queues.join_turns(self, plan, key)? else {
-                let seen = self.decision(Arc::clone(plan), key, operation.as_peek(), user).await?;
-                return Ok(Some(seen.denied_by_others()));
+                let denied = self.decision(Arc::clone(plan), key, operation.as_peek(), user).await?.denied_by_others();
+                self.note_denial(plan, key, operation, &denied, user).await;
+                return Ok(Some(denied));
             };
             deadline.listen(place.signal());
             let within = deadline.left().map_or(MAX_SAFE_INTEGER, |left| left.as_micros() as u64);
             let (queue, number) = place.destination();
             let mut holder = TurnHolder { core: self, key, place: Some(place) };
             let keep = move |core: &Arc<Self>, decision| core.keep_turn(&queue, number, decision);
-            if let Some(decision) = self.ask_waiting(plan, key, operation.as_turn(within), user, keep).await? {
+            if let Some(decision) = self.ask_waiting(plan, key, operation.as_turn(within, instead_of), user, keep).await? {
                 let ends = decision.allowed() || decision.plan().takes_turns && !decision.learned();
                 return Ok(ends.then_some(decision));
             }
-            let (source, began) = (holder.place.as_ref().and_then(TurnPlace::source), self.time());
+            let (granted, began) = (holder.place.as_ref().and_then(TurnPlace::granted), self.time());
+            let (source, asked_at) = granted.unzip();
             self.sleep_until_turn(&holder, user).await?;
             if self.time().saturating_sub(began) > UNASKED_SLEEP {
                 let blocked = self.is_blocked(plan, key, source, deadline.end(), user).await;
                 self.open()?;
                 if blocked {
                     // What it was charged counts for that moment, so it takes another turn.
+                    instead_of = asked_at.unwrap_or(0);
                     continue;
                 }
             }

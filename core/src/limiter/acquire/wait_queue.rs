@@ -217,9 +217,9 @@ impl TurnPlace {
         self.queue.turns.due(self.number)
     }
 
-    /// The part of Tidegate that granted the turn.
-    pub(super) fn source(&self) -> Option<Source> {
-        self.queue.turns.source(self.number)
+    /// The part of Tidegate that granted the turn, and when the caller has asked, by the time of the store.
+    pub(super) fn granted(&self) -> Option<(Source, u64)> {
+        self.queue.turns.granted(self.number)
     }
 
     /// The Decision of the caller, whose turn has come.

@@ -162,6 +162,7 @@ fn is_for_store(operation: &Operation) -> bool {
                     | Operation::Block { .. }
                     | Operation::Clear
                     | Operation::Journal
+                    | Operation::NoteDenial { .. }
                     | Operation::Lease(_)
             )
         }

@@ -444,7 +444,8 @@ impl Machine {
 
 /// Whether the journal of the key says that there was such a call.
 fn is_noted(entry: &Entry<'_>) -> bool {
-    entry.plan.policy.options().journal > 0 && entry.operation.is_check()
+    let is_noted = entry.operation.is_check() || matches!(entry.operation, Operation::NoteDenial { .. });
+    entry.plan.policy.options().journal > 0 && is_noted
 }
 
 /// Makes the record of a usage after a call that was answered so; with the value `kept` where only the journal has changed.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Usage;
-use crate::store::request::{Attempt, Entry};
+use crate::store::request::{Attempt, Entry, Operation};
 use crate::tables::allocation::allocated;
 
 #[derive(Default)]
@@ -30,6 +30,13 @@ impl Journal {
         self.attempts.push_back(attempt);
     }
 
+    fn forget(&mut self, attempt: &Attempt) {
+        if let Some(at) = self.attempts.iter().rposition(|other| other == attempt) {
+            self.attempts.remove(at);
+            self.meta_bytes -= meta_bytes(attempt);
+        }
+    }
+
     /// The attempts that are remembered at `now`, the newest first. Each is remembered for `life` microseconds.
     pub(super) fn newest(&self, now: u64, life: u64) -> Vec<Attempt> {
         self.attempts.iter().rev().filter(|attempt| attempt.at + life > now).cloned().collect()
@@ -50,6 +57,9 @@ impl Usage {
             cost: entry.operation.named_cost(),
             meta: entry.operation.metadata().map(<[u8]>::to_vec),
         };
+        if let Operation::Turn { instead_of: at @ 1.., .. } = entry.operation {
+            journal.forget(&Attempt { at, allowed: true, ..attempt.clone() });
+        }
         journal.push(attempt);
         let surplus = journal.attempts.len().saturating_sub(most);
         let dropped: usize = journal.attempts.drain(..surplus).map(|attempt| meta_bytes(&attempt)).sum();

@@ -104,7 +104,9 @@ impl Usage {
                 if changed {
                     self.refresh_expiry(entry.plan, now);
                 }
-                self.record_attempt(entry, now, admits);
+                if admits || !self.goes_on_waiting(entry, now) {
+                    self.record_attempt(entry, now, admits);
+                }
                 let answer = self.answer(entry, at, admits, charged.map(|(units, _)| units));
                 let mut answer = Answer { now, refused, ..answer };
                 if !admits {
@@ -133,7 +135,7 @@ impl Usage {
             }
             operation => {
                 let applied = self.modify(operation, entry, now);
-                let changed = applied && !matches!(operation, Operation::Journal);
+                let changed = applied && !matches!(operation, Operation::Journal | Operation::NoteDenial { .. });
                 if changed {
                     self.refresh_expiry(entry.plan, now);
                 }
@@ -212,6 +214,15 @@ impl Usage {
             self.change_annex(|annex| annex.turns_until = annex.turns_until.max(moment));
         }
         Some((entry.operation.cost(), moment))
+    }
+
+    /// Whether a caller that was refused was not denied: it waits, in the line, or for what was learned.
+    fn goes_on_waiting(&self, entry: &Entry<'_>, now: u64) -> bool {
+        match entry.operation {
+            Operation::Acquire { .. } => true,
+            Operation::Turn { .. } => self.learned(now).is_some(),
+            _ => false,
+        }
     }
 
     /// Takes units in advance: a part of what every limit has left. Returns how many.
@@ -347,6 +358,7 @@ impl Usage {
             }
             Operation::Override(ref change) => return self.change_own(change, now),
             Operation::Leave { waiter } => return self.leave_line(waiter),
+            Operation::NoteDenial { .. } => self.record_attempt(entry, now, false),
             Operation::Clear => {
                 let ends = rules.map(|(rule, state)| rule.clear_matters_until(state, now)).max().unwrap_or(0);
                 let mut traces = self.traces(now);

@@ -12,7 +12,10 @@ pub(in crate::store) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
             let joins_line = entry.operation.line().is_some();
             entry.plan.denial_writes || options.journal > 0 || joins_line || admits_unused(entry, now)
         }
-        Operation::Charge { .. } | Operation::Surcharge { .. } | Operation::Observe(_) => true,
+        Operation::Charge { .. }
+        | Operation::Surcharge { .. }
+        | Operation::NoteDenial { .. }
+        | Operation::Observe(_) => true,
         Operation::Override(change) => !change.text.is_empty(),
         Operation::Block { micros } => *micros > 0,
         Operation::Lease(terms) => {

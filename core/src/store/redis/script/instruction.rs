@@ -38,6 +38,7 @@ operations! {
     TURN = 18,
     LEAVE = 19,
     OBSERVE = 20,
+    NOTE_DENIAL = 21,
 }
 
 /// Bytes between the length of the slow path's part and the part that the plan holds.
@@ -105,6 +106,7 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) -> T
     let (operation, block, hold) = match &request.operation {
         Operation::Check { hold, .. } => (CHECK, block_for, *hold),
         Operation::Acquire { hold, .. } => (CHECK, 0, *hold),
+        Operation::NoteDenial { .. } => (NOTE_DENIAL, 0, 0),
         Operation::Leave { waiter } => (LEAVE, 0, *waiter),
         Operation::Observe(said) => (OBSERVE, said.wait, 0),
         Operation::Turn { within, .. } => (TURN, block_for, *within),
@@ -130,9 +132,10 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) -> T
         | u8::from(plan.grace > 0) << 2
         | u8::from(block > 0) << 3
         | u8::from(hold > 0) << 4
-        | u8::from(request.operation.line().is_some()) << 5
+        | u8::from(request.operation.line().is_some() || takes_another_turn(&request.operation)) << 5
         | u8::from(matches!(&request.operation, Operation::GiveBack { charge, .. } if charge.is_last)) << 5
         | u8::from(matches!(&request.operation, Operation::GiveBack { charge, .. } if charge.is_undone)) << 6
+        | u8::from(options.journal > 0 && matches!(request.operation, Operation::Acquire { .. })) << 6
         | u8::from(!amounts.is_empty()) << 7;
     let policy = &plan.stored.script_arguments;
     let push_double = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&(number as f64).to_le_bytes());
@@ -182,10 +185,18 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) -> T
                 push_double(out, age);
                 out.extend_from_slice(&next_age.map_or(-1.0, |age| age as f64).to_le_bytes());
             }
+            if let Operation::Turn { instead_of: at @ 1.., .. } = operation {
+                push_double(out, *at);
+            }
             out.extend_from_slice(operation.metadata().unwrap_or_default());
         }
     }
     times
+}
+
+/// Whether its caller gives a turn up for it.
+const fn takes_another_turn(operation: &Operation) -> bool {
+    matches!(operation, Operation::Turn { instead_of: 1.., .. })
 }
 
 /// The pair of numbers that an operation has of each limit, where it is not its cost of all.
@@ -212,7 +223,8 @@ fn trailer_size(request: &Request) -> usize {
             Operation::NoteOverride(change) => size_of::<u16>() + change.key.len() + change.text.len(),
             operation => {
                 let line = if operation.line().is_some() { LINE_PLACE } else { 0 };
-                line + operation.metadata().map_or(0, <[u8]>::len)
+                let turn = if takes_another_turn(operation) { size_of::<f64>() } else { 0 };
+                line + turn + operation.metadata().map_or(0, <[u8]>::len)
             }
         }
 }

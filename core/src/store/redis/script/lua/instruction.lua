@@ -18,10 +18,11 @@
 --   (0: not known, -1: it was not charged).
 -- With the flag of amounts a trailer begins with '<dd' for each limit, the units that the call takes of it, of which no units are
 -- neither asked nor charged, and what has to stay free beside them; then, of a caller that waits, '<ddd': its number in the line, for
--- how many µs it has waited, and for how many the one behind it has (-1: there is none). Of GIVE_BACK it ends with '<dd' for each
+-- how many µs it has waited, and for how many the one behind it has (-1: there is none); of a TURN that is taken instead of another
+-- '<d', when that one was taken. Of GIVE_BACK it ends with '<dd' for each
 -- limit, the units that go back and those that were charged.
 -- Flags: 1 shadow, 2 charges_denials, 4 grace, 8 block, 16 hold, 32 the caller waits (of GIVE_BACK: only where nothing was charged
--- behind it), 64 undo of a check, 128 amounts. head.lua and check.lua read the first parts too.
+-- behind it, of TURN: instead of another), 64 undo of a check (of CHECK: no attempt where it is refused), 128 amounts. head.lua and check.lua read the first parts too.
 local rules = {}
 -- Whether an instruction has edges of a calendar that are not those around now.
 local edges_are_others
@@ -93,6 +94,7 @@ local function read_instruction(s, at)
     waiter, age, next_age, at = unpack_('<ddd', s, at)
     instruction.line = { id = waiter, arrived = max(now - age, 0), next_age = next_age }
   end
+  if instruction.is_last and operation == TURN then instruction.instead_of, at = unpack_('<d', s, at) end
   instruction.meta = at
   return instruction
 end

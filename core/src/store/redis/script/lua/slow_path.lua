@@ -32,8 +32,9 @@ end
 
 -- An attempt in the journal: '<ddB', the time, the cost and whether it was admitted, and the metadata.
 local function add_to_journal(instruction, admitted)
-  local attempt = pack('<ddB', now, instruction.cost, admitted and 1 or 0) .. sub(instruction.text, instruction.meta)
-  call('LPUSH', companions.journal, attempt)
+  local function attempt(at, flag) return pack('<ddB', at, instruction.cost, flag) .. sub(instruction.text, instruction.meta) end
+  if instruction.instead_of then call('LREM', companions.journal, 1, attempt(instruction.instead_of, 1)) end
+  call('LPUSH', companions.journal, attempt(now, admitted and 1 or 0))
   call('LTRIM', companions.journal, 0, instruction.journal - 1)
   call('PEXPIRE', companions.journal, instruction.journal_ttl)
 end
@@ -135,6 +136,9 @@ local function serve_key(index, entry, n, program, at)
       value, last, ends = cleared(s ~= '' and read(s, instruction) or nil, instruction)
       s, changed = value and write(value, instruction) or '', true
       reply[slot] = instruction.has_summaries and item_of(instruction, s) or s
+    elseif operation == NOTE_DENIAL then
+      add_to_journal(instruction, false)
+      reply[slot] = s
     elseif operation == JOURNAL then
       reply[slot] = call('LRANGE', companions.journal, 0, -1)
     else
@@ -148,6 +152,8 @@ local function serve_key(index, entry, n, program, at)
         reply[slot] = elsewhere
       else
         local converted = value.converted or value.others
+        -- A caller that goes on waiting where it is refused is not denied.
+        local waits = operation == CHECK and instruction.undone or operation == TURN and value.learned
         local admitted, changed_value, mask, granted = run(instruction, value, s)
         if changed_value then
           s = write(require_possible(changed_value, instruction), instruction)
@@ -155,7 +161,8 @@ local function serve_key(index, entry, n, program, at)
           if changed_value ~= value then value = nil end
         end
         if not admitted then refused[#refused + 1] = entry + i + mask end
-        if instruction.journal > 0 and (operation == CHECK or operation == TURN or operation == TAKE or operation == CHARGE) then
+        if instruction.journal > 0 and (admitted or not waits)
+          and (operation == CHECK or operation == TURN or operation == TAKE or operation == CHARGE) then
           add_to_journal(instruction, admitted)
         end
         local item = s
