@@ -307,9 +307,7 @@ fn a_list_is_bounded_and_without_what_has_ended() {
 
 #[test]
 fn ten_thousand_keys_of_a_policy_and_no_more() {
-    let redis = Servers::start(Kind::Single);
-    // A file looks at all of its keys to count them.
-    for url in ["memory://", redis.url()] {
+    on_each_store(|url| {
         let limiter = limiter(url, &fresh_prefix(), None);
         for number in 0..10_000 {
             limiter.set_override("5/s", &number.to_string(), Some(&own("6/s")), None).expect("an override");
@@ -321,7 +319,7 @@ fn ten_thousand_keys_of_a_policy_and_no_more() {
         limiter.set_override("5/s", "8", None, None).expect("a removal");
         limiter.set_override("5/s", "beyond", Some(&own("6/s")), None).expect("there is room");
         assert_eq!(limiter.overrides("5/s").expect("a list").len(), 10_000);
-    }
+    });
 }
 
 #[test]

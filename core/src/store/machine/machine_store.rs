@@ -1,5 +1,6 @@
 //! The store in a file as limiters have it: how its callers wait for a lock.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -9,7 +10,8 @@ use super::machine_clock::Moment;
 use super::waiting_calls::{WaitingCalls, waiting_call};
 use super::{Hindrance, Machine};
 use crate::error::{Error, Result};
-use crate::plan::MAX_OVERRIDDEN_KEYS;
+use crate::plan::{MAX_OVERRIDDEN_KEYS, Plan};
+use crate::process::lock::InheritedMutex;
 use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::layer_states::LayerStates;
@@ -18,15 +20,42 @@ use crate::store::request::{Answer, Entry, Operation, OwnedEntry, borrowed, owne
 /// For how long a caller that does not wait on its thread waits there all the same: longer than a record takes to be written.
 pub(super) const BRIEFLY: Duration = Duration::from_micros(200);
 
+/// The most policies whose overrides are not counted at each change.
+const COUNTED_POLICIES: usize = 1_000;
+/// The processes that may set overrides at once without passing the most.
+const SETTING_PROCESSES: usize = 16;
+
 /// A file, and the calls that wait for a lock of it.
 pub(crate) struct MachineStore {
     machine: Arc<Machine>,
     waiting: WaitingCalls,
+    /// How many overrides this process may set, by the identity of their policy, before it counts those of all processes again: for
+    /// that it reads the whole file.
+    uncounted: InheritedMutex<HashMap<u128, usize>>,
 }
 
 impl MachineStore {
     pub(crate) fn new(machine: Machine) -> Self {
-        Self { machine: Arc::new(machine), waiting: WaitingCalls::default() }
+        Self { machine: Arc::new(machine), waiting: WaitingCalls::default(), uncounted: InheritedMutex::default() }
+    }
+
+    /// Fails where a policy has as many overrides as it may.
+    fn check_room(&self, plan: &Plan, key: &str, now: Option<u64>) -> Result<()> {
+        if let Some(left @ 1..) = self.uncounted.lock().get_mut(&plan.identity) {
+            *left -= 1;
+            return Ok(());
+        }
+        let others = self.machine.own_numbers(plan, self.machine.now(now))?;
+        let room = MAX_OVERRIDDEN_KEYS.saturating_sub(others.len());
+        if room == 0 && others.iter().all(|other| other.key != key) {
+            return Err(Error::too_many_overrides(plan.policy.name(), MAX_OVERRIDDEN_KEYS));
+        }
+        let mut uncounted = self.uncounted.lock();
+        if uncounted.len() >= COUNTED_POLICIES {
+            uncounted.clear();
+        }
+        uncounted.insert(plan.identity, room.saturating_sub(1) / SETTING_PROCESSES);
+        Ok(())
     }
 
     /// Answers a call that may have to wait for a lock. One whose caller goes on waits briefly on its thread, and then without it.
@@ -139,10 +168,7 @@ impl Store for MachineStore {
     fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
         let Operation::Override(change) = &entry.operation else { return Ok(()) };
         if !change.text.is_empty() {
-            let others = self.machine.own_numbers(entry.plan, self.machine.now(now))?;
-            if others.len() >= MAX_OVERRIDDEN_KEYS && others.iter().all(|other| other.key != change.key) {
-                return Err(Error::too_many_overrides(entry.plan.policy.name(), MAX_OVERRIDDEN_KEYS));
-            }
+            self.check_room(entry.plan, &change.key, now)?;
         }
         self.begin(entry, CallContext::at(now), &mut LayerStates::default())
             .unwrap_or_else(|| Ok(Answer::default()))
