@@ -67,6 +67,8 @@ struct Acquire<'a> {
     /// What it asks at first, where others are ahead, to find out whether its turn can come in the time that it has left then.
     looks: Option<(QueueEstimate, Duration)>,
     has_looked: bool,
+    /// The block of its key that it has looked at.
+    known_block: u64,
 }
 
 impl<'a> Acquire<'a> {
@@ -100,6 +102,7 @@ impl<'a> Acquire<'a> {
             asked_since: None,
             looks: None,
             has_looked: false,
+            known_block: 0,
         })
     }
 
@@ -119,7 +122,8 @@ impl<'a> Acquire<'a> {
         self.count = signal.count();
         self.core.open()?;
         self.asked_late = self.deadline.is_over();
-        let has_looked = replace(&mut self.has_looked, true);
+        let block = position.blocked_until();
+        let has_looked = replace(&mut self.has_looked, true) & (block <= replace(&mut self.known_block, block));
         match position.units_ahead() {
             None => {
                 // In memory there are no callers of other processes.
@@ -164,7 +168,10 @@ impl<'a> Acquire<'a> {
                 let plan = Arc::clone(decision.plan());
                 estimate.denied(self.core.id, plan, self.key, decision.into_answer())
             }
-            CallerState::Queued(_) => {
+            CallerState::Queued(position) => {
+                if !decision.allowed() {
+                    position.tell_block(decision.answer().blocked_until);
+                }
                 let now = self.core.time();
                 let asked_for = now.saturating_sub(*self.asked_since.get_or_insert(now));
                 self.pause = self.deadline.pause(&decision, asked_for);

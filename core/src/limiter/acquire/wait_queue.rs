@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::process::lock::Mutex;
@@ -26,6 +26,8 @@ pub(crate) struct WaitQueue {
     waiters: Mutex<Waiters>,
     /// The callers that have turns in the store, or have asked for one.
     turns: BucketTurns,
+    /// The last block of the key that the first caller was told of: when it ends, by the time of the store.
+    blocked_until: AtomicU64,
     signal: Arc<Signal>,
 }
 
@@ -69,6 +71,7 @@ impl WaitQueue {
             number,
             waiters: Mutex::default(),
             turns: BucketTurns::default(),
+            blocked_until: AtomicU64::new(0),
             signal: Arc::default(),
         }
     }
@@ -172,7 +175,19 @@ impl QueuePosition {
         others.find(|other| other.wanted.rank == self.wanted.rank).map(|other| other.wanted.since)
     }
 
-    /// Notified when a caller has left the queue, and when units of the key were given back.
+    /// The first caller was told until when the key is blocked: those behind it hear of a later end.
+    pub(super) fn tell_block(&self, until: u64) {
+        if self.queue.blocked_until.swap(until, Ordering::Relaxed) < until {
+            self.signal().notify();
+        }
+    }
+
+    /// Until when the key is blocked, as far as the first caller was told.
+    pub(super) fn blocked_until(&self) -> u64 {
+        self.queue.blocked_until.load(Ordering::Relaxed)
+    }
+
+    /// Notified when a caller has left the queue, when units of the key were given back, and when its block ends later.
     pub(super) fn signal(&self) -> &Arc<Signal> {
         self.queue.signal()
     }
