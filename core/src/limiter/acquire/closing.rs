@@ -16,6 +16,7 @@ use crate::limiter::LimiterCore;
 use crate::limiter::call::{gone, sent};
 use crate::limiter::caller::{DecisionWait, NoCompletion, User};
 use crate::limiter::hold_renewer::LeftHold;
+use crate::limiter::translation::Asking;
 use crate::plan::Plan;
 use crate::process::pending_count::CountedCall;
 use crate::store::request::{Charge, ChargedAmount, Operation, Source};
@@ -80,7 +81,7 @@ impl LimiterCore {
         self: &Arc<Self>,
         plan: &Arc<Plan>,
         key: &str,
-        operation: Operation,
+        asking: impl Into<Asking>,
         user: User,
         answered: impl FnOnce(&Arc<Self>, Decision) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -88,7 +89,7 @@ impl LimiterCore {
         let mut counted = self.counted();
         self.open()?;
         if user == User::Thread {
-            let decision = self.run(Arc::clone(plan), key, operation, DecisionWait::<NoCompletion>::Here);
+            let decision = self.run(Arc::clone(plan), key, asking, DecisionWait::<NoCompletion>::Here);
             return decision.unwrap_or_else(|| Err(gone())).and_then(|decision| answered(self, decision));
         }
         let (mut answered, mut receiver) = (Some(answered), None);
@@ -105,7 +106,7 @@ impl LimiterCore {
                 sent(answer, result)
             }
         };
-        match (self.run(Arc::clone(plan), key, operation, DecisionWait::Later { batch: None, make }), receiver) {
+        match (self.run(Arc::clone(plan), key, asking, DecisionWait::Later { batch: None, make }), receiver) {
             (None, Some(receiver)) => receiver.await.unwrap_or_else(|_| Err(gone())),
             (Some(decision), _) => match answered.take() {
                 Some(answered) => decision.and_then(|decision| answered(self, decision)),

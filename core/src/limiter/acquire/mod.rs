@@ -11,15 +11,16 @@ mod wait_queues;
 
 use std::mem::replace;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::LimiterCore;
 use super::caller::{DecisionWait, NoCompletion, User};
 use super::operations::{CheckOptions, attempt, rank, whole_operation};
 use super::policy_ref::AsPolicy;
+use super::translation::Asking;
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::plan::Plan;
 use crate::process::clock::Signal;
 use crate::store::request::{Operation, Source};
@@ -29,6 +30,9 @@ use wait_deadline::{Pause, WaitDeadline};
 use wait_queue::{QueuePosition, Wanted};
 use wait_queues::Joined;
 pub(super) use wait_queues::{WaitBounds, WaitQueues};
+
+/// How long a question at the end of a caller's time may take at least.
+const LAST_QUESTION: Duration = Duration::from_millis(10);
 
 /// What a caller that waits does next.
 enum AcquireStep {
@@ -69,6 +73,9 @@ struct Acquire<'a> {
     has_looked: bool,
     /// The block of its key that it has looked at.
     known_block: u64,
+    /// The last refusal of the store, and the longest that its answers took.
+    refusal: Option<Decision>,
+    slowest: Option<Duration>,
 }
 
 impl<'a> Acquire<'a> {
@@ -103,6 +110,8 @@ impl<'a> Acquire<'a> {
             looks: None,
             has_looked: false,
             known_block: 0,
+            refusal: None,
+            slowest: None,
         })
     }
 
@@ -178,6 +187,7 @@ impl<'a> Acquire<'a> {
                 // Its last look is at the end of its time, also where the answer before that has arrived late.
                 let looks_again = !decision.allowed() && !self.asked_late && self.deadline.is_over();
                 if self.pause.is_some() || looks_again {
+                    self.refusal = (decision.source() != Source::Fallback).then_some(decision);
                     return None;
                 }
                 if decision.allowed() {
@@ -197,7 +207,39 @@ impl<'a> Acquire<'a> {
     }
 }
 
+/// The time that a caller gives a question.
+#[derive(Clone, Copy)]
+struct GivenTime {
+    until: Instant,
+    /// Whether its own time is over meanwhile.
+    is_last: bool,
+}
+
 impl Acquire<'_> {
+    /// The time for the next question: what is left, and at the end of it as long as answers have taken. The first has that of any call.
+    fn given(&self) -> Option<GivenTime> {
+        let (end, slowest) = (self.deadline.end()?, self.slowest?);
+        let least = Instant::now() + (2 * slowest).max(LAST_QUESTION);
+        Some(GivenTime { until: end.max(least), is_last: end < least })
+    }
+
+    /// The answer to a question. Where the last one has none in time, the refusal before it stands.
+    fn heard(&mut self, asked: Result<Decision>, given: Option<GivenTime>, took: Duration) -> Result<Decision> {
+        let is_lost = asked.as_ref().map_or_else(
+            |error| error.kind() == ErrorKind::StoreTimeout,
+            |decision| decision.source() == Source::Fallback,
+        );
+        if !is_lost {
+            self.slowest = self.slowest.max(Some(took));
+        }
+        let refusal = self.refusal.take().filter(|_| is_lost && given.is_some_and(|given| given.is_last));
+        if let (Some(_), Operation::Check { hold: hold @ 1.., .. }) = (&refusal, self.operation) {
+            // The store may have granted it all the same.
+            self.core.post(Arc::clone(self.plan), self.key, Operation::Close { hold: *hold });
+        }
+        refusal.map_or(asked, Ok)
+    }
+
     /// Leaves the line of all processes; a limiter that closes does so itself. The next caller of this process, which asks at once, has the same number there.
     fn leave_line(&mut self) {
         let (Some(waiter), CallerState::Queued(position)) = (self.in_line.take(), &self.state) else { return };
@@ -311,11 +353,14 @@ impl LimiterCore {
         loop {
             match acquire.step()? {
                 AcquireStep::Ask(asks) => {
-                    let asked_at = self.time();
-                    let asked = self.ask_waiting(plan, key, asks, user, answered).await;
+                    let (asked_at, began) = (self.time(), Instant::now());
+                    let given = acquire.given();
+                    let asking = Asking::until(asks, given.map(|given| given.until));
+                    let asked = self.ask_waiting(plan, key, asking, user, answered).await;
                     if asked.is_err() && acquire.looks.take().is_some() {
                         continue;
                     }
+                    let asked = acquire.heard(asked, given, began.elapsed());
                     if let Some(decision) = acquire.answered(asked?) {
                         if !matches!(acquire.state, CallerState::Checks) {
                             self.note_denial(plan, key, operation, &decision, user).await;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tidegate::{Decision, ErrorKind, Limiter, OnStoreError, Source};
+use tidegate::{CheckOptions, Decision, ErrorKind, Limiter, OnStoreError, Source};
 use tidegate_tests::any_limiter::runtime;
 use tidegate_tests::lateness::LatenessProbe;
 use tidegate_tests::servers::{Kind, Servers};
@@ -143,6 +143,55 @@ fn a_turn_is_used_in_time_when_the_server_stops_before_it() {
         });
         let late = probe.worst();
         calls.iter().for_each(|(took, what)| in_time(*took, WAITS, late, what));
+    });
+}
+
+/// The last question of a caller that waits in the line is asked shortly before its time is over, or at the end of it.
+#[test]
+fn a_wait_in_the_line_ends_in_time_when_the_server_stops_before_its_last_question() {
+    const WAITS: Duration = Duration::from_millis(1_050);
+    alone(|| {
+        let redis = Servers::start(Kind::Single);
+        let choices = [OnStoreError::Local, OnStoreError::Open, OnStoreError::Closed, OnStoreError::Raise];
+        let policies = ["sliding-log 1/900ms", "concurrency 1 ttl 30s"];
+        let calls: Vec<_> = choices.into_iter().flat_map(|choice| policies.map(|policy| (choice, policy))).collect();
+        let (probe, began) = (LatenessProbe::start(), Barrier::new(2 * calls.len() + 1));
+        let waited: Vec<_> = std::thread::scope(|scope| {
+            let calls = calls.iter().flat_map(|&(choice, policy)| [false, true].map(|is_async| (choice, policy, is_async)));
+            let calls = calls.map(|(choice, policy, is_async)| {
+                let (redis, began) = (&redis, &began);
+                scope.spawn(move || {
+                    let what = format!("{policy}, {choice:?}, async: {is_async}");
+                    let builder = Limiter::builder().store(redis.url()).on_store_error(choice).timeout(WAITS / 2);
+                    let (runtime, holds) = (runtime(), policy.starts_with("concurrency"));
+                    let (limiter, options) = (builder.build_async().expect("a limiter"), CheckOptions::default());
+                    let blocking = limiter.to_blocking();
+                    let first = holds.then(|| blocking.hold(policy, &what, 1).expect("an answer"));
+                    if !holds {
+                        assert!(blocking.check(policy, &what).expect("a decision").allowed());
+                    }
+                    began.wait();
+                    let start = Instant::now();
+                    match (holds, is_async) {
+                        (false, false) => drop(blocking.acquire(policy, &what, 1, Some(WAITS))),
+                        (false, true) => drop(runtime.block_on(limiter.acquire(policy, &what, 1, Some(WAITS)))),
+                        (true, false) => drop(blocking.hold_within(policy, &what, &options, Some(WAITS))),
+                        (true, true) => drop(runtime.block_on(limiter.hold_within(policy, &what, &options, Some(WAITS)))),
+                    }
+                    let took = start.elapsed();
+                    std::mem::forget(first);
+                    (took, what)
+                })
+            });
+            let calls: Vec<_> = calls.collect();
+            began.wait();
+            std::thread::sleep(WAITS * 4 / 5);
+            redis.stop(0);
+            calls.into_iter().map(|call| call.join().expect("no panic")).collect()
+        });
+        let late = probe.worst();
+        redis.cont(0);
+        waited.iter().for_each(|(took, what)| in_time(*took, WAITS, late, what));
     });
 }
 
