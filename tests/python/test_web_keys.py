@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from paths import ROOT
-from tidegate import ConfigError, Limiter
+from tidegate import ConfigError, Limiter, asgi, wsgi
 from tidegate.http import claim, client_ip, fixed, header, user
+from web import call_asgi, call_wsgi
+from web_adapter import LimitedApp
 from web_adapters import Adapter
 
 CASES = json.loads((ROOT / "tests" / "http" / "layered-keys.json").read_text())["cases"]
@@ -49,6 +51,35 @@ def test_several_policies_and_the_key_of_their_limit(adapter: Adapter) -> None:
     assert app.get(headers={"X-Forwarded-For": "198.51.100.7"}).status == 200
     assert limiter.peek("p", "anonymous:198.51.100.7").remaining == 99
     assert limiter.peek("q", "198.51.100.7").remaining == 99
+
+
+@pytest.mark.parametrize("kind", ["asgi", "wsgi"])
+@pytest.mark.parametrize("between", [False, True], ids=["", "other middleware between"])
+def test_a_layer_in_another_reads_addresses_as_that_does(kind: str, between: bool) -> None:
+    limiter = Limiter(policies={"inner": "100/minute", "outer": "100/minute"})
+
+    class Other:
+        def __init__(self, app: Any) -> None:
+            self.app = app
+
+        def __call__(self, *arguments: Any) -> Any:
+            return self.app(*arguments)
+
+    def wsgi_app(_: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return [b""]
+
+    async def asgi_app(_: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    layer: Any = asgi.TidegateMiddleware if kind == "asgi" else wsgi.TidegateMiddleware
+    app: Any = layer(asgi_app if kind == "asgi" else wsgi_app, "inner", key=header("X-API-Key"), limiter=limiter)
+    app = layer(Other(app) if between else app, "outer", key=client_ip(trusted_proxies=1), limiter=limiter)
+    served = LimitedApp(app, call_asgi if kind == "asgi" else call_wsgi)
+    assert served.get(headers={"X-Forwarded-For": "198.51.100.7"}).status == 200
+    assert limiter.peek("outer", "198.51.100.7").remaining == 99
+    assert limiter.peek("inner", "anonymous:198.51.100.7").remaining == 99
 
 
 def test_otherwise_is_any_key(adapter: Adapter) -> None:

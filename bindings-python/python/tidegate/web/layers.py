@@ -13,7 +13,7 @@ from .._tidegate import AsyncLimiter, Limiter, PolicyUse
 from .._tracing import to_async, to_blocking, unwrapped
 from ..errors import ConfigError
 from .functions import name_of, with_arity
-from .keys import RequestAdapter
+from .keys import Key, RequestAdapter
 from .limit import APPLICATION, BoundLimit, DeclaredLimit, PolicyOption, flag
 from .options import INHERITED_OPTIONS, LIMIT_OPTIONS, LIMITER_OPTIONS, LayerOptions, LimitOptions, check_names
 from .processes import warn_of_memory
@@ -33,6 +33,8 @@ _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false":
 LIMITS = "__tidegate__"
 # How many routes and methods are remembered: a client may make up methods, a server has few.
 MAX_ROUTES = 10_000
+# How many layers of middleware are looked through.
+MAX_LAYERS = 32
 # The longest method whose limits are kept.
 MAX_METHOD = 32
 
@@ -141,10 +143,21 @@ class AppLimits(WebLayer[L], Generic[L, A]):
     ) -> None:
         self._configure(limiter, store, dict(options))
         self.app = app
-        self._declared_application = self._declare(policy)
+        self._declared_application = declared = self._declare(policy)
         self._bind_anew()
+        if declared.address is not None:
+            self._pass_on(declared.address)
         if self.enabled:
             warn_of_memory(self.limiter)
+
+    def _pass_on(self, address: Key) -> None:
+        """Has the layers inside this one read addresses as it does, also behind other middleware."""
+        inner: Any = self.app
+        for _ in range(MAX_LAYERS):
+            if isinstance(inner, AppLimits) and inner._declared_application is not None:
+                inner._declared_application.read_addresses_as(address)
+                inner._bind_anew()
+            inner = getattr(inner, "app", None)
 
 
 def check_is_function(view: Any, decorator: str) -> None:

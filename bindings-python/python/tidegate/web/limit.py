@@ -51,7 +51,7 @@ class DeclaredLimit:
         self.key = checked("key", None, key_option)
         # How callers without a header, a user or a claim are told apart: by the nearest key that is an address.
         keys = (self.key, layer_key)
-        self._address = next((key.address for key in keys if key is not None and key.address is not None), None)
+        self.address = next((key.address for key in keys if key is not None and key.address is not None), None)
         self.cost = checked("cost", 1, cost_option)
         # The function that returns the policies of a request, when they are not the same for all.
         self.choose = _policy_function(policy) if callable(policy) else None
@@ -72,6 +72,14 @@ class DeclaredLimit:
         self.enabled = checked("enabled", None, flag, "enabled") is not False
         self.per_method = checked("per_method", False, flag, "per_method")
 
+    def read_addresses_as(self, address: Key) -> None:
+        """Takes the address of a layer around this one, where its own keys say nothing of addresses."""
+        if self.address is None:
+            self.address = address
+            self.policies = [
+                (policy, key.within(address), cost, names_cost) for policy, key, cost, names_cost in self.policies
+            ]
+
     def policies_of(self, given: Any, key_of: Callable[[Any], Key] | None = None) -> list[KeyedPolicy]:
         """Each policy with its key and its cost. `given` is one policy or several."""
         several = given if isinstance(given, (list, tuple)) else [given]
@@ -85,7 +93,7 @@ class DeclaredLimit:
             raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {shown(given)}")
         key: Key | None = key_of(rest[0]) if rest and rest[0] is not None else self.key
         names_cost = len(rest) > 1
-        key = client_ip() if key is None else key.within(self._address)
+        key = client_ip() if key is None else key.within(self.address)
         return policy, key, cost_option(rest[1]) if names_cost else self.cost, names_cost
 
 
