@@ -302,6 +302,8 @@ fn a_list_is_bounded_and_without_what_has_ended() {
         clock.advance(Duration::from_secs(60));
         assert_eq!(limiter.check("5/s", "k0").expect("a decision").limit(), 5);
         assert_eq!(limiter.overrides("5/s").expect("a list").len(), 1);
+        let other = self::limiter(url, &fresh_prefix(), Some(&clock));
+        assert_eq!(other.overrides("5/s").expect("a list"), [], "{url}: of another prefix");
     });
 }
 

@@ -421,7 +421,7 @@ impl Machine {
         for number in 0..self.file.geometry.shards {
             self.each_record(number, |record| {
                 let (value, appendix) = record.parts();
-                found.extend(stored_override(value, appendix, plan, now));
+                found.extend(stored_override(value, appendix, plan, now).filter(|_| self.names.has(record.name)));
             })?;
         }
         Ok(found)
