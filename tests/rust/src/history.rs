@@ -19,23 +19,37 @@ const SECOND: u64 = 1_000_000;
 /// Redis removes a key in real time, this long after its last moment of meaning at the earliest.
 const EXPIRY_GRACE: Duration = Duration::from_millis(250);
 
+/// How often a history is repeated whose answers may have been other ones because keys had expired: a race that shows in one of ten
+/// attempts shows in one of these.
+const REPETITIONS: usize = 30;
+
 /// The answers of a store on Redis to a history by a clock of the test. On a machine that stalls, real time passes while that
-/// clock stands, and a key can expire too early: an attempt that took so long, and gave other answers, is made again, a few times.
+/// clock stands, and a key can expire too early. So where an attempt took so long, and gave other answers, the history is repeated: no
+/// attempt that was quick may give other answers, and most have to agree.
 ///
 /// # Panics
 /// When the store cannot be cleared.
 pub fn answers_of_redis(store: &Limiter, expected: &[String], attempt: impl Fn() -> Vec<String>) -> Vec<String> {
-    let mut attempts_left = 5;
-    loop {
+    let timed = || {
         let began = Instant::now();
         let found = attempt();
-        attempts_left -= 1;
-        if found == expected || began.elapsed() < EXPIRY_GRACE || attempts_left == 0 {
+        (found, began.elapsed())
+    };
+    let (first, took) = timed();
+    if first == expected || took < EXPIRY_GRACE {
+        return first;
+    }
+    println!("other answers within {took:?}: keys may have expired, so the history is repeated");
+    let mut agreed = 0;
+    for _ in 0..REPETITIONS {
+        store.clear_all().expect("nothing is kept");
+        let (found, took) = timed();
+        if found != expected && took < EXPIRY_GRACE {
             return found;
         }
-        println!("other answers within {:?}: keys may have expired, so the history begins anew", began.elapsed());
-        store.clear_all().expect("nothing is kept");
+        agreed += usize::from(found == expected);
     }
+    if agreed > REPETITIONS / 2 { expected.to_vec() } else { first }
 }
 
 fn limit(random: &mut Random) -> Limit {
