@@ -41,6 +41,7 @@ function drawCall() {
   if (kind < 88) return call('refund');
   if (kind < 90) return call('clear');
   if (kind < 93) return call('block', 1, pick([0, 60_000, 120_000]));
+  if (kind === 93 && policy in plan.own) return call('override', 1, below(2));
   const all = call('check_all');
   all.entries.push([plan.across_policies ? other : policy, name, 1]);
   return all;
@@ -59,6 +60,8 @@ function start(limiter, { operation, entries, length }) {
       return limiter.refund(policy, key, cost);
     case 'clear':
       return limiter.clear(policy, key);
+    case 'override':
+      return limiter.override(policy, key, length > 0 ? plan.own[policy] : null);
     case 'check_all':
       return limiter.checkAll(entries);
     default:

@@ -48,6 +48,8 @@ def draw_call(plan: dict[str, Any], draw: random.Random) -> Call:
         operation = "clear"
     elif kind < 93:
         operation, length = "block", draw.choice([0, 60_000, 120_000])
+    elif kind == 93 and policy in plan["own"]:
+        operation, length = "override", draw.randrange(2)
     else:
         operation = "check_all"
         entries.append([other if plan["across_policies"] else policy, name, 1])
@@ -55,7 +57,7 @@ def draw_call(plan: dict[str, Any], draw: random.Random) -> Call:
     return {"group": name, "operation": operation, "entries": entries, "length": length}
 
 
-def start(limiter: Any, call: Call) -> Any:
+def start(limiter: Any, call: Call, own: dict[str, str]) -> Any:
     """Makes the call; of an AsyncLimiter the result is awaitable."""
     policy, key, cost = call["entries"][0]
     match call["operation"]:
@@ -69,6 +71,8 @@ def start(limiter: Any, call: Call) -> Any:
             return limiter.refund(policy, key, cost=cost)
         case "clear":
             return limiter.clear(policy, key)
+        case "override":
+            return limiter.override(policy, key, own[policy] if call["length"] else None)
         case "check_all":
             return limiter.check_all([tuple(entry) for entry in call["entries"]])
     if call["length"] == 0:
@@ -114,7 +118,7 @@ def run_thread(limiter: Limiter, recorder: Recorder, over: threading.Event) -> N
         for _ in range(2):
             begin, answer = time.monotonic_ns(), None
             try:
-                answer = start(limiter, call)
+                answer = start(limiter, call, recorder.plan["own"])
             except TidegateError as error:
                 answer = error
             wait, again = recorder.record(call, begin, answer)
@@ -129,7 +133,7 @@ async def run_task(limiter: AsyncLimiter, recorder: Recorder, over: threading.Ev
         for _ in range(2):
             begin, answer = time.monotonic_ns(), None
             try:
-                answer = await start(limiter, call)
+                answer = await start(limiter, call, recorder.plan["own"])
             except TidegateError as error:
                 answer = error
             wait, again = recorder.record(call, begin, answer)

@@ -1,15 +1,21 @@
 //! The rules in Rust and the rules in Lua give identical Decisions for identical histories.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Limiter, ManualClock, OnStoreError, Policy};
+use serde_json::json;
+use tidegate::{
+    Builder, CheckOptions, Decision, KeyOverride, Limiter, ManualClock, OnStoreError, Options, Policy,
+};
+use tidegate_tests::any_limiter::fresh_prefix;
 use tidegate_tests::budget::within;
-use tidegate_tests::history;
+use tidegate_tests::history::{self, text_of};
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
 use tidegate_tests::shared_file::SharedFile;
+use tidegate_tests::strategies::is_held;
 
 /// All histories (see `budget.rs`); `TIDEGATE_HISTORIES` sets another number, `TIDEGATE_SEED` runs a single one.
 const HISTORIES: u64 = 10_000;
@@ -36,6 +42,107 @@ fn memory_and_a_file_agree() {
         let expected = history::run(seed, &memory, &memory_clock);
         let found = history::run(seed, &file, &file_clock);
         history::agree(seed, &expected, &found);
+    }
+}
+
+/// Policies by their names, which come from a file and change with it: what was checked before a reload is settled behind it, overrides
+/// stay, and a journal goes on.
+#[test]
+fn histories_with_reloads_agree() {
+    let (redis, shared) = (Servers::start(Kind::Single), SharedFile::new());
+    let others = [redis.url(), &shared.url("max_bytes=64MB")].map(|url| {
+        let limiter = Limiter::builder().store(url).timeout(Duration::from_secs(10));
+        (url.to_owned(), limiter.build().expect("a limiter"))
+    });
+    for seed in within(4, seeds(HISTORIES / 10)) {
+        let expected = reloading("memory://", seed);
+        for (url, store) in &others {
+            let found = history::answers_of_redis(store, &expected, || reloading(url, seed));
+            history::agree(seed, &expected, &found);
+        }
+    }
+}
+
+fn reloading(url: &str, seed: u64) -> Vec<String> {
+    let mut random = Random::new(seed);
+    let file = TempFile::new();
+    let mut policy = loop {
+        let limits = history::policy(&mut random, "p").limits().to_vec();
+        let options = Options { journal: 5, ..Options::default() };
+        let policy = Policy::new(limits, options).and_then(|policy| policy.named("p")).expect("a policy");
+        if file.write(&policy) && !is_held(&policy) {
+            break policy;
+        }
+    };
+    let clock = Arc::new(ManualClock::new(Duration::from_secs(1_700_000_000)));
+    let limiter = Builder::from_file(&file.0).expect("a file").store(url).prefix(fresh_prefix());
+    let limiter = limiter.timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO).clock(Arc::clone(&clock));
+    let limiter = limiter.on_store_error(OnStoreError::Raise).build().expect("a limiter");
+    let (mut lines, mut decisions) = (vec![format!("{policy:?}")], Vec::new());
+    for step in 0..40 {
+        let period = policy.limits()[0].period().micros();
+        clock.advance(Duration::from_micros(random.pick(&[0, 1, 300_000, period / 5, period])));
+        let said = |answer: tidegate::Result<Decision>| answer.map_or_else(|error| error.to_string(), |one| text_of(&one));
+        let line = match random.below(20) {
+            0..=7 => {
+                let meta = Some(format!("{step}").into_bytes());
+                let cost = random.below(4) + 1;
+                let options = CheckOptions { meta, ..history::cost_for(&mut random, &policy, cost).into() };
+                let answer = limiter.check_with("p", "k", &options);
+                decisions.extend(answer.iter().cloned());
+                said(answer)
+            }
+            8..=10 if !decisions.is_empty() => {
+                let decision = decisions.remove(random.below(decisions.len() as u64) as usize);
+                let actual = random.below(4);
+                let actual = history::cost_for(&mut random, &policy, actual);
+                format!("{:?}", limiter.settle(&decision, actual))
+            }
+            11 => said(limiter.charge("p", "k", history::cost_for(&mut random, &policy, 2))),
+            12 => said(limiter.refund("p", "k", history::cost_for(&mut random, &policy, 2))),
+            13 => format!("{:?}", limiter.clear("p", "k")),
+            14 | 15 => {
+                let changed = history::changed(&mut random, &policy);
+                if !is_held(&changed) && file.write(&changed) {
+                    limiter.reload().expect("a reload");
+                    policy = changed;
+                }
+                format!("reloaded {policy:?}")
+            }
+            16 | 17 => {
+                let own = KeyOverride::of(history::changed(&mut random, &policy).limits().to_vec()).to_string();
+                let own = KeyOverride::parse(&own).ok().filter(|_| random.one_in(2));
+                let ttl = own.as_ref().map(|_| Duration::from_micros(random.below(2 * period.min(1 << 50)) + 1));
+                format!("override {own:?} {ttl:?}: {:?}", limiter.set_override("p", "k", own.as_ref(), ttl))
+            }
+            18 => format!("{:?} {:?}", limiter.journal("p", "k"), limiter.overrides("p")),
+            _ => said(limiter.peek("p", "k", history::cost_for(&mut random, &policy, 1))),
+        };
+        lines.push(format!("{step}: {line}"));
+    }
+    lines
+}
+
+/// A policy file that is removed at the end.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("tidegate-history-{}.json", fresh_prefix())))
+    }
+
+    /// Writes a policy, where a notation can say all of it.
+    fn write(&self, policy: &Policy) -> bool {
+        let text = KeyOverride::of(policy.limits().to_vec()).to_string();
+        let is_same = KeyOverride::parse(&text).is_ok_and(|own| own.to_string() == text);
+        let policies = json!({"policies": {"p": {"limits": text, "journal": policy.options().journal}}});
+        is_same && std::fs::write(&self.0, policies.to_string()).is_ok()
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
     }
 }
 

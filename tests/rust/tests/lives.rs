@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Algorithm, Decision, Limit, Limiter, ManualClock, OnStoreError, Options, Period, Policy, Result};
+use tidegate::{Algorithm, Decision, KeyOverride, Limit, Limiter, ManualClock, OnStoreError, Options, Period, Policy, Result};
 use tidegate_tests::budget::within;
 use tidegate_tests::cluster::Cluster;
 use tidegate_tests::history::{agree, answers_of_redis, text_of};
@@ -54,6 +54,8 @@ struct Life<'a> {
     clock: &'a ManualClock,
     random: Random,
     policy: Policy,
+    /// The numbers of its key, where an override has given it others, and when that ends.
+    own: Option<(Policy, u64)>,
     /// Each life has a key of its own.
     key: String,
     now: u64,
@@ -106,6 +108,7 @@ impl Life<'_> {
         };
         self.now += pause;
         self.clock.set(Duration::from_micros(self.now));
+        self.own.take_if(|(_, ends)| *ends <= self.now);
         self.lost = !matches!(self.replies, Replies::AllArrive) && !self.lost && self.random.one_in(12);
         match self.random.below(40) {
             0..=19 => self.check(),
@@ -117,7 +120,10 @@ impl Life<'_> {
                 self.answer(|limiter| limiter.block(&self.policy, &self.key, time));
                 self.lines.push("blocked".to_owned());
             }
-            38 => self.change(),
+            38 if self.random.one_in(2) => self.change(),
+            38 => self.set_override(),
+            // That counts for the key as well, while it has numbers of its own.
+            _ if self.own.is_some() => {}
             _ => self.other_algorithm(),
         }
     }
@@ -145,7 +151,7 @@ impl Life<'_> {
     }
 
     fn check(&mut self) {
-        let most = self.policy.limits()[0].capacity();
+        let most = self.in_force().limits()[0].capacity();
         let cost = if self.random.one_in(3) { self.random.below(most) + 1 } else { self.random.below(3) + 1 };
         let Some(decision) = self.answer(|limiter| limiter.check_n(&self.policy, &self.key, cost)) else {
             // Its caller does not go on, so nothing is used.
@@ -247,14 +253,42 @@ impl Life<'_> {
 
     /// Other numbers. What a bucket has drained meanwhile depends on when it was last written, so buckets keep theirs.
     fn change(&mut self) {
+        if let Some(changed) = self.changed() {
+            self.policy = changed;
+            self.lines.push(format!("changed to {:?}", self.policy));
+        }
+    }
+
+    fn changed(&mut self) -> Option<Policy> {
         if self.policy.limits().iter().any(|limit| limit.algorithm().has_burst()) {
-            return;
+            return None;
         }
         let limits = self.policy.limits().iter();
         let limits = limits
             .map(|limit| Limit::new(limit.algorithm(), self.random.below(20) + 1, limit.period()).expect("a limit"));
-        self.policy = Policy::new(limits.collect(), Options::default()).expect("a policy").named("p").expect("a name");
-        self.lines.push(format!("changed to {:?}", self.policy));
+        Some(Policy::new(limits.collect(), Options::default()).expect("a policy").named("p").expect("a name"))
+    }
+
+    /// Gives its key other numbers, for a time or for good, or those of the policy again.
+    fn set_override(&mut self) {
+        let Some(changed) = self.changed() else { return };
+        let own = (!self.random.one_in(3)).then_some(changed);
+        let period = self.policy.limits()[0].period().micros();
+        let ttl = (own.is_some() && self.random.one_in(2)).then(|| self.random.below(3 * period) + 1);
+        let limits = own.as_ref().map(|own| KeyOverride::of(own.limits().to_vec()));
+        if limits.as_ref().is_some_and(|limits| KeyOverride::parse(&limits.to_string()).is_err()) {
+            // No notation has such a period.
+            return;
+        }
+        let time = ttl.map(Duration::from_micros);
+        self.answer(|limiter| limiter.set_override(&self.policy, &self.key, limits.as_ref(), time));
+        self.lines.push(format!("{} override {limits:?} for {time:?}", self.now));
+        self.own = own.map(|own| (own, ttl.map_or(u64::MAX, |ttl| self.now + ttl)));
+    }
+
+    /// The policy with the numbers that its key has.
+    fn in_force(&self) -> &Policy {
+        self.own.as_ref().map_or(&self.policy, |(own, _)| own)
     }
 
     /// A release with other limits works on the same key: it counts for itself, and takes nothing from this one.
@@ -270,7 +304,7 @@ impl Life<'_> {
 
     /// Whether what was used, with the check that was just admitted, is within every limit.
     fn judge(&self, decision: &Decision) {
-        for (limit, state) in self.policy.limits().iter().zip(decision.limits()) {
+        for (limit, state) in self.in_force().limits().iter().zip(decision.limits()) {
             let (now, period) = (self.now, limit.period().micros());
             let since =
                 |from: u64| -> u64 { self.used.iter().filter(|used| used.at >= from).map(|used| used.units).sum() };
@@ -331,6 +365,7 @@ fn life<'a>(
         clock,
         random,
         policy,
+        own: None,
         key,
         now,
         used: Vec::new(),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate::{Builder, Decision, Limiter, OnStoreError, Result, Source};
+use tidegate::{Builder, Decision, KeyOverride, Limiter, OnStoreError, Result, Source};
 
 use super::record::{Call, CallRecord, Operation, Outcome};
 use super::schedule::Schedule;
@@ -51,7 +51,7 @@ fn decided(decision: &Decision) -> Outcome {
     Outcome::Decided { at: Some(at), values: Box::new(DecisionValues::of(decision)) }
 }
 
-fn make(limiter: &AnyLimiter, call: &Call) -> (Outcome, Option<Duration>) {
+fn make(limiter: &AnyLimiter, call: &Call, schedule: &Schedule) -> (Outcome, Option<Duration>) {
     let (policy, key, cost) = &call.entries[0];
     let policy = policy.as_str();
     let decision = match call.operation {
@@ -60,9 +60,12 @@ fn make(limiter: &AnyLimiter, call: &Call) -> (Outcome, Option<Duration>) {
         Operation::Charge => limiter.charge(policy, key, *cost),
         Operation::Refund => limiter.refund(policy, key, *cost),
         Operation::CheckAll => limiter.check_all(&call.entries),
-        Operation::Clear | Operation::Block => {
+        Operation::Clear | Operation::Block | Operation::Override => {
+            let own = || KeyOverride::parse(&schedule.own[policy]).expect("limits");
             let done = match (call.operation, call.length) {
                 (Operation::Clear, _) => limiter.clear(policy, key),
+                (Operation::Override, 0) => limiter.set_override(policy, key, None, None),
+                (Operation::Override, _) => limiter.set_override(policy, key, Some(&own()), None),
                 (_, 0) => limiter.unblock(policy, key),
                 (_, length) => limiter.block(policy, key, Duration::from_micros(length)),
             };
@@ -91,7 +94,7 @@ pub fn record_calls(client: &Client, over: &AtomicBool) -> Vec<CallRecord> {
         // A second call tries exactly when the first was told to.
         for is_second in [false, true] {
             let begin = monotonic();
-            let (outcome, retry_after) = make(&limiter, &call);
+            let (outcome, retry_after) = make(&limiter, &call, &client.schedule);
             let end = monotonic();
             if matches!(outcome, Outcome::Failed(_)) {
                 std::thread::sleep(client.after_error);

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use client::{Client, record_calls};
 pub use programs::{ClientProgram, Language};
 pub use record::{Call, CallRecord, FaultRecord, Loss, Operation, Outcome};
-pub use schedule::{Schedule, policies};
+pub use schedule::{Schedule, overridden, own_limits, policies};
 
 /// `CLOCK_MONOTONIC` in nanoseconds, which all processes of a machine share.
 #[must_use]

@@ -77,7 +77,7 @@ impl ClientProgram {
             "timeout": client.timeout.as_secs_f64(), "pause": client.pause.as_secs_f64(),
             "after_error": client.after_error.as_secs_f64(), "run": schedule.run,
             "slice": schedule.slice.as_nanos() as u64, "groups": schedule.groups,
-            "across_policies": schedule.across_policies, "policies": schedule.policies,
+            "across_policies": schedule.across_policies, "policies": schedule.policies, "own": schedule.own,
         });
         let mut command = language.command();
         command.arg(plan.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -19,17 +19,20 @@ pub enum Operation {
     Clear,
     /// Blocks the key for `Call::length`; 0 ends a block.
     Block,
+    /// Gives the key its policy's own numbers for single keys where `Call::length` is 1, those of the policy again where it is 0.
+    Override,
     /// Asks and charges all entries or none.
     CheckAll,
 }
 
-const NAMES: [(&str, Operation); 7] = [
+const NAMES: [(&str, Operation); 8] = [
     ("check", Operation::Check),
     ("peek", Operation::Peek),
     ("charge", Operation::Charge),
     ("refund", Operation::Refund),
     ("clear", Operation::Clear),
     ("block", Operation::Block),
+    ("override", Operation::Override),
     ("check_all", Operation::CheckAll),
 ];
 
@@ -40,7 +43,7 @@ pub struct Call {
     pub operation: Operation,
     /// Policy, key and cost; several of a `check_all`.
     pub entries: Vec<(String, String, u64)>,
-    /// Of a block, in microseconds.
+    /// Of a block, in microseconds; of an override whether it is set.
     pub length: u64,
 }
 

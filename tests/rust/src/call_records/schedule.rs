@@ -1,10 +1,11 @@
 //! Which keys clients use at which time, so that all processes work on the same keys without a word to each other, and no
 //! key has a long history.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate::{Policy, PolicyFile};
+use tidegate::{KeyOverride, Limit, Policy, PolicyFile};
 
 use super::record::{Call, Operation};
 use crate::random::Random;
@@ -23,6 +24,29 @@ pub fn policies() -> Vec<Policy> {
     PolicyFile::read(file()).expect("a policy file").policies().to_vec()
 }
 
+/// A policy with the numbers that overrides give its keys: twice as many units. What a bucket has drained depends on when an override
+/// came, which no answer tells, so buckets have none.
+///
+/// # Panics
+/// When there can be no such policy.
+#[must_use]
+pub fn overridden(policy: &Policy) -> Option<Policy> {
+    if policy.limits().iter().any(|limit| limit.algorithm().has_burst()) {
+        return None;
+    }
+    let double =
+        |limit: &Limit| Limit::new(limit.algorithm(), 2 * limit.count(), limit.period()).expect("a larger count");
+    let limits = policy.limits().iter().map(double).collect();
+    Some(Policy::new(limits, policy.options().clone()).and_then(|own| own.named(policy.name())).expect("a policy"))
+}
+
+/// The limits that overrides give single keys of the policies, by their names.
+#[must_use]
+pub fn own_limits() -> BTreeMap<String, String> {
+    let text = |own: &Policy| KeyOverride::of(own.limits().to_vec()).to_string();
+    policies().iter().filter_map(|policy| Some((policy.name().to_owned(), text(&overridden(policy)?)))).collect()
+}
+
 /// The time is cut into slices. Each slice has its groups, and each group its key and two policies.
 #[derive(Debug, Clone)]
 pub struct Schedule {
@@ -36,6 +60,8 @@ pub struct Schedule {
     pub across_policies: bool,
     /// The names of the policies, in the order of the file.
     pub policies: Vec<String>,
+    /// The limits that overrides give single keys of a policy, by its name.
+    pub own: BTreeMap<String, String>,
 }
 
 /// A group at a time.
@@ -72,6 +98,7 @@ impl Schedule {
             83..88 => one(Operation::Refund, 1, 0),
             88..90 => one(Operation::Clear, 1, 0),
             90..93 => one(Operation::Block, 1, random.pick(&[0, 60_000, 120_000])),
+            93 if self.own.contains_key(&group.policy) => one(Operation::Override, 1, random.below(2)),
             _ => {
                 let other = if self.across_policies { &group.other } else { &group.policy };
                 let entries = vec![entry(&group.policy, 1), entry(other, 1)];

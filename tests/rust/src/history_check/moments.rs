@@ -104,7 +104,8 @@ pub(super) fn to_try(
     may_go_back: bool,
 ) -> Vec<u64> {
     // Only the order of these among other events makes a difference.
-    if call.operation == Operation::Clear || (call.operation == Operation::Block && call.length == 0) {
+    let orders = matches!(call.operation, Operation::Clear | Operation::Override);
+    if orders || (call.operation == Operation::Block && call.length == 0) {
         return vec![from];
     }
     let mut moments = Moments { from, until, all: vec![from, until] };
@@ -112,7 +113,8 @@ pub(super) fn to_try(
     model.set(from);
     let units: u64 = history.uncertain.iter().map(units_of).sum();
     for (name, key, cost) in &call.entries {
-        let policy = named(policies, name);
+        let own = state.model.own(name, key);
+        let policy = own.unwrap_or_else(|| named(policies, name));
         named_by(from, &model.peek(policy, key, *cost)).into_iter().for_each(|moment| moments.add(moment));
         // The answer names how far away moments were that follow from the state after the call.
         if let Some(answer) = answer {

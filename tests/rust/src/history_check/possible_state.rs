@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tidegate::Policy;
 
-use crate::call_records::{Call, Operation};
+use crate::call_records::{Call, Operation, overridden};
 use crate::decision_values::DecisionValues;
 use crate::model::Model;
 
@@ -31,11 +31,17 @@ impl Expected {
             values.limits.iter().map(|limit| (limit.remaining, limit.reset_after)).collect()
         };
         match self {
-            Self::Whole(values) => values == found,
+            Self::Whole(values) => values == found || *values == without_overrides(found),
             Self::Usage(values) => usage(values) == usage(found),
             Self::Nothing => false,
         }
     }
+}
+
+/// An answer that does not say whether its keys have other numbers than their policies: its limits show that.
+fn without_overrides(found: &DecisionValues) -> DecisionValues {
+    let decisions = found.decisions.iter().map(without_overrides).collect();
+    DecisionValues { overridden: false, decisions, ..found.clone() }
 }
 
 /// An earlier state, of which a server may still have a copy.
@@ -68,7 +74,8 @@ impl PossibleState {
         let model = &mut self.model;
         model.set(at);
         let (name, key, cost) = &call.entries[0];
-        let (policy, cost) = (named(policies, name), *cost);
+        let own = model.own(name, key).cloned();
+        let (policy, cost) = (own.as_ref().unwrap_or_else(|| named(policies, name)), *cost);
         match call.operation {
             Operation::Check => Expected::Whole(model.check(policy, key, cost, None)),
             Operation::Peek => Expected::Whole(model.peek(policy, key, cost)),
@@ -88,9 +95,17 @@ impl PossibleState {
                 model.block(policy, key, call.length);
                 Expected::Nothing
             }
+            Operation::Override => {
+                let base = named(policies, name);
+                model.set_own(base, key, overridden(base).filter(|_| call.length > 0));
+                Expected::Nothing
+            }
             Operation::CheckAll => {
-                let entries: Vec<(&Policy, &str, u64)> =
-                    call.entries.iter().map(|(name, key, cost)| (named(policies, name), key.as_str(), *cost)).collect();
+                let own: Vec<_> = call.entries.iter().map(|(name, key, _)| model.own(name, key).cloned()).collect();
+                let entries = call.entries.iter().zip(&own).map(|((name, key, cost), own)| {
+                    (own.as_ref().unwrap_or_else(|| named(policies, name)), key.as_str(), *cost)
+                });
+                let entries: Vec<(&Policy, &str, u64)> = entries.collect();
                 Expected::Whole(model.check_all(&entries))
             }
         }

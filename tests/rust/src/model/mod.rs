@@ -68,6 +68,8 @@ pub struct Model {
     holds: u64,
     /// The class of the calls from here on.
     class: Option<String>,
+    /// What stands in for the policy of a key.
+    own: BTreeMap<(String, String), Policy>,
 }
 
 impl Model {
@@ -121,6 +123,22 @@ impl Model {
     pub fn adopt(&mut self, policy: &Policy, key: &str) {
         if self.usages.contains_key(&Self::usage_key(policy, key)) {
             self.keep(policy, key, self.usage(policy, key));
+        }
+    }
+
+    /// The policy with the numbers of a key of it, where the key has other ones.
+    #[must_use]
+    pub fn own(&self, policy: &str, key: &str) -> Option<&Policy> {
+        self.own.get(&(policy.to_owned(), key.to_owned()))
+    }
+
+    /// A key has the numbers of that policy in place of its own one from now on, or those of its own one again.
+    pub fn set_own(&mut self, policy: &Policy, key: &str, own: Option<Policy>) {
+        self.adopt(own.as_ref().unwrap_or(policy), key);
+        let of_key = Self::usage_key(policy, key);
+        match own {
+            Some(own) => drop(self.own.insert(of_key, own)),
+            None => drop(self.own.remove(&of_key)),
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_tests::call_records::{
-    CallRecord, Client, ClientProgram, FaultRecord, Language, Loss, Schedule, monotonic, policies, record_calls, wall,
+    CallRecord, Client, ClientProgram, FaultRecord, Language, Loss, Schedule, monotonic, own_limits, policies, record_calls,
+    wall,
 };
 use tidegate_tests::history_check::{ClockReadings, Report, check};
 use tidegate_tests::random::Random;
@@ -19,6 +20,7 @@ pub(crate) fn schedule(run: &str) -> Schedule {
         groups: 13,
         across_policies: true,
         policies: policies().iter().map(|policy| policy.name().to_owned()).collect(),
+        own: own_limits(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use tidegate::Policy;
 use tidegate_tests::budget::within;
-use tidegate_tests::call_records::{Call, CallRecord, FaultRecord, Loss, Operation, Outcome, Schedule, policies};
+use tidegate_tests::call_records::{Call, CallRecord, FaultRecord, Loss, Operation, Outcome, Schedule, overridden, policies};
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::history_check::{Report, check};
 use tidegate_tests::model::Model;
@@ -39,7 +39,8 @@ impl SimulatedStore {
         let policies = &*POLICIES;
         let named = |name: &str| policies.iter().find(|policy| policy.name() == name).expect("a policy");
         let (name, key, cost) = &call.entries[0];
-        let (policy, model) = (named(name), &mut self.model);
+        let own = self.model.own(name, key).cloned();
+        let (policy, model) = (own.as_ref().unwrap_or_else(|| named(name)), &mut self.model);
         model.set(self.now);
         match call.operation {
             Operation::Check => Some(model.check(policy, key, *cost, None)),
@@ -60,8 +61,15 @@ impl SimulatedStore {
                 model.block(policy, key, call.length);
                 None
             }
+            Operation::Override => {
+                model.set_own(named(name), key, overridden(named(name)).filter(|_| call.length > 0));
+                None
+            }
             Operation::CheckAll => {
-                let entries = call.entries.iter().map(|(name, key, cost)| (named(name), key.as_str(), *cost));
+                let own: Vec<_> = call.entries.iter().map(|(name, key, _)| model.own(name, key).cloned()).collect();
+                let entries = call.entries.iter().zip(&own).map(|((name, key, cost), own)| {
+                    (own.as_ref().unwrap_or_else(|| named(name)), key.as_str(), *cost)
+                });
                 Some(model.check_all(&entries.collect::<Vec<_>>()))
             }
         }
