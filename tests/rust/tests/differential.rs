@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate::{
-    Builder, CheckOptions, Decision, KeyOverride, Limiter, ManualClock, OnStoreError, Options, Policy,
-};
+use tidegate::{Builder, CheckOptions, Decision, KeyOverride, Limiter, ManualClock, OnStoreError, Options, Policy};
 use tidegate_tests::any_limiter::fresh_prefix;
 use tidegate_tests::budget::within;
 use tidegate_tests::history::{self, text_of};
@@ -82,7 +80,8 @@ fn reloading(url: &str, seed: u64) -> Vec<String> {
     for step in 0..40 {
         let period = policy.limits()[0].period().micros();
         clock.advance(Duration::from_micros(random.pick(&[0, 1, 300_000, period / 5, period])));
-        let said = |answer: tidegate::Result<Decision>| answer.map_or_else(|error| error.to_string(), |one| text_of(&one));
+        let said =
+            |answer: tidegate::Result<Decision>| answer.map_or_else(|error| error.to_string(), |one| text_of(&one));
         let line = match random.below(20) {
             0..=7 => {
                 let meta = Some(format!("{step}").into_bytes());

@@ -6,7 +6,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Algorithm, Decision, KeyOverride, Limit, Limiter, ManualClock, OnStoreError, Options, Period, Policy, Result};
+use tidegate::{
+    Algorithm, Decision, KeyOverride, Limit, Limiter, ManualClock, OnStoreError, Options, Period, Policy, Result,
+};
 use tidegate_tests::budget::within;
 use tidegate_tests::cluster::Cluster;
 use tidegate_tests::history::{agree, answers_of_redis, text_of};

@@ -62,7 +62,9 @@ impl LimiterCore {
             let (queue, number) = place.destination();
             let mut holder = TurnHolder { core: self, key, place: Some(place) };
             let keep = move |core: &Arc<Self>, decision| core.keep_turn(&queue, number, decision);
-            if let Some(decision) = self.ask_waiting(plan, key, operation.as_turn(within, instead_of), user, keep).await? {
+            if let Some(decision) =
+                self.ask_waiting(plan, key, operation.as_turn(within, instead_of), user, keep).await?
+            {
                 let ends = decision.allowed() || decision.plan().takes_turns && !decision.learned();
                 return Ok(ends.then_some(decision));
             }

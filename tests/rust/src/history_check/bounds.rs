@@ -25,8 +25,7 @@ fn most(limit: &Limit, length: u64) -> Option<u128> {
 
 /// What was admitted too much.
 pub(super) fn check(policies: &[Policy], history: &History<'_>) -> Vec<String> {
-    let gives_back =
-        |call: &Call| matches!(call.operation, Operation::Refund | Operation::Clear | Operation::Override);
+    let gives_back = |call: &Call| matches!(call.operation, Operation::Refund | Operation::Clear | Operation::Override);
     let uncertain = history.uncertain.iter().filter_map(|event| match event.what {
         Happening::Call(call, _) => Some(call),
         _ => None,

@@ -157,7 +157,8 @@ fn a_wait_in_the_line_ends_in_time_when_the_server_stops_before_its_last_questio
         let calls: Vec<_> = choices.into_iter().flat_map(|choice| policies.map(|policy| (choice, policy))).collect();
         let (probe, began) = (LatenessProbe::start(), Barrier::new(2 * calls.len() + 1));
         let waited: Vec<_> = std::thread::scope(|scope| {
-            let calls = calls.iter().flat_map(|&(choice, policy)| [false, true].map(|is_async| (choice, policy, is_async)));
+            let calls =
+                calls.iter().flat_map(|&(choice, policy)| [false, true].map(|is_async| (choice, policy, is_async)));
             let calls = calls.map(|(choice, policy, is_async)| {
                 let (redis, began) = (&redis, &began);
                 scope.spawn(move || {
@@ -176,7 +177,9 @@ fn a_wait_in_the_line_ends_in_time_when_the_server_stops_before_its_last_questio
                         (false, false) => drop(blocking.acquire(policy, &what, 1, Some(WAITS))),
                         (false, true) => drop(runtime.block_on(limiter.acquire(policy, &what, 1, Some(WAITS)))),
                         (true, false) => drop(blocking.hold_within(policy, &what, &options, Some(WAITS))),
-                        (true, true) => drop(runtime.block_on(limiter.hold_within(policy, &what, &options, Some(WAITS)))),
+                        (true, true) => {
+                            drop(runtime.block_on(limiter.hold_within(policy, &what, &options, Some(WAITS))))
+                        }
                     }
                     let took = start.elapsed();
                     std::mem::forget(first);

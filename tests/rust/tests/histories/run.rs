@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_tests::call_records::{
-    CallRecord, Client, ClientProgram, FaultRecord, Language, Loss, Schedule, monotonic, own_limits, policies, record_calls,
-    wall,
+    CallRecord, Client, ClientProgram, FaultRecord, Language, Loss, Schedule, monotonic, own_limits, policies,
+    record_calls, wall,
 };
 use tidegate_tests::history_check::{ClockReadings, Report, check};
 use tidegate_tests::random::Random;

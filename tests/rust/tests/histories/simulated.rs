@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use tidegate::Policy;
 use tidegate_tests::budget::within;
-use tidegate_tests::call_records::{Call, CallRecord, FaultRecord, Loss, Operation, Outcome, Schedule, overridden, policies};
+use tidegate_tests::call_records::{
+    Call, CallRecord, FaultRecord, Loss, Operation, Outcome, Schedule, overridden, policies,
+};
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::history_check::{Report, check};
 use tidegate_tests::model::Model;
@@ -67,9 +69,10 @@ impl SimulatedStore {
             }
             Operation::CheckAll => {
                 let own: Vec<_> = call.entries.iter().map(|(name, key, _)| model.own(name, key).cloned()).collect();
-                let entries = call.entries.iter().zip(&own).map(|((name, key, cost), own)| {
-                    (own.as_ref().unwrap_or_else(|| named(name)), key.as_str(), *cost)
-                });
+                let entries =
+                    call.entries.iter().zip(&own).map(|((name, key, cost), own)| {
+                        (own.as_ref().unwrap_or_else(|| named(name)), key.as_str(), *cost)
+                    });
                 Some(model.check_all(&entries.collect::<Vec<_>>()))
             }
         }
