@@ -57,11 +57,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     callers: Callers,
 
-    /// Draw a plot; the extension says what: .svg, .png or .html. May be repeated
+    /// Draw a plot; the extension says what: .svg or .html. May be repeated
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) out: Vec<PathBuf>,
 
-    /// Colours of the plots; auto follows the reader of SVG and HTML, and is light for PNG
+    /// Colours of the plots; auto follows the reader
     #[arg(long, value_enum, default_value_t = Theme::Auto, help_heading = "Output")]
     pub(super) theme: Theme,
 
@@ -134,8 +134,8 @@ What happens to callers that are refused and try again?
   $ tidegate simulate \"5/s\" \"gcra 5/s burst 10\" --pattern retry-storm --rate 100/s --retry backoff
 How long does a backlog of 300 calls to a partner wait under its limits?
   $ tidegate simulate \"80/minute\" \"gcra 80/minute burst 1\" --pattern outgoing --rate 60/minute --duration 5m --out calls.svg
-A page for a design document, a picture for a chat, and the numbers for a program:
-  $ tidegate simulate \"100/minute; 10/s\" --pattern daily --out page.html --out plot.png --json
+A page to read, a picture for a document, and the numbers for a program:
+  $ tidegate simulate \"100/minute; 10/s\" --pattern daily --out page.html --out plot.svg --json
 Who would have been refused yesterday? The client address is the key of an access log.
   $ tidegate simulate \"100/minute\" --trace access.log
   $ tidegate simulate \"100/minute\" --trace access.log --only-key 203.0.113.9 --out one-client.svg

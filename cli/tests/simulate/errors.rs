@@ -42,7 +42,8 @@ fn of_arguments() {
 
 #[test]
 fn of_outputs() {
-    fails(&["5/s", "--pattern", "steady", "--out", "plot.gif"], &["plot.gif", ".svg, .png and .html"]);
+    fails(&["5/s", "--pattern", "steady", "--out", "plot.gif"], &["plot.gif", "neither .svg nor .html"]);
+    fails(&["5/s", "--pattern", "steady", "--out", "plot.PNG"], &["plot.PNG", "write a .svg, and convert it"]);
     fails(&["5/s", "--pattern", "steady", "--out", "absent/plot.svg"], &["there is no folder absent"]);
     fails(&["5/s", "--pattern", "steady", "--decisions", "absent/d.csv"], &["absent/d.csv cannot be written"]);
 }

@@ -1,10 +1,8 @@
-//! Plots of a simulation, by the extension of their file: SVG, PNG and a page of HTML. All show the same drawing.
+//! Plots of a simulation, by the extension of their file: SVG and a page of HTML. Both show the same drawing.
 
 mod axis;
 mod drawing;
 mod html;
-#[cfg_attr(not(feature = "png"), path = "without_pixels.rs")]
-mod pixels;
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +18,7 @@ use drawing::{Palette, SCALE};
 /// Which colours a plot has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Theme {
-    /// As the reader's browser is set; PNG is light
+    /// As the reader's browser is set
     Auto,
     Light,
     Dark,
@@ -29,7 +27,6 @@ pub(super) enum Theme {
 /// What a file shows, by its extension.
 enum Kind {
     Svg,
-    Png,
     Html,
 }
 
@@ -39,9 +36,9 @@ fn kind(path: &Path) -> Result<Kind, Failure> {
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     let kind = match extension.as_deref() {
         Some("svg") => Kind::Svg,
-        Some("png") => Kind::Png,
         Some("html" | "htm") => Kind::Html,
-        _ => return Err(refused("the extension says what to draw, and this is none of .svg, .png and .html")),
+        Some("png") => return Err(refused("PNG is not drawn; write a .svg, and convert it or open it in a browser")),
+        _ => return Err(refused("the extension says what to draw, and this is neither .svg nor .html")),
     };
     match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         Some(folder) => Err(refused(&format!("there is no folder {}; make it first", path_text(folder)))),
@@ -58,7 +55,6 @@ pub(super) fn check(paths: &[PathBuf]) -> Result<(), Failure> {
 pub(super) fn write(path: &Path, report: &Report, theme: Theme) -> Result<(), Failure> {
     let contents = match kind(path)? {
         Kind::Svg => svg(report, theme, true)?.into_bytes(),
-        Kind::Png => pixels::png(report, theme)?,
         Kind::Html => html::page(report, &svg(report, theme, false)?, theme).into_bytes(),
     };
     std::fs::write(path, contents).map_err(|error| Failure::unwritable(path_text(path), &error))
