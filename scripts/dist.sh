@@ -18,24 +18,25 @@ cd "$(dirname "$0")/.."
 source scripts/packages/zig.sh
 
 # The most KiB that an artefact may have. One without a line here is an error, and so is a line without an artefact for what was
-# built: growth is decided, not noticed later. Wheels and addons contain the command too.
+# built: growth is decided, not noticed later. Wheels and addons contain the command too. A second number is the most KiB of
+# the library inside, unpacked and stripped.
 BOUNDS='
 crates/tidegate-[0-9]*.crate                             640
 crates/tidegate-cli-*.crate                              512
 python/tidegate-*.tar.gz                                1408
-python/tidegate-*manylinux2014_x86_64*.whl              5376
-python/tidegate-*manylinux2014_aarch64*.whl             5376
-python/tidegate-*musllinux_1_2_x86_64.whl               5376
-python/tidegate-*musllinux_1_2_aarch64.whl              5376
-python/tidegate-*macosx*.whl                            5376
-python/tidegate-*win*.whl                               5376
+python/tidegate-*manylinux2014_x86_64*.whl              4864  9216
+python/tidegate-*manylinux2014_aarch64*.whl             4864
+python/tidegate-*musllinux_1_2_x86_64.whl               4864
+python/tidegate-*musllinux_1_2_aarch64.whl              4864
+python/tidegate-*macosx*.whl                            4864
+python/tidegate-*win*.whl                               4864
 npm/tidegate-[0-9]*.tgz                                  256
-npm/tidegate-linux-x64-gnu-*.tgz                        5376
-npm/tidegate-linux-arm64-gnu-*.tgz                      5376
-npm/tidegate-linux-x64-musl-*.tgz                       5376
-npm/tidegate-linux-arm64-musl-*.tgz                     5376
-npm/tidegate-darwin-*.tgz                               5376
-npm/tidegate-win32-*.tgz                                5376
+npm/tidegate-linux-x64-gnu-*.tgz                        4864
+npm/tidegate-linux-arm64-gnu-*.tgz                      4864
+npm/tidegate-linux-x64-musl-*.tgz                       4864
+npm/tidegate-linux-arm64-musl-*.tgz                     4864
+npm/tidegate-darwin-*.tgz                               4864
+npm/tidegate-win32-*.tgz                                4864
 '
 
 case "$(uname -s)" in

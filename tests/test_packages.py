@@ -9,6 +9,7 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import zipfile
 from pathlib import Path
 from unittest import mock
 
@@ -83,6 +84,16 @@ class Examined(unittest.TestCase):
         code, told = self.examined("crates/tidegate-[0-9]*.crate 0")
         self.assertEqual(code, 1)
         self.assertIn("scripts/dist.sh allows 0", told)
+
+    def test_a_library_over_its_bound_is_named(self) -> None:
+        (self.dist / "python").mkdir()
+        with zipfile.ZipFile(self.dist / "python" / "tidegate-1.0.0-win_amd64.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+            wheel.writestr("tidegate-1.0.0.dist-info/METADATA", "")
+            wheel.writestr("tidegate/_tidegate.pyd", bytes(8001 * 1024))
+        self.assertIn(
+            "its library has 8,001 KiB, and scripts/dist.sh allows 8000", self.examined("\npython/* 99 8000\n")[1]
+        )
+        self.assertNotIn("its library", self.examined("python/* 99 8001")[1])
 
     def test_an_artefact_without_a_bound_is_named(self) -> None:
         self.crate(CRATE)

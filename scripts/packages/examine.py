@@ -2,7 +2,7 @@
 
     python scripts/packages/examine.py dist <bounds
 
-A line of the bounds is a pattern of paths and the most KiB.
+A line of the bounds is a pattern of paths, the most KiB, and perhaps the most KiB of the library inside.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def library_faults(name: str, path: Path) -> list[str]:
     return faults
 
 
-def faults(path: Path) -> tuple[list[str], str]:
-    """What is wrong with an artefact, and what is in it, in a few words."""
+def faults(path: Path, most: int | None) -> tuple[list[str], str]:
+    """What is wrong with an artefact whose library may have that many KiB, and what is in it, in a few words."""
     files = members(path)
     found = [f"it contains no {pattern}" for pattern in expected(path.name) if not fnmatch.filter(list(files), pattern)]
     words = [f"{len(files)} files", f"{sum(map(len, files.values())) / 1024:,.0f} KiB unpacked"]
@@ -102,8 +102,12 @@ def faults(path: Path) -> tuple[list[str], str]:
     strange = [name for name in files if re.search(r"(^|/)(target|node_modules|\.cache|__pycache__)/", name)]
     if strange:
         found.append(f"it contains {strange[0]} and {len(strange) - 1} more that are built or installed, not ours")
-    for name in libraries:
-        if prebuilt and files[name][:4] == b"\x7fELF":
+    for name in libraries if prebuilt else ():
+        size = len(files[name]) / 1024
+        words.append(f"{size:,.0f} KiB of them the library")
+        if most is not None and size > most:
+            found.append(f"its library has {size:,.0f} KiB, and scripts/dist.sh allows {most}")
+        if files[name][:4] == b"\x7fELF":
             with tempfile.TemporaryDirectory() as folder:
                 inside = Path(folder) / "library"
                 inside.write_bytes(files[name])
@@ -125,7 +129,7 @@ def faults(path: Path) -> tuple[list[str], str]:
 
 def main() -> int:
     dist = Path(sys.argv[1])
-    bounds = [(pattern, int(most)) for pattern, most in (line.split() for line in sys.stdin if line.strip())]
+    bounds = [(pattern, [int(most) for most in sizes]) for pattern, *sizes in filter(None, map(str.split, sys.stdin))]
     artefacts = sorted(path for folder in ("crates", "python", "npm") for path in dist.glob(f"{folder}/*"))
     if not artefacts:
         print(f"dist: {dist} contains no artefact; build it with make dist", file=sys.stderr)
@@ -134,8 +138,9 @@ def main() -> int:
     for path in artefacts:
         name = path.relative_to(dist).as_posix()
         size = path.stat().st_size / 1024
-        most = next((most for pattern, most in bounds if fnmatch.fnmatch(name, pattern)), None)
-        found, words = faults(path)
+        sizes = next((sizes for pattern, sizes in bounds if fnmatch.fnmatch(name, pattern)), [])
+        most, library = [*sizes, None, None][:2]
+        found, words = faults(path, library)
         if most is None:
             found.append("scripts/dist.sh has no bound for its size")
         elif size > most:
