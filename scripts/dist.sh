@@ -24,7 +24,7 @@ BOUNDS='
 crates/tidegate-[0-9]*.crate                             640
 crates/tidegate-cli-*.crate                              512
 python/tidegate-*.tar.gz                                1408
-python/tidegate-*manylinux2014_x86_64*.whl              4864  9216
+python/tidegate-*manylinux2014_x86_64*.whl              4864  9088
 python/tidegate-*manylinux2014_aarch64*.whl             4864
 python/tidegate-*musllinux_1_2_x86_64.whl               4864
 python/tidegate-*musllinux_1_2_aarch64.whl              4864
