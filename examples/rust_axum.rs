@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let limiter = Limiter::builder()
         .store(env::var("TIDEGATE_STORE").unwrap_or_else(|_| "memory://".to_owned()))
         .policy("all", "100/minute")?
-        .policy("login", "20/minute; 5/3s")?
+        .policy("login", "20/minute; 5/10s")?
         .build_async()?;
     let all = RateLimitLayer::new(&limiter, "all")?;
     // One layer asks for both in one round trip: what one of them refuses costs nothing of the other.
