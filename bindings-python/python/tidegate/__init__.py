@@ -14,8 +14,6 @@ import atexit
 import os
 import sys
 
-from ._decorator import Decorator
-from ._hold import Holding
 from ._tidegate import (
     AsyncHold,
     AsyncLimiter,
@@ -47,6 +45,26 @@ from .errors import (
     StoreError,
     TidegateError,
 )
+
+# A constant, which type checkers know: to import `typing` takes longer than the rest of this package.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._decorator import Decorator
+    from ._hold import Holding
+else:
+
+    def __getattr__(name):
+        # Their modules need `inspect` and `typing`.
+        if name == "Decorator":
+            from ._decorator import Decorator
+
+            return Decorator
+        if name == "Holding":
+            from ._hold import Holding
+
+            return Holding
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "AsyncHold",
@@ -85,3 +103,7 @@ if hasattr(os, "register_at_fork"):
 # Later ones let daemon threads sleep at exit.
 if sys.version_info < (3, 14):
     atexit.register(before_exit)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

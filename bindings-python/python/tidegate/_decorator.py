@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import time
@@ -260,6 +259,8 @@ def _generator(function: Any, asking: Asking, holds: PolicyKind) -> Any:
 
 
 def _coroutine(function: Any, asking: Asking, holds: PolicyKind) -> Any:
+    import asyncio
+
     async def limited(*args: Any, **kwargs: Any) -> Any:
         if holds.now():
             async with asking.hold(args, kwargs) as hold:
@@ -307,6 +308,7 @@ def _async_generator(function: Any, admit: Callable[..., Awaitable[Any]]) -> Any
 
 def _admission(asking: Asking, holds: PolicyKind) -> Any:
     """What admits a call of an async generator: a hold, or a check."""
+    import asyncio
 
     async def admit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not holds.now():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from ._plain import from_plain, to_plain
 from ._shown import shortened
 
+# A constant, which type checkers know: to import `typing` takes longer than the rest of this package.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ._tidegate import Decision
 
 __all__ = [
@@ -130,8 +130,13 @@ class RateLimited(TidegateError):
 
     decision: Decision
 
-    def __init__(self, decision: Decision | Mapping[str, Any]) -> None:
-        found: Decision = from_plain(decision) if isinstance(decision, Mapping) else decision
+    def __init__(self, decision: Decision | dict[str, Any]) -> None:
+        if isinstance(decision, dict):
+            from ._plain import from_plain
+
+            found: Decision = from_plain(decision)
+        else:
+            found = decision
         wait = found.retry_after
         when = "it will never be admitted" if wait is None else f"try again in {wait:.3f} s"
         super().__init__(f"{shortened(found.policy)} denies {shortened(found.key)}: {when}", "rate_limited")
@@ -140,6 +145,8 @@ class RateLimited(TidegateError):
     @property
     def args(self) -> tuple[Any, ...]:  # type: ignore[override]
         """What makes the error again, as JSON holds it."""
+        from ._plain import to_plain
+
         return (to_plain(self.decision),)
 
     def __reduce__(self) -> tuple[object, ...]:
