@@ -57,7 +57,7 @@ describe('a bundle by esbuild', () => {
 
 describe('an installed package', () => {
   /** A copy of the package, with that in place of its addon. */
-  function installed(name, addon) {
+  function installed(name, addon, program = PROGRAM) {
     const copy = join(folder, name);
     for (const part of ['package.json', 'bindings-node/dist', 'bindings-node/binding']) {
       cpSync(join(root, part), join(copy, part), { recursive: true });
@@ -67,7 +67,7 @@ describe('an installed package', () => {
       rmSync(join(binding, file));
       if (addon !== undefined) writeFileSync(join(binding, file), addon);
     }
-    writeFileSync(join(copy, 'app.cjs'), PROGRAM);
+    writeFileSync(join(copy, 'app.cjs'), program);
     return run(join(copy, 'app.cjs'));
   }
 
@@ -79,6 +79,11 @@ describe('an installed package', () => {
       /ConfigError: the compiled addon of tidegate for \w+ \w+ is not installed\. .*--omit=optional/,
     );
     assert.doesNotMatch(stderr, /npm has a bug|package-lock|part of a bundle/);
+  });
+
+  it('without the addon says so to everyone who asks', () => {
+    const program = `for (let time = 0; time < 2; time++) try { require('tidegate') } catch (error) { console.log(error.code) }`;
+    assert.equal(installed('twice', undefined, program).stdout, 'config_invalid\nconfig_invalid');
   });
 
   it('with a broken addon says why it cannot be loaded', () => {

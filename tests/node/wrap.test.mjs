@@ -197,13 +197,11 @@ describe('a leaky-bucket delays the function', () => {
   /** The wait of a delay, which reads its timer when it is loaded: that of the mock. */
   function mockedDelay(context) {
     context.mock.timers.enable({ apis: ['setTimeout'] });
-    const path = require.resolve('../../bindings-node/dist/delay.js');
-    const loaded = require.cache[path];
-    delete require.cache[path];
-    context.after(() => {
-      require.cache[path] = loaded;
-    });
-    return require(path).delay;
+    const paths = ['delay', 'bundle'].map((name) => require.resolve(`../../bindings-node/dist/${name}.js`));
+    const loaded = paths.map((path) => [path, require.cache[path]]);
+    for (const path of paths) delete require.cache[path];
+    context.after(() => Object.assign(require.cache, Object.fromEntries(loaded)));
+    return require(paths[0]).delay;
   }
 
   it('and rounds up', async (context) => {

@@ -1,0 +1,43 @@
+// The files that a fresh process loads with the package: each takes Node longer to find, to read and to wrap than to run.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import process from 'node:process';
+import { it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const cwd = fileURLToPath(new URL('../../', import.meta.url));
+
+/** What a program prints in a fresh process, as JSON. */
+function run(program, ...options) {
+  return JSON.parse(execFileSync(process.execPath, [...options, '-e', program], { cwd, encoding: 'utf8' }));
+}
+
+const FILES = `Object.keys(require.cache).map((path) => path.split(/[\\\\/]/).slice(-2).join('/').replace(/\\.\\w+-.*node$/, '.node'))`;
+const OWN = ['binding/index.js', 'binding/tidegate.node', 'dist/bundle.js', 'dist/index.js'];
+
+it('requiring the package loads one file beside its addon', () => {
+  assert.deepEqual(run(`require('tidegate'); console.log(JSON.stringify(${FILES}.sort()))`), OWN);
+});
+
+it('so does the first check', () => {
+  const program = `const { Limiter } = require('tidegate');
+    new Limiter({ policies: { login: '20/minute; 5/3s' } }).check('login', 'alice')
+      .then(() => console.log(JSON.stringify(${FILES}.sort())));`;
+  assert.deepEqual(run(program), OWN);
+});
+
+it('and no part of Node for files, servers, streams or workers', () => {
+  const program = `const before = new Set(process.moduleLoadList);
+    require('tidegate');
+    const loaded = process.moduleLoadList.filter((name) => !before.has(name)).map((name) => name.split(' ').at(-1));
+    console.log(JSON.stringify(loaded.filter((name) => !name.includes('internal/'))));`;
+  assert.deepEqual(run(program).sort(), ['perf_hooks', 'process', 'timers/promises']);
+});
+
+it('importing the package gives the same classes as requiring it', () => {
+  const program = `const required = require('tidegate');
+    import('tidegate').then((imported) =>
+      console.log(JSON.stringify(Object.keys(required).filter((name) => imported[name] !== required[name]))));`;
+  assert.deepEqual(run(program), []);
+});
