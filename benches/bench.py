@@ -3,9 +3,9 @@ and calls it.
 
     python benches/bench.py [--only python,node] [--quick] [--report | --list]
 
-The parts are python, node, http, outgoing, memory, machine, denied, leases, server, bytes and keys. A part that is
-measured replaces its figures in results.json; the page and the charts are drawn anew from all of them. `--report` only
-draws, `--list` only names the cases.
+The parts are python, node, http, outgoing, memory, machine, denied, leases, server, start, bytes and keys. A part
+that is measured replaces its figures in results.json; the page and the charts are drawn anew from all of them.
+`--report` only draws, `--list` only names the cases.
 """
 
 from __future__ import annotations

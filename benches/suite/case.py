@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 RATE = "checks/s"
 REQUESTS = "requests/s"
 NANOSECONDS = "ns per check"
+MILLISECONDS = "ms"
 SERVER_CPU = "µs of Redis CPU"
 BYTES = "bytes per key"
 # Of these units more is better; of the others less.
 RATES = (RATE, REQUESTS)
 
 # What is paid, where a unit is a cost.
-PRICES = {NANOSECONDS: "time", SERVER_CPU: "Redis CPU", BYTES: "bytes"}
+PRICES = {NANOSECONDS: "time", MILLISECONDS: "time", SERVER_CPU: "Redis CPU", BYTES: "bytes"}
 
 OURS, PEER, FLOOR = "ours", "peer", "floor"
 

@@ -43,6 +43,8 @@ class Programs:
             "http": [python, str(benches / "python" / "http_round.py")],
             "httpx": [python, str(benches / "python" / "calls.py")],
             "floor": [python, str(benches / "python" / "redis_floor.py")],
+            "start": [python, str(benches / "python" / "start.py")],
+            "first": [python, str(benches / "python" / "first_calls.py")],
             "node": ["node", "--expose-gc", str(benches / "node" / "contender.mjs")],
             "fetch": ["node", str(benches / "node" / "calls.mjs")],
             "rust": [self.rust],

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Lengths, Part
-from . import denied, http, key_bytes, key_counts, leases, machine, memory, node, outgoing, python, server, traffic
+from . import (
+    denied,
+    http,
+    key_bytes,
+    key_counts,
+    leases,
+    machine,
+    memory,
+    node,
+    outgoing,
+    python,
+    server,
+    start,
+    traffic,
+)
 
 PARTS: dict[str, Callable[[Lengths], Part]] = {
     "traffic": traffic.part,
@@ -18,6 +32,7 @@ PARTS: dict[str, Callable[[Lengths], Part]] = {
     "denied": denied.part,
     "leases": leases.part,
     "server": server.part,
+    "start": start.part,
     "bytes": key_bytes.part,
     "keys": key_counts.part,
 }
