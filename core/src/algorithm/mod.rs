@@ -40,7 +40,7 @@ pub(crate) use calendar::{AnchorDay, Calendar, WEEKDAYS, zone_names};
 pub use calendar_window::edges as calendar_edges;
 pub(crate) use charge::{LimitCharge, Traces};
 pub(crate) use concurrency::{HoldId, StoredHold};
-#[cfg(feature = "stored")]
+#[cfg(all(test, feature = "stored"))]
 pub(crate) use learned::LEARNED_NUMBERS;
 pub(crate) use learned::{AskedOf, LearnedAnswer, LearnedLimits, Learning, MAX_LEARNED_WINDOWS, Said, SaidLimit};
 pub(crate) use lease::{LEASED_PART, LeaseTerms};
@@ -49,12 +49,14 @@ use meaning::Meaning;
 pub(crate) use meter::Meter;
 pub use period::{Period, TimeUnit};
 pub(crate) use period::{SECOND, SPELLINGS};
-#[cfg(feature = "stored")]
+#[cfg(all(test, feature = "stored"))]
 pub(crate) use sliding_log::ENTRIES_OF_A_CHUNK;
+#[cfg(all(test, feature = "stored"))]
+pub(crate) use stored::Stored;
 #[cfg(feature = "stored")]
 use stored::StoredRule;
 #[cfg(feature = "stored")]
-pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, Stored, number, put};
+pub(crate) use stored::{FULL_WIDTH, Field, MOMENT_WIDTH, number, put};
 pub use unit::Unit;
 pub(crate) use unit::is_word;
 
@@ -343,7 +345,7 @@ macro_rules! algorithms {
         pub(crate) const FIELDS: &[&[Field]] = &[$(<$rule as StoredRule>::FIELDS),+];
 
         /// The algorithms as the script knows them, whose number is their place from 1 on.
-        #[cfg(feature = "stored")]
+        #[cfg(all(test, feature = "stored"))]
         pub(crate) fn stored() -> Vec<Stored> {
             vec![$(Stored::of::<$rule>(stringify!($name))),+]
         }

@@ -19,6 +19,7 @@ pub(crate) enum Field {
 }
 
 /// What of an algorithm the script has to know, whichever limit it is of.
+#[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct Stored {
     /// Its name in the table of algorithms.
@@ -30,6 +31,7 @@ pub(crate) struct Stored {
     pub(crate) counts_refunds: (bool, bool),
 }
 
+#[cfg(test)]
 impl Stored {
     pub(super) fn of<R: StoredRule>(name: &'static str) -> Self {
         Self { name, fields: R::FIELDS, item: R::ITEM * MOMENT_WIDTH, counts_refunds: R::COUNTS_REFUNDS }

@@ -3,11 +3,12 @@
 use crate::algorithm::{LearnedAnswer, LearnedLimits, MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number};
 use crate::plan::section::{BLOCK, GENERATION, IN_LINE, LEARNED, LINE, OTHER_LIMIT, OVERRIDE, TRACES, sections};
 use crate::plan::{BlockLevel, LimitTag, parts_of_any};
-use crate::store::request::{PATIENCE, RANK_SHIFT, RareAnswer};
+use crate::store::request::{PATIENCE, RareAnswer};
 
 /// The numbers of the line that the sources of the script have names for.
+#[cfg(test)]
 pub(super) const LINE_NUMBERS: [(&str, u64); 2] =
-    [("PATIENCE_OF_WAITERS", PATIENCE), ("RANK_OF_WAITERS", 1 << RANK_SHIFT)];
+    [("PATIENCE_OF_WAITERS", PATIENCE), ("RANK_OF_WAITERS", 1 << crate::store::request::RANK_SHIFT)];
 
 /// The annex of a stored value, decoded.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::arrangement::{Arrangement, Grouping, Member, Times};
 use super::request::{Request, companion};
-use super::{command, instruction, script, script_over_slots};
+use super::{SCRIPT, command, instruction, script_over_slots};
 use crate::algorithm::MAX_SAFE_INTEGER;
 
 /// Bytes of the first argument before the first instruction.
@@ -28,6 +28,7 @@ fn next_number() -> u32 {
 }
 
 /// How the entries of a call depend on each other, as the script knows it, and the calls that a loop for checks serves.
+#[cfg(test)]
 pub(super) const GROUPINGS: [(&str, u8); 5] = [
     ("INDEPENDENT", Grouping::Independent as u8),
     ("ALL_OR_NOTHING", Grouping::AllOrNothing as u8),
@@ -141,7 +142,7 @@ impl Batch {
         let names = keys.len() * stride;
         let is_uniform = self.arrangement.is_uniform();
         out.reserve(self.max_command(names));
-        let script = if self.over_slots { script_over_slots() } else { script() };
+        let script = if self.over_slots { script_over_slots() } else { &SCRIPT };
         let verb: [&[u8]; 2] =
             if in_full { [b"EVAL", script.source.as_bytes()] } else { [b"EVALSHA", script.digest.as_bytes()] };
         let words = names + instructions.len() + usize::from(!is_uniform);

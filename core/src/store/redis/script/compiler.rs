@@ -54,7 +54,25 @@ pub(super) fn script() -> String {
     let [head, reply, rules] =
         [include_str!("lua/head.lua"), include_str!("lua/reply.lua"), include_str!("lua/rules.lua")];
     let rules = filled(rules, |_| RULES.iter().map(|rule| functions(&forms(rule))).collect());
-    numbered(&[head, &checks(), reply, &rules, SLOW_PATH].concat())
+    stripped(&numbered(&[head, &checks(), reply, &rules, SLOW_PATH].concat()))
+}
+
+/// The text without comments, indentation and empty lines: a third of what each process would send to a new server.
+fn stripped(text: &str) -> String {
+    let code = |line: &str| {
+        let parts = line.split_inclusive('\'');
+        let mut code = String::new();
+        for (at, part) in parts.enumerate() {
+            let comment = if at % 2 == 0 { part.find("--") } else { None };
+            code += &part[..comment.unwrap_or(part.len())];
+            if comment.is_some() {
+                break;
+            }
+        }
+        code.trim().to_owned()
+    };
+    let lines: Vec<_> = text.lines().map(code).filter(|line| !line.is_empty()).collect();
+    lines.join("\n") + "\n"
 }
 
 /// What a word or a mark stands for.

@@ -8,11 +8,14 @@ mod annex;
 mod arrangement;
 mod batch;
 mod command;
+#[cfg(test)]
 mod compiler;
 mod instruction;
 mod reply;
 mod request;
 mod stored_value;
+
+use std::borrow::Cow;
 
 use once_cell::race::OnceBox;
 
@@ -24,15 +27,15 @@ pub(crate) use request::Request;
 
 /// A text of the script, and its digest, by which a server that has it runs it.
 struct Program {
-    source: String,
-    digest: String,
+    source: Cow<'static, str>,
+    digest: Cow<'static, str>,
 }
 
-impl Program {
-    fn new(source: String) -> Self {
-        Self { digest: redis::Script::new(&source).get_hash().to_owned(), source }
-    }
-}
+/// What `compiler.rs` makes of `lua/`. A test makes it and compares: in the first call of a process it would take the most time.
+static SCRIPT: Program = Program {
+    source: Cow::Borrowed(include_str!("golden/script.lua.txt")),
+    digest: Cow::Borrowed(include_str!("golden/script.sha1.txt")),
+};
 
 /// Whether a word of a call is the script for calls over several slots, or its digest.
 #[cfg(test)]
@@ -40,15 +43,12 @@ pub(crate) fn is_for_several_slots(word: &[u8]) -> bool {
     [&script_over_slots().source, &script_over_slots().digest].iter().any(|text| text.as_bytes() == word)
 }
 
-/// The script, made on its first use. A process may be forked meanwhile, and its child would wait for a lock for ever, so that two
-/// threads may make it.
-fn script() -> &'static Program {
-    static PROGRAM: OnceBox<Program> = OnceBox::new();
-    PROGRAM.get_or_init(|| Box::new(Program::new(compiler::script())))
-}
-
-/// The script for calls over several slots of a cluster. Servers before Redis 7 do not compile it.
+/// The script for calls over several slots of a cluster, made on its first use. A process may be forked meanwhile, and its child
+/// would wait for a lock for ever, so that two threads may make it. Servers before Redis 7 do not compile it.
 fn script_over_slots() -> &'static Program {
     static OVER_SLOTS: OnceBox<Program> = OnceBox::new();
-    OVER_SLOTS.get_or_init(|| Box::new(Program::new([include_str!("lua/over_slots.lua"), &script().source].concat())))
+    OVER_SLOTS.get_or_init(|| {
+        let source = [include_str!("lua/over_slots.lua"), &SCRIPT.source].concat();
+        Box::new(Program { digest: redis::Script::new(&source).get_hash().to_owned().into(), source: source.into() })
+    })
 }

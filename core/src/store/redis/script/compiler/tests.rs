@@ -23,7 +23,6 @@ fn the_numbers_of_algorithms_are_those_of_their_tags() {
 fn the_loops_are_those_of_the_golden_files() {
     let rules = rules_of_loops();
     let rule = |name: &str| rules.iter().find(|form| form.words("algorithms").contains(&name)).map(one_limit);
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/script/golden");
     for (name, text) in [
         ("gcra", rule("GCRA")),
         ("sliding_log", rule("SLIDING_LOG")),
@@ -31,13 +30,31 @@ fn the_loops_are_those_of_the_golden_files() {
         ("three_limits", Some(several_limits())),
         ("two_sliding_windows", Some(limits_of_a_rule("SLIDING_WINDOW", 2))),
     ] {
-        let (path, text) = (format!("{folder}/{name}.lua.txt"), numbered(&text.expect("a rule")));
-        if std::env::var_os("TIDEGATE_GOLDEN").is_some() {
-            std::fs::write(&path, &text).expect("a file");
-        }
-        let golden = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(golden, text, "{path} differs: `TIDEGATE_GOLDEN=write cargo test -p tidegate golden` writes it");
+        is_golden(&format!("{name}.lua"), &numbered(&text.expect("a rule")));
     }
+}
+
+/// The script that is compiled in is the one that its sources make.
+#[test]
+fn the_script_is_that_of_its_golden_file() {
+    let script = script();
+    is_golden("script.lua", &script);
+    is_golden("script.sha1", redis::Script::new(&script).get_hash());
+}
+
+fn is_golden(name: &str, text: &str) {
+    let path = format!("{}/src/store/redis/script/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("TIDEGATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).expect("a file");
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(golden == text, "{path} differs: `TIDEGATE_GOLDEN=write cargo test -p tidegate golden` writes it");
+}
+
+#[test]
+fn comments_and_indentation_are_no_part_of_the_script() {
+    let text = "-- a\nlocal a = 1 -- b\n\n  return '--' .. a -- it's c\n";
+    assert_eq!(stripped(text), "local a = 1\nreturn '--' .. a\n");
 }
 
 #[test]
