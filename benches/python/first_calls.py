@@ -1,6 +1,6 @@
 """Processes that start together: each connects and makes its first call of one Redis, which knows no script.
 
-    python first_calls.py contender=tidegate url=redis://… processes=50 waves=4
+    python first_calls.py contender=tidegate url=redis://… callers=50 waves=4
 
 Its figure is the 99th percentile of what the processes measure, in ms, over all waves. Meanwhile another client sends
 PING in a loop: beside it prints the longest time that this one waited, the median of the waves. Where the system
@@ -80,7 +80,12 @@ def child(arguments: Arguments) -> None:
 def pings(arguments: Arguments) -> None:
     """The other client: it prints the longest time that it waited until its input ends."""
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
     with contextlib.suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     with connection(arguments["url"]) as connected:
@@ -106,7 +111,7 @@ def wave(arguments: Arguments) -> tuple[list[list[float]], float]:
     """Of the first call of each process the time and the CPU time, and the longest wait of the other client."""
     with connection(arguments["url"]) as connected:
         command(connected, "SCRIPT", "FLUSH")
-    processes = [started(arguments, "child") for _ in range(int(arguments["processes"]))]
+    processes = [started(arguments, "child") for _ in range(int(arguments["callers"]))]
     other = started(arguments, "pings")
     try:
         for process in [*processes, other]:

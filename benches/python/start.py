@@ -3,12 +3,14 @@
     python start.py language=python contender=tidegate runs=7
 
 Its figure is the time of a process that imports, less that of one that does nothing, in ms: both start in turn, and
-each time is the median of so many. Beside it prints the time of the statement itself, as the process measures it.
+each time is the median of so many. Beside stand the CPU time, which other work of the machine changes less, and the
+time of the statement itself, as the process measures it.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import statistics
 import subprocess
@@ -35,11 +37,17 @@ def programs(language: str, package: str) -> tuple[list[str], str, str]:
     return node, f"const began = performance.now(); {load}; console.log(performance.now() - began)", "console.log(0)"
 
 
-def run(command: list[str], program: str) -> tuple[float, float]:
-    """The time of a process, and the one that it prints."""
-    began = time.perf_counter()
+def cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(command: list[str], program: str) -> list[float]:
+    """The time of a process and its CPU time, and the time that it prints."""
+    began, cpu = time.perf_counter(), cpu_of_children()
     done = subprocess.run([*command, program], cwd=ROOT, capture_output=True, text=True, check=True)
-    return (time.perf_counter() - began) * 1_000, float(done.stdout)
+    took, cpu = time.perf_counter() - began, cpu_of_children() - cpu
+    return [took * 1_000, cpu * 1_000, float(done.stdout)]
 
 
 def main() -> None:
@@ -49,10 +57,11 @@ def main() -> None:
     with_import, without = [], []
     for _ in range(int(arguments["runs"])):
         with_import.append(run(command, imports))
-        without.append(run(command, nothing)[0])
-    value = statistics.median(took for took, _ in with_import) - statistics.median(without)
-    statement = statistics.median(took for _, took in with_import)
-    print(json.dumps({"value": value, "decisions": 1, "beside": {"the statement, ms": statement}}))
+        without.append(run(command, nothing))
+    took, cpu, statement = [statistics.median(each) for each in zip(*with_import, strict=True)]
+    bare, bare_cpu, _ = [statistics.median(each) for each in zip(*without, strict=True)]
+    beside = {"CPU, ms": cpu - bare_cpu, "the statement, ms": statement}
+    print(json.dumps({"value": took - bare, "decisions": 1, "beside": beside}))
 
 
 if __name__ == "__main__":

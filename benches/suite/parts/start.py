@@ -25,7 +25,7 @@ def imports(language: str, title: str, how: str, peers: list[str], lengths: Leng
 
 def part(lengths: Lengths) -> Part:
     node = ["rate-limiter-flexible", "express-rate-limit"]
-    first = {"processes": 5 if lengths.quick else PROCESSES, "waves": 1 if lengths.quick else 2}
+    first = {"callers": 5 if lengths.quick else PROCESSES, "waves": 1 if lengths.quick else 2}
     return Part(
         "start",
         "Cold starts",
