@@ -28,7 +28,7 @@ function part(name) {
   try {
     parts[name](loaded[name]);
   } catch (error) {
-    // Whoever asks again gets the error again.
+    // The next call tries again, and throws again.
     delete loaded[name];
     throw error;
   }
