@@ -283,6 +283,8 @@ impl Life<'_> {
             return;
         }
         let time = ttl.map(Duration::from_micros);
+        // It is noted in a list first: where the reply to that is lost, it is not set.
+        self.lost = false;
         self.answer(|limiter| limiter.set_override(&self.policy, &self.key, limits.as_ref(), time));
         self.lines.push(format!("{} override {limits:?} for {time:?}", self.now));
         self.own = own.map(|own| (own, ttl.map_or(u64::MAX, |ttl| self.now + ttl)));
