@@ -17,8 +17,7 @@ use crate::resilience::{Listener, StoreChange};
 use crate::store::MAX_ENTRIES;
 
 const STORE: &str = "memory://";
-/// The tests of this repository, which have the feature `bench`, leave a busy machine more time.
-const TIMEOUT: Duration = Duration::from_millis(if cfg!(feature = "bench") { 5_000 } else { 250 });
+const TIMEOUT: Duration = Duration::from_millis(250);
 const DENY_CACHE: Duration = Duration::from_secs(1);
 
 /// A value of an option that hosts set by its name.
@@ -186,7 +185,8 @@ impl Default for Builder {
             file_warnings: Vec::new(),
             prefix: DEFAULT_PREFIX.to_owned(),
             key_secret: None,
-            timeout: TIMEOUT,
+            // The tests of this repository, which have the feature `bench`, leave a busy machine more time.
+            timeout: if cfg!(feature = "bench") { 20 * TIMEOUT } else { TIMEOUT },
             on_store_error: OnStoreError::default(),
             deny_cache: DENY_CACHE,
             listener: None,

@@ -106,13 +106,15 @@ fn reloading(url: &str, seed: u64) -> Vec<String> {
                     limiter.reload().expect("a reload");
                     policy = changed;
                 }
-                format!("reloaded {policy:?}")
+                format!("reloaded {}", policy.limits().iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
             }
             16 | 17 => {
                 let own = KeyOverride::of(history::changed(&mut random, &policy).limits().to_vec()).to_string();
                 let own = KeyOverride::parse(&own).ok().filter(|_| random.one_in(2));
                 let ttl = own.as_ref().map(|_| Duration::from_micros(random.below(2 * period.min(1 << 50)) + 1));
-                format!("override {own:?} {ttl:?}: {:?}", limiter.set_override("p", "k", own.as_ref(), ttl))
+                let (set, shown) =
+                    (limiter.set_override("p", "k", own.as_ref(), ttl), own.as_ref().map(ToString::to_string));
+                format!("override {shown:?} {ttl:?}: {set:?}")
             }
             18 => format!("{:?} {:?}", limiter.journal("p", "k"), limiter.overrides("p")),
             _ => said(limiter.peek("p", "k", history::cost_for(&mut random, &policy, 1))),

@@ -21,8 +21,8 @@ const FAULTS: [(&str, Mutation); 9] = [
     (
         "a denied check_all charges",
         &[(
-            "      if changed_value then key.changed, key.instruction = require_possible(changed_value, instruction), instruction end\n",
-            "      if changed_value then store(KEYS[(index - 1) * stride + 1], write(changed_value, instruction), ends_of(changed_value, instruction)) end\n      if changed_value then key.changed, key.instruction = require_possible(changed_value, instruction), instruction end\n",
+            "if changed_value then key.changed, key.instruction = require_possible(changed_value, instruction), instruction end\n",
+            "if changed_value then store(KEYS[(index - 1) * stride + 1], write(changed_value, instruction), ends_of(changed_value, instruction)) end\nif changed_value then key.changed, key.instruction = require_possible(changed_value, instruction), instruction end\n",
         )],
     ),
     (
@@ -40,8 +40,8 @@ const FAULTS: [(&str, Mutation); 9] = [
     (
         "a refund is lost",
         &[(
-            "      return limit:refund(value, limit.units or instruction.cost)\n",
-            "      return limit.units or instruction.cost\n",
+            "return limit:refund(value, limit.units or instruction.cost)\n",
+            "return limit.units or instruction.cost\n",
         )],
     ),
     (
