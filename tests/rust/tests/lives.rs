@@ -140,8 +140,9 @@ impl Life<'_> {
                 None
             }
             Replies::SomeCut(proxy) => {
-                // Behind a loss: there is a connection, so nothing but the call itself is lost.
-                self.limiter.ping().expect("a connection");
+                // Behind a loss: there is a connection, and the limiter knows the numbers of the key, so nothing but the call itself is
+                // lost.
+                self.limiter.peek(&self.policy, &self.key, 1).expect("an answer");
                 proxy.set(Condition::CutReplies);
                 let answer = call(self.limiter);
                 proxy.set(Condition::Healthy);
