@@ -37,6 +37,10 @@ function part(name) {
 module.exports = part;
 `,
 );
+// In one expression Node would read the bundle for the names of its exports, which costs an `import` 50 ms.
 for (const name of parts.keys()) {
-  writeFileSync(new URL(name, dist), `"use strict";\nmodule.exports = require("./bundle.js")("${name}");\n`);
+  writeFileSync(
+    new URL(name, dist),
+    `"use strict";\nconst part = require("./bundle.js");\nmodule.exports = part("${name}");\n`,
+  );
 }
