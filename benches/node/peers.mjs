@@ -98,7 +98,7 @@ export const contenders = {
 /** A check for each limit: an algorithm and a number for each minute. A peer counts fixed windows. */
 export const severalLimits = {
   tidegate(url, limits) {
-    const named = limits.map(([algorithm, count], number) => [`p${number}`, `${algorithm} ${count}/minute`]);
+    const named = limits.map(([algorithm, count]) => [`${algorithm}-${count}`, `${algorithm} ${count}/minute`]);
     const limiter = new Limiter({ store: url, timeoutMs: 20_000, policies: Object.fromEntries(named) });
     return named.map(
       ([name]) =>

@@ -26,6 +26,7 @@ async def async_check(url: str, kind: str) -> Any:
 
 
 async def async_checks(url: str, limits: list[tuple[str, int]]) -> list[Any]:
-    policies = {f"p{number}": f"{algorithm} {count}/minute" for number, (algorithm, count) in enumerate(limits)}
+    # A key that another contender has counted by another algorithm costs more, so the algorithm is a part of the name.
+    policies = {f"{algorithm}-{count}": f"{algorithm} {count}/minute" for algorithm, count in limits}
     limiter = tidegate.AsyncLimiter(url, policies=policies, timeout=5.0)
     return [partial(limiter.check, name) for name in policies]

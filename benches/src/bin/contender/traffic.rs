@@ -77,10 +77,11 @@ async fn checks(limiter: &AsyncLimiter, names: &[String], callers: &[Vec<Call>],
 
 pub(crate) fn run(arguments: &Arguments) -> Measured {
     let traffic = Traffic::new(arguments);
-    let names: Vec<String> = (0..traffic.policies).map(|number| format!("p{number}")).collect();
-    let algorithms = arguments.text("algorithms").split(',').cycle();
+    // A key that another contender has counted by another algorithm costs more, so the algorithm is a part of the name.
+    let limits = arguments.text("algorithms").split(',').cycle().zip(HIGH..HIGH + traffic.policies);
+    let names: Vec<String> = limits.clone().map(|(algorithm, count)| format!("{algorithm}-{count}")).collect();
     let builder = Limiter::builder().store(arguments.text("url")).timeout(Duration::from_secs(10));
-    let limiter = names.iter().zip(algorithms).zip(HIGH..).try_fold(builder, |builder, ((name, algorithm), count)| {
+    let limiter = names.iter().zip(limits).try_fold(builder, |builder, (name, (algorithm, count))| {
         builder.policy(name, format!("{algorithm} {count}/minute").as_str())
     });
     let limiter = limiter.and_then(|builder| builder.build_async()).expect("a limiter");
