@@ -3,7 +3,7 @@
 # it random tests run all their cases, and otherwise as many as there are seconds for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-echo "This takes about 10 minutes on two cores from a fresh clone: 3 to compile, 3 for Rust, 4 for Python and Node."
+echo "This takes 10 to 14 minutes on two cores from a fresh clone: 3 to compile, 4 or 5 for Rust, as long for Python and Node."
 # shellcheck source=scripts/parts.sh
 . scripts/parts.sh
 # shellcheck source=scripts/compile.sh
