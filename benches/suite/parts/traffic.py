@@ -58,9 +58,11 @@ def beside_peers(language: str, program: str, names: list[str], count: int) -> C
 
 
 def part(_lengths: Lengths) -> Part:
-    rows = [("Python", "python", ["limits", "redis-py evalsha"])]
-    rows.append(("Node", "node", ["rate-limiter-flexible", "ioredis evalsha, auto-pipelining"]))
-    rows.append(("Rust", "rust", []))
+    rows: list[tuple[str, str, list[str]]] = [
+        ("Python", "python", ["limits", "redis-py evalsha"]),
+        ("Node", "node", ["rate-limiter-flexible", "ioredis evalsha, auto-pipelining"]),
+        ("Rust", "rust", []),
+    ]
     return Part(
         "traffic",
         "Traffic as services have it",
