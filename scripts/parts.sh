@@ -12,7 +12,8 @@ asides=()
 aside_processes=()
 end_asides() {
     local process
-    for process in "${aside_processes[@]}"; do
+    # Bash before 4.4, which macOS has, takes an empty list for an unset one.
+    for process in ${aside_processes[@]+"${aside_processes[@]}"}; do
         kill -- "-$process"
     done
 }
