@@ -129,11 +129,11 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Counts an answer, wakes callers that wait for units which went back or whose key was blocked, and makes a Decision of it. Units may have gone back
-    /// behind an error too. An attempt of `acquire` is not counted: it counts its last answer.
+    /// Counts an answer, wakes callers that wait where it matters to them, and makes a Decision of it. Units may have gone back behind an
+    /// error too. An attempt of `acquire` is not counted: it counts its last answer.
     #[inline(always)]
     fn decided(&self, plan: Arc<Plan>, key: &str, operation: &Operation, answer: Result<Answer>) -> Result<Decision> {
-        if operation.frees() || matches!(operation, Operation::Block { .. }) {
+        if operation.wakes_waiters() {
             self.wait_queues.units_freed(&plan, key);
         }
         let mut answer = answer?;

@@ -220,6 +220,11 @@ impl Operation {
         )
     }
 
+    /// Whether callers that wait ask again behind it: for units that went back, or since a block may outlast their time.
+    pub(crate) const fn wakes_waiters(&self) -> bool {
+        self.frees() || matches!(self, Self::Block { .. })
+    }
+
     /// Whether it asks and consumes.
     pub(crate) const fn is_check(&self) -> bool {
         matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Turn { .. } | Self::Take { .. })
