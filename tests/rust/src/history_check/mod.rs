@@ -24,7 +24,7 @@ use event::WallClock;
 pub struct Violation {
     /// The group of keys.
     pub group: String,
-    /// What was told, and what the model says.
+    /// The recorded answer, and those that the model gives.
     pub what: String,
 }
 

@@ -223,7 +223,7 @@ impl Search<'_> {
         Ok(false)
     }
 
-    /// What was told, and what the model says in states that explain all earlier answers.
+    /// The recorded answer, and those of the model in the states that explain all earlier answers.
     fn message(&self) -> String {
         let (first, states) = &self.farthest;
         let decided = &self.history.decided[*first];
