@@ -2,7 +2,7 @@
 //! so that nothing but the last one is lost with it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -103,9 +103,13 @@ impl Part {
         let status = Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill runs");
         assert!(status.success());
         if name == "STOP" {
-            // The signal is sent; until it is taken the process may go on with what it does.
-            let stat = format!("/proc/{id}/stat");
-            let has_stopped = || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "));
+            // Until each thread has taken the signal, the process goes on with what it does.
+            let is_stopped = |task: io::Result<fs::DirEntry>| {
+                let stat = fs::read_to_string(task.expect("a thread").path().join("stat"));
+                stat.is_ok_and(|stat| stat.contains(") T "))
+            };
+            let tasks = format!("/proc/{id}/task");
+            let has_stopped = || fs::read_dir(&tasks).expect("its threads").all(is_stopped);
             tidegate_tests::wait::wait_until(Duration::from_secs(20), "it is stopped", has_stopped);
         }
     }
