@@ -83,7 +83,8 @@ fn without_names_all_policies_of_a_file_are_meant() {
     assert_eq!((all.code, all.out), (0, run(&[&["explain"][..], &names, &file].concat()).out));
     let one = run(&[&["explain", "--json"][..], &file].concat());
     assert_eq!(one.json().as_array().map(Vec::len), Some(4));
-    let simulated = run(&[&["simulate", "--pattern", "steady", "--json"][..], &file].concat()).json();
+    let simulated =
+        run(&[&["simulate", "--pattern", "steady", "--calls", "1000", "--json"][..], &file].concat()).json();
     let found = simulated["policies"].as_array().expect("policies").iter().map(|policy| &policy["policy"]);
     assert_eq!(found.collect::<Vec<_>>(), names);
     let scratch = Scratch::new("no-policies");

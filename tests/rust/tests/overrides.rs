@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidegate::{CheckOptions, Decision, KeyOverride, Limiter, ManualClock, OnStoreError, Options, Overrides, Policy};
 use tidegate_tests::any_limiter::fresh_prefix;
+use tidegate_tests::budget::is_full;
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::model::Model;
 use tidegate_tests::random::Random;
@@ -32,7 +33,7 @@ fn limiter(url: &str, prefix: &str, clock: Option<&Arc<ManualClock>>) -> Limiter
 
 fn on_each_store(run: impl Fn(&str)) {
     let (redis, shared) = (Servers::start(Kind::Single), SharedFile::new());
-    ["memory://", &shared.url("max_bytes=64MB"), redis.url()].into_iter().for_each(run);
+    ["memory://", &shared.url("max_bytes=8MB"), redis.url()].into_iter().for_each(run);
 }
 
 #[test]
@@ -310,6 +311,10 @@ fn a_list_is_bounded_and_without_what_has_ended() {
 #[test]
 fn ten_thousand_keys_of_a_policy_and_no_more() {
     on_each_store(|url| {
+        // A file reads its records again and again to count them.
+        if url.starts_with("file:") && !is_full() {
+            return;
+        }
         let limiter = limiter(url, &fresh_prefix(), None);
         for number in 0..10_000 {
             limiter.set_override("5/s", &number.to_string(), Some(&own("6/s")), None).expect("an override");

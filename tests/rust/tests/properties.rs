@@ -149,7 +149,7 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
 }
 
 proptest! {
-    #![proptest_config(cases(share(1_500)))]
+    #![proptest_config(cases(share(800)))]
 
     #[test]
     fn every_call_answers_as_the_model_does(
@@ -183,7 +183,7 @@ fn assert_never_more(admitted: &[(u64, u64)], count: u64, period: u64) {
 }
 
 proptest! {
-    #![proptest_config(cases(300))]
+    #![proptest_config(cases(share(1_200)))]
 
     #[test]
     fn no_window_holds_more_than_n(
@@ -351,7 +351,7 @@ fn no_window_of_live_traffic_holds_more_than_n() {
 }
 
 proptest! {
-    #![proptest_config(cases(300))]
+    #![proptest_config(cases(share(1_200)))]
 
     #[test]
     fn calendars_of_ones_own_are_those_that_the_model_counts_up(

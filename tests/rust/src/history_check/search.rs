@@ -8,9 +8,13 @@ use tidegate::Policy;
 use super::event::{Happening, History, UncertainEvent};
 use super::moments;
 use super::possible_state::PossibleState;
+use crate::budget::is_full;
 
-/// The most runs of a call in a model for one group.
-const MOST_RUNS: u32 = 60_000;
+/// The most runs of a call in a model for one group: a few groups would take longer than all others together.
+fn most_runs() -> u32 {
+    if is_full() { 60_000 } else { 8_000 }
+}
+
 /// The most uncertain events of a group.
 const MOST_EVENTS: usize = 128;
 /// The most calls of the same microsecond.
@@ -40,6 +44,7 @@ struct Search<'a> {
     policies: &'a [Policy],
     history: &'a History<'a>,
     runs: u32,
+    most_runs: u32,
     remembers: bool,
     /// The states that were tried, each with the number of calls before it.
     tried: HashSet<(usize, String)>,
@@ -55,7 +60,15 @@ pub(super) fn explain(policies: &[Policy], history: &History<'_>) -> Verdict {
         return Verdict::Undecided;
     }
     let remembers = history.uncertain.iter().any(|event| matches!(event.what, Happening::Newest));
-    let mut search = Search { policies, history, runs: 0, remembers, tried: HashSet::new(), farthest: (0, Vec::new()) };
+    let mut search = Search {
+        policies,
+        history,
+        runs: 0,
+        most_runs: most_runs(),
+        remembers,
+        tried: HashSet::new(),
+        farthest: (0, Vec::new()),
+    };
     match search.explains_from(PossibleState::new(), 0) {
         Ok(true) => Verdict::Explained,
         Ok(false) => Verdict::Unexplained(search.message()),
@@ -109,7 +122,7 @@ impl Search<'_> {
         run: impl FnOnce(&mut PossibleState, &[Policy]) -> T,
     ) -> Result<T, TooLong> {
         self.runs += 1;
-        if self.runs > MOST_RUNS {
+        if self.runs > self.most_runs {
             return Err(TooLong);
         }
         if self.remembers {

@@ -17,7 +17,7 @@ use tidegate_tests::servers::{Kind, Servers};
 const PROCESSES: u64 = 3;
 /// How long the processes of one policy run.
 fn run_time() -> Duration {
-    Duration::from_millis(if is_full() { 2_500 } else { 1_100 })
+    Duration::from_millis(if is_full() { 2_500 } else { 700 })
 }
 
 /// The time from one kill to the next, about.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tidegate::{Algorithm, CheckOptions, Decision, Hold, HoldAnswer, Limiter, ManualClock, Policy, Source};
+use tidegate_tests::budget::share;
 use tidegate_tests::decision_values::DecisionValues;
 use tidegate_tests::model::{Model, Receipt};
 use tidegate_tests::proxy::{Condition, Proxy};
@@ -194,7 +195,7 @@ fn steps(most: usize) -> impl Strategy<Value = Steps> {
 }
 
 proptest! {
-    #![proptest_config(cases(200))]
+    #![proptest_config(cases(share(600)))]
 
     #[test]
     fn the_fallback_answers_as_the_store_would_have(

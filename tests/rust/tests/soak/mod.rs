@@ -1,7 +1,7 @@
 //! Random faults, one after the other, against an exact model: the usage of a key is expected to the unit, except for checks
 //! whose answer was lost.
 //!
-//! With all tests it runs for 20 seconds, half of them on one server and half on a cluster. `TIDEGATE_SOAK` sets the seconds,
+//! It runs for 8 seconds, or 20 with all tests, half of them on one server and half on a cluster. `TIDEGATE_SOAK` sets the seconds,
 //! `TIDEGATE_SEED` the order of the faults.
 
 mod cluster;
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate::{Decision, Limiter, OnStoreError, Result, Source};
+use tidegate_tests::budget::is_full;
 use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::Servers;
@@ -155,7 +156,8 @@ fn until(what: &str, holds: impl FnMut() -> bool) {
 /// Checks from threads and tasks during one fault after the other, for half of the time that was set.
 fn soak(url: &str, losses: &Losses, kinds: u64, mut inject: impl FnMut(u64, &mut Random) -> &'static str) {
     let seed = setting("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    let end = Instant::now() + Duration::from_secs(setting("TIDEGATE_SOAK").unwrap_or(20)) / 2;
+    let end =
+        Instant::now() + Duration::from_secs(setting("TIDEGATE_SOAK").unwrap_or(if is_full() { 20 } else { 8 })) / 2;
     println!("seed {seed}");
     let (mut random, mut faults) = (Random::new(seed), ShuffledFaults { kinds, left: Vec::new() });
     let limiter = Limiter::builder().store(url).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
