@@ -13,6 +13,8 @@ export BASH_ENV := $(CURDIR)/scripts/environment.sh
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/python
 export RUFF_CACHE_DIR := $(CURDIR)/.cache/ruff
 export MYPY_CACHE_DIR := $(CURDIR)/.cache/mypy
+# Some containers set it. Without caches every process compiles the frameworks again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # How long `make fuzz` runs.
 SECONDS ?= 60

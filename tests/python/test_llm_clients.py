@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,14 +16,24 @@ from tidegate.llm import anthropic_preset, openai_preset
 if sys.version_info < (3, 11):
     pytest.skip("the clients want a newer Python", allow_module_level=True)
 
-import anthropic
 import httpx2
-import openai
 
 from tidegate.httpx2 import AsyncPacedTransport, PacedTransport
 
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+
 POLICY = "500 requests/minute; 90000 tokens/minute"
 SPLIT = "500 requests/minute; 50000 input-tokens/minute; 20000 output-tokens/minute"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clients() -> None:
+    """Imports them when a test runs: it takes seconds, and each worker of pytest reads this file."""
+    global anthropic, openai
+    import anthropic
+    import openai
 
 
 @pytest.fixture
