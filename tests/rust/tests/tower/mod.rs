@@ -7,6 +7,7 @@ mod keys;
 mod limits;
 mod options;
 mod served;
+mod transcripts;
 mod units;
 mod websockets;
 
