@@ -216,41 +216,44 @@ def _placed(entry: LimitEntry, key: str, method: str | None) -> str:
 def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) -> Steps[Admission | None]:
     """Checks a request. None: no limit applies to it."""
     charges: list[Charge] = []
-    # A function that several limits share, such as the skip of their layer, is called once.
-    skipped: dict[Any, bool] = {}
+    # A function that several limits or policies share, such as the skip of their layer, is called once.
+    known: dict[int, Any] = {}
     for bound in limits:
         # A websocket, which has no method, begins with a GET.
         if bound.methods is not None and (method or "GET") not in bound.methods:
             continue
-        if bound.skips and (yield from _skips(bound, request, skipped)):
+        if bound.skips and (yield from _skips(bound, request, known)):
             continue
         entries: Sequence[LimitEntry] = bound.entries
         if bound.choose is not None:
             entries = bound.entries_of((yield from awaited(bound.choose(request))))
             if not entries:
                 continue
-        meta = bound.meta
-        if meta is not None and callable(meta):
-            meta = _checked_meta(bound, (yield from awaited(meta(request))))
-        priority = bound.priority
-        if priority is not None and callable(priority):
-            priority = _checked_class(bound, (yield from awaited(priority(request))))
         budget = budget_of(method) if bound.per_method else None
+        asked: list[tuple[LimitEntry, str, Any]] = []
         for entry in entries:
-            key = checked_key(entry, (yield from awaited(entry.key(request))))
+            key = checked_key(entry, (yield from _once(entry.key, request, known)))
             cost = entry.cost
             if not isinstance(cost, int):
                 if callable(cost):
                     returned = f"the cost function {name_of(cost)} returned"
-                    cost = _checked_cost((yield from awaited(cost(request))), returned, "a cost is")
+                    cost = _checked_cost((yield from _once(cost, request, known)), returned, "a cost is")
                     if not entry.names_cost:
                         cost = share_of(bound.shared_cost(cost, entries), entry.resolved.counted)
                 if cost == 0:
                     # There is nothing to limit, such as an empty batch.
                     continue
+            asked.append((entry, _placed(entry, key, budget), cost))
+        meta = bound.meta
+        if meta is not None and callable(meta):
+            meta = _checked_meta(bound, (yield from _once(meta, request, known)))
+        priority = bound.priority
+        if priority is not None and callable(priority):
+            priority = _checked_class(bound, (yield from _once(priority, request, known)))
+        for entry, key, cost in asked:
             # A policy without classes has nothing to leave free.
             own = None if entry.resolved.classes is None else priority
-            charges.append(Charge(bound, entries, entry, _placed(entry, key, budget), cost, meta, own))
+            charges.append(Charge(bound, entries, entry, key, cost, meta, own))
     if not charges:
         return None
     try:
@@ -262,11 +265,16 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
     return admission
 
 
-def _skips(bound: BoundLimit, request: Request, known: dict[Any, bool]) -> Steps[bool]:
+def _once(function: Any, request: Request, known: dict[int, Any]) -> Steps[Any]:
+    """The answer of a function of the application, which is called once for each request."""
+    if id(function) not in known:
+        known[id(function)] = yield from awaited(function(request))
+    return known[id(function)]
+
+
+def _skips(bound: BoundLimit, request: Request, known: dict[int, Any]) -> Steps[bool]:
     for skip in bound.skips:
-        if skip not in known:
-            known[skip] = bool((yield from awaited(skip(request))))
-        if known[skip]:
+        if (yield from _once(skip, request, known)):
             return True
     return False
 
@@ -370,10 +378,14 @@ def withdraw(admission: Admission) -> Steps[None]:
 
 def refund(admissions: Iterable[Admission], request: Request, response: Response) -> Steps[None]:
     """Refunds the charges for which `refund_when` returns true, as soon as the response is known."""
-    for charge in [charge for admission in admissions if admission.refunds for charge in admission.charges]:
-        when = charge.bound.refund_when
-        if when is not None and charge.consumed and (yield from awaited(when(request, response))):
-            yield from _give_back((charge,))
+    for admission in admissions:
+        if not admission.refunds:
+            continue
+        for bound in dict.fromkeys(charge.bound for charge in admission.charges):
+            consumed = [charge for charge in admission.charges if charge.bound is bound and charge.consumed]
+            when = bound.refund_when
+            if consumed and when is not None and (yield from awaited(when(request, response))):
+                yield from _give_back(consumed)
 
 
 def end_work(

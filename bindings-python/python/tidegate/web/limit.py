@@ -150,7 +150,7 @@ class BoundLimit(DeclaredLimit):
         self._known: dict[str | Policy, ResolvedPolicy] = {}
         self.skips = tuple(skip for skip in (layer_skip, declared.skip) if skip is not None)
         self._by = f"the limit of {place}" if place else f"a layer of {type(adapter).__module__}"
-        self.entries = [self._entry(use, self._resolved(use[0])) for use in self.policies]
+        self.entries = self._entries(self.policies, self._resolved)
         # Whether there may be something to do after the view has answered.
         functions = (self.refund_when, self.settle, self.choose)
         self.has_follow_up = functions != (None, None, None) or any(entry.resolved.holds for entry in self.entries)
@@ -180,11 +180,24 @@ class BoundLimit(DeclaredLimit):
         if key.plain and not needs_steps:
             self.prepared = PreparedCheck(resolved.policy, resolved.place, first.cost, self.headers, key.ip)
 
-    def _entry(self, use: KeyedPolicy, resolved: ResolvedPolicy) -> LimitEntry:
+    def _entries(
+        self, uses: Sequence[KeyedPolicy], resolved: Callable[[str | Policy], ResolvedPolicy]
+    ) -> list[LimitEntry]:
+        # Policies share what reads their key, and so its answer for a request.
+        reads = {id(key): key.bind(self._adapter) for _, key, *_ in uses}
+        entries = [self._entry(use, reads[id(use[1])], resolved(use[0])) for use in uses]
+        asked = [(entry.resolved.policy, entry.key) for entry in entries]
+        for place, one in enumerate(asked):
+            if one in asked[:place]:
+                name = shortened(entries[place].resolved.name)
+                raise ConfigError(f"{self._by}: the policy {name} is there twice with one key, which would count twice")
+        return entries
+
+    def _entry(self, use: KeyedPolicy, read: ReadRequest, resolved: ResolvedPolicy) -> LimitEntry:
         _, key, cost, names_cost = use
         # Of numbers by units that policies share each takes those that it counts.
         cost = cost if names_cost or callable(cost) else share_of(cost, resolved.counted)
-        return LimitEntry(resolved, key.bind(self._adapter), repr(key), cost, names_cost)
+        return LimitEntry(resolved, read, repr(key), cost, names_cost)
 
     def _resolved(self, policy: str | Policy) -> ResolvedPolicy:
         return ResolvedPolicy(policy, self._limiter, self.place, self._by)
@@ -236,7 +249,7 @@ class BoundLimit(DeclaredLimit):
         if returned is None:
             return ()
         try:
-            return [self._entry(use, self._resolve(use[0])) for use in self.policies_of(returned, _key_of_request)]
+            return self._entries(self.policies_of(returned, _key_of_request), self._resolve)
         except ConfigError as error:
             raise ConfigError(f"{self._chooser()} returned what is no policy: {error.message}") from error
         except PolicyError as error:
