@@ -23,7 +23,7 @@ const ADMISSION = Symbol.for('tidegate.admission');
 
 /** What remembers the admissions of a request. */
 interface Memory<Request extends object, Response> {
-  [ADMISSION]?: Admission<Request, Response>;
+  [ADMISSION]?: Admission<Request, Response> | undefined;
 }
 
 /** The admission of the last middleware that a request has passed. */
@@ -72,7 +72,11 @@ async function admitLater<Request extends object, Response>(
     }
     if (await options.skip?.(request)) return undefined;
     const entries = settings.entries ?? (await settings.entriesOf(request));
-    return entries.length === 0 ? undefined : await new Admission(settings, request, memory).check(entries);
+    if (entries.length === 0) return undefined;
+    const checked = await new Admission(settings, request, memory).check(entries);
+    if (!checked.costsNothing) return checked;
+    (memory ?? (adapter.memory(request) as Memory<Request, Response>))[ADMISSION] = checked.before;
+    return undefined;
   } catch (reason) {
     throw asError(reason, adapter.name);
   }
@@ -154,6 +158,7 @@ export class Admission<Request extends object, Response> {
   /** Checks several policies: all are charged, or none is. */
   async check(entries: readonly LimitedEntry<Request>[]): Promise<this> {
     this._checks = await this.#checksOf(entries);
+    if (this.costsNothing) return this;
     if (this.before !== undefined) this.#refuseRepetition(this.before);
     return this.#decideAll();
   }
@@ -192,6 +197,8 @@ export class Admission<Request extends object, Response> {
         shared ??= this.#sharedCost(this.#costOf(await entry.cost(request)), entries);
         cost = shareOf(shared, policyRefIn(settings.limiter, policy));
       }
+      // There is nothing to limit, such as an empty batch.
+      if (cost === 0) continue;
       const namesCost = cost !== undefined;
       checks.push({ policy, key: settings.counted(entry, request, key), cost: cost ?? 1, namesCost });
     }
@@ -248,7 +255,7 @@ export class Admission<Request extends object, Response> {
       for (const [index, check] of rest.entries()) check.decision = decision.decisions[index] ?? decision;
     }
     for (const { decision, namesCost } of this._checks) if (decision !== undefined && namesCost) nameCost(decision);
-    this._decisions = decisions;
+    this._decisions = held.length === 0 ? decisions : this._checks.map(({ decision }) => decision as Decision);
     this.decision = leading(decisions);
     return this;
   }
@@ -279,6 +286,11 @@ export class Admission<Request extends object, Response> {
       this.settings.limiter.settle(decision, nothingOf(policyRefOf(decision))).catch(warn);
     this.#release();
     return this.#decided(decision);
+  }
+
+  /** Whether the cost of the request is 0 for all policies, so that nothing is asked. */
+  get costsNothing(): boolean {
+    return this._checks.length === 0;
   }
 
   /** Whether the handler may run. */

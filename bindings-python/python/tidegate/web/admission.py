@@ -244,6 +244,8 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
                     # There is nothing to limit, such as an empty batch.
                     continue
             asked.append((entry, _placed(entry, key, budget), cost))
+        if not asked:
+            continue
         meta = bound.meta
         if meta is not None and callable(meta):
             meta = _checked_meta(bound, (yield from _once(meta, request, known)))
