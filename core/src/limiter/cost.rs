@@ -138,6 +138,12 @@ impl Cost {
         }
     }
 
+    /// Whether it takes nothing of any limit.
+    #[cfg(feature = "tower")]
+    pub(crate) const fn is_nothing(&self) -> bool {
+        self.is_number() && self.number == 0
+    }
+
     pub(crate) const fn is_number(&self) -> bool {
         self.units.is_none()
     }

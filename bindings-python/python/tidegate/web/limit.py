@@ -76,24 +76,27 @@ class DeclaredLimit:
         """Takes the address of a layer around this one, where its own keys say nothing of addresses."""
         if self.address is None:
             self.address = address
+            within = {id(key): key.within(address) for _, key, *_ in self.policies}
             self.policies = [
-                (policy, key.within(address), cost, names_cost) for policy, key, cost, names_cost in self.policies
+                (policy, within[id(key)], cost, names_cost) for policy, key, cost, names_cost in self.policies
             ]
 
     def policies_of(self, given: Any, key_of: Callable[[Any], Key] | None = None) -> list[KeyedPolicy]:
         """Each policy with its key and its cost. `given` is one policy or several."""
         several = given if isinstance(given, (list, tuple)) else [given]
-        return [self._policy_use(one, key_of or key_option) for one in several]
+        # One object for all of them, whose answer they share.
+        key = client_ip() if self.key is None else self.key.within(self.address)
+        return [self._policy_use(one, key_of or key_option, key) for one in several]
 
-    def _policy_use(self, given: Any, key_of: Callable[[Any], Key]) -> KeyedPolicy:
+    def _policy_use(self, given: Any, key_of: Callable[[Any], Key], key: Key) -> KeyedPolicy:
         policy, *rest = given if isinstance(given, (list, tuple)) and given else (given,)
         if isinstance(policy, Key):
             raise ConfigError(f"{policy!r} is a key, and stands where a policy belongs: write key={policy!r}")
         if not isinstance(policy, (str, Policy)) or len(rest) > 2:
             raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {shown(given)}")
-        key: Key | None = key_of(rest[0]) if rest and rest[0] is not None else self.key
+        if rest and rest[0] is not None:
+            key = key_of(rest[0]).within(self.address)
         names_cost = len(rest) > 1
-        key = client_ip() if key is None else key.within(self.address)
         return policy, key, cost_option(rest[1]) if names_cost else self.cost, names_cost
 
 

@@ -41,11 +41,17 @@ impl RequestLimits {
         }
         let entries = self.entries(request)?;
         policies.extend(entries.iter().map(|entry| Arc::clone(&entry.plan)));
-        let (holding, plain): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.holds);
-        if holding.is_empty() && plain.is_empty() {
+        if entries.is_empty() {
             return Ok(Admission::Unlimited);
         }
         let cost = self.cost_of(request, policies)?;
+        if cost.is_nothing() {
+            // There is nothing to limit, such as an empty batch.
+            policies.clear();
+            return Ok(Admission::Unlimited);
+        }
+        let is_held: Vec<bool> = entries.iter().map(|entry| entry.holds).collect();
+        let (holding, plain): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.holds);
         let meta = self.meta.as_ref().and_then(|read| read(request));
         let class = self.priority.as_ref().and_then(|read| read(request));
         let mut holds = Vec::with_capacity(holding.len());
@@ -66,7 +72,7 @@ impl RequestLimits {
         if let Some(denied) = charged.as_ref().filter(|decision| !decision.allowed()) {
             return Ok(Admission::Denied(Box::new(denied.clone())));
         }
-        let Some(decision) = whole(&holds, charged.as_ref()) else { return Ok(Admission::Unlimited) };
+        let Some(decision) = whole(&is_held, &holds, charged.as_ref()) else { return Ok(Admission::Unlimited) };
         let delay = decision.decisions().iter().map(Decision::delay).max().unwrap_or_else(|| decision.delay());
         if delay > Duration::ZERO {
             let signal = Arc::new(Signal::default());
@@ -102,14 +108,16 @@ impl RequestLimits {
         }
     }
 
-    /// Refunds or settles what a request was charged, once the head of its response is known.
-    pub(super) async fn follow_up(&self, admitted: &AdmittedRequest, response: &response::Parts) {
+    /// Refunds or settles what a request was charged, once the head of its response is known. Returns whether it did.
+    pub(super) async fn follow_up(&self, admitted: &AdmittedRequest, response: &response::Parts) -> bool {
         let refunds = self.refund_when.as_ref().is_some_and(|when| when(response));
         let actual = self.settle.as_ref().filter(|_| !refunds).and_then(|read| read(response));
-        if refunds || actual.is_some() {
+        let is_due = refunds || actual.is_some();
+        if is_due {
             let charged: Vec<Decision> = admitted.all_charged().cloned().collect();
             self.settle_all(&charged, actual.as_ref()).await;
         }
+        is_due
     }
 
     /// Settles all that a request was charged.
@@ -139,9 +147,11 @@ impl AdmittedRequest {
     }
 }
 
-/// One Decision of all that was asked.
-fn whole(holds: &[Hold], charged: Option<&Decision>) -> Option<Decision> {
-    let mut all: Vec<Decision> = holds.iter().map(|hold| hold.decision().clone()).collect();
-    all.extend(charged.map(Decision::entries).unwrap_or_default().iter().cloned());
+/// One Decision of all that was asked, in the order in which the policies are written: those that are held, and the others.
+fn whole(is_held: &[bool], holds: &[Hold], charged: Option<&Decision>) -> Option<Decision> {
+    let mut holds = holds.iter().map(Hold::decision);
+    let mut charged = charged.map(Decision::entries).unwrap_or_default().iter();
+    let next = |is_held: &bool| if *is_held { holds.next() } else { charged.next() };
+    let mut all: Vec<Decision> = is_held.iter().filter_map(next).cloned().collect();
     if all.len() == 1 { all.pop() } else { Decision::of_all(all) }
 }

@@ -10,7 +10,7 @@ use http::{Extensions, Method, Response, response};
 use super::notation_place;
 use super::peer::{PeerAddress, known_peer};
 use super::request_key::RequestKey;
-use super::request_limits::{RequestCost, RequestLimits, is_in_place};
+use super::request_limits::{RequestCost, RequestLimits, is_in_place, twice};
 use super::service::RateLimitLayer;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
@@ -164,8 +164,7 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// The units that a request consumes, by request: at least 1. A 0 is an error, so the request gets 500: write `.max(1)`, or leave
-    /// such requests out with [`Self::skip`].
+    /// The units that a request consumes, by request. A request that costs 0, such as an empty batch, is not limited.
     pub fn cost_by(mut self, read: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
         self.limits.cost = RequestCost::Read(Box::new(move |request| read(request).into()));
         self
@@ -304,6 +303,12 @@ impl RateLimitLayerBuilder {
         let limiter = Arc::as_ptr(&limits.limiter.core) as usize;
         let policies: Vec<Policy> =
             limits.policies.iter().map(|(policy, _)| limits.limiter.policy(policy)).collect::<Result<_>>()?;
+        let without_key: Vec<_> = limits.policies.iter().zip(&policies).filter(|((_, key), _)| key.is_none()).collect();
+        for (place, (_, policy)) in without_key.iter().enumerate() {
+            if without_key[..place].iter().any(|(_, other)| other.name() == policy.name()) {
+                return Err(twice(policy.name()));
+            }
+        }
         if let RequestCost::Fixed(cost) = &limits.cost {
             can_be_asked(cost, &policies, limits.policies_by.is_some())?;
         }

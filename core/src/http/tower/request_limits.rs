@@ -11,7 +11,7 @@ use super::notation_place::PlaceUse;
 use super::peer::PeerAddress;
 use super::request_key::RequestKey;
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::http::named_policy::NamedPolicy;
 use crate::http::{ClientIp, Headers, placed_key};
 use crate::limiter::{AsyncLimiter, Cost};
@@ -98,25 +98,51 @@ impl RequestLimits {
 
     /// The policies of a request with their keys.
     pub(super) fn entries(&self, request: &Parts) -> Result<Vec<LimitEntry>> {
+        let passed = || request.extensions.get::<PassedLayer>().and_then(|PassedLayer(layer)| layer.addresses());
+        let read = |key: &RequestKey| key.read(request, &*self.peer, &|| self.addresses().or_else(passed));
         let mut entries = Vec::with_capacity(self.policies.len());
-        for (policy, key) in &self.policies {
-            entries.push(self.entry(policy.clone(), key.as_ref(), request)?);
+        // Policies without a key of their own share that of the layer, which is read once.
+        let mut shared = None;
+        for (policy, own) in &self.policies {
+            let key = match own {
+                Some(own) => read(own)?,
+                None => of_all(&mut shared, || read(&self.key))?,
+            };
+            entries.push(self.entry(policy.clone(), &key)?);
         }
         for policy in self.policies_by.as_ref().map(|read| read(request)).unwrap_or_default() {
-            entries.push(self.entry(policy, None, request)?);
+            let key = of_all(&mut shared, || read(&self.key))?;
+            entries.push(self.entry(policy, &key)?);
+        }
+        for (place, entry) in entries.iter().enumerate() {
+            let is_same = |other: &LimitEntry| other.plan.identity == entry.plan.identity && other.key == entry.key;
+            if entries[..place].iter().any(is_same) {
+                return Err(twice(entry.plan.policy.name()));
+            }
         }
         Ok(entries)
     }
 
-    fn entry(&self, policy: NamedPolicy, key: Option<&RequestKey>, request: &Parts) -> Result<LimitEntry> {
-        let passed = || request.extensions.get::<PassedLayer>().and_then(|PassedLayer(layer)| layer.addresses());
-        let key = key.unwrap_or(&self.key).read(request, &*self.peer, &|| self.addresses().or_else(passed))?;
-        let plan = self.limiter.core.plan(&policy, &key)?;
+    fn entry(&self, policy: NamedPolicy, key: &str) -> Result<LimitEntry> {
+        let plan = self.limiter.core.plan(&policy, key)?;
         let place = is_in_place(&plan.policy).then(|| self.place.as_deref().unwrap_or_default());
-        let key = placed_key(place, None, &key);
+        let key = placed_key(place, None, key);
         let holds = plan.policy.limits().iter().any(|limit| limit.algorithm() == crate::policy::Algorithm::Concurrency);
         Ok(LimitEntry { policy, key, plan, holds })
     }
+}
+
+/// What all policies share; it is found out with the first of them.
+fn of_all<T: Clone>(known: &mut Option<T>, find: impl FnOnce() -> Result<T>) -> Result<T> {
+    match known {
+        Some(known) => Ok(known.clone()),
+        None => Ok(known.insert(find()?).clone()),
+    }
+}
+
+/// A policy that a request would be charged twice.
+pub(super) fn twice(policy: &str) -> Error {
+    Error::config(format!("the policy {policy:?} is there twice with one key, which would count twice"))
 }
 
 /// # Errors

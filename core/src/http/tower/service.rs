@@ -125,8 +125,9 @@ where
         );
         return Ok(refusal::broken_upgrade());
     }
-    limits.follow_up(&admitted, &head).await;
-    let settled = SettledAtEnd::new(&limits, &head, admitted.all_charged().cloned().collect());
+    let is_done = limits.follow_up(&admitted, &head).await;
+    let charged = || admitted.all_charged().cloned().collect();
+    let settled = if is_done { None } else { SettledAtEnd::new(&limits, &head, charged()) };
     fields.announce(&mut head.headers, &[&admitted.decision]);
     head.extensions.insert(admitted.decision);
     Ok(Response::from_parts(head, LimitedBody::of_service(body, admitted.held.filter(|_| !upgrades), settled)))
