@@ -187,12 +187,6 @@ pub fn check_cost(policy: &Policy, cost: &Cost) -> Result<()> {
     crate::limiter::check_cost(cost, &plan_of(policy))
 }
 
-/// The names that a map of units may have for a policy: `cost` where a limit names no unit.
-#[must_use]
-pub fn counted_units(policy: &Policy) -> Vec<&str> {
-    crate::limiter::counted_units(policy)
-}
-
 /// The policy with the numbers of the key of a Decision, where these answered.
 #[must_use]
 pub fn own_policy(decision: &Decision) -> Option<&Policy> {

@@ -317,7 +317,7 @@ pub(crate) fn check_cost(cost: &Cost, plan: &Plan) -> Result<()> {
 }
 
 /// The names that a map of units may have for a policy.
-pub(crate) fn counted_units(policy: &Policy) -> Vec<&str> {
+fn counted_units(policy: &Policy) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for limit in policy.limits() {
         let name = limit.unit().map_or(COST, Unit::name);

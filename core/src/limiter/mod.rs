@@ -33,10 +33,10 @@ pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};
 pub use call::Call;
 pub use check_all::CheckEntry;
 pub use completion_queue::{CompletionQueue, Outcome};
+pub(crate) use cost::check_cost;
 #[cfg(feature = "tower")]
 pub(crate) use cost::valid_cost;
 pub use cost::{Cost, Units};
-pub(crate) use cost::{check_cost, counted_units};
 pub use hold::{Hold, HoldAnswer};
 pub use observe::{Answered, calls_of};
 #[cfg(feature = "tower")]

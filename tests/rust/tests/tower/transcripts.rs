@@ -194,8 +194,7 @@ async fn transcript(case: &Value) -> Vec<String> {
         .iter()
         .map(|(name, counts)| format!("{name} {} allowed and {} denied", counts.allowed, counts.denied));
     recording.add(format!("counted: {}", counts.collect::<Vec<_>>().join(", ")));
-    let lines = recording.lines.lock().expect("no panic").clone();
-    lines
+    recording.lines.lock().expect("no panic").clone()
 }
 
 fn answered(head: &response::Parts, body: &str) -> String {
