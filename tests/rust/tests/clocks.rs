@@ -1,10 +1,14 @@
-//! A server whose clock jumps admits no more than the limit: the time of a key does not run backwards.
+//! Clocks that jump: a server whose clock does admits no more than the limit, since the time of a key does not run backwards, and a caller
+//! whose clock is moved waits as long as it may.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate::Limiter;
+use tidegate::{Limiter, ManualClock};
+use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::servers::{Kind, Servers};
+use tidegate_tests::wait::wait_until;
 use tidegate_tests::wall_clock::wait_out_the_end_of_an_hour;
 
 const ALGORITHMS: [&str; 8] = [
@@ -72,4 +76,26 @@ fn jumps_back_and_forth_admit_nothing_twice() {
             assert_eq!(admitted(&limiter, &format!("{algorithm} 10/day"), "a"), 0, "{algorithm}");
         }
     }
+}
+
+/// What an answer says of the wait counts from the moment at which the store was asked.
+#[test]
+fn a_clock_that_moves_while_an_answer_comes_ends_no_wait() {
+    let redis = Servers::start(Kind::Single);
+    let proxy = Proxy::to(redis.port(0));
+    let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));
+    let builder = Limiter::builder().store(format!("redis://127.0.0.1:{}/0", proxy.port())).clock(Arc::clone(&clock));
+    let limiter = builder.timeout(Duration::from_secs(10)).build().expect("a limiter");
+    assert!(limiter.check("fixed-window 1/10s", "k").expect("a decision").allowed());
+    proxy.set(Condition::Silent);
+    let waiter = limiter.clone();
+    let waits = std::thread::spawn(move || waiter.acquire("fixed-window 1/10s", "k", 1, Some(Duration::from_secs(10))));
+    wait_until(Duration::from_secs(20), "it waits", || limiter.waiting("fixed-window 1/10s", "k") == 1);
+    // Its question is on the way.
+    std::thread::sleep(Duration::from_millis(50));
+    clock.advance(Duration::from_micros(9_999_999));
+    proxy.set(Condition::Healthy);
+    limiter.ping().expect("an answer");
+    clock.advance(Duration::from_micros(1));
+    assert!(waits.join().expect("no panic").expect("a decision").allowed(), "its turn was in time");
 }

@@ -50,6 +50,15 @@ impl<'a> WaitDeadline<'a> {
         self.timeout.map(|timeout| timeout.saturating_sub(passed))
     }
 
+    /// What was left when the store answered, by a clock that is moved by hand: it may have been moved while the answer came.
+    fn left_at(&self, now: u64) -> Option<Duration> {
+        if self.clock.is_none() {
+            return self.left();
+        }
+        let passed = Duration::from_micros(now).saturating_sub(self.began_manually);
+        self.timeout.map(|timeout| timeout.saturating_sub(passed))
+    }
+
     /// When the time is over, where it does not go by a clock that is moved by hand.
     pub(super) fn end(&self) -> Option<Instant> {
         self.timeout.filter(|_| self.clock.is_none()).and_then(|timeout| self.began.checked_add(timeout))
@@ -69,7 +78,7 @@ impl<'a> WaitDeadline<'a> {
         // Holds may end at any time.
         let is_held = decision.plan().is_held;
         let known = if is_held { known_wait(decision) } else { wait };
-        if self.left().is_some_and(|left| known > left) {
+        if self.left_at(decision.answer().now).is_some_and(|left| known > left) {
             return None;
         }
         let random = self.core.hold_count.fetch_add(0x9e37_79b9, Ordering::Relaxed) ^ self.core.seed;

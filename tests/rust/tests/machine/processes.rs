@@ -227,8 +227,9 @@ fn a_lock_of_a_living_process_is_waited_for_and_never_taken() {
     file.read_exact_at(&mut free, 4096).expect("a number");
     assert_eq!(free, [0; 8], "no process holds the lock");
     let parent = Part::start(&shared.url("max_bytes=200kB"), &shared.path().with_extension("notes"), 1);
-    let mark = mark_of(parent.child.id());
     tidegate_tests::wait::wait_until(Duration::from_secs(20), "the other one is admitted", || parent.numbers()[0] > 0);
+    // Only now: a process that has just been started shows no program yet.
+    let mark = mark_of(parent.child.id());
     parent.signal("STOP");
     file.write_all_at(&mark.to_ne_bytes(), 4096).expect("written");
     let began = Instant::now();
