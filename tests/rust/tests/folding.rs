@@ -103,9 +103,11 @@ async fn different_policies_costs_and_operations_fold_and_each_gets_its_own_answ
             (number, decision.expect("a decision"))
         });
     }
-    let mut found = waiting.join_all().await;
-    found.sort_by_key(|(number, _)| *number);
-    // In memory one after the other: the tasks started in this order, and the entries of a key keep their order.
+    let mut found = Vec::new();
+    while let Some(answered) = waiting.join_next().await {
+        found.push(answered.expect("a task"));
+    }
+    // In memory one after the other, in the order of the answers: calls that are made at once have no other one.
     for (number, decision) in found {
         let (policy, key, cost) = wanted(number);
         let expected = match number % 5 {
