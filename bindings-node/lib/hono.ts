@@ -125,10 +125,7 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
     }
     // After the handler: one that throws, or makes its own response, would lose fields that were set before.
     latestAdmission(adapter, context)?.announce(context);
-    if (outgoing === undefined && admission.needsEnd) {
-      ending.writeHead?.();
-      endWithBody(context, () => admission.end(context));
-    }
+    if (outgoing === undefined && admission.needsEnd) endWithBody(context, () => admission.end(context));
     return undefined;
   };
   return middleware;
@@ -137,11 +134,9 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
 /** The status that logs of servers have for a client that did not wait. Nothing is sent. */
 const CLIENT_GONE = 499;
 
-/** Says whether the client has gone, and when the head of the response is known, where no response of Node does. */
+/** Says whether the client has gone, where no response of Node does. */
 class Departure implements Ending {
   constructor(private readonly signal: AbortSignal) {}
-
-  writeHead(): void {}
 
   get destroyed(): boolean {
     return this.signal.aborted;

@@ -53,22 +53,7 @@ export interface Ending {
   readonly destroyed?: boolean;
   readonly writableFinished?: boolean;
   readonly stream?: { readonly destroyed: boolean };
-  /** What sends the head. Node calls it also where the application does not. */
-  writeHead?(...given: never[]): unknown;
   once(event: 'finish' | 'close', listener: () => void): unknown;
-}
-
-/** Calls a function once the head of a response is known. False where the response does not say when. */
-export function onHead(ending: Ending, known: () => void): boolean {
-  const { writeHead } = ending;
-  if (writeHead === undefined) return false;
-  ending.writeHead = function writes(this: Ending, ...given: never[]): unknown {
-    ending.writeHead = writeHead;
-    const written = writeHead.apply(this, given);
-    known();
-    return written;
-  };
-  return true;
 }
 
 /** Whether a response is over: it was sent, or its client has gone. Then no handler should start. */

@@ -11,7 +11,7 @@ import { checkIn, policyRefIn } from '../limiter.js';
 import type { PolicyRef } from '../policy.js';
 import { type ActualCost, nameCost } from '../settled.js';
 import { asked } from '../tracing.js';
-import { type Adapter, type Awaitable, type Ending, isOver, onHead } from './adapter.js';
+import { type Adapter, type Awaitable, type Ending, isOver } from './adapter.js';
 import { announce, leading, type SetField, setInRecord } from './fields.js';
 import { rememberAddresses } from './keys.js';
 import { asError, problem, refusalError, retryAfter, status } from './refusal.js';
@@ -101,9 +101,6 @@ export class Admission<Request extends object, Response> {
   private _holds: readonly Hold[] = NONE;
   private _responseEnded = false;
   private _handling = false;
-  /** Whether `refundWhen` gave the charges back; undefined where it was not asked. */
-  private _refunded: Promise<boolean> | undefined = undefined;
-  private _seesHead = false;
 
   constructor(
     settings: Settings<Request, Response>,
@@ -384,8 +381,6 @@ export class Admission<Request extends object, Response> {
   endWith(ending: Ending, response: Response): void {
     if (!this.needsEnd) return;
     const end = (): void => this.end(response);
-    if (this.settings.options.refundWhen !== undefined)
-      this._seesHead = onHead(ending, () => this.#headKnown(response));
     if (isOver(ending)) end();
     ending.once('finish', end);
     ending.once('close', end);
@@ -422,38 +417,20 @@ export class Admission<Request extends object, Response> {
     this.#settle(response).catch((reason) => warn(asError(reason, this.settings.adapter.name)));
   }
 
-  /** The head of the response is known: refunds what was consumed when `refundWhen` says so. */
-  #headKnown(response: Response): void {
-    if (this._refunded !== undefined) return;
-    this._refunded = this.#refund(response).catch((reason) => {
-      warn(asError(reason, this.settings.adapter.name));
-      return false;
-    });
-  }
-
-  async #refund(response: Response): Promise<boolean> {
-    const { refundWhen } = this.settings.options;
-    if (refundWhen === undefined || !(await this.#after(refundWhen, response))) return false;
-    await this.#settleTo((entries) => entries.map((entry) => nothingOf(policyRefOf(entry))));
-    return true;
-  }
-
-  /** Settles what the request has cost, unless it was refunded. A client that left before the head gets nothing back. */
+  /** Charges what the request should have consumed, when an option says how much that is. */
   async #settle(response: Response): Promise<void> {
-    const { settle } = this.settings.options;
-    if (!this._seesHead) this.#headKnown(response);
-    if ((await this._refunded) || settle === undefined) return;
-    const actual = await this.#after(settle, response);
-    if (actual !== undefined && actual !== null) await this.#settleTo(() => actual as ActualCost);
-  }
-
-  async #settleTo(actualOf: (entries: readonly Decision[]) => ActualCost): Promise<void> {
-    const { limiter } = this.settings;
+    const { limiter, options } = this.settings;
+    const isRefunded = options.refundWhen !== undefined && (await this.#after(options.refundWhen, response));
+    if (!isRefunded && options.settle === undefined) return;
     const entries =
       this._checks.length < 2 ? this._decisions : this._checks.map(({ decision }) => decision as Decision);
+    const actual = isRefunded
+      ? entries.map((entry) => nothingOf(policyRefOf(entry)))
+      : await this.#after(options.settle, response);
+    if (actual === undefined || actual === null) return;
     const [first] = entries;
     const whole = entries.length === 1 ? first : first?.withParts(entries);
-    if (whole !== undefined) await limiter.settle(whole, actualOf(entries));
+    if (whole !== undefined) await limiter.settle(whole, actual as ActualCost);
   }
 
   #after(option: unknown, response: Response): unknown {
