@@ -217,7 +217,7 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
     """Checks a request. None: no limit applies to it."""
     charges: list[Charge] = []
     # A function that several limits or policies share, such as the skip of their layer, is called once.
-    known: dict[int, Any] = {}
+    known: dict[int, tuple[Any, Any]] = {}
     for bound in limits:
         # A websocket, which has no method, begins with a GET.
         if bound.methods is not None and (method or "GET") not in bound.methods:
@@ -267,14 +267,15 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
     return admission
 
 
-def _once(function: Any, request: Request, known: dict[int, Any]) -> Steps[Any]:
+def _once(function: Any, request: Request, known: dict[int, tuple[Any, Any]]) -> Steps[Any]:
     """The answer of a function of the application, which is called once for each request."""
     if id(function) not in known:
-        known[id(function)] = yield from awaited(function(request))
-    return known[id(function)]
+        # With the function, whose id another one could have after its end.
+        known[id(function)] = function, (yield from awaited(function(request)))
+    return known[id(function)][1]
 
 
-def _skips(bound: BoundLimit, request: Request, known: dict[int, Any]) -> Steps[bool]:
+def _skips(bound: BoundLimit, request: Request, known: dict[int, tuple[Any, Any]]) -> Steps[bool]:
     for skip in bound.skips:
         if (yield from _once(skip, request, known)):
             return True

@@ -10,7 +10,7 @@ use http::{Extensions, Method, Response, response};
 use super::notation_place;
 use super::peer::{PeerAddress, known_peer};
 use super::request_key::RequestKey;
-use super::request_limits::{RequestCost, RequestLimits, is_in_place, twice};
+use super::request_limits::{RequestCost, RequestLimits, each_once, is_in_place};
 use super::service::RateLimitLayer;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
@@ -303,12 +303,8 @@ impl RateLimitLayerBuilder {
         let limiter = Arc::as_ptr(&limits.limiter.core) as usize;
         let policies: Vec<Policy> =
             limits.policies.iter().map(|(policy, _)| limits.limiter.policy(policy)).collect::<Result<_>>()?;
-        let without_key: Vec<_> = limits.policies.iter().zip(&policies).filter(|((_, key), _)| key.is_none()).collect();
-        for (place, (_, policy)) in without_key.iter().enumerate() {
-            if without_key[..place].iter().any(|(_, other)| other.name() == policy.name()) {
-                return Err(twice(policy.name()));
-            }
-        }
+        let sharing = limits.policies.iter().zip(&policies).filter(|((_, own), _)| own.is_none());
+        each_once(sharing.map(|(_, policy)| policy))?;
         if let RequestCost::Fixed(cost) = &limits.cost {
             can_be_asked(cost, &policies, limits.policies_by.is_some())?;
         }

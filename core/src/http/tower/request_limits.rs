@@ -114,11 +114,10 @@ impl RequestLimits {
             let key = of_all(&mut shared, || read(&self.key))?;
             entries.push(self.entry(policy, &key)?);
         }
-        for (place, entry) in entries.iter().enumerate() {
-            let is_same = |other: &LimitEntry| other.plan.identity == entry.plan.identity && other.key == entry.key;
-            if entries[..place].iter().any(is_same) {
-                return Err(twice(entry.plan.policy.name()));
-            }
+        if self.policies_by.is_some() {
+            let shares = self.policies.iter().map(|(_, own)| own.is_none()).chain(std::iter::repeat(true));
+            let sharing = entries.iter().zip(shares).filter(|(_, shares)| *shares);
+            each_once(sharing.map(|(entry, _)| &entry.plan.policy))?;
         }
         Ok(entries)
     }
@@ -132,7 +131,7 @@ impl RequestLimits {
     }
 }
 
-/// What all policies share; it is found out with the first of them.
+/// The value that all policies share. The first of them finds it.
 fn of_all<T: Clone>(known: &mut Option<T>, find: impl FnOnce() -> Result<T>) -> Result<T> {
     match known {
         Some(known) => Ok(known.clone()),
@@ -140,9 +139,21 @@ fn of_all<T: Clone>(known: &mut Option<T>, find: impl FnOnce() -> Result<T>) -> 
     }
 }
 
-/// A policy that a request would be charged twice.
-pub(super) fn twice(policy: &str) -> Error {
-    Error::config(format!("the policy {policy:?} is there twice with one key, which would count twice"))
+/// Checks that no policy stands twice among those that share the key of the layer.
+///
+/// # Errors
+/// `config_invalid`.
+pub(super) fn each_once<'a>(policies: impl Iterator<Item = &'a Policy>) -> Result<()> {
+    let mut names = Vec::new();
+    for name in policies.map(Policy::name) {
+        if names.contains(&name) {
+            return Err(Error::config(format!(
+                "the policy {name:?} is there twice with one key, which would count twice"
+            )));
+        }
+        names.push(name);
+    }
+    Ok(())
 }
 
 /// # Errors

@@ -43,19 +43,12 @@ impl<'a> WaitDeadline<'a> {
     }
 
     pub(super) fn left(&self) -> Option<Duration> {
-        let passed = match self.clock {
-            Some(clock) => clock.now().saturating_sub(self.began_manually),
-            None => self.began.elapsed(),
-        };
-        self.timeout.map(|timeout| timeout.saturating_sub(passed))
+        self.left_at(self.clock.map(|clock| clock.now()))
     }
 
-    /// What was left when the store answered, by a clock that is moved by hand: it may have been moved while the answer came.
-    fn left_at(&self, now: u64) -> Option<Duration> {
-        if self.clock.is_none() {
-            return self.left();
-        }
-        let passed = Duration::from_micros(now).saturating_sub(self.began_manually);
+    /// The time that is left when a clock that is moved by hand shows `shown`.
+    fn left_at(&self, shown: Option<Duration>) -> Option<Duration> {
+        let passed = shown.map_or_else(|| self.began.elapsed(), |shown| shown.saturating_sub(self.began_manually));
         self.timeout.map(|timeout| timeout.saturating_sub(passed))
     }
 
@@ -78,7 +71,9 @@ impl<'a> WaitDeadline<'a> {
         // Holds may end at any time.
         let is_held = decision.plan().is_held;
         let known = if is_held { known_wait(decision) } else { wait };
-        if self.left_at(decision.answer().now).is_some_and(|left| known > left) {
+        // Such a clock may have been moved while the answer came.
+        let asked_at = self.clock.map(|_| Duration::from_micros(decision.answer().now));
+        if self.left_at(asked_at).is_some_and(|left| known > left) {
             return None;
         }
         let random = self.core.hold_count.fetch_add(0x9e37_79b9, Ordering::Relaxed) ^ self.core.seed;
