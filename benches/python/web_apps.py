@@ -9,6 +9,13 @@ from fastapi import FastAPI, Request, Response
 TIDEGATE = "fixed-window 1000000000/hour; fixed-window 1000000/second"
 PEERS = "1000000000/hour; 1000000/second"
 
+# What `web_cost.py` measures beside one policy: two policies, and functions of the request.
+LIMITS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "tidegate": (TIDEGATE, {}),
+    "two policies": ([TIDEGATE, "fixed-window 1000000000/day"], {}),
+    "functions": (TIDEGATE, {"key": lambda _: "someone", "cost": lambda _: 1}),
+}
+
 
 def flask_app(which: str, store: str) -> Any:
     from flask import Flask
@@ -18,10 +25,11 @@ def flask_app(which: str, store: str) -> Any:
     def limit(view: Any) -> Any:
         return view
 
-    if which == "tidegate":
+    if which in LIMITS:
         from tidegate.flask import Tidegate
 
-        limit = Tidegate(app, store=store).limit(TIDEGATE)
+        policy, options = LIMITS[which]
+        limit = Tidegate(app, store=store).limit(policy, **options)
     elif which == "flask-limiter":
         from flask_limiter import Limiter
         from flask_limiter.util import get_remote_address
@@ -56,10 +64,11 @@ def fastapi_app(which: str, store: str) -> Any:
     def limit(view: Any) -> Any:
         return view
 
-    if which == "tidegate":
+    if which in LIMITS:
         from tidegate.fastapi import Tidegate
 
-        limit = Tidegate(app, store=store).limit(TIDEGATE)
+        policy, options = LIMITS[which]
+        limit = Tidegate(app, store=store).limit(policy, **options)
 
     @app.get("/")
     @limit

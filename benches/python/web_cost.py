@@ -19,13 +19,13 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "tests" / folder) for folder in ("python", "servers")]
 
-from web_apps import fastapi_app, flask_app
+from web_apps import LIMITS, fastapi_app, flask_app
 
 from client import Servers
 from web import acall, call_wsgi
 
 ROUNDS, REQUESTS = 300, 20
-WHICH = ["bare", "tidegate"]
+WHICH = ["bare", *LIMITS]
 
 
 def least_times(work: dict[str, Callable[[], None]]) -> dict[str, float]:
@@ -70,8 +70,9 @@ def main() -> None:
     with Servers("single") as redis:
         store = redis.url if options.store == "redis" else "memory://"
         for name, costs in (("flask", flask_costs(store)), ("fastapi", fastapi_costs(store))):
-            bare, limited = costs["bare"], costs["tidegate"]
-            print(f"{name:8} {options.store}: {bare:.1f} µs bare, {limited:.1f} µs limited, {bare / limited:.2f} kept")
+            bare = costs.pop("bare")
+            added = ", ".join(f"{which} {limited - bare:+.1f} µs" for which, limited in costs.items())
+            print(f"{name:8} {options.store}: {bare:.1f} µs bare, {added}")
 
 
 if __name__ == "__main__":

@@ -278,6 +278,7 @@ impl Attachments {
     fn write(&mut self, out: &mut Vec<f64>, ticket: u64, outcome: Result<Outcome>) {
         let (kind, attachment) = match outcome {
             Ok(Outcome::Decision(decision)) => return write_decision(out, ticket, &decision),
+            Ok(Outcome::Admission(answer)) => return write_decision(out, ticket, answer.decision()),
             Ok(Outcome::Nothing) => return write_nothing(out, ticket),
             Ok(Outcome::Hold(hold)) => {
                 let decision = hold.decision().clone();

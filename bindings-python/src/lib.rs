@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "every Python name has a docstring, written for help()")]
 
 mod actual_costs;
+mod admission;
 mod attempt;
 mod call_coroutine;
 mod clock;
@@ -39,6 +40,8 @@ mod warning;
 /// The compiled part of the package `tidegate`; import its names from there.
 #[pyo3::pymodule]
 mod _tidegate {
+    #[pymodule_export]
+    use crate::admission::Admission;
     #[pymodule_export]
     use crate::attempt::Attempt;
     #[pymodule_export]

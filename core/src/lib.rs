@@ -16,6 +16,7 @@ pub mod bench;
 mod counting;
 mod decision;
 mod error;
+mod flow;
 #[doc(hidden)]
 pub mod host;
 pub mod http;

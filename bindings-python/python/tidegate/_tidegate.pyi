@@ -16,6 +16,7 @@ from ._options import LimiterOptions, LimiterSettings, Name, PolicyOptions
 
 __all__ = [
     "__version__",
+    "Admission",
     "AsyncHold",
     "AsyncLimiter",
     "Attempt",
@@ -58,6 +59,42 @@ __all__ = [
 ]
 
 __version__: Final[str]
+
+@final
+class Admission:
+    """
+    The answer to the limits of a request. Its holds are given back by `release`, or when it is dropped.
+    """
+    @property
+    def decision(self, /) -> Decision:
+        """
+        The denial of a refused request. Of an admitted one a Decision of all policies, in the order in which they were asked.
+        """
+    @property
+    def delay(self, /) -> float:
+        """
+        How many seconds an admitted request waits before it is served.
+        """
+    @property
+    def holds(self, /) -> bool:
+        """
+        Whether anything is held.
+        """
+    @property
+    def refused_by(self, /) -> int | None:
+        """
+        The place of the policy that refused, among those that were asked.
+        """
+    def release(self, /, places: Sequence[int] | None = None) -> None:
+        """
+        Gives back what is held for the policies at these places, or all that is held.
+        """
+    @property
+    def steps(self, /) -> list[tuple[bool, Decision, int, int]]:
+        """
+        In which steps the store was asked, where that was to be recorded: whether it was a hold, its Decision, and when it began and ended,
+        in nanoseconds from the begin of the first.
+        """
 
 @final
 class AsyncHold:
@@ -120,6 +157,16 @@ class AsyncLimiter(Generic[Name]):
     ) -> AsyncLimiter[Name]: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
+    def _admit(
+        self,
+        /,
+        entries: Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]],
+        records_steps: bool = False,
+    ) -> Coroutine[Any, Any, Admission]:
+        """
+        Asks the limits of a request: entries as those of `check_all`. One whose policy holds units is held. With `records_steps`
+        the answer says in which steps the store was asked.
+        """
     @property
     def _generation(self, /) -> int:
         """
@@ -820,6 +867,16 @@ class Limiter(Generic[Name]):
     ) -> Limiter[Name]: ...
     def __reduce__(self, /) -> NoReturn: ...
     def __repr__(self, /) -> str: ...
+    def _admit(
+        self,
+        /,
+        entries: Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]],
+        records_steps: bool = False,
+    ) -> Admission:
+        """
+        Asks the limits of a request: entries as those of `check_all`. One whose policy holds units is held. With `records_steps`
+        the answer says in which steps the store was asked.
+        """
     @property
     def _generation(self, /) -> int:
         """

@@ -27,7 +27,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, TracerProv
 
 from ._hold import Holding
 from ._metrics import METRICS, Metric, NamedLimiters
-from ._tidegate import AsyncLimiter, Decision, Limiter, __version__
+from ._tidegate import Admission, AsyncLimiter, Decision, Limiter, __version__
 from ._tracing import AnyLimiter, LimiterWrapper, to_async, to_blocking, trace_calls, unwrapped
 from .errors import RateLimited, StoreError, TidegateError
 
@@ -35,7 +35,7 @@ __all__ = ["TracedLimiter", "meter_limiter", "traced"]
 
 L = TypeVar("L", bound=Limiter | AsyncLimiter)
 # The calls that decide.
-TRACED = ("check", "charge", "check_all", "acquire", "hold")
+TRACED = ("check", "charge", "check_all", "acquire", "hold", "_admit")
 
 
 def meter_limiter(limiter: AnyLimiter, *, name: str = "default", meter_provider: MeterProvider | None = None) -> None:
@@ -133,7 +133,7 @@ class TracedLimiter(LimiterWrapper):
 
     def _called(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **options: Any) -> Any:
-            arguments, options = tuple(map(_kept, arguments)), {word: _kept(one) for word, one in options.items()}
+            arguments, options = _twice(name, arguments, options)
             began = time.time_ns()
             try:
                 result = call(*arguments, **options)
@@ -147,7 +147,7 @@ class TracedLimiter(LimiterWrapper):
 
     def _awaited(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         async def run(*arguments: Any, **options: Any) -> Any:
-            arguments, options = tuple(map(_kept, arguments)), {word: _kept(one) for word, one in options.items()}
+            arguments, options = _twice(name, arguments, options)
             began = time.time_ns()
             try:
                 result = await call(*arguments, **options)
@@ -162,9 +162,16 @@ class TracedLimiter(LimiterWrapper):
         return run
 
     def _ended(self, name: str, began: int, result: Any) -> None:
-        decision: Decision = result if isinstance(result, Decision) else result.decision
+        if isinstance(result, Admission):
+            for is_hold, decision, step_began, step_ended in result.steps:
+                step = "hold" if is_hold else "check_all" if decision.decisions else "check"
+                self._decided(step, began + step_began, decision, began + step_ended)
+        else:
+            self._decided(name, began, result if isinstance(result, Decision) else result.decision)
+
+    def _decided(self, name: str, began: int, decision: Decision, ended: int | None = None) -> None:
         if self._store and decision.source == "store":
-            self._span(name, began, _attributes(decision))
+            self._span(name, began, _attributes(decision), ended=ended)
         if not decision:
             denied = {"tidegate.policy": decision.policy, "tidegate.limit": _limit(decision)}
             trace.get_current_span().add_event("tidegate.denied", denied)
@@ -174,14 +181,22 @@ class TracedLimiter(LimiterWrapper):
             self._ended(name, began, error.decision)
         elif self._store and isinstance(error, StoreError):
             attributes = {"tidegate.outcome": "error", "error.type": error.code}
-            given = arguments[0] if arguments else options["entries" if name == "check_all" else "policy"]
-            asked = [entry[0] for entry in given] if name == "check_all" else [given]
+            several = name in ("check_all", "_admit")
+            given = arguments[0] if arguments else options["entries" if several else "policy"]
             # A limiter that was closed meanwhile knows no policies.
             with contextlib.suppress(TidegateError):
-                attributes["tidegate.policy"] = ", ".join(self._limiter.policy(policy).name for policy in asked)
+                asked = (
+                    [self._limiter.policy(entry[0]) for entry in given] if several else [self._limiter.policy(given)]
+                )
+                if name == "_admit":
+                    held = [policy for policy in asked if any(one.algorithm == "concurrency" for one in policy.limits)]
+                    name, asked = ("hold", held[:1]) if held else ("check_all" if len(asked) > 1 else "check", asked)
+                attributes["tidegate.policy"] = ", ".join(policy.name for policy in asked)
             self._span(name, began, attributes, error.code)
 
-    def _span(self, name: str, began: int, attributes: dict[str, str], failure: str | None = None) -> None:
+    def _span(
+        self, name: str, began: int, attributes: dict[str, str], failure: str | None = None, ended: int | None = None
+    ) -> None:
         """A span of a call that has ended: only then it is known whether it went to a store."""
         span = self._tracer.start_span(
             f"tidegate.{name}",
@@ -193,11 +208,16 @@ class TracedLimiter(LimiterWrapper):
         if failure is not None:
             # Not the message: it may be about what the caller gave.
             span.set_status(Status(StatusCode.ERROR, failure))
-        span.end()
+        span.end(ended)
+
+
+def _twice(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a call was given, so that it can be read twice. A web layer is asked to say its steps."""
+    kept = {word: _kept(one) for word, one in options.items()}
+    return tuple(map(_kept, arguments)), {**kept, "records_steps": True} if name == "_admit" else kept
 
 
 def _kept(given: Any) -> Any:
-    """What a call was given, so that it can be read twice."""
     return list(given) if isinstance(given, Iterator) else given
 
 

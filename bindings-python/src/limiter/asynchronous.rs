@@ -8,6 +8,7 @@ use tidegate::{Builder, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter};
 use crate::actual_costs::ActualCosts;
+use crate::admission::Admission;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{Key, none_from_outcome, utf8};
@@ -52,6 +53,20 @@ impl AsyncLimiter {
         let limiter = self.core().clone();
         let checked = async move { limiter.check_all(entries).await.map(Outcome::Decision) };
         Ok(CallCoroutine::of_task(Decision::from_outcome, true, checked))
+    }
+
+    pub(super) fn admit_entries(
+        &self,
+        _py: Python<'_>,
+        entries: OwnedEntries,
+        records_steps: bool,
+    ) -> PyResult<CallCoroutine> {
+        let limiter = self.core().clone();
+        let asked = async move {
+            limiter.admit(&entries, records_steps).await.map(|answer| Outcome::Admission(Box::new(answer)))
+        };
+        // It arrives even if the call was cancelled meanwhile: then what is held is given back at once.
+        Ok(CallCoroutine::of_task(Admission::from_outcome, true, asked))
     }
 
     pub(super) fn acquire_within(

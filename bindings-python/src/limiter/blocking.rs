@@ -8,6 +8,7 @@ use tidegate::{Builder, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter, interruptible};
 use crate::actual_costs::ActualCosts;
+use crate::admission::Admission;
 use crate::attempt::Attempt;
 use crate::convert::{Key, utf8};
 use crate::decision::Decision;
@@ -72,6 +73,15 @@ impl Limiter {
 
     pub(super) fn decide_all(&self, py: Python<'_>, entries: OwnedEntries) -> PyResult<Decision> {
         self.detached(py, |limiter| limiter.check_all(entries)).map(Decision::from).map_err(raise)
+    }
+
+    pub(super) fn admit_entries(
+        &self,
+        py: Python<'_>,
+        entries: OwnedEntries,
+        records_steps: bool,
+    ) -> PyResult<Admission> {
+        Admission::new(py, self.detached(py, |limiter| limiter.admit(&entries, records_steps)).map_err(raise)?)
     }
 
     pub(super) fn acquire_within(

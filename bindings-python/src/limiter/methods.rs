@@ -11,6 +11,7 @@ use tidegate::{CheckOptions, Cost};
 
 use super::{AsyncLimiter, Limiter};
 use crate::actual_costs::ActualCosts;
+use crate::admission::Admission;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{
@@ -34,7 +35,7 @@ macro_rules! limiter_methods {
     (
         $Class:ident = $class:tt {
             $Decision:ty = $decision:tt, $Nothing:ty = $nothing:tt, $Attempts:ty = $attempts:tt,
-            $Overrides:ty = $overrides:tt, $Hold:ty = $hold:tt
+            $Overrides:ty = $overrides:tt, $Hold:ty = $hold:tt, $Admission:ty = $admission:tt
         }
         acquire: $(#[$($doc_acquire:tt)*])*
         hold: $(#[$($doc_hold:tt)*])*
@@ -177,6 +178,15 @@ macro_rules! limiter_methods {
             fn check_all(&self, py: Python<'_>, entries: &Bound<'_, PyAny>, partial: bool) -> PyResult<$Decision> {
                 refuse_partial(partial)?;
                 self.decide_all(py, self::entries(entries)?)
+            }
+
+            /// Asks the limits of a request: entries as those of `check_all`. One whose policy holds units is held. With `records_steps`
+            /// the answer says in which steps the store was asked.
+            #[pyo3(name = "_admit", signature = (
+                entries: "Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]]", records_steps: "bool" = false
+            ) -> $admission)]
+            fn admit(&self, py: Python<'_>, entries: &Bound<'_, PyAny>, records_steps: bool) -> PyResult<$Admission> {
+                self.admit_entries(py, self::entries(entries)?, records_steps)
             }
 
             /// Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -407,7 +417,10 @@ macro_rules! limiter_methods {
 }
 
 limiter_methods! {
-    Limiter = "Limiter" { Decision = "Decision", () = "None", Vec<Attempt> = "list[Attempt]", Vec<Override> = "list[Override]", Hold = "Hold" }
+    Limiter = "Limiter" {
+        Decision = "Decision", () = "None", Vec<Attempt> = "list[Attempt]", Vec<Override> = "list[Override]", Hold = "Hold",
+        Admission = "Admission"
+    }
     acquire:
     hold:
         /// Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
@@ -452,7 +465,8 @@ limiter_methods! {
     AsyncLimiter = "AsyncLimiter" {
         CallCoroutine = "Coroutine[Any, Any, Decision]", CallCoroutine = "Coroutine[Any, Any, None]",
         CallCoroutine = "Coroutine[Any, Any, list[Attempt]]",
-        CallCoroutine = "Coroutine[Any, Any, list[Override]]", Py<PyAny> = "Holding"
+        CallCoroutine = "Coroutine[Any, Any, list[Override]]", Py<PyAny> = "Holding",
+        CallCoroutine = "Coroutine[Any, Any, Admission]"
     }
     acquire:
         /// One that is cancelled leaves the queue.

@@ -1,6 +1,7 @@
 //! What only the bindings to other languages and the command use: calls as data, answers delivered to a queue of an event
 //! loop, event loops that read replies themselves, and questions to the servers of a store. No part of the public surface.
 
+mod completion_queue;
 mod json;
 mod limiter;
 mod parts;
@@ -10,10 +11,11 @@ mod servers;
 mod tasks;
 
 pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
+pub use crate::flow::{Admission, AskedStep};
 pub use crate::http::options::{LAYER_OPTIONS, LIMIT_OPTIONS};
 pub use crate::limiter::{
-    Answered, CALL_OPTIONS, Call, ChargedLimit, ChargedUnits, CompletionQueue, DENIAL_GENERATIONS, LIMITER_OPTIONS,
-    LimiterOption, Outcome, SettingValue, calls_of, charge_mark, check_percent, turn_length,
+    Answered, CALL_OPTIONS, Call, ChargedLimit, ChargedUnits, DENIAL_GENERATIONS, LIMITER_OPTIONS, LimiterOption,
+    SettingValue, calls_of, charge_mark, check_percent, turn_length,
 };
 pub use crate::policy::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
@@ -30,6 +32,7 @@ pub use crate::store::completion::Wake;
 pub use crate::store::key_names::KeyNames;
 #[cfg(all(unix, feature = "redis"))]
 pub use crate::store::machine::StoredFile;
+pub use completion_queue::{CompletionQueue, Outcome};
 pub use json::{counters_json, metrics_json, samples_json, stats_json};
 pub use parts::Parts;
 pub use reply_poller::ReplyPoller;

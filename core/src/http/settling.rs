@@ -5,22 +5,18 @@ use std::future::Future;
 use crate::decision::Decision;
 use crate::limiter::{AsyncLimiter, Cost};
 
-/// Settles a request for what it has cost; for nothing at all without a cost.
-pub(super) async fn settle_to(limiter: &AsyncLimiter, decision: &Decision, actual: Option<&Cost>) {
-    // A shadow policy that would have denied was not charged.
-    if decision.shadow() {
-        return;
-    }
-    let settled = match actual {
-        Some(number) if number.is_number() => limiter.settle(decision, number.clone()).await,
-        actual => {
-            let entries = decision.entries().iter().map(Decision::plan);
-            let costs: Vec<Option<Cost>> = match actual {
-                Some(units) => entries.map(|plan| units.actual_share_of(plan)).collect(),
-                None => entries.map(|plan| Some(Cost::of_each(&plan.policy, 0))).collect(),
-            };
-            limiter.settle_each(decision, &costs).await
-        }
+/// Settles a request for what it has cost. A shadow policy that would have denied was charged nothing, and stays so.
+pub(super) async fn settle_to(limiter: &AsyncLimiter, decision: &Decision, actual: &Cost) {
+    let entries = decision.entries();
+    let settled = if actual.is_number() && !entries.iter().any(Decision::shadow) {
+        limiter.settle(decision, actual.clone()).await
+    } else {
+        let share = |entry: &Decision| {
+            if actual.is_number() { Some(actual.clone()) } else { actual.actual_share_of(entry.plan()) }
+        };
+        let costs: Vec<Option<Cost>> =
+            entries.iter().map(|entry| (!entry.shadow()).then(|| share(entry)).flatten()).collect();
+        limiter.settle_each(decision, &costs).await
     };
     if let Err(error) = settled {
         tracing::warn!(target: "tidegate", %error, "units of a request could not be given back or charged");

@@ -12,14 +12,12 @@ use tokio::sync::oneshot;
 
 use super::acquire::WaitQueues;
 use super::caller::{DecisionWait, NoCompletion, User};
-use super::completion_queue::{CompletionQueue, Outcome};
 use super::cost::{Cost, valid_cost};
 use super::learned_waits::LearnedWaits;
 use super::observe::{Answered, ObservedCall};
 use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation, unheld_operation};
 use super::overrides::{KeyNumbers, REPETITIONS};
 use super::policy_ref::AsPolicy;
-use super::settle::{ChargedUnits, SettleCall, valid_actual};
 use super::translation::{AskedOperation, Asking};
 use super::{AsyncLimiter, Limiter, LimiterCore, LimiterId};
 use crate::counting::DecisionCounts;
@@ -29,7 +27,6 @@ use crate::http::Observation;
 use crate::plan::Plan;
 use crate::resilience::{ask, submit, try_immediate};
 use crate::store::Store;
-use crate::store::batch_guard::BatchGuard;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::WakeTarget;
 use crate::store::request::{Answer, Attempt, Entry, Operation, OwnedEntry};
@@ -275,7 +272,7 @@ impl LimiterCore {
     }
 
     /// Makes a call for a user of one of the limiters.
-    pub(super) async fn call_of(
+    pub(crate) async fn call_of(
         self: &Arc<Self>,
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
@@ -376,64 +373,6 @@ impl Limiter {
     }
 }
 
-impl AsyncLimiter {
-    /// Makes a call of a host. A Decision that needs no waiting is returned; any other is delivered to the queue, once. With a batch
-    /// the call is sent together with the other calls of that batch, else at once.
-    #[doc(hidden)]
-    pub fn post(
-        &self,
-        policy: impl AsPolicy,
-        key: &str,
-        call: &Call,
-        ticket: u64,
-        queue: &Arc<dyn CompletionQueue>,
-        batch: Option<&BatchGuard>,
-    ) -> Option<Result<Decision>> {
-        // A store in memory answers a check on the short way.
-        if let Call::Plain(cost) = call
-            && self.core.layers.is_none()
-            && let Some(decision) = self.core.check(&policy, key, *cost, Waits::Never)
-        {
-            return Some(decision);
-        }
-        self.core.call(&policy, key, call, DecisionWait::Later { batch, make: || delivery(ticket, queue) })
-    }
-
-    /// Settles a check in the same way.
-    #[doc(hidden)]
-    pub fn post_settle(
-        &self,
-        policy: impl AsPolicy,
-        key: &str,
-        charged: &ChargedUnits,
-        actual: u64,
-        ticket: u64,
-        queue: &Arc<dyn CompletionQueue>,
-    ) -> Option<Result<()>> {
-        let plan = match valid_actual(actual).and_then(|()| self.core.plan(&policy, key)) {
-            Ok(plan) => plan,
-            Err(error) => return Some(Err(error)),
-        };
-        // A policy that counts no units is settled by one call.
-        let settled = self.core.settle_calls(&plan, key, (charged, &Cost::from(actual))).pop();
-        let Some(SettleCall { plan, asking }) = settled else { return Some(Ok(())) };
-        let wait = DecisionWait::Later { batch: None, make: || delivery(ticket, queue) };
-        self.core.run(plan, key, asking, wait).map(|decision| decision.map(drop))
-    }
-}
-
-/// Delivers a Decision to the queue.
-fn delivery(
-    ticket: u64,
-    queue: &Arc<dyn CompletionQueue>,
-) -> impl FnOnce(Result<Decision>) -> WakeTarget + Send + use<> {
-    let queue = Arc::clone(queue);
-    move |decision| {
-        queue.deliver(ticket, decision.map(Outcome::Decision));
-        Some(queue)
-    }
-}
-
 /// Sends an answer to the task that waits for it.
 pub(super) fn sent<T>(answer: oneshot::Sender<T>, result: T) -> WakeTarget {
     // The receiver is gone when the call was cancelled.
@@ -442,13 +381,13 @@ pub(super) fn sent<T>(answer: oneshot::Sender<T>, result: T) -> WakeTarget {
 }
 
 /// The result of a call that waits for nothing but the store, on the thread.
-pub(super) fn on_this_thread<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) fn on_this_thread<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => Err(gone()),
     }
 }
 
-pub(super) fn gone() -> Error {
+pub(crate) fn gone() -> Error {
     Error::new(ErrorKind::Closed, "the limiter was closed before the store answered")
 }

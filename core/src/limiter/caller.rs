@@ -21,7 +21,7 @@ pub(crate) type NoCompletion = fn() -> fn(Result<Decision>) -> WakeTarget;
 
 /// Who calls a limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum User {
+pub(crate) enum User {
     /// It waits.
     Thread,
     Task,

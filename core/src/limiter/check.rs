@@ -20,7 +20,7 @@ use crate::store::request::{Answer, Entry, Moved, Operation, SimpleAnswer};
 impl LimiterCore {
     /// Makes a plain check for a caller that does not go on. One that does not wait gets no answer where nothing was done.
     #[inline(always)]
-    pub(super) fn check(
+    pub(crate) fn check(
         self: &Arc<Self>,
         policy: &(impl AsPolicy + ?Sized),
         key: &str,

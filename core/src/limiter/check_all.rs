@@ -91,7 +91,7 @@ type AskedEntries = Vec<(usize, AskedOperation)>;
 
 impl LimiterCore {
     /// Decides entries together.
-    pub(super) async fn check_all(
+    pub(crate) async fn check_all(
         &self,
         entries: impl IntoIterator<Item = impl CheckEntry>,
         user: User,

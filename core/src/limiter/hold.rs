@@ -186,7 +186,7 @@ fn close(
 
 impl LimiterCore {
     /// Takes units of a `concurrency` limit, for which it waits.
-    pub(super) async fn hold(
+    pub(crate) async fn hold(
         self: &Arc<Self>,
         policy: &impl AsPolicy,
         key: &str,

@@ -8,7 +8,6 @@ mod call;
 mod caller;
 mod check;
 mod check_all;
-mod completion_queue;
 mod cost;
 mod hold;
 mod hold_lifetime;
@@ -31,8 +30,9 @@ mod translation;
 pub use allowance::Allowance;
 pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};
 pub use call::Call;
+pub(crate) use call::{gone, on_this_thread};
+pub(crate) use caller::{DecisionWait, User};
 pub use check_all::CheckEntry;
-pub use completion_queue::{CompletionQueue, Outcome};
 pub(crate) use cost::check_cost;
 #[cfg(feature = "tower")]
 pub(crate) use cost::valid_cost;
@@ -45,6 +45,7 @@ pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
 pub use overrides::OverriddenKey;
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
+pub(crate) use settle::{ActualCosts, SettleCall, valid_actual};
 pub use settle::{ChargedLimit, ChargedUnits, charge_mark, turn_length};
 
 use std::fmt;
@@ -166,7 +167,7 @@ pub(crate) struct LimiterCore {
     pub(crate) id: LimiterId,
     pub(crate) answers: Arc<Answers>,
     hold_renewer: HoldRenewer,
-    log: Arc<Log>,
+    pub(crate) log: Arc<Log>,
     closed: AtomicBool,
     /// The calls that take or give back units of a shared store and have no reply yet.
     pending: PendingCount,

@@ -19,7 +19,7 @@ use crate::store::request::{Charge, ChargedAmount, Details, Operation, Source};
 
 /// What the entries of a Decision should have consumed.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum ActualCosts<'a> {
+pub(crate) enum ActualCosts<'a> {
     One(&'a Cost),
     /// `None` leaves an entry as it is.
     Each(&'a [Option<Cost>]),
@@ -142,7 +142,7 @@ impl<'a> Settling<'a> {
 
 impl LimiterCore {
     /// Settles a Decision, entry by entry.
-    pub(super) async fn settle(
+    pub(crate) async fn settle(
         self: &Arc<Self>,
         decision: &Decision,
         actual: ActualCosts<'_>,
@@ -156,7 +156,7 @@ impl LimiterCore {
     }
 
     /// What the store has to do so that a key has consumed an actual cost. The fallback does at once what is its own.
-    pub(super) fn settle_calls(
+    pub(crate) fn settle_calls(
         &self,
         plan: &Arc<Plan>,
         key: &str,
@@ -215,7 +215,7 @@ fn is_of(core: &LimiterCore, entry: &Decision) -> Result<()> {
 }
 
 /// What is known of a call that is settled.
-pub(super) trait Charged: Clone + Send + 'static {
+pub(crate) trait Charged: Clone + Send + 'static {
     /// What gave its answer.
     fn source(&self) -> Source;
 
@@ -236,13 +236,13 @@ impl Charged for Decision {
 }
 
 /// A call of a settle, as the policy needs it, and how it is made for other numbers of its key.
-pub(super) struct SettleCall {
-    pub(super) plan: Arc<Plan>,
-    pub(super) asking: Asking,
+pub(crate) struct SettleCall {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) asking: Asking,
 }
 
 /// The last is made first: where it fails for certain, nothing was done.
-pub(super) type SettleCalls = SmallVec<[SettleCall; 2]>;
+pub(crate) type SettleCalls = SmallVec<[SettleCall; 2]>;
 
 /// The units of a settle that go back, or those that it charges.
 struct SettlePart<C> {
@@ -274,7 +274,7 @@ fn nothing(plan: &Plan, gives_back: bool) -> Operation {
 }
 
 /// What a settle comes to: at most a surcharge, and units that go back.
-pub(super) type Operations = SmallVec<[Operation; 2]>;
+pub(crate) type Operations = SmallVec<[Operation; 2]>;
 
 /// What there is to do so that a call has consumed its actual cost. `amounts` are what it has consumed of each limit, where that is
 /// not `granted` of all.
@@ -314,7 +314,7 @@ fn differences(
 
 /// # Errors
 /// `cost_invalid` for a number that is out of range.
-pub(super) fn valid_actual(actual: u64) -> Result<()> {
+pub(crate) fn valid_actual(actual: u64) -> Result<()> {
     if actual > MAX_SAFE_INTEGER { valid_cost(actual).map(drop) } else { Ok(()) }
 }
 

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 
 from .._cost import COST, checked_units, is_counted, share_of, uncounted
 from .._shown import shortened, shown
+from .._tidegate import Admission as Held
 from .._tidegate import Decision, Limiter, Policy, placed_key
 from .._tracing import TRACED
-from ..errors import ConfigError, CostError, KeyInvalid, RateLimited, StoreError
+from ..errors import ConfigError, CostError, KeyInvalid, StoreError
 from .functions import name_of
 from .keys import Request, UnusableKey
 from .limit import BoundLimit, LimitEntry, budget_of
@@ -36,17 +37,9 @@ class Charge:
     returned: bool = False
 
     @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The policy, the key and the cost, and the metadata where there is some."""
-        given = (self.entry.resolved.policy, self.key, self.cost)
-        if self.priority is not None:
-            return (*given, self.meta, self.priority)
-        return given if self.meta is None else (*given, self.meta)
-
-    @property
-    def arguments_of_hold(self) -> tuple[Any, ...]:
-        """The same for a hold, which does not wait."""
-        return (self.entry.resolved.policy, self.key, self.cost, 0.0, self.priority, self.meta)
+    def entry_to_ask(self) -> tuple[Any, ...]:
+        """The policy, the key, the cost, the metadata and the class, as the limiter is asked."""
+        return self.entry.resolved.policy, self.key, self.cost, self.meta, self.priority
 
     @property
     def consumed(self) -> bool:
@@ -127,16 +120,13 @@ class ResponseStart:
         self.headers = {name.lower(): value for name, value in headers}
 
 
-# What is held, each with its charge.
-Holds: TypeAlias = Sequence[tuple[Charge, Any]]
-
-
 class Admission:
     """The result of checking the limits of a request, admitted or denied."""
 
     # What was charged; None for a limit that was checked in one native call, after which nothing is left to do.
     _charges: Sequence[Charge] | None = None
-    holds: Holds = ()
+    # The answer of the limiter while something is held.
+    _held: Held | None = None
     # Whether `refund` and `settle` have something to do.
     refunds = settles = False
     # What the header fields announce besides the Decision. Of several policies, first the policies themselves, since a
@@ -152,10 +142,12 @@ class Admission:
         self.fields = fields
 
     @classmethod
-    def of(cls, decision: Decision, bound: BoundLimit, charges: Sequence[Charge], holds: Holds = ()) -> Admission:
+    def of(
+        cls, decision: Decision, bound: BoundLimit, charges: Sequence[Charge], held: Held | None = None
+    ) -> Admission:
         """That of limits after which something may be left to do."""
         admission = cls(decision, bound)
-        admission._charges, admission.holds = charges, holds
+        admission._charges, admission._held = charges, held
         admission.refunds = any(charge.bound.refund_when is not None for charge in charges)
         admission.settles = any(charge.bound.settle is not None for charge in charges)
         return admission
@@ -174,19 +166,22 @@ class Admission:
             self._charges = (charge,) if decision else ()
         return self._charges
 
+    @property
+    def holds(self) -> bool:
+        """Whether anything is held."""
+        return self._held is not None
+
     def release(self, until: str | None = None) -> None:
         """Gives back all that is held, or what is held `until` then, without waiting for it."""
-        ended = [one for one in self.holds if until in (None, one[0].bound.hold_until)]
-        self.holds = [one for one in self.holds if one not in ended]
-        _release(ended)
-
-
-def _release(holds: Holds) -> None:
-    for _, hold in holds:
-        released = hold.release()
-        if released is not None:
-            # The release of an async hold has begun; its coroutine has nothing left to do.
-            released.close()
+        held = self._held
+        if held is None:
+            return
+        if until is None:
+            held.release()
+        else:
+            held.release([place for place, one in enumerate(self.charges) if one.bound.hold_until == until])
+        if not held.holds:
+            self._held = None
 
 
 def failed(error: StoreError | KeyInvalid, bound: BoundLimit, entries: Iterable[LimitEntry]) -> StoreError | KeyInvalid:
@@ -252,10 +247,7 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
         priority = bound.priority
         if priority is not None and callable(priority):
             priority = _checked_class(bound, (yield from _once(priority, request, known)))
-        for entry, key, cost in asked:
-            # A policy without classes has nothing to leave free.
-            own = None if entry.resolved.classes is None else priority
-            charges.append(Charge(bound, entries, entry, key, cost, meta, own))
+        charges += [Charge(bound, entries, entry, key, cost, meta, priority) for entry, key, cost in asked]
     if not charges:
         return None
     try:
@@ -297,86 +289,45 @@ def _checked_meta(bound: BoundLimit, meta: Any) -> str | bytes | None:
 
 
 def _check(charges: list[Charge]) -> Steps[Admission]:
-    """Charges all or nothing.
-
-    Holds come first, because a hold that is given back leaves no trace; all other policies follow in one round trip.
-    """
-    holds: list[tuple[Charge, Any]] = []
-    plain = [charge for charge in charges if not charge.entry.resolved.holds]
-    try:
-        for charge in charges:
-            if not charge.entry.resolved.holds:
-                continue
-            try:
-                hold = yield "hold", charge.arguments_of_hold
-            except RateLimited as denied:
-                return (yield from _refuse(denied.decision, charge.bound, holds))
-            charge.decision = hold.decision
-            holds.append((charge, hold))
-        checked: Decision | None = None
-        if plain:
-            asked = [charge.arguments for charge in plain]
-            # Alone one with a class is asked like several: its class is an argument by name of a check.
-            alone = len(asked) == 1 and plain[0].priority is None
-            checked = yield ("check", asked[0]) if alone else ("check_all", (asked,))
-            for charge, decision in zip(plain, checked.decisions or (checked,), strict=True):
-                charge.decision = decision
-            if not checked:
-                bound = next((charge.bound for charge in plain if not charge.decision), plain[0].bound)
-                return (yield from _refuse(checked, bound, holds))
-        decisions = [*([] if checked is None else [checked]), *(hold.decision for _, hold in holds)]
-        delay = max(decision.delay for decision in decisions)
-        if delay:
-            yield "sleep", delay
-    except BaseException:
-        _release(holds)
-        raise
-    admission = Admission.of(_combined(checked, charges), charges[0].bound, charges, holds)
-    admission._announced = decisions
-    return admission
-
-
-def _refuse(decision: Decision, bound: BoundLimit, holds: Holds) -> Steps[Admission]:
-    """Takes back what was held before the denial."""
-    _release(holds)
-    yield from _give_back(charge for charge, _ in holds)
-    return Admission.of(decision, bound, ())
-
-
-def _combined(checked: Decision | None, charges: Sequence[Charge]) -> Decision:
-    """One Decision about a request. Several, of holds or of holds and a check, become one as that of `check_all` is."""
-    if len(charges) == 1:
-        return charges[0].decision
-    if checked is not None and len(checked.decisions) == len(charges):
-        return checked
-    decisions = tuple(charge.decision for charge in charges)
-    binding = min(decisions, key=lambda decision: decision.remaining / max(decision.limit, 1))
-    restore, arguments = binding.__reduce__()
-    combined: Decision = restore(*arguments[:-1], decisions)  # type: ignore[operator, index]
-    return combined
-
-
-def _give_back(charges: Iterable[Charge]) -> Steps[None]:
-    for charge in charges:
-        if not charge.consumed:
-            continue
-        charge.returned = True
+    """Asks all limits of a request in one step: all are charged and held, or none is."""
+    answer: Held = yield "_admit", ([charge.entry_to_ask for charge in charges],)
+    decision = answer.decision
+    if answer.refused_by is not None:
+        return Admission.of(decision, charges[answer.refused_by].bound, ())
+    for charge, of_charge in zip(charges, decision.decisions or (decision,), strict=True):
+        charge.decision = of_charge
+    if answer.delay:
         try:
-            yield "settle", (charge.decision, charge.entry.resolved.nothing)
+            yield "sleep", answer.delay
+        except BaseException:
+            answer.release()
+            raise
+    return Admission.of(decision, charges[0].bound, charges, answer if answer.holds else None)
+
+
+def _give_back(admission: Admission, charges: Iterable[Charge]) -> Steps[None]:
+    return _settle_charges(admission, {charge: charge.entry.resolved.nothing for charge in charges if charge.consumed})
+
+
+def _settle_charges(admission: Admission, costs: Mapping[Charge, Any]) -> Steps[None]:
+    """Settles charges with these costs: in one step where these are all charges of the admission."""
+    for charge in costs:
+        charge.returned = True
+    whole = 1 < len(costs) == len(admission.charges)
+    of_all = [(admission.decision, [costs.get(charge) for charge in admission.charges])]
+    for decision, cost in of_all if whole else [(charge.decision, cost) for charge, cost in costs.items()]:
+        try:
+            yield "settle", (decision, cost)
         except (StoreError, ConfigError) as error:
-            # What the view has settled itself is a ConfigError.
-            _warn(charge, error)
-
-
-def _warn(charge: Charge, error: StoreError | ConfigError) -> None:
-    # The response is the view's by now: an error would only replace it.
-    log.warning("%s could not be corrected after the response: %s", charge.decision.policy, error.message)
+            # The response is the view's by now: an error would only replace it. It is a ConfigError for a view that
+            # has settled its Decision itself.
+            log.warning("%s could not be corrected after the response: %s", decision.policy, error.message)
 
 
 def withdraw(admission: Admission) -> Steps[None]:
     """Takes an admission back: what is held and what was charged."""
     admission.release()
-    yield from _give_back(admission.charges)
+    yield from _give_back(admission, admission.charges)
 
 
 def refund(admissions: Iterable[Admission], request: Request, response: Response) -> Steps[None]:
@@ -388,7 +339,7 @@ def refund(admissions: Iterable[Admission], request: Request, response: Response
             consumed = [charge for charge in admission.charges if charge.bound is bound and charge.consumed]
             when = bound.refund_when
             if consumed and when is not None and (yield from awaited(when(request, response))):
-                yield from _give_back(consumed)
+                yield from _give_back(admission, consumed)
 
 
 def end_work(
@@ -412,18 +363,12 @@ def _settle(admission: Admission, request: Request, response: Response) -> Steps
         if bound.settle is None or not any(charge.consumed for charge in charges):
             continue
         try:
-            for charge, cost in settlements(charges, (yield from awaited(bound.settle(request, response)))):
-                if not charge.consumed:
-                    continue
-                if cost == 0 and charge.entry.resolved.nothing == 0:
-                    yield from _give_back((charge,))
-                elif cost != charge.cost:
-                    charge.returned = True
-                    yield "settle", (charge.decision, cost)
-        except StoreError as error:
-            _warn(charges[0], error)
+            actual = settlements(charges, (yield from awaited(bound.settle(request, response))))
         except Exception:
             log.exception("settle of %s has failed, and what was charged stays", charges[0].decision.policy)
+        else:
+            changed = {charge: cost for charge, cost in actual if charge.consumed and cost != charge.cost}
+            yield from _settle_charges(admission, changed)
 
 
 def admit_on_thread(

@@ -3,8 +3,9 @@
 use std::future::Future;
 
 use crate::decision::Decision;
+use crate::flow::give_back;
 use crate::http::settling::{in_background, settle_to};
-use crate::limiter::{AsyncLimiter, Cost, Hold};
+use crate::limiter::{AsyncLimiter, Cost, Hold, User};
 
 /// Reads from a body what a call has cost, while the caller reads it.
 pub trait SettleReader: Send {
@@ -48,7 +49,7 @@ impl CallTurn {
     pub(super) async fn give_back(mut self) {
         self.is_sent = true;
         self.hold = None;
-        settle_to(&self.limiter, &self.decision, None).await;
+        give_back(&self.limiter.core, &self.decision, User::Task).await;
     }
 
     /// What is left to be done at the end of the body; `None` for nothing.
@@ -70,7 +71,7 @@ impl Drop for CallTurn {
     fn drop(&mut self) {
         if !self.is_sent {
             let (limiter, decision) = (self.limiter.clone(), self.decision.clone());
-            in_background(async move { settle_to(&limiter, &decision, None).await });
+            in_background(async move { give_back(&limiter.core, &decision, User::Task).await });
         }
     }
 }
@@ -107,7 +108,7 @@ impl OpenCall {
             CallCost::Known(cost) => Some(cost),
             CallCost::Read(reader) => reader.end(),
         }?;
-        Some(async move { settle_to(&limiter, &decision, Some(&actual)).await })
+        Some(async move { settle_to(&limiter, &decision, &actual).await })
     }
 }
 

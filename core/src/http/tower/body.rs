@@ -130,16 +130,12 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
 ///
 /// An upgraded connection whose handler keeps no copy would be free of the limit: its response is 500, and the log says why.
 #[derive(Clone)]
-pub struct HeldUnits(Arc<Vec<Hold>>);
+pub struct HeldUnits(Arc<Vec<(usize, Hold)>>);
 
 impl HeldUnits {
     /// `None` for no holds.
-    pub(super) fn of(holds: Vec<Hold>) -> Option<Self> {
+    pub(super) fn of(holds: Vec<(usize, Hold)>) -> Option<Self> {
         (!holds.is_empty()).then(|| Self(Arc::new(holds)))
-    }
-
-    pub(super) fn holds(&self) -> &[Hold] {
-        &self.0
     }
 
     /// Whether another copy exists.
@@ -163,14 +159,14 @@ pub(super) fn is_upgrade(method: &Method, status: StatusCode) -> bool {
 pub(super) struct SettledAtEnd {
     limits: Arc<RequestLimits>,
     response: response::Parts,
-    charged: Vec<Decision>,
+    charged: Decision,
 }
 
 impl SettledAtEnd {
     /// `None` where nothing is to be settled then.
-    pub(super) fn new(limits: &Arc<RequestLimits>, response: &response::Parts, charged: Vec<Decision>) -> Option<Self> {
+    pub(super) fn new(limits: &Arc<RequestLimits>, response: &response::Parts, charged: &Decision) -> Option<Self> {
         limits.settle_at_end.as_ref()?;
-        Some(Self { limits: Arc::clone(limits), response: response.clone(), charged })
+        Some(Self { limits: Arc::clone(limits), response: response.clone(), charged: charged.clone() })
     }
 }
 
@@ -178,8 +174,8 @@ impl Drop for SettledAtEnd {
     fn drop(&mut self) {
         let Some(actual) = self.limits.settle_at_end.as_ref().and_then(|read| read(&self.response)) else { return };
         let limits = Arc::clone(&self.limits);
-        let charged = std::mem::take(&mut self.charged);
-        in_background(async move { limits.settle_all(&charged, Some(&actual)).await });
+        let charged = self.charged.clone();
+        in_background(async move { limits.settle_all(&charged, &actual).await });
     }
 }
 

@@ -61,8 +61,6 @@ pub(super) struct LimitEntry {
     pub(super) policy: NamedPolicy,
     pub(super) key: String,
     pub(super) plan: Arc<Plan>,
-    /// Whether units are held while the request is served.
-    pub(super) holds: bool,
 }
 
 impl RequestLimits {
@@ -126,8 +124,7 @@ impl RequestLimits {
         let plan = self.limiter.core.plan(&policy, key)?;
         let place = is_in_place(&plan.policy).then(|| self.place.as_deref().unwrap_or_default());
         let key = placed_key(place, None, key);
-        let holds = plan.policy.limits().iter().any(|limit| limit.algorithm() == crate::policy::Algorithm::Concurrency);
-        Ok(LimitEntry { policy, key, plan, holds })
+        Ok(LimitEntry { policy, key, plan })
     }
 }
 

@@ -11,8 +11,7 @@ use http::{Request, Response, StatusCode};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::admission::Admission;
-use super::body::{LimitedBody, SettledAtEnd, is_upgrade};
+use super::body::{HeldUnits, LimitedBody, SettledAtEnd, is_upgrade};
 use super::refusal::{self, RouteFields};
 use super::request_limits::RequestLimits;
 use crate::decision::Decision;
@@ -103,21 +102,27 @@ where
     let admission = limits.admit(&head, &mut policies).await;
     let fields = RouteFields { policies: policies.iter().map(|plan| &plan.policy).collect(), which: limits.headers };
     let admitted = match admission {
-        Ok(Admission::Unlimited) => None,
-        Ok(Admission::Admitted(admitted)) => Some(admitted),
-        Ok(Admission::Denied(decision)) => return Ok(refuse(&limits, &head, &fields, *decision)),
+        Ok(Some(refused)) if refused.refused_by().is_some() => {
+            return Ok(refuse(&limits, &head, &fields, refused.into_decision()));
+        }
+        Ok(Some(mut admitted)) => {
+            let held = HeldUnits::of(admitted.take_holds());
+            let decision = admitted.into_decision();
+            head.extensions.insert(decision.clone());
+            held.clone().map(|held| head.extensions.insert(held));
+            Some((decision, held))
+        }
+        Ok(None) => None,
         Err(error) => return Ok(fail(&head, &fields, &error)),
     };
-    if let Some(admitted) = &admitted {
-        head.extensions.insert(admitted.decision.clone());
-        admitted.held.clone().map(|held| head.extensions.insert(held));
-    }
     let method = head.method.clone();
     let response = inner.call(Request::from_parts(head, body)).await?;
-    let Some(admitted) = admitted else { return Ok(response.map(|body| LimitedBody::of_service(body, None, None))) };
+    let Some((decision, held)) = admitted else {
+        return Ok(response.map(|body| LimitedBody::of_service(body, None, None)));
+    };
     let (mut head, body) = response.into_parts();
     let upgrades = is_upgrade(&method, head.status);
-    if upgrades && admitted.held.as_ref().is_some_and(|held| !held.is_kept()) {
+    if upgrades && held.as_ref().is_some_and(|held| !held.is_kept()) {
         tracing::error!(
             target: "tidegate",
             "a websocket would be free of its concurrency limit, so its request got 500: the handler moves the extension \
@@ -125,12 +130,11 @@ where
         );
         return Ok(refusal::broken_upgrade());
     }
-    let is_done = limits.follow_up(&admitted, &head).await;
-    let charged = || admitted.all_charged().cloned().collect();
-    let settled = if is_done { None } else { SettledAtEnd::new(&limits, &head, charged()) };
-    fields.announce(&mut head.headers, &[&admitted.decision]);
-    head.extensions.insert(admitted.decision);
-    Ok(Response::from_parts(head, LimitedBody::of_service(body, admitted.held.filter(|_| !upgrades), settled)))
+    let is_done = limits.follow_up(&decision, &head).await;
+    let settled = if is_done { None } else { SettledAtEnd::new(&limits, &head, &decision) };
+    fields.announce(&mut head.headers, &[&decision]);
+    head.extensions.insert(decision);
+    Ok(Response::from_parts(head, LimitedBody::of_service(body, held.filter(|_| !upgrades), settled)))
 }
 
 fn refuse<B>(

@@ -26,15 +26,16 @@ const ROOMS: &[Room] = &[
         "host",
         &["host/"],
         &[
-            "limiter", "http", "counting", "io", "machine", "url", "store", "decision", "request", "plan", "policy",
-            BASE,
+            "flow", "limiter", "http", "counting", "io", "machine", "url", "store", "decision", "request", "plan",
+            "policy", BASE,
         ],
     ),
     room(
         "http layer",
         &["http/tower/", "http/outgoing/", "http/reqwest.rs", "http/named_policy.rs", "http/settling.rs"],
-        &["limiter", "http", "http responses", "decision", "plan", "policy", BASE],
+        &["flow", "limiter", "http", "http responses", "decision", "plan", "policy", BASE],
     ),
+    room("flow", &["flow/"], &["limiter", "decision", "plan", BASE]),
     room(
         "limiter",
         &["limiter/"],

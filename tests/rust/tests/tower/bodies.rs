@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use tidegate::http::tower::{HeldUnits, RateLimitLayer, RateLimitLayerBuilder, RequestKey};
-use tidegate::{AsyncLimiter, Limiter};
+use tidegate::{AsyncLimiter, Limiter, Options, Policy};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -88,6 +88,21 @@ async fn units_are_given_back_and_settled() {
     assert_eq!((status(&settling).await, left(&limiter).await), (304, 93));
     let charging = app(layer(&limiter).cost(5).refund_when(|_| false).settle(|_| None));
     assert_eq!((status(&charging).await, left(&limiter).await), (304, 88));
+}
+
+#[tokio::test]
+async fn a_shadow_policy_that_would_deny_keeps_no_units_of_others() {
+    let options = Options { shadow: true, ..Options::default() };
+    let limits = Policy::parse("fixed-window 1/hour").expect("a notation").limits().to_vec();
+    let watched = Policy::new(limits, options).and_then(|policy| policy.named("watched")).expect("a policy");
+    let limiter = limiter("fixed-window 10/hour");
+    limiter.check(&watched, "k").await.expect("a decision");
+    let both = || layer(&limiter).policy(&watched).cost(3);
+    let refunding = router(both().refund_when(|_| true).build().expect("a layer"));
+    assert_eq!((status(&refunding).await, left(&limiter).await), (200, 10));
+    let settling = router(both().settle(|_| Some(1)).build().expect("a layer"));
+    assert_eq!((status(&settling).await, left(&limiter).await), (200, 9));
+    assert_eq!(limiter.peek(&watched, "k", 1).await.expect("a peek").remaining(), 0);
 }
 
 #[tokio::test]
