@@ -115,12 +115,19 @@ install_all() {
     fi
     for need in ${into_cache[@]+"${into_cache[@]}"}; do
         echo "setup: $(announce "$need" | sed 's/:.*//') …"
+        if [ "$need" = venv ]; then
+            # Nothing that follows needs it, and both wait for the network.
+            install_venv >>"$log" 2>&1 </dev/null &
+            continue
+        fi
         # What follows may need it.
-        "install_$need" >>"$log" 2>&1 </dev/null || return 0
+        "install_$need" >>"$log" 2>&1 </dev/null || break
         hash -r
         source scripts/environment.sh
     done
+    wait
     hash -r
+    source scripts/environment.sh
 }
 
 why_not() {

@@ -20,12 +20,12 @@ const HISTORIES: u64 = 10_000;
 
 #[test]
 fn memory_and_redis_agree() {
-    agree(Kind::Single, HISTORIES, 8);
+    agree(Kind::Single, HISTORIES, 5);
 }
 
 #[test]
 fn memory_and_a_cluster_agree() {
-    agree(Kind::Cluster, HISTORIES / 10, 3);
+    agree(Kind::Cluster, HISTORIES / 10, 2);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn memory_and_a_file_agree() {
     let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
     let file = Limiter::builder().store(shared.url("max_bytes=64MB")).timeout(Duration::from_secs(10));
     let file = file.on_store_error(OnStoreError::Raise).clock(Arc::clone(&file_clock)).build().expect("a limiter");
-    for seed in within(3, seeds(HISTORIES)) {
+    for seed in within(2, seeds(HISTORIES)) {
         let expected = history::run(seed, &memory, &memory_clock);
         let found = history::run(seed, &file, &file_clock);
         history::agree(seed, &expected, &found);
@@ -52,7 +52,7 @@ fn histories_with_reloads_agree() {
         let limiter = Limiter::builder().store(url).timeout(Duration::from_secs(10));
         (url.to_owned(), limiter.build().expect("a limiter"))
     });
-    for seed in within(4, seeds(HISTORIES / 10)) {
+    for seed in within(2, seeds(HISTORIES / 10)) {
         let expected = reloading("memory://", seed);
         for (url, store) in &others {
             let found = history::answers_of_redis(store, &expected, || reloading(url, seed));

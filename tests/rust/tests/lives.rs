@@ -419,7 +419,7 @@ fn live(url: &str, lives: u64, seconds: u64, proxy: Option<&Proxy>) -> u64 {
 
 #[test]
 fn nothing_is_used_twice_in_memory_and_on_a_server() {
-    live(Servers::start(Kind::Single).url(), LIVES, 6, None);
+    live(Servers::start(Kind::Single).url(), LIVES, 4, None);
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn nothing_is_used_twice_where_replies_are_lost() {
     // A script that the server does not have yet certainly did not run, so it is sent again in place of being lost.
     live(&url, LIVES / 100, 1, None);
     redis.command(0, &["FLUSHALL"]);
-    let lived = live(&url, LIVES / 20, 3, Some(&proxy));
+    let lived = live(&url, LIVES / 20, 2, Some(&proxy));
     assert!(proxy.accepted() as u64 > lived, "{} connections were cut", proxy.accepted());
 }
 
@@ -454,7 +454,7 @@ fn nothing_is_used_twice_where_replicas_take_over() {
     let periods = [60 * SECOND, 600 * SECOND];
     let mut primaries: Vec<_> = cluster.primaries().into_iter().map(|node| cluster.servers.connection(node)).collect();
     let (mut halves, mut persisted) = (Vec::new(), HashSet::new());
-    for seed in within(3, seeds(LIVES / 20)) {
+    for seed in within(2, seeds(LIVES / 20)) {
         let expected = life(seed, &memory, &memory_clock, &periods, Replies::AllArrive).run();
         let mut half = life(seed, &store, &redis_clock, &periods, Replies::AllArrive);
         half.steps(STEPS);

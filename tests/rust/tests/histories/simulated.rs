@@ -144,7 +144,7 @@ fn history(seed: u64, wrong: Wrong) -> Report {
 #[test]
 fn what_happened_is_explained() {
     let (mut uncertain, mut undecided) = (0, 0);
-    let mut seeds = within(5, 0..setting("TIDEGATE_HISTORIES").unwrap_or(150));
+    let mut seeds = within(3, 0..setting("TIDEGATE_HISTORIES").unwrap_or(150));
     for seed in seeds.by_ref() {
         let report = history(seed, Wrong::Nothing);
         uncertain += report.uncertain;

@@ -148,7 +148,7 @@ fn agree(url: &str, histories: u64) {
     let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
     let other = Limiter::builder().store(url).timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO);
     let other = other.on_store_error(OnStoreError::Raise).clock(Arc::clone(&other_clock)).build().expect("a limiter");
-    for seed in within(3, seeds(histories)) {
+    for seed in within(2, seeds(histories)) {
         let expected = run(seed, &memory, &memory_clock);
         let found = answers_of_redis(&other, &expected, || run(seed, &other, &other_clock));
         history::agree(seed, &expected, &found);

@@ -429,7 +429,7 @@ fn live(history: u64, limiter: &AsyncLimiter, clock: &ManualClock, runtime: &Run
 fn in_memory_a_line_is_served_as_a_brute_force_serves_it() {
     let (limiter, clock) = with_clock("memory://");
     let runtime = runtime();
-    for history in within(3, 0..setting("TIDEGATE_HISTORIES").unwrap_or(10_000) / 2) {
+    for history in within(2, 0..setting("TIDEGATE_HISTORIES").unwrap_or(10_000) / 2) {
         live(history, &limiter, &clock, &runtime, false);
     }
 }
@@ -439,7 +439,7 @@ fn on_redis_a_line_is_served_as_a_brute_force_serves_it() {
     let redis = Servers::start(Kind::Single);
     let (limiter, clock) = with_clock(redis.url());
     let runtime = runtime();
-    for history in within(3, 0..setting("TIDEGATE_HISTORIES").unwrap_or(10_000) / 40) {
+    for history in within(2, 0..setting("TIDEGATE_HISTORIES").unwrap_or(10_000) / 40) {
         live(history, &limiter, &clock, &runtime, true);
     }
 }

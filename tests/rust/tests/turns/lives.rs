@@ -309,7 +309,7 @@ fn in_memory_turns_are_where_a_brute_force_has_them_and_no_bucket_is_overdrawn()
         for first in 0..2 {
             scope.spawn(move || {
                 let (limiter, clock) = limiter("memory://");
-                within(3, (first..histories).step_by(2)).for_each(|history| live(history, &limiter, &clock));
+                within(2, (first..histories).step_by(2)).for_each(|history| live(history, &limiter, &clock));
             });
         }
     });
@@ -319,7 +319,7 @@ fn in_memory_turns_are_where_a_brute_force_has_them_and_no_bucket_is_overdrawn()
 fn on_redis_turns_are_where_a_brute_force_has_them_and_no_bucket_is_overdrawn() {
     let redis = Servers::start(Kind::Single);
     let (limiter, clock) = limiter(redis.url());
-    for history in within(3, 0..setting("TIDEGATE_HISTORIES").unwrap_or(10_000) / 30) {
+    for history in within(2, 0..setting("TIDEGATE_HISTORIES").unwrap_or(10_000) / 30) {
         live(history, &limiter, &clock);
     }
 }

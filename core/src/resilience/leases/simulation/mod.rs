@@ -67,7 +67,7 @@ fn no_window_is_passed() {
     };
     let totals = LIMITS.map(|_| Mutex::new((0, Report::default())));
     // Each seed with all limits, before the next.
-    run_each((seeds.len() * LIMITS.len()) as u64, 5, |number| {
+    run_each((seeds.len() * LIMITS.len()) as u64, 3, |number| {
         let (seed, index) = (seeds[number as usize / LIMITS.len()], number as usize % LIMITS.len());
         let report = run(LIMITS[index], seed);
         let mut total = totals[index].lock().expect("no panic");

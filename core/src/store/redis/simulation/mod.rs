@@ -47,5 +47,5 @@ fn every_call_is_answered_once_in_time_and_by_its_own_reply() {
     let kept = include_str!("seeds.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     kept.for_each(|seed| run(seed.parse().expect("a seed in seeds.txt")));
     let schedules = setting("TIDEGATE_SCHEDULES").unwrap_or(SCHEDULES);
-    run_each(schedules, 10, run);
+    run_each(schedules, 6, run);
 }
