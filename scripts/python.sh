@@ -38,6 +38,7 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     named=()
     for file in "${requirements[@]}"; do named+=(--requirement "$file"); done
     echo "python: pip install ${named[*]}"
-    "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off "${named[@]}" </dev/null
+    # Without bytecode, which lies in .cache/python and is made for what is imported.
+    "$venv/bin/python" -m pip install --no-compile --disable-pip-version-check --no-input --progress-bar off "${named[@]}" </dev/null
     printf '%s\n' "$wanted" >"$stamp"
 fi
