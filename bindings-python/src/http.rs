@@ -39,9 +39,17 @@ impl Headers {
 }
 
 impl Headers {
-    /// The fields of a response after one Decision, as text.
-    pub(crate) fn texts<'py>(&self, py: Python<'py>, decision: &tidegate::Decision) -> PyResult<Bound<'py, PyList>> {
-        as_text(py, &http::headers(decision, self.inner))
+    /// The fields of a response after one Decision, as text. Policies are announced before it.
+    pub(crate) fn texts<'py>(
+        &self,
+        py: Python<'py>,
+        policies: &[tidegate::Policy],
+        decision: &tidegate::Decision,
+    ) -> PyResult<Bound<'py, PyList>> {
+        if policies.is_empty() {
+            return as_text(py, &http::headers(decision, self.inner));
+        }
+        as_text(py, &http::headers_of_route(&policies.iter().collect::<Vec<_>>(), &[decision], self.inner))
     }
 }
 

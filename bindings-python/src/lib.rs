@@ -31,6 +31,7 @@ mod policy;
 mod policy_argument;
 mod policy_use;
 mod prepared_check;
+mod prepared_policy;
 mod python_call;
 mod rollout;
 mod stats;
@@ -80,6 +81,8 @@ mod _tidegate {
     use crate::policy_use::PolicyUse;
     #[pymodule_export]
     use crate::prepared_check::PreparedCheck;
+    #[pymodule_export]
+    use crate::prepared_policy::PreparedPolicy;
     #[pymodule_export]
     use crate::python_call::before_exit;
     #[pymodule_export]

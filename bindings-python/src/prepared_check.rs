@@ -1,37 +1,77 @@
-//! A check of one policy, prepared where a web layer declares it: with a request comes only the key.
+//! The check of a limit, prepared where a web layer declares it: with a request come its key, and the cost that a function returned.
+
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
-use tidegate::CheckOptions;
-use tidegate::host::Call;
+use tidegate::host::{Call, Outcome};
 use tidegate::http::placed_key;
+use tidegate::{AsPolicy, CheckOptions, Cost, PolicyRef};
 
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{cost, utf8};
 use crate::decision::Decision;
-use crate::error::raise_about;
+use crate::error::{raise, raise_about};
 use crate::http::{ClientIp, Headers};
 use crate::limiter::{AsyncLimiter, Limiter};
-use crate::policy_argument::PolicyArgument;
+use crate::policy::Policy;
+use crate::prepared_policy::{PolicyAtPlace, PreparedPolicy};
 
 /// A check that one native call makes for a request: its key, the check, and the header fields of the response.
 #[pyclass(module = "tidegate._tidegate", frozen)]
 pub(crate) struct PreparedCheck {
-    policy: Py<PyAny>,
-    place: Option<String>,
-    call: Call,
+    policies: Vec<CheckedPolicy>,
+    /// What the header fields announce before the Decision. Of one policy the Decision says everything.
+    announced: Vec<tidegate::Policy>,
     headers: Py<Headers>,
     ip: Option<Py<ClientIp>>,
 }
 
+struct CheckedPolicy {
+    at_place: Arc<PolicyAtPlace>,
+    /// The check, where its cost is always the same.
+    call: Option<Call>,
+    cost: Cost,
+}
+
+/// A policy as Python gives it: prepared, as it is announced, and its cost, or `None` for that of the request.
+type GivenPolicy<'py> = (Bound<'py, PreparedPolicy>, Bound<'py, Policy>, Bound<'py, PyAny>);
+
+impl CheckedPolicy {
+    fn of((prepared, _, given): &GivenPolicy<'_>) -> PyResult<Self> {
+        let fixed = if given.is_none() { None } else { Some(cost(given)?) };
+        let call = fixed.clone().map(|cost| Call::check(CheckOptions::from(cost)));
+        Ok(Self { at_place: Arc::clone(prepared.get().at_place()), call, cost: fixed.unwrap_or_else(|| Cost::from(1)) })
+    }
+
+    fn key(&self, client: &str) -> String {
+        placed_key(self.at_place.place.as_deref(), None, client)
+    }
+
+    /// What it takes of a request with that cost.
+    fn cost(&self, of_request: Option<u64>) -> Cost {
+        of_request.filter(|_| self.call.is_none()).map_or_else(|| self.cost.clone(), Cost::from)
+    }
+
+    fn call(&self, of_request: Option<u64>) -> Call {
+        self.call.clone().unwrap_or_else(|| Call::check(self.cost(of_request).into()))
+    }
+}
+
 impl PreparedCheck {
-    fn key(&self, identity: &Bound<'_, PyString>) -> PyResult<String> {
+    /// Whose budget a request uses.
+    fn client(&self, identity: &Bound<'_, PyString>) -> PyResult<String> {
         let identity = utf8(identity)?;
-        let place = self.place.as_deref();
-        Ok(match &self.ip {
-            Some(ip) => placed_key(place, None, &ip.get().direct(identity)?),
-            None => placed_key(place, None, identity),
-        })
+        self.ip.as_ref().map_or_else(|| Ok(identity.to_owned()), |ip| ip.get().direct(identity))
+    }
+
+    /// What is asked of several policies.
+    fn entries<'a>(&'a self, client: &str, cost: Option<u64>) -> Vec<(PolicyRef<'a>, String, Cost)> {
+        self.policies.iter().map(|one| (one.at_place.policy.as_policy(), one.key(client), one.cost(cost))).collect()
+    }
+
+    fn fields<'py>(&self, py: Python<'py>, decision: &Decision) -> PyResult<Bound<'py, PyList>> {
+        self.headers.get().texts(py, &self.announced, &decision.inner)
     }
 }
 
@@ -40,55 +80,71 @@ impl PreparedCheck {
     /// With an `ip` the identity of a request is the address of its peer, without one it is the key.
     #[new]
     #[pyo3(signature = (
-        policy: "str | Policy", place: "str | None", cost: "int | Mapping[str, int]", headers: "Headers", ip: "ClientIp | None" = None
+        policies: "list[tuple[PreparedPolicy, Policy, int | Mapping[str, int] | None]]", headers: "Headers", ip: "ClientIp | None" = None
     ))]
-    fn new(
-        policy: &Bound<'_, PyAny>,
-        place: Option<String>,
-        cost: &Bound<'_, PyAny>,
-        headers: Py<Headers>,
-        ip: Option<Py<ClientIp>>,
-    ) -> PyResult<Self> {
-        PolicyArgument::of(policy)?;
-        let call = Call::check(CheckOptions::from(self::cost(cost)?));
-        Ok(Self { policy: policy.clone().unbind(), place, call, headers, ip })
+    fn new(policies: Vec<GivenPolicy<'_>>, headers: Py<Headers>, ip: Option<Py<ClientIp>>) -> PyResult<Self> {
+        let announced = policies.iter().map(|(_, announced, _)| announced.get().inner.clone());
+        let announced = if policies.len() > 1 { announced.collect() } else { Vec::new() };
+        let policies = policies.iter().map(CheckedPolicy::of).collect::<PyResult<_>>()?;
+        Ok(Self { policies, announced, headers, ip })
     }
 
     /// Checks on this thread: the Decision, and the header fields of the response.
-    #[pyo3(signature = (limiter: "Limiter", identity: "str") -> "tuple[Decision, list[tuple[str, str]]]")]
+    #[pyo3(signature = (limiter: "Limiter", identity: "str", cost: "int | None" = None) -> "tuple[Decision, list[tuple[str, str]]]")]
     fn check<'py>(
         &self,
         limiter: &Bound<'py, Limiter>,
         identity: &Bound<'py, PyString>,
+        cost: Option<u64>,
     ) -> PyResult<(Bound<'py, Decision>, Bound<'py, PyList>)> {
-        let py = limiter.py();
-        let policy = PolicyArgument::of(self.policy.bind(py))?;
-        let decision = limiter.get().call(py, policy, &self.key(identity)?, &self.call)?;
-        let fields = self.headers.get().texts(py, &decision.inner)?;
+        let (py, client) = (limiter.py(), self.client(identity)?);
+        let decision = if let [only] = &self.policies[..] {
+            limiter.get().call(py, only.at_place.argument(), &only.key(&client), &only.call(cost))?
+        } else {
+            limiter.get().decide_all(py, self.entries(&client, cost))?
+        };
+        let fields = self.fields(py, &decision)?;
         Ok((Bound::new(py, decision)?, fields))
     }
 
     /// Checks from an event loop: the Decision when it is immediate, or an awaitable of it.
-    #[pyo3(signature = (limiter: "AsyncLimiter", identity: "str") -> "Decision | Coroutine[Any, Any, Decision]")]
+    #[pyo3(signature = (
+        limiter: "AsyncLimiter", identity: "str", cost: "int | None" = None
+    ) -> "Decision | Coroutine[Any, Any, Decision]")]
     fn check_async<'py>(
         &self,
         limiter: &Bound<'py, AsyncLimiter>,
         identity: &Bound<'py, PyString>,
+        cost: Option<u64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = limiter.py();
-        let key = self.key(identity)?;
-        let (reader, policy) = (&limiter.get().reader, self.policy.bind(py));
+        let (py, client) = (limiter.py(), self.client(identity)?);
+        let reader = &limiter.get().reader;
         // Where no call ever waits, awaiting would cost more than the check.
         let blocking = reader.limiter.to_blocking();
-        if !blocking.waits() {
-            let policy = PolicyArgument::of(policy)?;
-            if let Some(answer) = blocking.try_immediate(policy, &key, &self.call) {
+        if let [only] = &self.policies[..] {
+            let (policy, key, call) = (only.at_place.argument(), only.key(&client), only.call(cost));
+            if !blocking.waits()
+                && let Some(answer) = blocking.try_immediate(policy, &key, &call)
+            {
                 let decision = answer.map(Decision::from).map_err(|error| raise_about(error, policy.text()))?;
                 return Ok(Bound::new(py, decision)?.into_any());
             }
+            let given = only.at_place.given.bind(py);
+            let coroutine =
+                CallCoroutine::of_call(reader, given, PyString::new(py, &key), call, Decision::from_outcome)?;
+            return Ok(Bound::new(py, coroutine)?.into_any());
         }
-        let key = PyString::new(py, &key);
-        let coroutine = CallCoroutine::of_call(reader, policy, key, self.call.clone(), Decision::from_outcome)?;
-        Ok(Bound::new(py, coroutine)?.into_any())
+        if !blocking.waits() {
+            let decision = blocking.check_all(self.entries(&client, cost)).map_err(raise)?;
+            return Ok(Bound::new(py, Decision::from(decision))?.into_any());
+        }
+        let asked: Vec<_> =
+            self.policies.iter().map(|one| (Arc::clone(&one.at_place), one.key(&client), one.cost(cost))).collect();
+        let limiter = reader.limiter.clone();
+        let checked = async move {
+            let entries = asked.iter().map(|(at_place, key, cost)| (at_place.policy.as_policy(), key, cost.clone()));
+            limiter.check_all(entries).await.map(Outcome::Decision)
+        };
+        Ok(Bound::new(py, CallCoroutine::of_task(Decision::from_outcome, true, checked))?.into_any())
     }
 }

@@ -34,6 +34,7 @@ __all__ = [
     "Policy",
     "PolicyUse",
     "PreparedCheck",
+    "PreparedPolicy",
     "Rollout",
     "StoreChange",
     "TokenEstimate",
@@ -160,12 +161,12 @@ class AsyncLimiter(Generic[Name]):
     def _admit(
         self,
         /,
-        entries: Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]],
+        asked: list[tuple[PreparedPolicy, str, int | Mapping[str, int], str | bytes | None, str | None, str | None]],
         records_steps: bool = False,
     ) -> Coroutine[Any, Any, Admission]:
         """
-        Asks the limits of a request: entries as those of `check_all`. One whose policy holds units is held. With `records_steps`
-        the answer says in which steps the store was asked.
+        Asks the policies of a request, each (prepared, key, cost, meta, priority, method). What one of them holds is held. With
+        `records_steps` the answer says in which steps the store was asked.
         """
     @property
     def _generation(self, /) -> int:
@@ -870,12 +871,12 @@ class Limiter(Generic[Name]):
     def _admit(
         self,
         /,
-        entries: Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]],
+        asked: list[tuple[PreparedPolicy, str, int | Mapping[str, int], str | bytes | None, str | None, str | None]],
         records_steps: bool = False,
     ) -> Admission:
         """
-        Asks the limits of a request: entries as those of `check_all`. One whose policy holds units is held. With `records_steps`
-        the answer says in which steps the store was asked.
+        Asks the policies of a request, each (prepared, key, cost, meta, priority, method). What one of them holds is held. With
+        `records_steps` the answer says in which steps the store was asked.
         """
     @property
     def _generation(self, /) -> int:
@@ -1377,22 +1378,36 @@ class PreparedCheck:
     def __new__(
         cls,
         /,
-        policy: str | Policy,
-        place: str | None,
-        cost: int | Mapping[str, int],
+        policies: list[tuple[PreparedPolicy, Policy, int | Mapping[str, int] | None]],
         headers: Headers,
         ip: ClientIp | None = None,
     ) -> PreparedCheck:
         """
         With an `ip` the identity of a request is the address of its peer, without one it is the key.
         """
-    def check(self, /, limiter: Limiter, identity: str) -> tuple[Decision, list[tuple[str, str]]]:
+    def check(
+        self, /, limiter: Limiter, identity: str, cost: int | None = None
+    ) -> tuple[Decision, list[tuple[str, str]]]:
         """
         Checks on this thread: the Decision, and the header fields of the response.
         """
-    def check_async(self, /, limiter: AsyncLimiter, identity: str) -> Decision | Coroutine[Any, Any, Decision]:
+    def check_async(
+        self, /, limiter: AsyncLimiter, identity: str, cost: int | None = None
+    ) -> Decision | Coroutine[Any, Any, Decision]:
         """
         Checks from an event loop: the Decision when it is immediate, or an awaitable of it.
+        """
+
+@final
+class PreparedPolicy:
+    """
+    A policy of a request, without what the request itself says.
+    """
+    def __new__(cls, /, policy: str | Policy, place: str | None) -> PreparedPolicy: ...
+    @property
+    def policy(self, /) -> Any:
+        """
+        The policy as it was given.
         """
 
 @final

@@ -185,9 +185,8 @@ class TracedLimiter(LimiterWrapper):
             given = arguments[0] if arguments else options["entries" if several else "policy"]
             # A limiter that was closed meanwhile knows no policies.
             with contextlib.suppress(TidegateError):
-                asked = (
-                    [self._limiter.policy(entry[0]) for entry in given] if several else [self._limiter.policy(given)]
-                )
+                policies = [getattr(entry[0], "policy", entry[0]) for entry in given] if several else [given]
+                asked = [self._limiter.policy(policy) for policy in policies]
                 if name == "_admit":
                     held = [policy for policy in asked if any(one.algorithm == "concurrency" for one in policy.limits)]
                     name, asked = ("hold", held[:1]) if held else ("check_all" if len(asked) > 1 else "check", asked)

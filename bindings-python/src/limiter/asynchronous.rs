@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tidegate::host::Outcome;
+use tidegate::host::{Call, Outcome};
 use tidegate::{Builder, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter};
@@ -19,6 +19,7 @@ use crate::key_override::Override;
 use crate::loop_completions::ConvertOutcome;
 use crate::loop_reader::LoopReader;
 use crate::policy_argument::{OwnedEntries, OwnedPolicy, PolicyArgument};
+use crate::prepared_policy::AskedPolicy;
 
 impl AsyncLimiter {
     pub(super) fn build(builder: Builder) -> PyResult<Self> {
@@ -38,6 +39,14 @@ impl AsyncLimiter {
         Limiter { inner: self.blocking(), reader: self.reader.clone() }
     }
 
+    pub(super) fn decide(&self, policy: &Bound<'_, PyAny>, key: Key<'_>, call: Call) -> PyResult<CallCoroutine> {
+        CallCoroutine::of_call(&self.reader, policy, key.0, call, Decision::from_outcome)
+    }
+
+    pub(super) fn carry_out(&self, policy: &Bound<'_, PyAny>, key: Key<'_>, call: Call) -> PyResult<CallCoroutine> {
+        CallCoroutine::of_call(&self.reader, policy, key.0, call, none_from_outcome)
+    }
+
     pub(super) fn settle_with(
         &self,
         _py: Python<'_>,
@@ -55,18 +64,18 @@ impl AsyncLimiter {
         Ok(CallCoroutine::of_task(Decision::from_outcome, true, checked))
     }
 
-    pub(super) fn admit_entries(
+    pub(super) fn admit_request(
         &self,
         _py: Python<'_>,
-        entries: OwnedEntries,
+        asked: Vec<AskedPolicy>,
         records_steps: bool,
     ) -> PyResult<CallCoroutine> {
         let limiter = self.core().clone();
-        let asked = async move {
-            limiter.admit(&entries, records_steps).await.map(|answer| Outcome::Admission(Box::new(answer)))
+        let admission = async move {
+            limiter.admit(&asked, records_steps).await.map(|answer| Outcome::Admission(Box::new(answer)))
         };
         // It arrives even if the call was cancelled meanwhile: then what is held is given back at once.
-        Ok(CallCoroutine::of_task(Admission::from_outcome, true, asked))
+        Ok(CallCoroutine::of_task(Admission::from_outcome, true, admission))
     }
 
     pub(super) fn acquire_within(

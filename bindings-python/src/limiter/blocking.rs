@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use tidegate::host::Call;
-use tidegate::{Builder, CheckOptions, HoldAnswer, KeyOverride, Result};
+use tidegate::{Builder, CheckEntry, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter, interruptible};
 use crate::actual_costs::ActualCosts;
@@ -16,7 +16,8 @@ use crate::error::{RateLimited, raise, raise_about};
 use crate::hold::Hold;
 use crate::key_override::Override;
 use crate::loop_reader::LoopReader;
-use crate::policy_argument::{OwnedEntries, PolicyArgument};
+use crate::policy_argument::PolicyArgument;
+use crate::prepared_policy::AskedPolicy;
 
 impl Limiter {
     pub(super) fn build(builder: Builder) -> PyResult<Self> {
@@ -71,17 +72,21 @@ impl Limiter {
         self.detached(py, |limiter| actual.settle(limiter, decision)).map_err(raise)
     }
 
-    pub(super) fn decide_all(&self, py: Python<'_>, entries: OwnedEntries) -> PyResult<Decision> {
+    pub(crate) fn decide_all<E: CheckEntry>(
+        &self,
+        py: Python<'_>,
+        entries: impl IntoIterator<Item = E> + Send,
+    ) -> PyResult<Decision> {
         self.detached(py, |limiter| limiter.check_all(entries)).map(Decision::from).map_err(raise)
     }
 
-    pub(super) fn admit_entries(
+    pub(super) fn admit_request(
         &self,
         py: Python<'_>,
-        entries: OwnedEntries,
+        asked: Vec<AskedPolicy>,
         records_steps: bool,
     ) -> PyResult<Admission> {
-        Admission::new(py, self.detached(py, |limiter| limiter.admit(&entries, records_steps)).map_err(raise)?)
+        Admission::new(py, self.detached(py, |limiter| limiter.admit(&asked, records_steps)).map_err(raise)?)
     }
 
     pub(super) fn acquire_within(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 use tidegate::host::Call;
 use tidegate::{CheckOptions, Cost};
 
@@ -15,8 +15,7 @@ use crate::admission::Admission;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{
-    Key, cost, length, meta, named_seconds, none_from_outcome, number, optional_seconds, path, percent, priority,
-    timedelta_seconds, utf8,
+    Key, cost, length, meta, named_seconds, number, optional_seconds, path, percent, priority, timedelta_seconds, utf8,
 };
 use crate::decision::Decision;
 use crate::error::{belongs_to_process, raise, raise_about};
@@ -27,6 +26,7 @@ use crate::options::LimiterOptions;
 use crate::policy::{Policy, key_override};
 use crate::policy_argument::{PolicyArgument, entries, refuse_partial};
 use crate::policy_use::PolicyUse;
+use crate::prepared_policy::AskedPolicy;
 use crate::stats::{counters, stats};
 
 /// The methods of a limiter: which types its calls return, as Rust has them and as the stubs say, the sentences that only
@@ -180,13 +180,14 @@ macro_rules! limiter_methods {
                 self.decide_all(py, self::entries(entries)?)
             }
 
-            /// Asks the limits of a request: entries as those of `check_all`. One whose policy holds units is held. With `records_steps`
-            /// the answer says in which steps the store was asked.
+            /// Asks the policies of a request, each (prepared, key, cost, meta, priority, method). What one of them holds is held. With
+            /// `records_steps` the answer says in which steps the store was asked.
             #[pyo3(name = "_admit", signature = (
-                entries: "Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]]", records_steps: "bool" = false
+                asked: "list[tuple[PreparedPolicy, str, int | Mapping[str, int], str | bytes | None, str | None, str | None]]",
+                records_steps: "bool" = false
             ) -> $admission)]
-            fn admit(&self, py: Python<'_>, entries: &Bound<'_, PyAny>, records_steps: bool) -> PyResult<$Admission> {
-                self.admit_entries(py, self::entries(entries)?, records_steps)
+            fn admit(&self, asked: &Bound<'_, PyList>, records_steps: bool) -> PyResult<$Admission> {
+                self.admit_request(asked.py(), AskedPolicy::list(asked)?, records_steps)
             }
 
             /// Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
@@ -448,16 +449,6 @@ limiter_methods! {
         fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
             self.end(py)
         }
-    }
-}
-
-impl AsyncLimiter {
-    fn decide(&self, policy: &Bound<'_, PyAny>, key: Key<'_>, call: Call) -> PyResult<CallCoroutine> {
-        CallCoroutine::of_call(&self.reader, policy, key.0, call, Decision::from_outcome)
-    }
-
-    fn carry_out(&self, policy: &Bound<'_, PyAny>, key: Key<'_>, call: Call) -> PyResult<CallCoroutine> {
-        CallCoroutine::of_call(&self.reader, policy, key.0, call, none_from_outcome)
     }
 }
 

@@ -92,13 +92,13 @@ impl AsyncLimiter {
 }
 
 /// One policy of a request, as it is asked.
-struct Asked<'a, E> {
+struct RequestPolicy<'a, E> {
     place: usize,
     entry: &'a E,
     options: CheckOptions,
 }
 
-impl<'a, E: CheckEntry> Asked<'a, E> {
+impl<'a, E: CheckEntry> RequestPolicy<'a, E> {
     fn new(place: usize, entry: &'a E, plan: &Plan) -> Self {
         let mut options = entry.options();
         if plan.policy.options().priorities.is_none() {
@@ -120,15 +120,15 @@ async fn admit<E: CheckEntry>(
     for (place, entry) in entries.iter().enumerate() {
         let plan = core.plan(&entry.policy(), entry.key())?;
         let list = if plan.is_held { &mut held } else { &mut checked };
-        list.push(Asked::new(place, entry, &plan));
+        list.push(RequestPolicy::new(place, entry, &plan));
     }
-    let mut record = Record { began: records_steps.then(Instant::now), steps: Vec::new() };
+    let mut record = StepRecord { began: records_steps.then(Instant::now), steps: Vec::new() };
     let mut holds: Vec<(usize, Hold)> = Vec::with_capacity(held.len());
-    let refused = async |denial: &Decision, place, holds: &[(usize, Hold)], record: Record| {
+    let refused = async |denial: &Decision, place, holds: &[(usize, Hold)], record: StepRecord| {
         give_back_all(core, holds, user).await;
         Ok(Admission { decision: denial.clone(), refused_by: Some(place), holds: Vec::new(), steps: record.steps })
     };
-    for Asked { place, entry, options } in &held {
+    for RequestPolicy { place, entry, options } in &held {
         let began = record.now();
         let answer = core.hold(&entry.policy(), entry.key(), options, Some(Duration::ZERO), user).await?;
         record.add(began, true, answer.decision());
@@ -150,13 +150,13 @@ async fn admit<E: CheckEntry>(
 }
 
 /// The steps of a request, for spans.
-struct Record {
-    /// `None` where nobody wants them.
+struct StepRecord {
+    /// `None` where no one asked for them.
     began: Option<Instant>,
     steps: Vec<AskedStep>,
 }
 
-impl Record {
+impl StepRecord {
     fn now(&self) -> Duration {
         self.began.map_or(Duration::ZERO, |began| began.elapsed())
     }
@@ -170,10 +170,14 @@ impl Record {
 }
 
 /// Checks the policies that hold nothing.
-async fn check<E: CheckEntry>(core: &Arc<LimiterCore>, asked: &[Asked<'_, E>], user: User) -> Result<Option<Decision>> {
+async fn check<E: CheckEntry>(
+    core: &Arc<LimiterCore>,
+    asked: &[RequestPolicy<'_, E>],
+    user: User,
+) -> Result<Option<Decision>> {
     match asked {
         [] => Ok(None),
-        [Asked { entry, options, .. }] => {
+        [RequestPolicy { entry, options, .. }] => {
             core.call_of(&entry.policy(), entry.key(), &Call::check(options.clone()), user).await.map(Some)
         }
         several => {

@@ -10,13 +10,16 @@ from typing import Any, TypeAlias
 from .._cost import COST, checked_units, is_counted, share_of, uncounted
 from .._shown import shortened, shown
 from .._tidegate import Admission as Held
-from .._tidegate import Decision, Limiter, Policy, placed_key
+from .._tidegate import Decision, Limiter, Policy
 from .._tracing import TRACED
 from ..errors import ConfigError, CostError, KeyInvalid, StoreError
 from .functions import name_of
 from .keys import Request, UnusableKey
 from .limit import BoundLimit, LimitEntry, budget_of
 from .steps import Steps, awaited, run_steps
+
+# A policy that a request was asked for: its limit, the entries of that, its own entry and its cost.
+Asked: TypeAlias = "tuple[BoundLimit, Sequence[LimitEntry], LimitEntry, Any]"
 
 
 @dataclass(eq=False)
@@ -27,19 +30,10 @@ class Charge:
     # Those of its limit, of which its entry is one.
     entries: Sequence[LimitEntry]
     entry: LimitEntry
-    key: str
     cost: Any
-    meta: Any = None
-    priority: str | None = None
-    # What the limiter said; set when it was asked.
-    decision: Decision = None  # type: ignore[assignment]
+    decision: Decision
     # Whether it was given back or settled.
     returned: bool = False
-
-    @property
-    def entry_to_ask(self) -> tuple[Any, ...]:
-        """The policy, the key, the cost, the metadata and the class, as the limiter is asked."""
-        return self.entry.resolved.policy, self.key, self.cost, self.meta, self.priority
 
     @property
     def consumed(self) -> bool:
@@ -123,8 +117,10 @@ class ResponseStart:
 class Admission:
     """The result of checking the limits of a request, admitted or denied."""
 
-    # What was charged; None for a limit that was checked in one native call, after which nothing is left to do.
+    # What was charged, once that is needed.
     _charges: Sequence[Charge] | None = None
+    # The policies that were asked; empty for a limit that was checked in one native call.
+    asked: Sequence[Asked] = ()
     # The answer of the limiter while something is held.
     _held: Held | None = None
     # Whether `refund` and `settle` have something to do.
@@ -141,29 +137,24 @@ class Admission:
         # The header fields, for frameworks that run on threads.
         self.fields = fields
 
-    @classmethod
-    def of(
-        cls, decision: Decision, bound: BoundLimit, charges: Sequence[Charge], held: Held | None = None
-    ) -> Admission:
-        """That of limits after which something may be left to do."""
-        admission = cls(decision, bound)
-        admission._charges, admission._held = charges, held
-        admission.refunds = any(charge.bound.refund_when is not None for charge in charges)
-        admission.settles = any(charge.bound.settle is not None for charge in charges)
-        return admission
-
     @property
     def announced(self) -> Sequence[Policy | Decision]:
         """What the header fields announce."""
-        return self._announced or (self.decision,)
+        return self._announced or (*self.bound.announced, self.decision)
 
     @property
     def charges(self) -> Sequence[Charge]:
-        """What was charged. For a limit that was checked in one native call it is made from the Decision."""
+        """What was charged."""
         if self._charges is None:
             decision, bound = self.decision, self.bound
-            charge = Charge(bound, bound.entries, bound.entries[0], decision.key, decision.cost, decision=decision)
-            self._charges = (charge,) if decision else ()
+            asked = self.asked or [(bound, bound.entries, entry, entry.cost) for entry in bound.entries]
+            decisions = decision.decisions or (decision,)
+            charges = (
+                [Charge(*one, decision=of_one) for one, of_one in zip(asked, decisions, strict=True)]
+                if decision
+                else ()
+            )
+            self._charges = charges
         return self._charges
 
     @property
@@ -200,19 +191,19 @@ def checked_key(entry: LimitEntry, key: Any) -> str:
     raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
 
 
-def _placed(entry: LimitEntry, key: str, method: str | None) -> str:
-    """The key under which an entry counts. It raises for a key that is no valid text."""
-    try:
-        return placed_key(entry.resolved.place, key, method)
-    except KeyInvalid as error:
-        raise UnusableKey(error.message) from None
+# What functions of the application have returned for a request, by their ids: with the functions, since another one
+# could have the id after their end.
+Known: TypeAlias = "dict[int, tuple[Any, Any]]"
 
 
-def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) -> Steps[Admission | None]:
+def admit(
+    limits: Sequence[BoundLimit], request: Request, method: str | None, known: Known | None = None
+) -> Steps[Admission | None]:
     """Checks a request. None: no limit applies to it."""
-    charges: list[Charge] = []
+    asked: list[Asked] = []
+    questions: list[tuple[Any, ...]] = []
     # A function that several limits or policies share, such as the skip of their layer, is called once.
-    known: dict[int, tuple[Any, Any]] = {}
+    known = {} if known is None else known
     for bound in limits:
         # A websocket, which has no method, begins with a GET.
         if bound.methods is not None and (method or "GET") not in bound.methods:
@@ -222,52 +213,72 @@ def admit(limits: Sequence[BoundLimit], request: Request, method: str | None) ->
         entries: Sequence[LimitEntry] = bound.entries
         if bound.choose is not None:
             entries = bound.entries_of((yield from awaited(bound.choose(request))))
-            if not entries:
-                continue
-        budget = budget_of(method) if bound.per_method else None
-        asked: list[tuple[LimitEntry, str, Any]] = []
+        found: list[tuple[LimitEntry, str, Any]] = []
         for entry in entries:
-            key = checked_key(entry, (yield from _once(entry.key, request, known)))
+            read = entry.key
+            key = known[id(read)][1] if id(read) in known else read(request)
+            if type(key) is not str:
+                key = checked_key(entry, (yield from awaited(key)))
+            known[id(read)] = read, key
             cost = entry.cost
-            if not isinstance(cost, int):
-                if callable(cost):
-                    returned = f"the cost function {name_of(cost)} returned"
-                    cost = _checked_cost((yield from _once(cost, request, known)), returned, "a cost is")
+            if type(cost) is not int and callable(cost):
+                cost = yield from _once(cost, request, known)
+                if type(cost) is not int or cost < 0:
+                    cost = _checked_cost(cost, f"the cost function {name_of(entry.cost)} returned", "a cost is")
                     if not entry.names_cost:
                         cost = share_of(bound.shared_cost(cost, entries), entry.resolved.counted)
-                if cost == 0:
-                    # There is nothing to limit, such as an empty batch.
-                    continue
-            asked.append((entry, _placed(entry, key, budget), cost))
-        if not asked:
+            # There is nothing to limit for a cost of 0, such as an empty batch.
+            if cost != 0:
+                found.append((entry, key, cost))
+        if not found:
             continue
-        meta = bound.meta
+        meta, priority = bound.meta, bound.priority
         if meta is not None and callable(meta):
             meta = _checked_meta(bound, (yield from _once(meta, request, known)))
-        priority = bound.priority
         if priority is not None and callable(priority):
             priority = _checked_class(bound, (yield from _once(priority, request, known)))
-        charges += [Charge(bound, entries, entry, key, cost, meta, priority) for entry, key, cost in asked]
-    if not charges:
+        budget = budget_of(method) if bound.per_method else None
+        for entry, key, cost in found:
+            asked.append((bound, entries, entry, cost))
+            questions.append((entry.resolved.prepared, key, cost, meta, priority, budget))
+    if not asked:
         return None
+    # One step of the core: all are charged and held, or none is.
     try:
-        admission = yield from _check(charges)
+        answer: Held = yield "_admit", (questions,)
     except (StoreError, KeyInvalid) as error:
-        raise failed(error, charges[0].bound, [charge.entry for charge in charges]) from error.__cause__
-    if len(charges) > 1:
-        admission._announced = [*(charge.entry.resolved.announced for charge in charges), *admission.announced]
+        raise failed(error, asked[0][0], [entry for _, _, entry, _ in asked]) from error.__cause__
+    refused_by = answer.refused_by
+    admission = Admission(answer.decision, asked[refused_by or 0][0])
+    if len(asked) > 1:
+        admission._announced = [*[entry.resolved.announced for _, _, entry, _ in asked], answer.decision]
+    if refused_by is not None:
+        return admission
+    admission.asked = asked
+    for bound, *_ in asked:
+        if bound.has_follow_up:
+            admission.refunds = admission.refunds or bound.refund_when is not None
+            admission.settles = admission.settles or bound.settle is not None
+    if answer.holds:
+        admission._held = answer
+    if answer.delay:
+        try:
+            yield "sleep", answer.delay
+        except BaseException:
+            answer.release()
+            raise
     return admission
 
 
-def _once(function: Any, request: Request, known: dict[int, tuple[Any, Any]]) -> Steps[Any]:
+def _once(function: Any, request: Request, known: Known) -> Steps[Any]:
     """The answer of a function of the application, which is called once for each request."""
-    if id(function) not in known:
-        # With the function, whose id another one could have after its end.
-        known[id(function)] = function, (yield from awaited(function(request)))
-    return known[id(function)][1]
+    given = known[id(function)][1] if id(function) in known else function(request)
+    given = yield from awaited(given)
+    known[id(function)] = function, given
+    return given
 
 
-def _skips(bound: BoundLimit, request: Request, known: dict[int, tuple[Any, Any]]) -> Steps[bool]:
+def _skips(bound: BoundLimit, request: Request, known: Known) -> Steps[bool]:
     for skip in bound.skips:
         if (yield from _once(skip, request, known)):
             return True
@@ -286,23 +297,6 @@ def _checked_meta(bound: BoundLimit, meta: Any) -> str | bytes | None:
     raise ConfigError(
         f"the meta function {name_of(bound.meta)} returned {shown(meta)}: the journal takes text (str) or bytes"
     )
-
-
-def _check(charges: list[Charge]) -> Steps[Admission]:
-    """Asks all limits of a request in one step: all are charged and held, or none is."""
-    answer: Held = yield "_admit", ([charge.entry_to_ask for charge in charges],)
-    decision = answer.decision
-    if answer.refused_by is not None:
-        return Admission.of(decision, charges[answer.refused_by].bound, ())
-    for charge, of_charge in zip(charges, decision.decisions or (decision,), strict=True):
-        charge.decision = of_charge
-    if answer.delay:
-        try:
-            yield "sleep", answer.delay
-        except BaseException:
-            answer.release()
-            raise
-    return Admission.of(decision, charges[0].bound, charges, answer if answer.holds else None)
 
 
 def _give_back(admission: Admission, charges: Iterable[Charge]) -> Steps[None]:
@@ -371,18 +365,40 @@ def _settle(admission: Admission, request: Request, response: Response) -> Steps
             yield from _settle_charges(admission, changed)
 
 
+def gathered(bound: BoundLimit, request: Request, reader: Request) -> tuple[str | None, int | None, Known]:
+    """What one native call needs of a request: its identity, and the cost that a function returned.
+
+    Without an identity, as for a peer without an address, `admit` asks the limit, and takes what functions returned.
+    """
+    known: Known = {}
+    identity = bound.identify(reader)
+    if type(identity) is not str:
+        known[id(bound.identify)] = bound.identify, identity
+        return None, None, known
+    cost_of = bound.cost_of
+    if cost_of is None:
+        return identity, None, known
+    cost = cost_of(request)
+    if type(cost) is int and cost > 0:
+        return identity, cost, known
+    known[id(bound.identify)], known[id(cost_of)] = (bound.identify, identity), (cost_of, cost)
+    return None, None, known
+
+
 def admit_on_thread(
     limits: Sequence[BoundLimit], request: Request, method: str | None, limiter: Limiter
 ) -> Admission | None:
     """Checks a request on this thread. None: no limit applies to it."""
     bound = limits[0]
-    if len(limits) > 1 or not bound.prepared or id(limiter) in TRACED or not (identity := bound.identify(request)):
-        # Also a peer without an address: its key function says what follows.
-        if (admission := run_steps(admit(limits, request, method), limiter)) is not None:
-            admission.fields = admission.bound.headers.text(*admission.announced)
-        return admission
-    try:
-        decision, fields = bound.prepared.check(limiter, identity)
-    except (StoreError, KeyInvalid) as error:
-        raise failed(error, bound, bound.entries) from error.__cause__
-    return Admission(decision, bound, fields)
+    known: Known | None = None
+    if bound.prepared and len(limits) == 1 and id(limiter) not in TRACED:
+        identity, cost, known = gathered(bound, request, request)
+        if identity:
+            try:
+                decision, fields = bound.prepared.check(limiter, identity, cost)
+            except (StoreError, KeyInvalid) as error:
+                raise failed(error, bound, bound.entries) from error.__cause__
+            return Admission(decision, bound, fields)
+    if (admission := run_steps(admit(limits, request, method, known), limiter)) is not None:
+        admission.fields = admission.bound.headers.text(*admission.announced)
+    return admission

@@ -10,7 +10,7 @@ from .._shown import shown
 from .._tidegate import AsyncLimiter, Decision, Headers, Policy, status
 from .._tracing import TRACED
 from ..errors import ConfigError, KeyInvalid, StoreError
-from .admission import DECISION, Admission, ResponseStart, admit, end_work, failed, refund
+from .admission import DECISION, Admission, Known, ResponseStart, admit, end_work, failed, gathered, refund
 from .keys import UNAUTHENTICATED, MissingPeer
 from .layers import WebLayer
 from .limit import RESPONSE, BoundLimit
@@ -123,17 +123,21 @@ class AsgiExchange:
     async def check(self, limits: Sequence[BoundLimit]) -> Admission | None:
         """Checks the limits. None: no limit applies to the request."""
         bound, limiter, scope = limits[0], self.limiter, self.scope
-        admission: Admission | None
-        if len(limits) == 1 and bound.prepared and id(limiter) not in TRACED and (identity := bound.identify(self)):
-            try:
-                answer = bound.prepared.check_async(limiter, identity)
-                decision: Decision = answer if isinstance(answer, Decision) else await answer
-            except (StoreError, KeyInvalid) as error:
-                raise failed(error, bound, bound.entries) from error.__cause__
-            admission = Admission(decision, bound)
-        else:
-            # Also a peer without an address: its key function says what follows.
-            admission = await run_steps_async(admit(limits, self.request, scope.get("method")), limiter)
+        admission: Admission | None = None
+        known: Known | None = None
+        if bound.prepared and len(limits) == 1 and id(limiter) not in TRACED:
+            # A request of the framework is made only for functions that read it.
+            reader = self if bound.is_plain else self.request
+            identity, cost, known = gathered(bound, reader if bound.cost_of is None else self.request, reader)
+            if identity:
+                try:
+                    answer = bound.prepared.check_async(limiter, identity, cost)
+                    decision: Decision = answer if isinstance(answer, Decision) else await answer
+                except (StoreError, KeyInvalid) as error:
+                    raise failed(error, bound, bound.entries) from error.__cause__
+                admission = Admission(decision, bound)
+        if admission is None:
+            admission = await run_steps_async(admit(limits, self.request, scope.get("method"), known), limiter)
             if admission is None:
                 return None
             self.begins_with_steps |= admission.refunds or admission.settles

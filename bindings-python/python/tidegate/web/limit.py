@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .._constants import check_constants, empty_limiter
 from .._cost import COST, checked_units, share_of, uncounted
 from .._shown import shortened, shown
-from .._tidegate import AsyncLimiter, Headers, Limiter, Policy, PolicyUse, PreparedCheck, nearest
+from .._tidegate import AsyncLimiter, Headers, Limiter, Policy, PolicyUse, PreparedCheck, PreparedPolicy, nearest
 from ..errors import ConfigError, CostError, PolicyError
 from .functions import POSITIONAL, is_async, name_of, parameters_of, with_arity
 from .keys import Key, ReadRequest, RequestAdapter, check_helper, client_ip, key_option
@@ -122,6 +122,7 @@ class ResolvedPolicy:
         # A policy with a name is one limit wherever it is used. A notation counts for the place where it is written:
         # two views with "5/minute" have five each.
         self.place = place if resolved.name == str(resolved) else None
+        self.prepared = PreparedPolicy(policy, self.place)
 
 
 @dataclass(eq=False)
@@ -159,29 +160,42 @@ class BoundLimit(DeclaredLimit):
         self.has_follow_up = functions != (None, None, None) or any(entry.resolved.holds for entry in self.entries)
         self._check_costs(self.entries)
         self._check_class(self.entries)
+        # What the header fields announce before the Decision. Of one policy the Decision says everything.
+        self.announced = [entry.resolved.announced for entry in self.entries] if len(self.entries) > 1 else []
         self.prepared: Any = None
-        if len(self.entries) == 1:
-            self._prepare(self.entries[0], self.policies[0][1])
+        if self.entries:
+            self._prepare(self.entries[0].key, self.policies[0][1])
 
-    def _prepare(self, first: LimitEntry, key: Key) -> None:
-        """One policy, a fixed cost, and no function but the key: what nearly every request needs.
+    def _prepare(self, read: ReadRequest, key: Key) -> None:
+        """One key, and costs that are numbers or come of one function: what nearly every request needs.
 
         One native call does all of it, from what `identify` reads of the request: the peer's address, or the key.
         """
-        resolved = first.resolved
-        self.identify = first.key if key.ip is None else self._adapter.peer
+        self.identify = read if key.ip is None else self._adapter.peer
+        # Whether that calls nothing but the adapter, which needs no request of the framework.
+        self.is_plain = key.plain
+        # The function whose cost the policies share.
+        self.cost_of = self.cost if callable(self.cost) else None
+
+        def shares_cost(entry: LimitEntry) -> bool:
+            return entry.cost is self.cost_of and not entry.names_cost
+
         needs_steps = (
             self.has_follow_up
-            or resolved.shapes
-            or callable(first.cost)
             or self.skips
             or self.methods is not None
             or self.meta is not None
             or self.priority is not None
             or self.per_method
+            or any(entry.resolved.shapes or entry.key is not read for entry in self.entries)
+            or any(callable(entry.cost) and not shares_cost(entry) for entry in self.entries)
         )
-        if key.plain and not needs_steps:
-            self.prepared = PreparedCheck(resolved.policy, resolved.place, first.cost, self.headers, key.ip)
+        if not needs_steps:
+            policies = [
+                (entry.resolved.prepared, entry.resolved.announced, None if shares_cost(entry) else entry.cost)
+                for entry in self.entries
+            ]
+            self.prepared = PreparedCheck(policies, self.headers, key.ip)
 
     def _entries(
         self, uses: Sequence[KeyedPolicy], resolved: Callable[[str | Policy], ResolvedPolicy]
