@@ -63,7 +63,9 @@ export declare class LimiterBuilder {
 
 /** An open limiter. */
 export declare class NativeLimiter {
-  /** Checks several policies and keys, all or nothing. */
+  /** Checks the policies and keys of `calls`, all or nothing. */
+  checkTogether(ticket: number): number
+  /** Checks several policies and keys, all or nothing: with metadata, units or classes, or with more than `calls` takes. */
   checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>, units: Array<Record<string, number> | undefined | null>, priorities: Array<string | undefined | null>): number
   /** Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes. */
   beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number

@@ -49,6 +49,16 @@ export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
  */
 export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: Cost) => Decision | Promise<Decision>;
 
+/** A policy with its key and its cost. */
+interface PolicyCheck {
+  readonly policy: PolicyLike;
+  readonly key: string;
+  readonly cost: Cost;
+}
+
+/** Checks several policies, all or nothing. It answers as `checkIn` does. */
+export let checkAllIn: (limiter: Limiter, checks: readonly PolicyCheck[]) => Decision | Promise<Decision>;
+
 /** The Decision of `acquire` where memory answers at once; one that is not allowed where the call may have to wait. */
 export let acquireIn: (
   limiter: Limiter,
@@ -259,7 +269,7 @@ export class Limiter<Name extends string = string> {
     const targets = this.#policyRefs.together(() =>
       all.map(({ policy, key, cost, meta, priority }) => this.#target(policy, key, cost, meta, priority)),
     );
-    return withNamedCosts(this.#transport.tasks.checkAll(targets), all);
+    return withNamedCosts(this.#transport.checkAll(targets), all);
   }
 
   /** Waits until it is admitted; a denied Decision when that is too late. Callers of one key are admitted in their order. */
@@ -455,6 +465,12 @@ export class Limiter<Name extends string = string> {
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);
+    checkAllIn = (limiter, checks) => {
+      const targets = limiter.#policyRefs.together(() =>
+        checks.map(({ policy, key, cost }) => limiter.#target(policy, key, cost)),
+      );
+      return limiter.#transport.checkAll(targets);
+    };
     acquireIn = (limiter, policyRef, key, cost) => limiter.#transport.acquireAtOnce({ policyRef, key, cost });
     checkCostIn = (limiter, policyRef, cost) =>
       throwIfFailed(limiter.#transport.nativeLimiter.costError(policyRef.id, numberOf(cost), unitsOf(cost)));

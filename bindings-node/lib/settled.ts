@@ -32,7 +32,10 @@ export function nameCost(entry: Decision): void {
 }
 
 /** Remembers which entries of a Decision of `checkAll` named a cost. */
-export async function withNamedCosts(checked: Promise<Decision>, given: readonly NamedCheckEntry[]): Promise<Decision> {
+export async function withNamedCosts(
+  checked: Decision | Promise<Decision>,
+  given: readonly NamedCheckEntry[],
+): Promise<Decision> {
   const decision = await checked;
   for (const [index, entry] of decision.decisions.entries()) if (given[index]?.cost !== undefined) nameCost(entry);
   return decision;

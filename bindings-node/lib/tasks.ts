@@ -109,6 +109,21 @@ export class Tasks {
     return decision as Decision;
   }
 
+  /** The ticket of a task that the transport begins. */
+  takeTicket(): number {
+    return this.#nextTicket++;
+  }
+
+  /** Waits for the Decision of such a task. */
+  async decisionOf(ticket: number, targets: readonly CallTarget[]): Promise<Decision> {
+    const { decision } = await new Promise<TaskResult>((resolve, reject) => {
+      const task: PendingTask = { resolve, reject, targets };
+      this.#pending.set(ticket, task);
+      this.#wait(ticket, task, undefined);
+    });
+    return decision as Decision;
+  }
+
   /** Begins a task about one key. `lengthMs` is how long to wait or to block; without it as long as it takes. */
   about(kind: TaskKind, target: CallTarget, signal?: CancelSignal, lengthMs?: number): Promise<TaskResult> {
     const { policyRef, key, cost, meta, units, priority } = target;
@@ -144,8 +159,11 @@ export class Tasks {
       case AnswerKind.Decision:
         if (target !== undefined) resolve({ decision: decisionOf(target, numbersAt(answers, start, header)) });
         return start + lengthOf(header);
-      case AnswerKind.Group:
-        return this.#readGroup(answers, at, task);
+      case AnswerKind.Group: {
+        const { decision, end } = readGroup(answers, at, task?.targets);
+        if (decision !== undefined) resolve({ decision });
+        return end;
+      }
       case AnswerKind.Hold: {
         // The record of its Decision follows.
         const decisionAt = at + AnswerField.Value + 1 + AnswerField.Header;
@@ -176,27 +194,30 @@ export class Tasks {
     }
   }
 
-  #readGroup(answers: Float64Array, at: number, task: PendingTask | undefined): number {
-    const count = (answers[at + AnswerField.Header] as number) >> Header.CountShift;
-    const copied = answers[at + AnswerField.Value] as number;
-    const decisions: Decision[] = [];
-    let next = at + AnswerField.Value + 1;
-    for (let index = 0; index < count; index++) {
-      const start = next + AnswerField.Header;
-      const header = answers[start] as number;
-      const target = task?.targets[index];
-      if (target !== undefined) decisions.push(decisionOf(target, numbersAt(answers, start, header)));
-      next = start + lengthOf(header);
-    }
-    const decision = decisions[copied];
-    if (decision !== undefined) task?.resolve({ decision: decision.withParts(decisions) });
-    return next;
-  }
-
   /** Cancels all tasks, because the limiter is being closed. */
   cancelAll(): void {
     for (const ticket of this.#pending.keys()) this.#remove(ticket)?.reject(new ClosedError('the limiter was closed'));
   }
+}
+
+/** Reads the Decision of `checkAll`, which begins at that number, unless its caller has cancelled; and where the next answer begins. */
+export function readGroup(
+  answers: Float64Array,
+  at: number,
+  targets: readonly CallTarget[] | undefined,
+): { decision: Decision | undefined; end: number } {
+  const count = (answers[at + AnswerField.Header] as number) >> Header.CountShift;
+  const copied = answers[at + AnswerField.Value] as number;
+  const decisions: Decision[] = [];
+  let end = at + AnswerField.Value + 1;
+  for (let index = 0; index < count; index++) {
+    const start = end + AnswerField.Header;
+    const header = answers[start] as number;
+    const target = targets?.[index];
+    if (target !== undefined) decisions.push(decisionOf(target, numbersAt(answers, start, header)));
+    end = start + lengthOf(header);
+  }
+  return { decision: decisions[copied]?.withParts(decisions), end };
 }
 
 /** A caller that cancelled. */

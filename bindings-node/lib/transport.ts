@@ -10,7 +10,7 @@ import { malformedKey } from './errors.js';
 import { release, retain } from './keep-alive.js';
 import { LOOP_CAN_POLL, native, takeError, unwrap } from './native.js';
 import type { PolicyRef } from './policy.js';
-import { type CallTarget, Tasks } from './tasks.js';
+import { type CallTarget, readGroup, Tasks } from './tasks.js';
 import { atEndOfTick } from './tick.js';
 
 const { DENIAL_GENERATIONS, FIRST_TASK_TICKET } = native;
@@ -141,6 +141,38 @@ export class Transport {
     const isPlain = meta === undefined && units === undefined && priority === undefined;
     if (!this.#crossesAtOnce || !isPlain) return undefined;
     return this.call(CallKind.Acquire, policyRef, key, cost);
+  }
+
+  /** Checks several targets, all or nothing. An answer that is there at once is returned without a promise. */
+  checkAll(targets: readonly CallTarget[]): Decision | Promise<Decision> {
+    this.flush();
+    if (!this.#takes(targets)) return this.tasks.checkAll(targets);
+    this.#calls[CALL_COUNT] = targets.length;
+    const ticket = this.tasks.takeTicket();
+    const count = this.nativeLimiter.checkTogether(ticket);
+    if (count === 0) return this.tasks.decisionOf(ticket, targets);
+    const answers = count === Special.TooMany ? this.nativeLimiter.overflow() : this.#answers;
+    const kind = (answers[AnswerField.Header] as number) & Header.KindMask;
+    if (kind === AnswerKind.Group) return readGroup(answers, 0, targets).decision as Decision;
+    return Promise.reject(takeError(this.nativeLimiter, answers[AnswerField.Value] as number));
+  }
+
+  /** Writes targets to `calls`; false for those that cross in arrays of their own. */
+  #takes(targets: readonly CallTarget[]): boolean {
+    if (targets.length > MAX_BATCH) return false;
+    let keyEnd = 0;
+    for (const [index, { policyRef, key, cost, meta, units, priority }] of targets.entries()) {
+      const keyStart = keyEnd;
+      keyEnd += key.length;
+      const isPlain = meta === undefined && units === undefined && priority === undefined;
+      if (!isPlain || keyEnd > KEY_TEXT_LENGTH) return false;
+      for (let at = keyStart; at < keyEnd; at++) this.#keyText[at] = charCodeAt.call(key, at - keyStart);
+      const at = index * CallField.Length;
+      this.#calls[at + CallField.Policy] = policyRef.id;
+      this.#calls[at + CallField.Cost] = cost;
+      this.#calls[at + CallField.KeyLength] = key.length;
+    }
+    return true;
   }
 
   /** Makes one call in a crossing of its own: with metadata, units or a class, or with a long key. */

@@ -142,6 +142,21 @@ impl BatchCodec {
         }
     }
 
+    /// The policies, keys and costs of `calls`, which are one call.
+    pub(crate) fn entries(&self) -> Result<Vec<(OwnedPolicyRef, String, u64)>> {
+        let count = self.calls.last().copied().unwrap_or_default() as usize;
+        let mut key_start = 0;
+        let entry = |call: [f64; CALL_LENGTH]| {
+            let key_end = key_start + call[CallField::KeyLength as usize] as usize;
+            let mut key = String::new();
+            read_key(self.key_text.get(key_start..key_end).unwrap_or_default(), &mut key)?;
+            key_start = key_end;
+            let (policy, cost) = (call[CallField::Policy as usize], call[CallField::Cost as usize]);
+            Ok((self.policy_ref(policy)?.clone(), key, number::cost(cost)?))
+        };
+        (0..count).map_while(|index| self.call(index)).map(entry).collect()
+    }
+
     fn call(&self, index: usize) -> Option<[f64; CALL_LENGTH]> {
         self.calls.get(index * CALL_LENGTH..)?.first_chunk().copied()
     }

@@ -7,7 +7,7 @@ import { Decision, policyRefOf } from '../decision.js';
 import { delay } from '../delay.js';
 import { asWarning, ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
 import { Hold } from '../hold.js';
-import { checkIn, policyRefIn } from '../limiter.js';
+import { checkAllIn, checkIn, policyRefIn } from '../limiter.js';
 import type { PolicyRef } from '../policy.js';
 import { type ActualCost, nameCost } from '../settled.js';
 import { asked } from '../tracing.js';
@@ -43,19 +43,33 @@ export function admit<Request extends object, Response>(
   request: Request,
   memory?: Memory<Request, Response>,
 ): Awaitable<Admission<Request, Response> | undefined> {
-  const { adapter, addresses, enabled, methods, only } = settings;
+  const { adapter, addresses, enabled, methods, only, together } = settings;
   // Also where this middleware limits nothing: what is behind it sees the same proxies.
   if (addresses !== undefined) rememberAddresses(adapter.memory(request), addresses);
   if (!enabled || (methods !== undefined && !methods.has(adapter.method(request)))) return undefined;
-  if (only === undefined) return admitLater(settings, request, memory);
+  const first = only ?? together?.[0];
+  if (first === undefined) return admitLater(settings, request, memory);
   try {
-    const key = only.key(request);
-    if (typeof key !== 'string') return admitLater(settings, request, memory, key);
-    const counted = settings.counted(only, request, key);
-    return new Admission(settings, request, memory).checkOne(only, counted);
+    const key = first.key(request);
+    return typeof key === 'string'
+      ? admitWith(settings, request, memory, key)
+      : admitLater(settings, request, memory, key);
   } catch (reason) {
     throw asError(reason, adapter.name);
   }
+}
+
+/** Checks a request of which only the key had to be known. */
+function admitWith<Request extends object, Response>(
+  settings: Settings<Request, Response>,
+  request: Request,
+  memory: Memory<Request, Response> | undefined,
+  key: string,
+): Awaitable<Admission<Request, Response>> {
+  const { only, together } = settings;
+  if (only === undefined) return new Admission(settings, request, memory).checkTogether(together ?? NONE, key);
+  const counted = settings.counted(only, request, key);
+  return new Admission(settings, request, memory).checkOne(only, counted);
 }
 
 async function admitLater<Request extends object, Response>(
@@ -64,12 +78,9 @@ async function admitLater<Request extends object, Response>(
   memory?: Memory<Request, Response>,
   key?: Promise<string>,
 ): Promise<Admission<Request, Response> | undefined> {
-  const { adapter, options, only } = settings;
+  const { adapter, options } = settings;
   try {
-    if (only !== undefined && key !== undefined) {
-      const counted = settings.counted(only, request, await key);
-      return await new Admission(settings, request, memory).checkOne(only, counted);
-    }
+    if (key !== undefined) return await admitWith(settings, request, memory, await key);
     if (await options.skip?.(request)) return undefined;
     const entries = settings.entries ?? (await settings.entriesOf(request));
     if (entries.length === 0) return undefined;
@@ -140,6 +151,40 @@ export class Admission<Request extends object, Response> {
     } catch (error) {
       return this.#failed(error);
     }
+  }
+
+  /** Checks several policies that share a key, of which nothing is held: all are charged, or none is. */
+  checkTogether(entries: readonly FixedCostEntry<Request>[], key: string): Awaitable<this> {
+    const { settings, request } = this;
+    const { limiter } = settings;
+    this._checks = entries.map((entry) => ({
+      policy: entry.policy,
+      key: settings.counted(entry, request, key),
+      cost: entry.cost,
+      namesCost: entry.namesCost,
+    }));
+    if (this.before !== undefined) this.#refuseRepetition(this.before);
+    const holds = entries.some(({ policy }) => policyRefIn(limiter, policy).holds);
+    if (holds || asked(limiter) !== limiter) return this.#decideAll();
+    try {
+      const decision = checkAllIn(limiter, this._checks);
+      if (decision instanceof Decision) return this.#decidedTogether(decision);
+      return decision.then(
+        (decision) => this.#decidedTogether(decision),
+        (error) => this.#failed(error),
+      );
+    } catch (error) {
+      return this.#failed(error);
+    }
+  }
+
+  #decidedTogether(decision: Decision): this {
+    for (const [index, check] of this._checks.entries()) {
+      const entry = decision.decisions[index] as Decision;
+      check.decision = entry;
+      if (check.namesCost) nameCost(entry);
+    }
+    return this.#decided(decision);
   }
 
   #decided(decision: Decision): this {

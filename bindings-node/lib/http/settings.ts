@@ -63,6 +63,8 @@ export class Settings<Request extends object, Response> {
   readonly entries: readonly LimitedEntry<Request>[] | undefined;
   /** The only policy, when nothing but the key depends on the request. */
   readonly only: FixedCostEntry<Request> | undefined;
+  /** Several policies, when nothing but the key that they share depends on the request. */
+  readonly together: readonly FixedCostEntry<Request>[] | undefined;
   readonly #application: readonly LimitedEntry<Request>[];
   readonly #key: LimitedEntry<Request>['key'];
   /** How its key reads addresses; undefined where that says nothing of them. */
@@ -100,11 +102,16 @@ export class Settings<Request extends object, Response> {
     const by = typeof place === 'string' && place !== '' ? `${where} at ${place}` : where;
     for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
     if (this.enabled) warnOfMemory(this.limiter);
-    const [first, second] = this.entries ?? [];
-    const isOnly =
-      second === undefined && typeof first?.cost !== 'function' && meta === undefined && options.priority === undefined;
-    this.only =
-      isOnly && first !== undefined && options.skip === undefined ? (first as FixedCostEntry<Request>) : undefined;
+    const entries = this.entries ?? [];
+    const [first] = entries;
+    const isFixed =
+      meta === undefined &&
+      options.priority === undefined &&
+      options.skip === undefined &&
+      entries.every(({ key, cost }) => key === first?.key && typeof cost !== 'function');
+    const fixed = isFixed ? (entries as readonly FixedCostEntry<Request>[]) : [];
+    this.only = fixed.length === 1 ? fixed[0] : undefined;
+    this.together = fixed.length > 1 ? fixed : undefined;
   }
 
   /** The policies of a request. */

@@ -38,7 +38,14 @@ impl NativeLimiter {
 
 #[napi]
 impl NativeLimiter {
-    /// Checks several policies and keys, all or nothing.
+    /// Checks the policies and keys of `calls`, all or nothing.
+    #[napi(catch_unwind)]
+    pub fn check_together(&self, ticket: f64) -> i32 {
+        let entries = self.codec.borrow().entries();
+        self.begin(ticket, |limiter| async move { limiter.check_all(entries?).await.map(Outcome::Decision) })
+    }
+
+    /// Checks several policies and keys, all or nothing: with metadata, units or classes, or with more than `calls` takes.
     #[napi(catch_unwind)]
     #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
     pub fn check_all(
