@@ -143,7 +143,7 @@ impl BatchCodec {
     }
 
     /// The policies, keys and costs of `calls`, which are one call.
-    pub(crate) fn entries(&self) -> Result<Vec<(OwnedPolicyRef, String, u64)>> {
+    pub(crate) fn entries(&self) -> Result<Vec<(&OwnedPolicyRef, String, u64)>> {
         let count = self.calls.last().copied().unwrap_or_default() as usize;
         let mut key_start = 0;
         let entry = |call: [f64; CALL_LENGTH]| {
@@ -152,7 +152,7 @@ impl BatchCodec {
             read_key(self.key_text.get(key_start..key_end).unwrap_or_default(), &mut key)?;
             key_start = key_end;
             let (policy, cost) = (call[CallField::Policy as usize], call[CallField::Cost as usize]);
-            Ok((self.policy_ref(policy)?.clone(), key, number::cost(cost)?))
+            Ok((self.policy_ref(policy)?, key, number::cost(cost)?))
         };
         (0..count).map_while(|index| self.call(index)).map(entry).collect()
     }

@@ -41,7 +41,17 @@ impl NativeLimiter {
     /// Checks the policies and keys of `calls`, all or nothing.
     #[napi(catch_unwind)]
     pub fn check_together(&self, ticket: f64) -> i32 {
-        let entries = self.codec.borrow().entries();
+        let blocking = self.codec.borrow().limiter.to_blocking();
+        if !blocking.waits() {
+            let codec = &mut *self.codec.borrow_mut();
+            let decision = codec.entries().and_then(|entries| blocking.check_all(entries));
+            return codec.answer(ticket as u64, Some(decision.map(Outcome::Decision)));
+        }
+        let entries: Result<Vec<_>> = {
+            let codec = self.codec.borrow();
+            let owned = |(policy, key, cost): (&OwnedPolicyRef, String, u64)| (policy.clone(), key, cost);
+            codec.entries().map(|entries| entries.into_iter().map(owned).collect())
+        };
         self.begin(ticket, |limiter| async move { limiter.check_all(entries?).await.map(Outcome::Decision) })
     }
 
