@@ -22,10 +22,14 @@ pub(crate) fn of_unit(count: u64, unit: Option<&Unit>) -> String {
     unit.map_or_else(|| number(count), |unit| format!("{} {unit}", number(count)))
 }
 
-/// `1 key`, `7 keys`.
+/// `1 key`, `7 keys`, `2 primaries`.
 pub(crate) fn counted(count: impl ToString, noun: &str) -> String {
     let count = count.to_string();
-    format!("{count} {noun}{}", if count == "1" { "" } else { "s" })
+    match noun.strip_suffix('y') {
+        _ if count == "1" => format!("{count} {noun}"),
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{count} {stem}ies"),
+        _ => format!("{count} {noun}s"),
+    }
 }
 
 /// Bytes: `88 bytes`, `1.5 kB`, `4.4 GB`.

@@ -13,7 +13,7 @@ use crate::policy::Policy;
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::{Answer, Entry, Operation, States};
 
-/// How a stored value begins: see `plan/layout.rs`.
+/// How a stored value begins: see `plan/stored/layout.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BenchForm {
     /// Counts in one byte, where the policy has this form.

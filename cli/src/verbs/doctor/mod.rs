@@ -65,7 +65,7 @@ impl Doctor {
         let mut reports = Vec::new();
         #[cfg(unix)]
         if let Some(url) = store.file() {
-            reports.push(StoreReport::of_file(url, self.store.timeout));
+            reports.push(StoreReport::of_file(url, self.store.prefix(&store), self.store.timeout));
             return Ok(report(&reports, output));
         }
         for (url, servers) in store.all().zip(store.servers(self.store.timeout)?) {
@@ -115,8 +115,8 @@ fn served(url: &str, prefix: &str, options: &StoreOptions) -> Finding {
 impl StoreReport {
     /// A file that processes share: whether it can be used, and is whole.
     #[cfg(unix)]
-    fn of_file(url: &str, timeout: std::time::Duration) -> Self {
-        let file = StoredFile::open(url, &KeyNames::from("tg"), timeout);
+    fn of_file(url: &str, prefix: &str, timeout: std::time::Duration) -> Self {
+        let file = StoredFile::open(url, &KeyNames::from(prefix), timeout);
         let examined = file.and_then(|file| file.examine());
         let finding = match &examined {
             Ok(keys) => Finding::ok("file", format!("every part of it is whole; it has {}", counted(*keys, "key"))),
@@ -180,7 +180,7 @@ impl StoreReport {
         if report.was_asked {
             let (primaries, replicas) = (counted(shards.len(), "primary"), counted(replicas, "replica"));
             let topology = match servers.kind() {
-                "cluster" => format!("a cluster of {} and {replicas}", primaries.replace("ys", "ies")),
+                "cluster" => format!("a cluster of {primaries} and {replicas}"),
                 "sentinel" => format!("a primary that sentinels watch, and {replicas}"),
                 _ => "one server".to_owned(),
             };

@@ -2,16 +2,28 @@
 
 use crate::algorithm::put;
 
-pub(crate) const BLOCK: u8 = 1;
-pub(crate) const TRACES: u8 = 2;
-pub(crate) const GENERATION: u8 = 3;
-pub(crate) const OTHER_LIMIT: u8 = 4;
-pub(crate) const OVERRIDE: u8 = 5;
-/// A line in an older form, which ended within a second.
-pub(crate) const OLD_LINE: u8 = 6;
-pub(crate) const LINE: u8 = 7;
-pub(crate) const TURNS: u8 = 8;
-pub(crate) const LEARNED: u8 = 9;
+/// Names the kinds of sections once: their numbers, and the names that the sources of the script have for them.
+macro_rules! sections {
+    ($($name:ident = $number:literal,)+) => {
+        $(pub(crate) const $name: u8 = $number;)+
+
+        /// The names and numbers of the kinds.
+        #[cfg(test)]
+        pub(crate) const SECTIONS: [(&str, u8); [$($number),+].len()] =
+            [$((concat!("SECTION_", stringify!($name)), $name)),+];
+    };
+}
+
+sections! {
+    BLOCK = 1,
+    TRACES = 2,
+    GENERATION = 3,
+    OTHER_LIMIT = 4,
+    OVERRIDE = 5,
+    LINE = 7,
+    TURNS = 8,
+    LEARNED = 9,
+}
 
 /// Bytes of a caller in the line: its number, how often it was overtaken, when it last asked, and since when it waits.
 pub(crate) const IN_LINE: usize = 22;

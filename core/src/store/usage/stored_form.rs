@@ -8,7 +8,7 @@ use super::waiting_line::InLine;
 use super::{RareState, Usage};
 use crate::algorithm::{LearnedLimits, MAX_SAFE_INTEGER, MOMENT_WIDTH, Rule, State, Traces, number, put};
 use crate::plan::section::{
-    BLOCK, GENERATION, IN_LINE, LEARNED, LINE, OLD_LINE, OTHER_LIMIT, OVERRIDE, TRACES, TURNS, put_section, sections,
+    BLOCK, GENERATION, IN_LINE, LEARNED, LINE, OTHER_LIMIT, OVERRIDE, TRACES, TURNS, put_section, sections,
 };
 use crate::plan::{BlockLevel, LimitTag, Plan, StateFormat, StoredLimit, parts_of_any, states_of_any};
 use crate::store::request::{Answer, Attempt, Entry, Operation, SimpleAnswer, StoredOverride};
@@ -232,7 +232,6 @@ impl UsageAnnex {
                         annex.others.push(StoredLimit { tag, state, until });
                     }
                 }
-                OLD_LINE => {}
                 kind => put_section(&mut annex.unknown, kind, |out| out.extend_from_slice(content)),
             }
         }

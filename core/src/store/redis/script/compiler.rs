@@ -25,6 +25,7 @@ use super::annex::LINE_NUMBERS;
 use super::batch::GROUPINGS;
 use super::instruction::OPERATIONS;
 use crate::algorithm::{ENTRIES_OF_A_CHUNK, Field, LEARNED_NUMBERS, Stored, stored};
+use crate::plan::section::SECTIONS;
 
 /// The rules. The more common ones come first, since a check of several limits compares the algorithm of each.
 const RULES: [&str; 7] = [
@@ -449,7 +450,7 @@ const fn is_of_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// The text with numbers in place of the names of algorithms, operations and groupings, since a local of Lua costs each call that
+/// The text with numbers in place of the names of algorithms, operations, groupings and sections, since a local of Lua costs each call that
 /// makes it. So these numbers stand once, in Rust.
 fn numbered(text: &str) -> String {
     let stored = stored();
@@ -460,7 +461,11 @@ fn numbered(text: &str) -> String {
         .chain(&LEARNED_NUMBERS)
         .chain(&of_logs)
         .map(|(name, it)| ((*name).to_owned(), it.to_string()));
-    let numbers = OPERATIONS.iter().chain(&GROUPINGS).map(|(name, number)| ((*name).to_owned(), number.to_string()));
+    let numbers = OPERATIONS
+        .iter()
+        .chain(&GROUPINGS)
+        .chain(&SECTIONS)
+        .map(|(name, number)| ((*name).to_owned(), number.to_string()));
     let of_algorithms = |name: &str, text: fn(&Stored) -> String| {
         (name.to_owned(), format!("{{ {} }}", stored.iter().map(text).collect::<Vec<_>>().join(", ")))
     };

@@ -82,10 +82,10 @@ local function read_annex(value, s)
     local after = at + length
     local content = sub(s, at, after - 1)
     if #content < length then error('annex') end
-    if kind == 1 then
+    if kind == SECTION_BLOCK then
       value.blocked_until, value.block_level = unpack_('<I7B', content)
       require_at_most(LATEST_END, value.blocked_until)
-    elseif kind == 2 then
+    elseif kind == SECTION_TRACES then
       local cleared, refunded_at, since, refunded, ends = unpack_('<I7I7I7I7I7', content)
       require_at_most(LATEST, cleared, refunded_at, since)
       require_at_most(MAX, refunded)
@@ -93,21 +93,21 @@ local function read_annex(value, s)
       if ends > now then
         value.traces = { cleared = cleared, refunded_at = refunded_at, since = since, refunded = refunded, ends = ends }
       end
-    elseif kind == 3 then
+    elseif kind == SECTION_GENERATION then
       value.generation = unpack_('<I7', content)
       require_at_most(MAX, value.generation)
-    elseif kind == 5 then
+    elseif kind == SECTION_OVERRIDE then
       local ends = unpack_('<I7', content)
       require_at_most(LATEST_DRAIN, ends)
       if ends == 0 or ends > now then value.override = { ends = ends, text = sub(content, 8) } end
-    elseif kind == 8 then
+    elseif kind == SECTION_TURNS then
       local turns_until = unpack_('<I7', content)
       require_at_most(LATEST_DRAIN, turns_until)
       if turns_until > now then value.turns_until = turns_until end
-    elseif kind == 9 then
+    elseif kind == SECTION_LEARNED then
       local learned = learned_of().read(content)
       if learned_of().ends(learned) > now then value.learned = learned end
-    elseif kind == 7 then
+    elseif kind == SECTION_LINE then
       for at = 1, length, 22 do
         local id, overtaken, seen, arrived = unpack_('<I7BI7I7', content, at)
         require_at_most(LATEST, seen, arrived)
@@ -116,12 +116,12 @@ local function read_annex(value, s)
           value.line[#value.line + 1] = { id = id, overtaken = overtaken, seen = seen, arrived = arrived }
         end
       end
-    elseif kind == 4 then
+    elseif kind == SECTION_OTHER_LIMIT then
       value.others = value.others or {}
       local ends = unpack_('<I7', content)
       require_at_most(LATEST_DRAIN, ends)
       value.others[#value.others + 1] = { ends = ends, text = content }
-    elseif kind ~= 6 then -- that was a line in an older form, which ends within a second
+    else
       value.unknown = (value.unknown or '') .. sub(s, position, after - 1)
     end
     position = after
@@ -133,21 +133,21 @@ local function section(kind, content) return pack('<BH', kind, #content) .. cont
 -- The annex of a value; empty when there is none. A caller gets of limits of another release only their tags: `brief`.
 local function annex_of(value, brief)
   local s, traces = value.unknown or '', value.traces
-  if (value.blocked_until or 0) > 0 then s = s .. section(1, pack('<I7B', value.blocked_until, value.block_level or 0)) end
+  if (value.blocked_until or 0) > 0 then s = s .. section(SECTION_BLOCK, pack('<I7B', value.blocked_until, value.block_level or 0)) end
   if traces then
-    s = s .. section(2, pack('<I7I7I7I7I7', traces.cleared, traces.refunded_at, traces.since, traces.refunded, traces.ends))
+    s = s .. section(SECTION_TRACES, pack('<I7I7I7I7I7', traces.cleared, traces.refunded_at, traces.since, traces.refunded, traces.ends))
   end
-  if value.generation then s = s .. section(3, pack('<I7', value.generation)) end
-  if value.override then s = s .. section(5, pack('<I7', value.override.ends) .. value.override.text) end
-  if value.turns_until then s = s .. section(8, pack('<I7', value.turns_until)) end
+  if value.generation then s = s .. section(SECTION_GENERATION, pack('<I7', value.generation)) end
+  if value.override then s = s .. section(SECTION_OVERRIDE, pack('<I7', value.override.ends) .. value.override.text) end
+  if value.turns_until then s = s .. section(SECTION_TURNS, pack('<I7', value.turns_until)) end
   if value.line then
     local parts = {}
     for i, waiter in ipairs(value.line) do parts[i] = pack('<I7BI7I7', waiter.id, waiter.overtaken, waiter.seen, waiter.arrived) end
-    s = s .. section(7, table.concat(parts))
+    s = s .. section(SECTION_LINE, table.concat(parts))
   end
-  if value.learned then s = s .. section(9, learned_of().write(value.learned)) end
+  if value.learned then s = s .. section(SECTION_LEARNED, learned_of().write(value.learned)) end
   for _, other in ipairs(value.others or {}) do
-    if other.ends > now then s = s .. section(4, brief and sub(other.text, 1, select(2, read_tag(other.text, 8)) - 1) or other.text) end
+    if other.ends > now then s = s .. section(SECTION_OTHER_LIMIT, brief and sub(other.text, 1, select(2, read_tag(other.text, 8)) - 1) or other.text) end
   end
   return s
 end
