@@ -1,8 +1,8 @@
 //! The line of those who wait for a window, for a hold, or in a class. docs/adr/0036 has its rules.
 
+mod histories;
 mod kept_limits;
 mod kills;
-mod lives;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

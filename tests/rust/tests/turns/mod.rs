@@ -1,6 +1,6 @@
 //! Turns: how `acquire` waits for buckets. docs/adr/0036 has the invariants.
 
-mod lives;
+mod histories;
 mod over_processes;
 
 use std::pin::{Pin, pin};

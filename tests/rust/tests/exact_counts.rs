@@ -130,7 +130,7 @@ fn processes(url: &str, clear: impl Fn()) {
         clear();
         let start = || {
             let mut command = Command::new(&program);
-            command.args(["--exact", "exactly::process_part", "--nocapture"]);
+            command.args(["--exact", "exact_counts::process_part", "--nocapture"]);
             command.env("TIDEGATE_PART_URL", url).env("TIDEGATE_PART_POLICY", policy);
             command.stdout(std::process::Stdio::piped()).spawn().expect("a process")
         };
