@@ -67,6 +67,8 @@ export declare class NativeLimiter {
   checkTogether(ticket: number): number
   /** Checks several policies and keys, all or nothing: with metadata, units or classes, or with more than `calls` takes. */
   checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>, units: Array<Record<string, number> | undefined | null>, priorities: Array<string | undefined | null>): number
+  /** Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back. */
+  admit(ticket: number, recordsSteps: boolean, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>, units: Array<Record<string, number> | undefined | null>, priorities: Array<string | undefined | null>): number
   /** Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes. */
   beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
   /** Learns what the response to a call said, whose Decision had these numbers. */
@@ -248,6 +250,13 @@ export declare const enum AnswerKind {
   Attempts = 5,
   /** An attachment: the keys with other numbers than their policy. */
   Overrides = 6,
+  /**
+   * The answer to the limits of a request. Its value is the place of the policy that refused and 1 more, or 0. Then follow, for each
+   * hold, the place of its policy and its number as an attachment. Then the number of recorded steps, and for each: whether it was a
+   * hold, when it began and ended in microseconds from the begin of the first, and the records of its Decision. The records of the
+   * whole Decision come last.
+   */
+  Admission = 7,
 }
 
 /** One remembered attempt. */
@@ -444,7 +453,7 @@ export declare const enum Header {
   SourceShift = 8,
   /** The bits of the [`AnswerKind`]. */
   KindMask = 15,
-  /** The first bit of the number of limits, or of a group's entries. */
+  /** The first bit of the number of limits, of a group's entries, or of holds. */
   CountShift = 16,
 }
 

@@ -88,13 +88,18 @@ export class Holds {
   async take(target: CallTarget, signal: CancelSignal | undefined, timeoutMs: number | undefined): Promise<Hold> {
     const { decision, hold: number } = await this.tasks.about(TaskKind.Hold, target, signal, timeoutMs);
     if (number === undefined) throw new RateLimited(decision as Decision);
+    return this.of(number, decision as Decision);
+  }
+
+  /** The hold of that number, which is kept. */
+  of(number: number, decision: Decision): Hold {
     const giveBack = async (): Promise<void> => {
       this.#open.delete(hold);
       await this.tasks.begin([], (ticket) => this.nativeLimiter.release(ticket, number));
     };
     const isLost = (): boolean => this.nativeLimiter.isLost(number);
     const settle = (actualCost: Cost): Promise<void> => this.settle(hold.decision, actualCost);
-    const hold = new Hold(decision as Decision, giveBack, isLost, settle);
+    const hold = new Hold(decision, giveBack, isLost, settle);
     this.#open.add(hold);
     return hold;
   }

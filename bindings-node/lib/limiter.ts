@@ -33,7 +33,7 @@ import { checkPercent } from './rollout.js';
 import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.js';
 import type { Counters, MetricValue, Stats } from './stats.js';
 import { StoreChangeReporter } from './store-changes.js';
-import type { CallTarget } from './tasks.js';
+import type { AdmissionAnswer, CallTarget } from './tasks.js';
 import { Transport } from './transport.js';
 import { type WrapOptions, wrapped } from './wrap.js';
 
@@ -55,6 +55,21 @@ interface PolicyCheck {
   readonly key: string;
   readonly cost: Cost;
 }
+
+/** What the limits of a request come to. */
+export interface Admitted extends Pick<AdmissionAnswer, 'decision' | 'steps'> {
+  /** Whether a policy refused. */
+  readonly refused: boolean;
+  readonly holds: readonly Hold[];
+}
+
+/** Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back. */
+export let admitIn: (
+  limiter: Limiter,
+  checks: readonly PolicyCheck[],
+  options: { readonly meta: string | Uint8Array | undefined; readonly priority: string | undefined },
+  recordsSteps: boolean,
+) => Promise<Admitted>;
 
 /** Checks several policies, all or nothing. It answers as `checkIn` does. */
 export let checkAllIn: (limiter: Limiter, checks: readonly PolicyCheck[]) => Decision | Promise<Decision>;
@@ -465,6 +480,14 @@ export class Limiter<Name extends string = string> {
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);
+    admitIn = async (limiter, checks, { meta, priority }, recordsSteps) => {
+      const targets = limiter.#policyRefs.together(() =>
+        checks.map(({ policy, key, cost }) => limiter.#target(policy, key, cost, meta, priority)),
+      );
+      const { decision, refusedBy, holds, steps } = await limiter.#transport.tasks.admit(targets, recordsSteps);
+      const made = holds.map(([place, number]) => limiter.#holds.of(number, decision.decisions[place] ?? decision));
+      return { decision, steps, refused: refusedBy !== undefined, holds: made };
+    };
     checkAllIn = (limiter, checks) => {
       const targets = limiter.#policyRefs.together(() =>
         checks.map(({ policy, key, cost }) => limiter.#target(policy, key, cost)),

@@ -31,7 +31,7 @@ import { Limiter } from './limiter.js';
 import { METRICS, type Metric, NamedLimiters } from './metric-list.js';
 import type { PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
-import { traceCalls, unwrapped } from './tracing.js';
+import { type StepSpans, traceCalls, unwrapped } from './tracing.js';
 
 /** The options of `meterLimiter`. */
 export interface MeterOptions {
@@ -105,7 +105,7 @@ export function traced<Of extends Limiter>(given: Of, options: TraceOptions = {}
       return TRACED.has(name) ? calls.traced(String(name), bound as Call) : bound;
     },
   });
-  traceCalls(limiter, proxy);
+  traceCalls(limiter, proxy, calls.spansOfRequests);
   return proxy;
 }
 
@@ -149,14 +149,46 @@ class TracedCalls {
     };
   }
 
-  #ended(name: string, began: number, decision: Decision): void {
+  /** Makes the spans of requests. */
+  readonly spansOfRequests: StepSpans = {
+    ended: (began, steps) => {
+      for (const { isHold, beganMs, endedMs, decision } of steps) {
+        const name = isHold ? 'hold' : decision.decisions.length > 0 ? 'checkAll' : 'check';
+        this.#ended(name, began + beganMs, decision, began + endedMs);
+      }
+    },
+    failed: (began, error, policies) => {
+      const held = policies.filter((policy) => this.#holds(policy)).slice(0, 1);
+      const asked = held.length > 0 ? held : policies;
+      const name = held.length > 0 ? 'hold' : policies.length > 1 ? 'checkAll' : 'check';
+      const entries = asked.map((policy) => ({ policy, key: '' }));
+      this.#failed(name, began, error, name === 'checkAll' ? entries : asked[0]);
+    },
+  };
+
+  /** A limiter that was closed meanwhile knows no policies. */
+  #holds(policy: PolicyLike): boolean {
+    try {
+      return this.#limiter.policy(policy).limits.some(({ algorithm }) => algorithm === 'concurrency');
+    } catch {
+      return false;
+    }
+  }
+
+  #ended(name: string, began: number, decision: Decision, ended?: number): void {
     if (this.#store !== '' && decision.source === 'store') {
       const outcome = decision.allowed ? 'allowed' : decision.unavailable ? 'unavailable' : 'denied';
-      this.#span(name, began, {
-        'tidegate.policy': decision.policy,
-        'tidegate.outcome': outcome,
-        'tidegate.source': decision.source,
-      });
+      this.#span(
+        name,
+        began,
+        {
+          'tidegate.policy': decision.policy,
+          'tidegate.outcome': outcome,
+          'tidegate.source': decision.source,
+        },
+        undefined,
+        ended,
+      );
     }
     if (!decision.allowed) {
       const denied = { 'tidegate.policy': decision.policy, 'tidegate.limit': limitOf(decision) };
@@ -183,13 +215,13 @@ class TracedCalls {
   }
 
   /** A span of a call that has ended: only then it is known whether it went to a store. */
-  #span(name: string, startTime: number, attributes: Attributes, failure?: string): void {
+  #span(name: string, startTime: number, attributes: Attributes, failure?: string, endTime?: number): void {
     const all = { ...attributes, 'tidegate.store': this.#store };
     const options = { kind: SpanKind.CLIENT, startTime, attributes: all };
     const span = this.#tracer.startSpan(`tidegate.${name}`, options, context.active());
     // Not the message: it may be about what the caller gave.
     if (failure !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: failure });
-    span.end();
+    span.end(endTime);
   }
 }
 

@@ -25,9 +25,31 @@ export interface CallTarget {
   readonly meta?: Uint8Array | undefined;
 }
 
+/** A step in which the store was asked: a hold, or a check of all policies of a request that hold nothing. */
+export interface AskedStep {
+  readonly isHold: boolean;
+  /** When it began and ended, counted from the begin of the first. */
+  readonly beganMs: number;
+  readonly endedMs: number;
+  readonly decision: Decision;
+}
+
+/** The answer to the limits of a request. */
+export interface AdmissionAnswer {
+  /** The denial of a refused request. Of an admitted one a Decision of all policies, in the order in which they were asked. */
+  readonly decision: Decision;
+  /** The place of the policy that refused; undefined for an admitted request. */
+  readonly refusedBy: number | undefined;
+  /** The number of each hold, and the place of its policy. */
+  readonly holds: readonly (readonly [place: number, number: number])[];
+  /** The steps, where they were to be recorded. */
+  readonly steps: readonly AskedStep[];
+}
+
 /** The result of a task. */
 export interface TaskResult {
   readonly decision?: Decision;
+  readonly admission?: AdmissionAnswer;
   /** The number of a hold. */
   readonly hold?: number;
   readonly attempts?: native.Attempt[];
@@ -97,16 +119,18 @@ export class Tasks {
 
   /** Checks several targets, all or nothing. */
   async checkAll(targets: readonly CallTarget[]): Promise<Decision> {
-    const ids = targets.map(({ policyRef }) => policyRef.id);
-    const keys = targets.map(({ key }) => key);
-    const costs = targets.map(({ cost }) => cost);
-    const metas = targets.map(({ meta }) => meta);
-    const units = targets.map(({ units }) => units);
-    const priorities = targets.map(({ priority }) => priority);
     const { decision } = await this.begin(targets, (ticket) =>
-      this.nativeLimiter.checkAll(ticket, ids, keys, costs, metas, units, priorities),
+      this.nativeLimiter.checkAll(ticket, ...columns(targets)),
     );
     return decision as Decision;
+  }
+
+  /** Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back. */
+  async admit(targets: readonly CallTarget[], recordsSteps: boolean): Promise<AdmissionAnswer> {
+    const { admission } = await this.begin(targets, (ticket) =>
+      this.nativeLimiter.admit(ticket, recordsSteps, ...columns(targets)),
+    );
+    return admission as AdmissionAnswer;
   }
 
   /** The ticket of a task that the transport begins. */
@@ -164,6 +188,16 @@ export class Tasks {
         if (decision !== undefined) resolve({ decision });
         return end;
       }
+      case AnswerKind.Admission: {
+        const { admission, end } = readAdmission(answers, at, task?.targets ?? []);
+        for (const [, number] of admission.holds) {
+          // Without its caller a hold is given back.
+          if (task === undefined) this.nativeLimiter.discard(number);
+          else this.nativeLimiter.keep(number);
+        }
+        resolve({ admission });
+        return end;
+      }
       case AnswerKind.Hold: {
         // The record of its Decision follows.
         const decisionAt = at + AnswerField.Value + 1 + AnswerField.Header;
@@ -218,6 +252,62 @@ export function readGroup(
     end = start + lengthOf(header);
   }
   return { decision: decisions[copied]?.withParts(decisions), end };
+}
+
+/** The Decision that begins at that number, of one target or of several. */
+function readDecision(
+  answers: Float64Array,
+  at: number,
+  targets: readonly CallTarget[],
+): { decision: Decision | undefined; end: number } {
+  const start = at + AnswerField.Header;
+  const header = answers[start] as number;
+  if ((header & Header.KindMask) === AnswerKind.Group) return readGroup(answers, at, targets);
+  const [target] = targets;
+  const decision = target && decisionOf(target, numbersAt(answers, start, header));
+  return { decision, end: start + lengthOf(header) };
+}
+
+/** The answer to the limits of a request: see `AnswerKind.Admission`. */
+function readAdmission(
+  answers: Float64Array,
+  at: number,
+  targets: readonly CallTarget[],
+): { admission: AdmissionAnswer; end: number } {
+  const read = (place: number): number => answers[place] as number;
+  const count = read(at + AnswerField.Header) >> Header.CountShift;
+  const refused = read(at + AnswerField.Value);
+  const refusedBy = refused === 0 ? undefined : refused - 1;
+  let next = at + AnswerField.Value + 1;
+  const holds: [number, number][] = [];
+  for (; holds.length < count; next += 2) holds.push([read(next), read(next + 1)]);
+  const checked = targets.filter(({ policyRef }) => !policyRef.holds);
+  const held = targets.filter(({ policyRef }) => policyRef.holds);
+  let heldSteps = 0;
+  const steps: AskedStep[] = [];
+  const stepCount = read(next++);
+  for (let step = 0; step < stepCount; step++) {
+    const [isHold, beganMs, endedMs] = [read(next) === 1, read(next + 1) / 1000, read(next + 2) / 1000];
+    const { decision, end } = readDecision(answers, next + 3, isHold ? held.slice(heldSteps++, heldSteps) : checked);
+    if (decision !== undefined) steps.push({ isHold, beganMs, endedMs, decision });
+    next = end;
+  }
+  const refuser = refusedBy === undefined ? undefined : targets[refusedBy];
+  const asked = refuser === undefined ? targets : refuser.policyRef.holds ? [refuser] : checked;
+  const { decision, end } = readDecision(answers, next, asked);
+  return { admission: { decision: decision as Decision, refusedBy, holds, steps }, end };
+}
+
+/** Targets as they cross: a list of each of their parts. */
+function columns(targets: readonly CallTarget[]) {
+  return [
+    targets.map(({ policyRef }) => policyRef.id),
+    targets.map(({ key }) => key),
+    targets.map(({ cost }) => cost),
+    targets.map(({ meta }) => meta),
+    targets.map(({ units }) => units),
+    targets.map(({ priority }) => priority),
+  ] as const;
 }
 
 /** A caller that cancelled. */

@@ -223,6 +223,12 @@ pub(crate) fn write_attachment(out: &mut Vec<f64>, ticket: u64, kind: AnswerKind
     write_value(out, ticket, kind as u64, number);
 }
 
+/// Writes how an [`AnswerKind::Admission`] begins.
+pub(crate) fn write_admission_head(out: &mut Vec<f64>, ticket: u64, holds: usize, refused_by: Option<usize>) {
+    let header = AnswerKind::Admission as u64 | (holds as u64) << Header::CountShift as u64;
+    write_value(out, ticket, header, refused_by.map_or(0, |place| place as u64 + 1));
+}
+
 fn write_value(out: &mut Vec<f64>, ticket: u64, header: u64, value: u64) {
     let mut record = [0.0; AnswerField::Value as usize + 1];
     record[AnswerField::Ticket as usize] = ticket as f64;

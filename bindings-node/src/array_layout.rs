@@ -91,6 +91,11 @@ pub enum AnswerKind {
     Attempts,
     /// An attachment: the keys with other numbers than their policy.
     Overrides,
+    /// The answer to the limits of a request. Its value is the place of the policy that refused and 1 more, or 0. Then follow, for each
+    /// hold, the place of its policy and its number as an attachment. Then the number of recorded steps, and for each: whether it was a
+    /// hold, when it began and ended in microseconds from the begin of the first, and the records of its Decision. The records of the
+    /// whole Decision come last.
+    Admission,
 }
 
 /// Where the parts of a header are.
@@ -100,7 +105,7 @@ pub enum Header {
     SourceShift = 8,
     /// The bits of the [`AnswerKind`].
     KindMask = 15,
-    /// The first bit of the number of limits, or of a group's entries.
+    /// The first bit of the number of limits, of a group's entries, or of holds.
     CountShift = 16,
 }
 

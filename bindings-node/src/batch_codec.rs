@@ -8,12 +8,14 @@ use napi::Status;
 use napi::bindgen_prelude::{Float64Array, Uint16Array};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use parking_lot::Mutex;
-use tidegate::host::{BatchGuard, Call, CompletionQueue, DENIAL_GENERATIONS, Outcome, Wake, cohort_size};
+use tidegate::host::{
+    Admission, AskedStep, BatchGuard, Call, CompletionQueue, DENIAL_GENERATIONS, Outcome, Wake, cohort_size,
+};
 use tidegate::{
     AsPolicy, AsyncLimiter, Attempt, CheckOptions, Error, ErrorKind, Hold, OverriddenKey, Policy, PolicyRef, Result,
 };
 
-use crate::answer_record::{write_attachment, write_decision, write_nothing};
+use crate::answer_record::{write_admission_head, write_attachment, write_decision, write_nothing};
 use crate::array_layout::{AnswerKind, CallField, CallKind, FIRST_TASK_TICKET, Special};
 use crate::number;
 
@@ -293,7 +295,7 @@ impl Attachments {
     fn write(&mut self, out: &mut Vec<f64>, ticket: u64, outcome: Result<Outcome>) {
         let (kind, attachment) = match outcome {
             Ok(Outcome::Decision(decision)) => return write_decision(out, ticket, &decision),
-            Ok(Outcome::Admission(answer)) => return write_decision(out, ticket, answer.decision()),
+            Ok(Outcome::Admission(answer)) => return self.write_admission(out, ticket, *answer),
             Ok(Outcome::Nothing) => return write_nothing(out, ticket),
             Ok(Outcome::Hold(hold)) => {
                 let decision = hold.decision().clone();
@@ -305,6 +307,20 @@ impl Attachments {
             Err(error) => (AnswerKind::Error, Attachment::Error(error)),
         };
         write_attachment(out, ticket, kind, self.store(attachment));
+    }
+
+    fn write_admission(&mut self, out: &mut Vec<f64>, ticket: u64, mut answer: Admission) {
+        let (holds, steps) = (answer.take_holds(), answer.take_steps());
+        write_admission_head(out, ticket, holds.len(), answer.refused_by());
+        for (place, hold) in holds {
+            out.extend([place as f64, self.store(Attachment::Hold(hold)) as f64]);
+        }
+        out.push(steps.len() as f64);
+        for AskedStep { is_hold, began, ended, decision } in steps {
+            out.extend([f64::from(u8::from(is_hold)), began.as_micros() as f64, ended.as_micros() as f64]);
+            write_decision(out, ticket, &decision);
+        }
+        write_decision(out, ticket, answer.decision());
     }
 }
 

@@ -6,16 +6,16 @@ import { type Cost, isUnits, nothingOf, shareOf, uncounted } from '../cost.js';
 import { Decision, policyRefOf } from '../decision.js';
 import { delay } from '../delay.js';
 import { asWarning, ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
-import { Hold } from '../hold.js';
-import { checkAllIn, checkIn, policyRefIn } from '../limiter.js';
+import type { Hold } from '../hold.js';
+import { admitIn, checkAllIn, checkIn, policyRefIn } from '../limiter.js';
 import type { PolicyRef } from '../policy.js';
 import { type ActualCost, nameCost } from '../settled.js';
-import { asked } from '../tracing.js';
+import { asked, spansOf } from '../tracing.js';
 import { type Adapter, type Awaitable, type Ending, isOver } from './adapter.js';
-import { announce, leading, type SetField, setInRecord } from './fields.js';
+import { announce, type SetField, setInRecord } from './fields.js';
 import { rememberAddresses } from './keys.js';
 import { asError, problem, refusalError, retryAfter, status } from './refusal.js';
-import { checkTogether, type Meta, type RequestCheck, takeHold } from './request-check.js';
+import type { Meta, RequestCheck } from './request-check.js';
 import type { FixedCostEntry, LimitedEntry, Settings } from './settings.js';
 
 /** Where a request remembers its admissions. The same symbol for all copies of this module. */
@@ -168,9 +168,9 @@ export class Admission<Request extends object, Response> {
     if (holds || asked(limiter) !== limiter) return this.#decideAll();
     try {
       const decision = checkAllIn(limiter, this._checks);
-      if (decision instanceof Decision) return this.#decidedTogether(decision);
+      if (decision instanceof Decision) return this.#admitted(decision);
       return decision.then(
-        (decision) => this.#decidedTogether(decision),
+        (decision) => this.#admitted(decision),
         (error) => this.#failed(error),
       );
     } catch (error) {
@@ -178,9 +178,10 @@ export class Admission<Request extends object, Response> {
     }
   }
 
-  #decidedTogether(decision: Decision): this {
+  /** Of all policies, in the order in which they are asked. */
+  #admitted(decision: Decision): this {
     for (const [index, check] of this._checks.entries()) {
-      const entry = decision.decisions[index] as Decision;
+      const entry = decision.decisions[index] ?? decision;
       check.decision = entry;
       if (check.namesCost) nameCost(entry);
     }
@@ -273,36 +274,19 @@ export class Admission<Request extends object, Response> {
 
   async #decide(): Promise<this> {
     const { limiter, options } = this.settings;
-    const called = asked(limiter);
-    const held: RequestCheck[] = [];
-    const rest: RequestCheck[] = [];
-    for (const check of this._checks) (policyRefIn(limiter, check.policy).holds ? held : rest).push(check);
     const meta = options.meta === undefined ? undefined : await this.#meta();
     const priority = options.priority === undefined ? undefined : await this.#priority();
-    if (priority !== undefined) {
-      // A policy without classes has nothing to leave free.
-      for (const check of this._checks) {
-        if (policyRefIn(limiter, check.policy).classes !== undefined) check.priority = priority;
-      }
+    const [spans, began] = [spansOf(limiter), Date.now()];
+    try {
+      const answer = await admitIn(limiter, this._checks, { meta, priority }, spans !== undefined);
+      spans?.ended(began, answer.steps);
+      this._holds = answer.holds;
+      return answer.refused ? this.#decided(answer.decision) : this.#admitted(answer.decision);
+    } catch (error) {
+      const policies = this._checks.map(({ policy }) => policy);
+      spans?.failed(began, error, policies);
+      throw error;
     }
-    // Holds come first, because a hold that is given back leaves no trace.
-    for (const check of held) {
-      const hold = await takeHold(called, check, meta);
-      if (!(hold instanceof Hold)) return this.#refused(hold);
-      this._holds = [...this._holds, hold];
-      check.decision = hold.decision;
-    }
-    const decisions = this._holds.map((hold) => hold.decision);
-    const decision = await checkTogether(called, rest, meta);
-    if (decision !== undefined) {
-      if (!decision.allowed) return this.#refused(decision);
-      decisions.push(decision);
-      for (const [index, check] of rest.entries()) check.decision = decision.decisions[index] ?? decision;
-    }
-    for (const { decision, namesCost } of this._checks) if (decision !== undefined && namesCost) nameCost(decision);
-    this._decisions = held.length === 0 ? decisions : this._checks.map(({ decision }) => decision as Decision);
-    this.decision = leading(decisions);
-    return this;
   }
 
   async #priority(): Promise<string | undefined> {
@@ -323,14 +307,6 @@ export class Admission<Request extends object, Response> {
     throw new ConfigError(
       `${adapter.name}: the function given as meta returned ${describe(value)}: return a text, bytes, or nothing`,
     );
-  }
-
-  #refused(decision: Decision): this {
-    // What a hold charged to other limits of its policy is given back too: a refused request has consumed nothing.
-    for (const { decision } of this._holds)
-      this.settings.limiter.settle(decision, nothingOf(policyRefOf(decision))).catch(warn);
-    this.#release();
-    return this.#decided(decision);
   }
 
   /** Whether the cost of the request is 0 for all policies, so that nothing is asked. */

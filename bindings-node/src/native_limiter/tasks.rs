@@ -36,6 +36,27 @@ impl NativeLimiter {
     }
 }
 
+impl NativeLimiter {
+    /// What several policies and keys are asked.
+    fn entries(
+        &self,
+        policies: &[u32],
+        keys: Vec<String>,
+        costs: Vec<f64>,
+        metas: Vec<Option<Uint8Array>>,
+        units: Vec<Option<HashMap<String, f64>>>,
+        priorities: Vec<Option<String>>,
+    ) -> Result<Vec<(OwnedPolicyRef, String, CheckOptions)>> {
+        let codec = self.codec.borrow();
+        let options = costs.into_iter().zip(units).zip(metas).zip(priorities);
+        let entry = |((policy, key), (((cost, units), meta), priority)): ((&u32, String), _)| {
+            let options = number::options(cost, units, meta, priority)?;
+            Ok((codec.policy_ref(f64::from(*policy))?.clone(), key, options))
+        };
+        policies.iter().zip(keys).zip(options).map(entry).collect()
+    }
+}
+
 #[napi]
 impl NativeLimiter {
     /// Checks the policies and keys of `calls`, all or nothing.
@@ -68,17 +89,28 @@ impl NativeLimiter {
         units: Vec<Option<HashMap<String, f64>>>,
         priorities: Vec<Option<String>>,
     ) -> i32 {
-        let entries: Result<Vec<(OwnedPolicyRef, String, CheckOptions)>> = {
-            let codec = self.codec.borrow();
-            let options = costs.into_iter().zip(units).zip(metas).zip(priorities);
-            let entries = policies.iter().zip(keys).zip(options);
-            let entry = |((policy, key), (((cost, units), meta), priority)): ((&u32, String), _)| {
-                let options = number::options(cost, units, meta, priority)?;
-                Ok((codec.policy_ref(f64::from(*policy))?.clone(), key, options))
-            };
-            entries.map(entry).collect()
-        };
+        let entries = self.entries(&policies, keys, costs, metas, units, priorities);
         self.begin(ticket, |limiter| async move { limiter.check_all(entries?).await.map(Outcome::Decision) })
+    }
+
+    /// Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back.
+    #[napi(catch_unwind)]
+    #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
+    pub fn admit(
+        &self,
+        ticket: f64,
+        records_steps: bool,
+        policies: Vec<u32>,
+        keys: Vec<String>,
+        costs: Vec<f64>,
+        metas: Vec<Option<Uint8Array>>,
+        units: Vec<Option<HashMap<String, f64>>>,
+        priorities: Vec<Option<String>>,
+    ) -> i32 {
+        let entries = self.entries(&policies, keys, costs, metas, units, priorities);
+        self.begin(ticket, move |limiter| async move {
+            limiter.admit(&entries?, records_steps).await.map(|answer| Outcome::Admission(Box::new(answer)))
+        })
     }
 
     /// Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes.
