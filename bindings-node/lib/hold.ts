@@ -6,8 +6,9 @@ import type { CancelSignal } from './cancel-signal.js';
 import type { Cost } from './cost.js';
 import type { Decision } from './decision.js';
 import type { native } from './native.js';
+import type { PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
-import type { CallTarget, Tasks } from './tasks.js';
+import type { AdmissionAnswer, CallTarget, Tasks } from './tasks.js';
 
 /** Units of a `concurrency` limit, renewed until they are given back: by `release`, by `await using`, or by `close`. */
 export class Hold implements AsyncDisposable {
@@ -108,4 +109,18 @@ export class Holds {
   async releaseAll(): Promise<void> {
     await Promise.allSettled(Array.from(this.#open, (hold) => hold.release()));
   }
+}
+
+/** A policy of a request with its key and its cost. */
+export interface PolicyCheck {
+  readonly policy: PolicyLike;
+  readonly key: string;
+  readonly cost: Cost;
+}
+
+/** What the limits of a request come to. */
+export interface Admitted extends Pick<AdmissionAnswer, 'decision' | 'steps'> {
+  /** Whether a policy refused. */
+  readonly refused: boolean;
+  readonly holds: readonly Hold[];
 }

@@ -22,7 +22,7 @@ import { Decision, numbersOf, policyRefOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
 import { ConfigError, checkConstant, describe, invalidCost, invalidKey } from './errors.js';
 import { isRecord } from './given-options.js';
-import { type Hold, Holds } from './hold.js';
+import { type Admitted, type Hold, Holds, type PolicyCheck } from './hold.js';
 import { builderOf, type LimiterOptions } from './limiter-options.js';
 import { throwIfFailed, unwrap } from './native.js';
 import { type OverriddenKey, overriddenKeyFrom } from './overridden-key.js';
@@ -33,7 +33,7 @@ import { checkPercent } from './rollout.js';
 import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.js';
 import type { Counters, MetricValue, Stats } from './stats.js';
 import { StoreChangeReporter } from './store-changes.js';
-import type { AdmissionAnswer, CallTarget } from './tasks.js';
+import type { CallTarget } from './tasks.js';
 import { Transport } from './transport.js';
 import { type WrapOptions, wrapped } from './wrap.js';
 
@@ -48,20 +48,6 @@ export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
  * once is thrown.
  */
 export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: Cost) => Decision | Promise<Decision>;
-
-/** A policy with its key and its cost. */
-interface PolicyCheck {
-  readonly policy: PolicyLike;
-  readonly key: string;
-  readonly cost: Cost;
-}
-
-/** What the limits of a request come to. */
-export interface Admitted extends Pick<AdmissionAnswer, 'decision' | 'steps'> {
-  /** Whether a policy refused. */
-  readonly refused: boolean;
-  readonly holds: readonly Hold[];
-}
 
 /** Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back. */
 export let admitIn: (
