@@ -81,7 +81,7 @@ impl AskedPolicy {
 
     fn of(given: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let part = |place| given.get_item(place);
-        let of = Arc::clone(&part(0)?.cast::<PreparedPolicy>()?.get().at_place());
+        let of = Arc::clone(part(0)?.cast::<PreparedPolicy>()?.get().at_place());
         let method: Option<String> = part(5)?.extract()?;
         let key = placed_key(of.place.as_deref(), method.as_deref(), utf8(part(1)?.cast::<PyString>()?)?);
         let cost = cost(&part(2)?)?;
