@@ -43,6 +43,7 @@ part "Python: types of the package" mypy bindings-python/python/tidegate
 part "Python: types of the scripts for packages" mypy scripts/packages/*.py
 part "Node: lints and format" npm run --silent lint
 part "Node: types" node_modules/.bin/tsc -p bindings-node --noEmit
+part "Prose" python3 scripts/prose.py
 part "Workflows" scripts/workflows/lint.sh
 
 finish "All checks passed."

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request, Response
 TIDEGATE = "fixed-window 1000000000/hour; fixed-window 1000000/second"
 PEERS = "1000000000/hour; 1000000/second"
 
-# What `web_cost.py` measures beside one policy: two policies, and functions of the request.
+# The limits that `web_cost.py` measures: one policy, two of them, and one with functions of the request.
 LIMITS: dict[str, tuple[Any, dict[str, Any]]] = {
     "tidegate": (TIDEGATE, {}),
     "two policies": ([TIDEGATE, "fixed-window 1000000000/day"], {}),

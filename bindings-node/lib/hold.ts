@@ -120,7 +120,7 @@ export interface PolicyCheck {
 
 /** What the limits of a request come to. */
 export interface Admitted extends Pick<AdmissionAnswer, 'decision' | 'steps'> {
-  /** Whether a policy refused. */
+  /** True where a policy refused. */
   readonly refused: boolean;
   readonly holds: readonly Hold[];
 }

@@ -36,7 +36,7 @@ export interface AskedStep {
 
 /** The answer to the limits of a request. */
 export interface AdmissionAnswer {
-  /** The denial of a refused request. Of an admitted one a Decision of all policies, in the order in which they were asked. */
+  /** The denial of a refused request. An admitted one has a Decision of all policies, in the order in which they were asked. */
   readonly decision: Decision;
   /** The place of the policy that refused; undefined for an admitted request. */
   readonly refusedBy: number | undefined;
@@ -234,7 +234,7 @@ export class Tasks {
   }
 }
 
-/** Reads the Decision of `checkAll`, which begins at that number, unless its caller has cancelled; and where the next answer begins. */
+/** Reads the Decision of `checkAll` that begins at that number, unless its caller has cancelled, and says where the next answer begins. */
 export function readGroup(
   answers: Float64Array,
   at: number,

@@ -40,7 +40,7 @@ impl Admission {
 
 #[pymethods]
 impl Admission {
-    /// The denial of a refused request. Of an admitted one a Decision of all policies, in the order in which they were asked.
+    /// The denial of a refused request. An admitted one has a Decision of all policies, in the order in which they were asked.
     #[getter]
     fn decision(&self, py: Python<'_>) -> Py<Decision> {
         self.decision.clone_ref(py)
@@ -67,7 +67,7 @@ impl Admission {
         steps.map(|step| (step.is_hold, step.decision.clone().into(), nanos(step.began), nanos(step.ended))).collect()
     }
 
-    /// Whether anything is held.
+    /// True where anything is held.
     #[getter]
     fn holds(&self) -> bool {
         !self.holds.lock().is_empty()

@@ -21,7 +21,7 @@ use crate::prepared_policy::{PolicyAtPlace, PreparedPolicy};
 #[pyclass(module = "tidegate._tidegate", frozen)]
 pub(crate) struct PreparedCheck {
     policies: Vec<CheckedPolicy>,
-    /// What the header fields announce before the Decision. Of one policy the Decision says everything.
+    /// The header fields announce these before the Decision. A Decision of one policy says everything itself.
     announced: Vec<tidegate::Policy>,
     headers: Py<Headers>,
     ip: Option<Py<ClientIp>>,
@@ -48,7 +48,7 @@ impl CheckedPolicy {
         placed_key(self.at_place.place.as_deref(), None, client)
     }
 
-    /// What it takes of a request with that cost.
+    /// The units that it takes of a request with that cost.
     fn cost(&self, of_request: Option<u64>) -> Cost {
         of_request.filter(|_| self.call.is_none()).map_or_else(|| self.cost.clone(), Cost::from)
     }
@@ -65,7 +65,7 @@ impl PreparedCheck {
         self.ip.as_ref().map_or_else(|| Ok(identity.to_owned()), |ip| ip.get().direct(identity))
     }
 
-    /// What is asked of several policies.
+    /// The questions of several policies.
     fn entries<'a>(&'a self, client: &str, cost: Option<u64>) -> Vec<(PolicyRef<'a>, String, Cost)> {
         self.policies.iter().map(|one| (one.at_place.policy.as_policy(), one.key(client), one.cost(cost))).collect()
     }

@@ -102,3 +102,13 @@ def test_a_refused_hold_is_never_preceded_by_a_charge(adapter: Adapter) -> None:
     assert limiter.journal("q", ADDRESS) == []
     assert made.get().status == 200
     assert len(limiter.journal("q", ADDRESS)) == 1
+
+
+def test_a_policy_whose_cost_is_nothing_is_neither_asked_nor_announced(adapter: Adapter) -> None:
+    limiter = Limiter(policies={"p": "5/minute", "q": "9/minute"}, clock=ManualClock())
+    for skipped, asked in (("p", "q"), ("q", "p")):
+        costs = {skipped: lambda *_: 0, asked: lambda *_: 2}
+        before = used(limiter, asked)[0]
+        answer = adapter.make([(name, None, costs[name]) for name in ("p", "q")], limiter=limiter).get()
+        assert (answer.status, list(answer.items("RateLimit-Policy"))) == (200, [asked])
+        assert used(limiter, asked) == [before + 2]

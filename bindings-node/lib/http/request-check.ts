@@ -1,4 +1,4 @@
-// What is asked about one request: each policy with its key and its cost.
+// One policy of a request, with its key and its cost.
 
 import type { Cost } from '../cost.js';
 import type { Decision } from '../decision.js';

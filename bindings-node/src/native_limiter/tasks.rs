@@ -37,7 +37,7 @@ impl NativeLimiter {
 }
 
 impl NativeLimiter {
-    /// What several policies and keys are asked.
+    /// Reads the entries of a call about several policies and keys.
     fn entries(
         &self,
         policies: &[u32],

@@ -69,7 +69,7 @@ class Admission:
     @property
     def decision(self, /) -> Decision:
         """
-        The denial of a refused request. Of an admitted one a Decision of all policies, in the order in which they were asked.
+        The denial of a refused request. An admitted one has a Decision of all policies, in the order in which they were asked.
         """
     @property
     def delay(self, /) -> float:
@@ -79,7 +79,7 @@ class Admission:
     @property
     def holds(self, /) -> bool:
         """
-        Whether anything is held.
+        True where anything is held.
         """
     @property
     def refused_by(self, /) -> int | None:
@@ -165,8 +165,8 @@ class AsyncLimiter(Generic[Name]):
         records_steps: bool = False,
     ) -> Coroutine[Any, Any, Admission]:
         """
-        Asks the policies of a request, each (prepared, key, cost, meta, priority, method). What one of them holds is held. With
-        `records_steps` the answer says in which steps the store was asked.
+        Asks the policies of a request, each (prepared, key, cost, meta, priority, method). The units of a concurrency limit are
+        held. With `records_steps` the answer says in which steps the store was asked.
         """
     @property
     def _generation(self, /) -> int:
@@ -875,8 +875,8 @@ class Limiter(Generic[Name]):
         records_steps: bool = False,
     ) -> Admission:
         """
-        Asks the policies of a request, each (prepared, key, cost, meta, priority, method). What one of them holds is held. With
-        `records_steps` the answer says in which steps the store was asked.
+        Asks the policies of a request, each (prepared, key, cost, meta, priority, method). The units of a concurrency limit are
+        held. With `records_steps` the answer says in which steps the store was asked.
         """
     @property
     def _generation(self, /) -> int:

@@ -180,8 +180,8 @@ macro_rules! limiter_methods {
                 self.decide_all(py, self::entries(entries)?)
             }
 
-            /// Asks the policies of a request, each (prepared, key, cost, meta, priority, method). What one of them holds is held. With
-            /// `records_steps` the answer says in which steps the store was asked.
+            /// Asks the policies of a request, each (prepared, key, cost, meta, priority, method). The units of a concurrency limit are
+            /// held. With `records_steps` the answer says in which steps the store was asked.
             #[pyo3(name = "_admit", signature = (
                 asked: "list[tuple[PreparedPolicy, str, int | Mapping[str, int], str | bytes | None, str | None, str | None]]",
                 records_steps: "bool" = false

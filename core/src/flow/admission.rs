@@ -23,7 +23,7 @@ pub struct Admission {
 /// One question to the store: a hold, or a check of all policies that hold nothing.
 #[derive(Debug)]
 pub struct AskedStep {
-    /// Whether it was a hold.
+    /// True for a hold.
     pub is_hold: bool,
     /// When it began, counted from the begin of the request's first step.
     pub began: Duration,
@@ -34,7 +34,7 @@ pub struct AskedStep {
 }
 
 impl Admission {
-    /// The denial of a refused request. Of an admitted one a Decision of all policies, in the order in which they were asked.
+    /// The denial of a refused request. An admitted one has a Decision of all policies, in the order in which they were asked.
     #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision

@@ -1,4 +1,4 @@
-//! Where answers are delivered that an event loop waits for. One wake-up brings all answers that arrived together.
+//! A queue of answers that an event loop waits for. One wake-up brings all answers that arrived together.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub enum Outcome {
 }
 
 impl AsyncLimiter {
-    /// Makes a call of a host. A Decision that needs no waiting is returned; any other is delivered to the queue, once. With a batch
+    /// Makes a call of a host. A Decision that needs no waiting is returned. Any other is delivered to the queue, once. With a batch
     /// the call is sent together with the other calls of that batch, else at once.
     #[doc(hidden)]
     pub fn post(

@@ -117,9 +117,9 @@ class ResponseStart:
 class Admission:
     """The result of checking the limits of a request, admitted or denied."""
 
-    # What was charged, once that is needed.
+    # The charges, once they are needed.
     _charges: Sequence[Charge] | None = None
-    # The policies that were asked; empty for a limit that was checked in one native call.
+    # The policies that were asked. A limit that was checked in one native call has none.
     asked: Sequence[Asked] = ()
     # The answer of the limiter while something is held.
     _held: Held | None = None
@@ -191,8 +191,8 @@ def checked_key(entry: LimitEntry, key: Any) -> str:
     raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
 
 
-# What functions of the application have returned for a request, by their ids: with the functions, since another one
-# could have the id after their end.
+# The answers of functions of the application for a request, by the ids of the functions. The functions stand beside
+# them, since another one could have the id after their end.
 Known: TypeAlias = "dict[int, tuple[Any, Any]]"
 
 
@@ -250,8 +250,8 @@ def admit(
         raise failed(error, asked[0][0], [entry for _, _, entry, _ in asked]) from error.__cause__
     refused_by = answer.refused_by
     admission = Admission(answer.decision, asked[refused_by or 0][0])
-    if len(asked) > 1:
-        admission._announced = [*[entry.resolved.announced for _, _, entry, _ in asked], answer.decision]
+    policies = [entry.resolved.announced for _, _, entry, _ in asked] if len(asked) > 1 else []
+    admission._announced = (*policies, answer.decision)
     if refused_by is not None:
         return admission
     admission.asked = asked

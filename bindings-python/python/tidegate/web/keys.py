@@ -68,7 +68,7 @@ class Key:
 
     _name: str
     bind: Callable[[RequestAdapter], ReadRequest]
-    # Whether it calls nothing but the RequestAdapter.
+    # True where it calls nothing but the RequestAdapter.
     plain: bool = False
     # Makes the key of the peer's address, when the key depends on nothing else.
     ip: ClientIp | None = None

@@ -160,7 +160,7 @@ class BoundLimit(DeclaredLimit):
         self.has_follow_up = functions != (None, None, None) or any(entry.resolved.holds for entry in self.entries)
         self._check_costs(self.entries)
         self._check_class(self.entries)
-        # What the header fields announce before the Decision. Of one policy the Decision says everything.
+        # The header fields announce these before the Decision. A Decision of one policy says everything itself.
         self.announced = [entry.resolved.announced for entry in self.entries] if len(self.entries) > 1 else []
         self.prepared: Any = None
         if self.entries:
@@ -172,7 +172,7 @@ class BoundLimit(DeclaredLimit):
         One native call does all of it, from what `identify` reads of the request: the peer's address, or the key.
         """
         self.identify = read if key.ip is None else self._adapter.peer
-        # Whether that calls nothing but the adapter, which needs no request of the framework.
+        # True where that calls nothing but the adapter, which needs no request of the framework.
         self.is_plain = key.plain
         # The function whose cost the policies share.
         self.cost_of = self.cost if callable(self.cost) else None
