@@ -10,18 +10,20 @@ const MANY = 1_000_000_000;
 // Seconds; so high a count that no request is denied.
 const WINDOWS = limits === '2' ? [60, 3] : [60];
 
-async function tidegate(store) {
+async function tidegate(store, options = { policy: 'api' }) {
   const { Limiter } = await import('tidegate');
   const { rateLimit } = await import('tidegate/express');
   const notation = WINDOWS.map((seconds) => `fixed-window ${MANY}/${seconds}s`).join('; ');
-  const limiter = new Limiter({ store, policies: { api: notation } });
-  return [rateLimit({ limiter, policy: 'api' })];
+  const limiter = new Limiter({ store, policies: { api: notation, day: `fixed-window ${MANY}/day` } });
+  return [rateLimit({ limiter, ...options })];
 }
 
 const contenders = {
   bare: () => [],
   tidegate: () => tidegate(url),
   'tidegate, memory': () => tidegate('memory://'),
+  'two policies': () => tidegate(url, { policy: ['api', 'day'] }),
+  functions: () => tidegate(url, { policy: 'api', key: () => 'someone', cost: () => 1 }),
 
   // It has no middleware of its own, so the headers are set here. Several limits are a union.
   async 'rate-limiter-flexible'() {

@@ -20,7 +20,9 @@ def service(framework: str, title: str, limits: int, peers: list[str], lengths: 
     one = "one limit" if limits == 1 else "two limits"
     contenders = [ours("tidegate", "http", **arguments)]
     if limits == 2:
-        contenders.append(ours("tidegate, memory", "http", **arguments))
+        # A second policy, and functions for the key and the cost, need more of a layer than one notation does.
+        more = ("tidegate, memory", "two policies", "functions")
+        contenders += [ours(name, "http", **arguments) for name in more]
     contenders += [peer(name, "http", **arguments) for name in peers]
     return Case(
         f"{title}, {one}",
