@@ -203,3 +203,20 @@ def test_a_late_refund_leaves_the_units_of_others(adapter: Adapter, given_back: 
 
     assert adapter.make("p", view=view, limiter=limiter, **given_back).get().status == 200
     assert limiter.peek("p", ADDRESS).remaining == 2
+
+
+def test_a_function_that_returns_an_empty_key_is_called_once(adapter: Adapter) -> None:
+    calls: list[str] = []
+
+    def key(*_: Any) -> str:
+        calls.append("key")
+        return ""
+
+    def cost(*_: Any) -> int:
+        calls.append("cost")
+        return 2
+
+    for options, called in (({}, ["key"]), ({"cost": cost}, ["key", "cost"])):
+        calls.clear()
+        answer = adapter.make("5/minute", limiter=Limiter(), key=key, **options).get()
+        assert (answer.status, calls) == (200, called)

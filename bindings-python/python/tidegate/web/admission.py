@@ -365,24 +365,21 @@ def _settle(admission: Admission, request: Request, response: Response) -> Steps
             yield from _settle_charges(admission, changed)
 
 
-def gathered(bound: BoundLimit, request: Request, reader: Request) -> tuple[str | None, int | None, Known]:
-    """What one native call needs of a request: its identity, and the cost that a function returned.
+def gathered(bound: BoundLimit, request: Request) -> tuple[str | None, int | None, Known]:
+    """Reads the identity of a request for one native call, and the cost where a function returns it.
 
-    Without an identity, as for a peer without an address, `admit` asks the limit, and takes what functions returned.
+    A request without an identity, such as one whose peer has no address, is left to `admit` with the answers so far.
     """
-    known: Known = {}
-    identity = bound.identify(reader)
-    if type(identity) is not str:
-        known[id(bound.identify)] = bound.identify, identity
-        return None, None, known
-    cost_of = bound.cost_of
+    identity, cost_of = bound.identify(request), bound.cost_of
+    read: tuple[Any, Any] = bound.identify, identity
+    if type(identity) is not str or not identity:
+        return None, None, {id(bound.identify): read}
     if cost_of is None:
-        return identity, None, known
+        return identity, None, {}
     cost = cost_of(request)
     if type(cost) is int and cost > 0:
-        return identity, cost, known
-    known[id(bound.identify)], known[id(cost_of)] = (bound.identify, identity), (cost_of, cost)
-    return None, None, known
+        return identity, cost, {}
+    return None, None, {id(bound.identify): read, id(cost_of): (cost_of, cost)}
 
 
 def admit_on_thread(
@@ -392,7 +389,7 @@ def admit_on_thread(
     bound = limits[0]
     known: Known | None = None
     if bound.prepared and len(limits) == 1 and id(limiter) not in TRACED:
-        identity, cost, known = gathered(bound, request, request)
+        identity, cost, known = gathered(bound, request)
         if identity:
             try:
                 decision, fields = bound.prepared.check(limiter, identity, cost)

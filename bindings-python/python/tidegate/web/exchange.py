@@ -127,8 +127,7 @@ class AsgiExchange:
         known: Known | None = None
         if bound.prepared and len(limits) == 1 and id(limiter) not in TRACED:
             # A request of the framework is made only for functions that read it.
-            reader = self if bound.is_plain else self.request
-            identity, cost, known = gathered(bound, reader if bound.cost_of is None else self.request, reader)
+            identity, cost, known = gathered(bound, self if bound.is_plain else self.request)
             if identity:
                 try:
                     answer = bound.prepared.check_async(limiter, identity, cost)

@@ -172,10 +172,10 @@ class BoundLimit(DeclaredLimit):
         One native call does all of it, from what `identify` reads of the request: the peer's address, or the key.
         """
         self.identify = read if key.ip is None else self._adapter.peer
-        # True where that calls nothing but the adapter, which needs no request of the framework.
-        self.is_plain = key.plain
         # The function whose cost the policies share.
         self.cost_of = self.cost if callable(self.cost) else None
+        # True where nothing but the adapter is called, which needs no request of the framework.
+        self.is_plain = key.plain and self.cost_of is None
 
         def shares_cost(entry: LimitEntry) -> bool:
             return entry.cost is self.cost_of and not entry.names_cost
