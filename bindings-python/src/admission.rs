@@ -7,6 +7,7 @@ use tidegate::host::{self, AskedStep, InheritedMutex, Outcome};
 
 use crate::decision::Decision;
 use crate::error::raise;
+use crate::hold::give_back;
 
 /// The answer to the limits of a request. Its holds are given back by `release`, or when it is dropped.
 #[pyclass(module = "tidegate._tidegate", frozen)]
@@ -90,11 +91,7 @@ impl Drop for Admission {
     fn drop(&mut self) {
         let held = std::mem::take(&mut *self.holds.lock());
         if !held.is_empty() {
-            let mut held = Some(held);
-            Python::try_attach(|py| {
-                let held = held.take();
-                py.detach(move || drop(held));
-            });
+            give_back(held);
         }
     }
 }

@@ -132,14 +132,18 @@ hold_methods! { Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(hold) = self.0.take() {
-            // Giving it back calls the store. Other threads have the interpreter meanwhile.
-            let mut hold = Some(hold);
-            Python::try_attach(|py| {
-                let hold = hold.take();
-                py.detach(move || drop(hold));
-            });
+            give_back(hold);
         }
     }
+}
+
+/// Gives back what an object held, when that is dropped. This calls the store, and other threads have the interpreter meanwhile.
+pub(crate) fn give_back(held: impl Send) {
+    let mut held = Some(held);
+    Python::try_attach(|py| {
+        let held = held.take();
+        py.detach(move || drop(held));
+    });
 }
 
 /// Units of a "concurrency" limit in use: renewed while it lives, given back by `release` or at the end of `async with`.

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use tidegate::host::{Call, Outcome};
 use tidegate::http::placed_key;
-use tidegate::{AsPolicy, CheckOptions, Cost, PolicyRef};
+use tidegate::{AsPolicy, Cost, PolicyRef};
 
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{cost, utf8};
@@ -29,9 +29,8 @@ pub(crate) struct PreparedCheck {
 
 struct CheckedPolicy {
     at_place: Arc<PolicyAtPlace>,
-    /// The check, where its cost is always the same.
-    call: Option<Call>,
-    cost: Cost,
+    /// The cost, where it is always the same.
+    cost: Option<Cost>,
 }
 
 /// A policy as Python gives it: prepared, as it is announced, and its cost, or `None` for that of the request.
@@ -39,22 +38,21 @@ type GivenPolicy<'py> = (Bound<'py, PreparedPolicy>, Bound<'py, Policy>, Bound<'
 
 impl CheckedPolicy {
     fn of((prepared, _, given): &GivenPolicy<'_>) -> PyResult<Self> {
-        let fixed = if given.is_none() { None } else { Some(cost(given)?) };
-        let call = fixed.clone().map(|cost| Call::check(CheckOptions::from(cost)));
-        Ok(Self { at_place: Arc::clone(prepared.get().at_place()), call, cost: fixed.unwrap_or_else(|| Cost::from(1)) })
+        let cost = if given.is_none() { None } else { Some(cost(given)?) };
+        Ok(Self { at_place: Arc::clone(prepared.get().at_place()), cost })
     }
 
     fn key(&self, client: &str) -> String {
         placed_key(self.at_place.place.as_deref(), None, client)
     }
 
-    /// The units that it takes of a request with that cost.
+    /// The units that it takes of a request, whose cost is 1 where no function returned one.
     fn cost(&self, of_request: Option<u64>) -> Cost {
-        of_request.filter(|_| self.call.is_none()).map_or_else(|| self.cost.clone(), Cost::from)
+        self.cost.clone().unwrap_or_else(|| Cost::from(of_request.unwrap_or(1)))
     }
 
     fn call(&self, of_request: Option<u64>) -> Call {
-        self.call.clone().unwrap_or_else(|| Call::check(self.cost(of_request).into()))
+        Call::check(self.cost(of_request).into())
     }
 }
 
