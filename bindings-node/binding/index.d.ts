@@ -66,9 +66,9 @@ export declare class NativeLimiter {
   /** Checks the policies and keys of `calls`, all or nothing. */
   checkTogether(ticket: number): number
   /** Checks several policies and keys, all or nothing: with metadata, units or classes, or with more than `calls` takes. */
-  checkAll(ticket: number, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>, units: Array<Record<string, number> | undefined | null>, priorities: Array<string | undefined | null>): number
+  checkAll(ticket: number, entries: CallEntries): number
   /** Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back. */
-  admit(ticket: number, recordsSteps: boolean, policies: Array<number>, keys: Array<string>, costs: Array<number>, metas: Array<Uint8Array | undefined | null>, units: Array<Record<string, number> | undefined | null>, priorities: Array<string | undefined | null>): number
+  admit(ticket: number, entries: CallEntries, recordsSteps: boolean): number
   /** Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes. */
   beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
   /** Learns what the response to a call said, whose Decision had these numbers. */
@@ -271,6 +271,22 @@ export interface Attempt {
   meta?: Uint8Array
 }
 
+/** The entries of a call about several policies and keys: a list of each of their parts. */
+export interface CallEntries {
+  /** The numbers of the policies. */
+  policies: Array<number>
+  /** The keys. */
+  keys: Array<string>
+  /** The costs, of limits that name no unit. */
+  costs: Array<number>
+  /** The metadata. */
+  metas: Array<Uint8Array | undefined | null>
+  /** Numbers by the names of units. */
+  units: Array<Record<string, number> | undefined | null>
+  /** The classes. */
+  priorities: Array<string | undefined | null>
+}
+
 /** Where the numbers of one call stand in `calls`. */
 export declare const enum CallField {
   /** Names the call; its answer has the same ticket. */
@@ -287,7 +303,7 @@ export declare const enum CallField {
   Length = 5,
 }
 
-/** What a call does. */
+/** The kinds of calls. */
 export declare const enum CallKind {
   /** Asks and consumes. */
   Check = 0,
@@ -691,9 +707,9 @@ export declare function textsOfRequest(path: string, body: Uint8Array): Array<st
 
 /** Tokens of a call. What is missing is not known. */
 export interface Tokens {
-  /** What the model reads. */
+  /** The tokens that the model reads. */
   input?: number
-  /** What it answers. */
+  /** The tokens that it answers. */
   output?: number
 }
 

@@ -11,6 +11,7 @@ import { ConfigError, type ErrorValue, type TidegateError, thrown } from './erro
 export declare namespace native {
   type Announcement = binding.Announcement;
   type Attempt = binding.Attempt;
+  type CallEntries = binding.CallEntries;
   type OverriddenKey = binding.OverriddenKey;
   type ClientIp = binding.ClientIp;
   type Clock = binding.Clock;

@@ -119,16 +119,14 @@ export class Tasks {
 
   /** Checks several targets, all or nothing. */
   async checkAll(targets: readonly CallTarget[]): Promise<Decision> {
-    const { decision } = await this.begin(targets, (ticket) =>
-      this.nativeLimiter.checkAll(ticket, ...columns(targets)),
-    );
+    const { decision } = await this.begin(targets, (ticket) => this.nativeLimiter.checkAll(ticket, entriesOf(targets)));
     return decision as Decision;
   }
 
   /** Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back. */
   async admit(targets: readonly CallTarget[], recordsSteps: boolean): Promise<AdmissionAnswer> {
     const { admission } = await this.begin(targets, (ticket) =>
-      this.nativeLimiter.admit(ticket, recordsSteps, ...columns(targets)),
+      this.nativeLimiter.admit(ticket, entriesOf(targets), recordsSteps),
     );
     return admission as AdmissionAnswer;
   }
@@ -298,16 +296,16 @@ function readAdmission(
   return { admission: { decision: decision as Decision, refusedBy, holds, steps }, end };
 }
 
-/** Targets as they cross: a list of each of their parts. */
-function columns(targets: readonly CallTarget[]) {
-  return [
-    targets.map(({ policyRef }) => policyRef.id),
-    targets.map(({ key }) => key),
-    targets.map(({ cost }) => cost),
-    targets.map(({ meta }) => meta),
-    targets.map(({ units }) => units),
-    targets.map(({ priority }) => priority),
-  ] as const;
+/** Targets as they cross. */
+function entriesOf(targets: readonly CallTarget[]): native.CallEntries {
+  return {
+    policies: targets.map(({ policyRef }) => policyRef.id),
+    keys: targets.map(({ key }) => key),
+    costs: targets.map(({ cost }) => cost),
+    metas: targets.map(({ meta }) => meta),
+    units: targets.map(({ units }) => units),
+    priorities: targets.map(({ priority }) => priority),
+  };
 }
 
 /** A caller that cancelled. */

@@ -29,7 +29,7 @@ pub enum CallField {
     Length,
 }
 
-/// What a call does.
+/// The kinds of calls.
 #[napi]
 pub enum CallKind {
     /// Asks and consumes.

@@ -13,9 +13,9 @@ pub struct TokenEstimate {
 /// Tokens of a call. What is missing is not known.
 #[napi(object)]
 pub struct Tokens {
-    /// What the model reads.
+    /// The tokens that the model reads.
     pub input: Option<f64>,
-    /// What it answers.
+    /// The tokens that it answers.
     pub output: Option<f64>,
 }
 

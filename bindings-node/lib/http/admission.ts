@@ -3,10 +3,10 @@
 import process from 'node:process';
 
 import { type Cost, isUnits, nothingOf, shareOf, uncounted } from '../cost.js';
-import { Decision, policyRefOf } from '../decision.js';
+import { Decision, partsOf, policyRefOf } from '../decision.js';
 import { delay } from '../delay.js';
 import { asWarning, ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
-import type { Hold } from '../hold.js';
+import type { Hold, PolicyCheck } from '../hold.js';
 import { admitIn, checkAllIn, checkIn, policyRefIn } from '../limiter.js';
 import type { PolicyRef } from '../policy.js';
 import { type ActualCost, nameCost } from '../settled.js';
@@ -15,11 +15,16 @@ import { type Adapter, type Awaitable, type Ending, isOver } from './adapter.js'
 import { announce, type SetField, setInRecord } from './fields.js';
 import { rememberAddresses } from './keys.js';
 import { asError, problem, refusalError, retryAfter, status } from './refusal.js';
-import type { Meta, RequestCheck } from './request-check.js';
 import type { FixedCostEntry, LimitedEntry, Settings } from './settings.js';
 
 /** Where a request remembers its admissions. The same symbol for all copies of this module. */
 const ADMISSION = Symbol.for('tidegate.admission');
+
+/** A policy with the key and the cost of one request. */
+interface RequestCheck extends PolicyCheck {
+  /** True where the options name its cost. */
+  readonly namesCost: boolean;
+}
 
 /** What remembers the admissions of a request. */
 interface Memory<Request extends object, Response> {
@@ -108,7 +113,6 @@ export class Admission<Request extends object, Response> {
   readonly before: Admission<Request, Response> | undefined;
   // Not `#private`: one admission is made for every request, and private fields would cost more than everything else in it.
   private _checks: readonly RequestCheck[] = NONE;
-  private _decisions: readonly Decision[] = NONE;
   private _holds: readonly Hold[] = NONE;
   private _responseEnded = false;
   private _handling = false;
@@ -180,17 +184,13 @@ export class Admission<Request extends object, Response> {
 
   /** Of all policies, in the order in which they are asked. */
   #admitted(decision: Decision): this {
-    for (const [index, check] of this._checks.entries()) {
-      const entry = decision.decisions[index] ?? decision;
-      check.decision = entry;
-      if (check.namesCost) nameCost(entry);
-    }
+    const entries = partsOf(decision);
+    for (const [index, { namesCost }] of this._checks.entries()) if (namesCost) nameCost(entries[index] as Decision);
     return this.#decided(decision);
   }
 
   #decided(decision: Decision): this {
     this.decision = decision;
-    this._decisions = [decision];
     return this;
   }
 
@@ -299,7 +299,7 @@ export class Admission<Request extends object, Response> {
     );
   }
 
-  async #meta(): Promise<Meta> {
+  async #meta(): Promise<string | Uint8Array | undefined> {
     const { adapter, options } = this.settings;
     if (typeof options.meta !== 'function') return options.meta;
     const value = (await options.meta(this.request)) ?? undefined;
@@ -334,18 +334,23 @@ export class Admission<Request extends object, Response> {
     target: Target,
     setField = this.settings.adapter.setField as unknown as SetField<Target>,
   ): void {
-    let decisions = this._decisions;
+    let decisions = this.#decisions();
     // Of one policy that was asked its Decision says everything.
     let policies = this._checks.length === 1 && this.decision !== undefined ? NONE : this.#policies();
     for (let { before } = this; before !== undefined; before = before.before) {
       if (before.settings.headers === 'off') continue;
-      decisions = [...before._decisions, ...decisions];
+      decisions = [...before.#decisions(), ...decisions];
       policies = [...before.#policies(), ...policies];
     }
     const wait = this.admitted ? undefined : retryAfter(this.decision);
     announce(decisions, this.settings.headers, wait, setField, target, policies);
     // A cache that kept a refusal would answer with it when the wait is over.
     if (!this.admitted) setField(target, 'Cache-Control', 'no-store');
+  }
+
+  /** The Decision in a list, which is empty where the store could not be asked. */
+  #decisions(): readonly Decision[] {
+    return this.decision === undefined ? NONE : [this.decision];
   }
 
   /** The policies of the request, in the order in which they are announced. */
@@ -440,18 +445,14 @@ export class Admission<Request extends object, Response> {
 
   /** Charges what the request should have consumed, when an option says how much that is. */
   async #settle(response: Response): Promise<void> {
-    const { limiter, options } = this.settings;
+    const { decision, settings } = this;
+    const { limiter, options } = settings;
     const isRefunded = options.refundWhen !== undefined && (await this.#after(options.refundWhen, response));
-    if (!isRefunded && options.settle === undefined) return;
-    const entries =
-      this._checks.length < 2 ? this._decisions : this._checks.map(({ decision }) => decision as Decision);
+    if (decision === undefined || (!isRefunded && options.settle === undefined)) return;
     const actual = isRefunded
-      ? entries.map((entry) => nothingOf(policyRefOf(entry)))
+      ? partsOf(decision).map((entry) => nothingOf(policyRefOf(entry)))
       : await this.#after(options.settle, response);
-    if (actual === undefined || actual === null) return;
-    const [first] = entries;
-    const whole = entries.length === 1 ? first : first?.withParts(entries);
-    if (whole !== undefined) await limiter.settle(whole, actual as ActualCost);
+    if (actual !== undefined && actual !== null) await limiter.settle(decision, actual as ActualCost);
   }
 
   #after(option: unknown, response: Response): unknown {

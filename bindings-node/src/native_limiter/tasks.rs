@@ -36,24 +36,33 @@ impl NativeLimiter {
     }
 }
 
+/// The entries of a call about several policies and keys: a list of each of their parts.
+#[napi(object)]
+pub struct CallEntries {
+    /// The numbers of the policies.
+    pub policies: Vec<u32>,
+    /// The keys.
+    pub keys: Vec<String>,
+    /// The costs, of limits that name no unit.
+    pub costs: Vec<f64>,
+    /// The metadata.
+    pub metas: Vec<Option<Uint8Array>>,
+    /// Numbers by the names of units.
+    pub units: Vec<Option<HashMap<String, f64>>>,
+    /// The classes.
+    pub priorities: Vec<Option<String>>,
+}
+
 impl NativeLimiter {
-    /// Reads the entries of a call about several policies and keys.
-    fn entries(
-        &self,
-        policies: &[u32],
-        keys: Vec<String>,
-        costs: Vec<f64>,
-        metas: Vec<Option<Uint8Array>>,
-        units: Vec<Option<HashMap<String, f64>>>,
-        priorities: Vec<Option<String>>,
-    ) -> Result<Vec<(OwnedPolicyRef, String, CheckOptions)>> {
+    /// Reads the entries of a call.
+    fn entries(&self, given: CallEntries) -> Result<Vec<(OwnedPolicyRef, String, CheckOptions)>> {
         let codec = self.codec.borrow();
-        let options = costs.into_iter().zip(units).zip(metas).zip(priorities);
-        let entry = |((policy, key), (((cost, units), meta), priority)): ((&u32, String), _)| {
+        let options = given.costs.into_iter().zip(given.units).zip(given.metas).zip(given.priorities);
+        let entry = |((policy, key), (((cost, units), meta), priority)): ((u32, String), _)| {
             let options = number::options(cost, units, meta, priority)?;
-            Ok((codec.policy_ref(f64::from(*policy))?.clone(), key, options))
+            Ok((codec.policy_ref(f64::from(policy))?.clone(), key, options))
         };
-        policies.iter().zip(keys).zip(options).map(entry).collect()
+        given.policies.into_iter().zip(given.keys).zip(options).map(entry).collect()
     }
 }
 
@@ -78,36 +87,15 @@ impl NativeLimiter {
 
     /// Checks several policies and keys, all or nothing: with metadata, units or classes, or with more than `calls` takes.
     #[napi(catch_unwind)]
-    #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
-    pub fn check_all(
-        &self,
-        ticket: f64,
-        policies: Vec<u32>,
-        keys: Vec<String>,
-        costs: Vec<f64>,
-        metas: Vec<Option<Uint8Array>>,
-        units: Vec<Option<HashMap<String, f64>>>,
-        priorities: Vec<Option<String>>,
-    ) -> i32 {
-        let entries = self.entries(&policies, keys, costs, metas, units, priorities);
+    pub fn check_all(&self, ticket: f64, entries: CallEntries) -> i32 {
+        let entries = self.entries(entries);
         self.begin(ticket, |limiter| async move { limiter.check_all(entries?).await.map(Outcome::Decision) })
     }
 
     /// Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back.
     #[napi(catch_unwind)]
-    #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
-    pub fn admit(
-        &self,
-        ticket: f64,
-        records_steps: bool,
-        policies: Vec<u32>,
-        keys: Vec<String>,
-        costs: Vec<f64>,
-        metas: Vec<Option<Uint8Array>>,
-        units: Vec<Option<HashMap<String, f64>>>,
-        priorities: Vec<Option<String>>,
-    ) -> i32 {
-        let entries = self.entries(&policies, keys, costs, metas, units, priorities);
+    pub fn admit(&self, ticket: f64, entries: CallEntries, records_steps: bool) -> i32 {
+        let entries = self.entries(entries);
         self.begin(ticket, move |limiter| async move {
             limiter.admit(&entries?, records_steps).await.map(|answer| Outcome::Admission(Box::new(answer)))
         })
