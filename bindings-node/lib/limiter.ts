@@ -98,8 +98,8 @@ let fileOfNext: string | undefined;
  * The type of a limiter whose policies are given in code has their names: `check('lgoin', …)` does not compile, a notation in
  * place and a Policy do. `const limiter: Limiter = new Limiter(…)` takes any text.
  *
- * An open limiter does not keep the process alive; calls that wait for an answer do. What returns a promise rejects, a mistake
- * in the arguments included; what returns none throws.
+ * An open limiter does not keep the process alive, but calls that wait for an answer do. A method that returns a promise rejects it, also
+ * for a mistake in the arguments. Any other method throws.
  */
 export class Limiter<Name extends string = string> {
   readonly #transport: Transport;

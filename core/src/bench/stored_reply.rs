@@ -24,7 +24,7 @@ pub enum BenchForm {
     Full,
 }
 
-/// What a reply says.
+/// A reply, decoded.
 pub struct BenchStoredReply {
     plan: Arc<Plan>,
     answer: Answer,

@@ -116,7 +116,7 @@ impl Call {
     }
 }
 
-/// What answers come to. Checks that wait for the store keep it, and not the limiter: a limiter that is dropped closes.
+/// Makes Decisions of answers. Checks that wait for the store keep it, and not the limiter: a limiter that is dropped closes.
 pub(crate) struct Answers {
     pub(super) limiter: LimiterId,
     pub(crate) decisions: DecisionCounts,

@@ -153,7 +153,7 @@ impl AsyncLimiter {
     }
 }
 
-/// What both limiters share.
+/// The part that both limiters share.
 pub(crate) struct LimiterCore {
     pub(crate) store: Arc<dyn Store>,
     policies: Policies,

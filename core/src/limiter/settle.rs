@@ -216,7 +216,7 @@ fn is_of(core: &LimiterCore, entry: &Decision) -> Result<()> {
 
 /// What is known of a call that is settled.
 pub(crate) trait Charged: Clone + Send + 'static {
-    /// What gave its answer.
+    /// The source of its answer.
     fn source(&self) -> Source;
 
     /// What there is to do so that it has consumed its actual cost of the limits of a plan.
@@ -332,7 +332,7 @@ fn difference(granted: u64, actual: u64, charge: impl FnOnce() -> Arc<Charge>) -
 pub struct ChargedUnits {
     /// The units it consumed.
     pub units: u64,
-    /// What gave the answer.
+    /// The source of the answer.
     pub source: Source,
     /// When, in microseconds by the time of the store.
     pub at: u64,

@@ -91,7 +91,7 @@ def as_refusal(app: App, status: int) -> App:
 class AsgiExchange:
     """A request and its response, whose messages pass through `send`, which adds the header fields."""
 
-    # What `on_denied` may return.
+    # `on_denied` may return this.
     answer = "an ASGI application, or None for the default"
 
     # The framework's response; made when a function of the user needs it.

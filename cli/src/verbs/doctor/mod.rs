@@ -80,7 +80,7 @@ impl Doctor {
     }
 }
 
-/// Shows what was found; returns what it comes to.
+/// Shows the findings, and returns the outcome of the command.
 fn report(reports: &[StoreReport], output: &mut Output) -> Outcome {
     let count =
         |level| reports.iter().flat_map(|report| &report.findings).filter(|finding| finding.level == level).count();
@@ -238,7 +238,7 @@ fn examine_replica(connection: &mut ServerConnection, needs: &Needs<'_>) -> Resu
     Ok(findings)
 }
 
-/// What one primary says.
+/// The findings about one primary.
 #[derive(Default)]
 struct Examined {
     findings: Vec<Finding>,

@@ -450,8 +450,8 @@ const fn is_of_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// The text with numbers in place of the names of algorithms, operations, groupings and sections, since a local of Lua costs each call that
-/// makes it. So these numbers stand once, in Rust.
+/// The text with numbers in place of the names of algorithms, operations, groupings and sections, since a local of Lua costs each call
+/// that makes it. So these numbers stand once, in Rust.
 fn numbered(text: &str) -> String {
     let stored = stored();
     let algorithms = stored.iter().zip(1_u8..).map(|(stored, number)| (upper(stored.name), number.to_string()));

@@ -152,8 +152,8 @@ local function annex_of(value, brief)
   return s
 end
 
--- Converts the state of a bucket that had `old_count` in its period, which has `count` now. What had drained by then counts
--- as drained; the other units stay what they are. A fraction of a µs that the new interval cannot express is rounded up.
+-- Converts the state of a bucket that had `old_count` in its period, which has `count` now. Units that had drained by then count
+-- as drained, and the other units stay. A fraction of a µs that the new interval cannot express is rounded up.
 local function rescale(value, limit, old_count, count, since, units, fraction)
   local period = limit.period * (count / limit.x)
   local divisor, rest = old_count, period
