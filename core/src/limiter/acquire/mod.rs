@@ -1,5 +1,5 @@
-//! How `acquire`, and `hold` with a timeout, wait: for a turn of buckets, else in a queue for each policy and key, whose first callers
-//! stand in the line of the key over all processes. docs/adr/0036 has the reasons.
+//! How `acquire`, and `hold` with a timeout, wait: for a turn of buckets, else in a queue for each policy and key. The
+//! first callers of the queues stand in the line of the key over all processes. docs/adr/0036 has the reasons.
 
 mod bucket_turns;
 mod closing;
@@ -31,23 +31,26 @@ use wait_queue::{QueuePosition, Wanted};
 use wait_queues::Joined;
 pub(super) use wait_queues::{WaitBounds, WaitQueues};
 
-/// How long a question at the end of a caller's time may take at least.
+/// The least time for a question at the end of a caller's time.
 const LAST_QUESTION: Duration = Duration::from_millis(10);
 
-/// What a caller that waits does next.
+/// How often a caller looks again at most because those ahead of it moved.
+const MAX_REPEATED_LOOKS: u8 = 8;
+
+/// The next step of a caller that waits.
 enum AcquireStep {
     /// It asks the store, and gives the answer to [`Acquire::answered`].
     Ask(Operation),
-    /// It sleeps until the signal has another count, at most that long.
+    /// It sleeps until the signal has another count, for at most `longest`.
     Sleep { signal: Arc<Signal>, count: u64, longest: Option<Duration> },
 }
 
-/// What a caller does meanwhile.
+/// The state of a caller that waits.
 enum CallerState {
     Queued(QueuePosition),
-    /// It is told how long the others take.
+    /// It asks how long the others take.
     GivesUp(QueueEstimate),
-    /// It did not get its units in time, which its policy punishes: it makes a check as one that never waited.
+    /// It did not get its units in time, and its policy punishes that. It makes a check like one that never waited.
     Checks,
 }
 
@@ -61,25 +64,27 @@ struct Acquire<'a> {
     state: CallerState,
     /// Its number in the line of all processes, while it stands there.
     in_line: Option<HoldId>,
-    /// Whether its time was over when the store was asked.
+    /// True if its time was over when it asked the store.
     asked_late: bool,
-    /// The count of the signal before the store was asked, and the sleep after its refusal.
+    /// The count of the signal before it asked the store, and the sleep after the refusal.
     count: u64,
     pause: Option<Pause>,
-    /// When it asked first.
+    /// The time of its first question.
     asked_since: Option<Duration>,
-    /// What it asks at first, where others are ahead, to find out whether its turn can come in the time that it has left then.
+    /// The question of a caller that is not first: can its turn come in the time that is left?
     looks: Option<(QueueEstimate, Duration)>,
     has_looked: bool,
-    /// The block of its key that it has looked at.
+    /// How often it may still look again, so that a first caller that asks all the time does not keep it from an answer.
+    looks_left: u8,
+    /// The end of the last block of its key that it has seen.
     known_block: u64,
-    /// The last refusal of the store, and the longest that its answers took.
+    /// The last refusal of the store, and the longest time that an answer took.
     refusal: Option<Decision>,
     slowest: Option<Duration>,
 }
 
 impl<'a> Acquire<'a> {
-    /// Enters the queue, or gives up at once where it is full.
+    /// Enters the queue, or gives up at once if it is full.
     fn begin(
         core: &'a Arc<LimiterCore>,
         plan: &'a Arc<Plan>,
@@ -109,6 +114,7 @@ impl<'a> Acquire<'a> {
             asked_since: None,
             looks: None,
             has_looked: false,
+            looks_left: MAX_REPEATED_LOOKS,
             known_block: 0,
             refusal: None,
             slowest: None,
@@ -127,7 +133,7 @@ impl<'a> Acquire<'a> {
         if let Some(pause) = self.pause.take() {
             return Ok(AcquireStep::Sleep { signal, count: self.count, longest: self.deadline.sleep(Some(pause)) });
         }
-        // Before it looks whether the limiter is open, so that it misses no end.
+        // Before it checks that the limiter is open, so that it does not miss a close.
         self.count = signal.count();
         self.core.open()?;
         self.asked_late = self.deadline.is_over();
@@ -135,6 +141,7 @@ impl<'a> Acquire<'a> {
         let has_looked = replace(&mut self.has_looked, true) & (block <= replace(&mut self.known_block, block));
         match position.units_ahead() {
             None => {
+                position.begin_question();
                 // In memory there are no callers of other processes.
                 let place = self.core.layers.is_some().then(|| position.line_place(self.core.time()));
                 self.in_line = place.map(|place| place.waiter);
@@ -155,10 +162,16 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// The Decision of a caller that looked, where its turn comes too late.
-    fn looked(&self, estimate: &QueueEstimate, left: Duration, decision: Decision) -> Option<Decision> {
+    /// The denial of a caller that looked, if its turn comes too late.
+    fn looked(&mut self, estimate: &QueueEstimate, left: Duration, decision: Decision) -> Option<Decision> {
         let wait = Duration::from_micros(estimate.least_wait(decision.plan(), decision.answer()));
         if wait <= left {
+            return None;
+        }
+        // The estimate may have counted the units of a caller that was admitted meanwhile twice: as charged and as wanted.
+        let has_moved = matches!(&self.state, CallerState::Queued(position) if position.has_moved(self.count));
+        if has_moved && self.looks_left > 0 {
+            (self.has_looked, self.looks_left) = (false, self.looks_left - 1);
             return None;
         }
         let plan = Arc::clone(decision.plan());
@@ -167,7 +180,7 @@ impl<'a> Acquire<'a> {
         Some(denied)
     }
 
-    /// The Decision, unless it sleeps and asks again.
+    /// The Decision, unless the caller sleeps or asks again.
     fn answered(&mut self, decision: Decision) -> Option<Decision> {
         if let Some((estimate, left)) = self.looks.take() {
             return self.looked(&estimate, left, decision);
@@ -184,9 +197,10 @@ impl<'a> Acquire<'a> {
                 let now = self.core.time();
                 let asked_for = now.saturating_sub(*self.asked_since.get_or_insert(now));
                 self.pause = self.deadline.pause(&decision, asked_for);
-                // Its last look is at the end of its time, also where the answer before that has arrived late.
+                // Its last look is at the end of its time, even if the answer before that arrived late.
                 let looks_again = !decision.allowed() && !self.asked_late && self.deadline.is_over();
                 if self.pause.is_some() || looks_again {
+                    position.end_question();
                     self.refusal = (decision.source() != Source::Fallback).then_some(decision);
                     return None;
                 }
@@ -211,19 +225,19 @@ impl<'a> Acquire<'a> {
 #[derive(Clone, Copy)]
 struct GivenTime {
     until: Instant,
-    /// Whether its own time is over meanwhile.
+    /// True if the caller's time is over by then.
     is_last: bool,
 }
 
 impl Acquire<'_> {
-    /// The time for the next question: what is left, and at the end of it as long as answers have taken. The first has that of any call.
+    /// The time for the next question: the time left, and near its end twice the longest answer. The first has the time of any call.
     fn given(&self) -> Option<GivenTime> {
         let (end, slowest) = (self.deadline.end()?, self.slowest?);
         let least = Instant::now() + (2 * slowest).max(LAST_QUESTION);
         Some(GivenTime { until: end.max(least), is_last: end < least })
     }
 
-    /// The answer to a question. Where the last one has none in time, the refusal before it stands.
+    /// The answer to a question. If the last question has no answer in time, the refusal before it stands.
     fn heard(&mut self, asked: Result<Decision>, given: Option<GivenTime>, took: Duration) -> Result<Decision> {
         let is_lost = asked.as_ref().map_or_else(
             |error| error.kind() == ErrorKind::StoreTimeout,
@@ -240,7 +254,7 @@ impl Acquire<'_> {
         refusal.map_or(asked, Ok)
     }
 
-    /// Leaves the line of all processes; a limiter that closes does so itself. The next caller of this process, which asks at once, has the same number there.
+    /// Leaves the line of all processes, unless another caller of this process takes the place over. A limiter that closes does so itself.
     fn leave_line(&mut self) {
         let (Some(waiter), CallerState::Queued(position)) = (self.in_line.take(), &self.state) else { return };
         if position.next().is_none() && self.core.open().is_ok() {
@@ -255,7 +269,7 @@ impl Drop for Acquire<'_> {
     }
 }
 
-/// Sleeps until the signal has another count than this, at most that long.
+/// Sleeps until the signal has another count than this, for at most `longest`.
 async fn sleep(signal: &Signal, count: u64, longest: Option<Duration>, user: User) {
     match user {
         User::Thread => signal.wait(count, longest),
@@ -269,7 +283,7 @@ impl LimiterCore {
         self.run(plan, key, operation, DecisionWait::Later { batch: None, make: || |_: Result<Decision>| None });
     }
 
-    /// Notes in the journal that a caller was denied, where no call of its own says so there.
+    /// Notes in the journal that a caller was denied, if none of its calls noted it there.
     async fn note_denial(
         self: &Arc<Self>,
         plan: &Arc<Plan>,
@@ -299,12 +313,12 @@ impl LimiterCore {
         }
         let plan = self.plan(policy, key)?;
         let operation = whole_operation("acquire", options, &plan, 0)?;
-        // In a box: the future of a call that need not wait is small.
+        // In a box, so that the future of a call that need not wait is small.
         let waited = Box::pin(self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, user));
         waited.await.map(|(decision, _)| decision)
     }
 
-    /// The Decision of a call that is admitted at once by a store in memory; `None` where it may have to wait.
+    /// The Decision of a call that a memory store admits at once. `None` if it may have to wait.
     pub(crate) fn acquire_at_once(
         self: &Arc<Self>,
         policy: &impl AsPolicy,
@@ -317,14 +331,14 @@ impl LimiterCore {
         let plan = self.plan(policy, key)?;
         let operation = whole_operation("acquire", options, &plan, 0)?;
         let asked = self.run(plan, key, attempt(&operation, None), DecisionWait::<NoCompletion>::Never);
-        // A shadow allows what its limits deny: what that comes to is for a check.
+        // A shadow policy also allows calls that its limits deny. Those take the usual way.
         let Some(decision) = asked.transpose()?.filter(|decision| decision.answer().applied) else { return Ok(None) };
         self.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
         Ok(Some(decision))
     }
 
-    /// Waits until a check is admitted, of a class that stands there in the line. Returns when the store was asked last, too, by the time of
-    /// the limiter.
+    /// Waits until a check is admitted. `rank` is the place of its class in the line. Also returns when the store was
+    /// last asked, by the time of the limiter.
     pub(super) async fn wait_for(
         self: &Arc<Self>,
         plan: &Arc<Plan>,

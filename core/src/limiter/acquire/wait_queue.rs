@@ -1,8 +1,8 @@
-//! The callers that wait for one policy and key. Only the first asks the store: two callers never get the same wait.
+//! The callers that wait for one policy and key. Only the first asks the store, so that two callers never get the same wait.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::process::lock::Mutex;
@@ -16,18 +16,20 @@ use crate::plan::Plan;
 use crate::process::clock::Signal;
 use crate::store::request::{LinePlace, RANK_SHIFT, Source};
 
-/// The callers of one policy and key: those of the classes above first, else in the order they came.
+/// The callers of one policy and key: higher classes first, else in the order they came.
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
     pub(super) plan: Arc<Plan>,
     pub(super) key: CompactString,
-    /// What its callers are called in the line over all processes, but for the rank of their class.
+    /// Identifies its callers in the line over all processes, without the rank of their class.
     number: HoldId,
     waiters: Mutex<Waiters>,
     /// The callers that have turns in the store, or have asked for one.
     turns: BucketTurns,
-    /// The last block of the key that the first caller was told of: when it ends, by the time of the store.
+    /// The end of the last block of the key that the first caller learned of, by the time of the store.
     blocked_until: AtomicU64,
+    /// The number of callers that ask the store as the first of the queue. A caller of a higher class may come meanwhile.
+    asking: AtomicUsize,
     signal: Arc<Signal>,
 }
 
@@ -44,14 +46,13 @@ impl Waiters {
     }
 }
 
-/// What a caller wants that waits.
+/// The request of a caller that waits.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
-    /// Where its class stands.
+    /// The rank of its class.
     pub(super) rank: u64,
-    /// The units.
     pub(super) units: WantedUnits,
-    /// Since when it waits, by the time of the limiter.
+    /// The start of its wait, by the time of the limiter.
     pub(super) since: Duration,
 }
 
@@ -72,16 +73,17 @@ impl WaitQueue {
             waiters: Mutex::default(),
             turns: BucketTurns::default(),
             blocked_until: AtomicU64::new(0),
+            asking: AtomicUsize::new(0),
             signal: Arc::default(),
         }
     }
 
-    /// What a caller of a class is called in the line over all processes.
+    /// The number that identifies the callers of a class in the line over all processes.
     const fn line_number(&self, rank: u64) -> HoldId {
         self.number | rank << RANK_SHIFT
     }
 
-    /// The numbers in the line over all processes that callers may have: the first of each class stands there.
+    /// The numbers that callers may have in the line over all processes. The first of each class stands there.
     pub(super) fn line_numbers(&self) -> Vec<HoldId> {
         let waiters = self.waiters.lock();
         let mut numbers: Vec<_> = waiters.waiting.iter().map(|waiter| self.line_number(waiter.wanted.rank)).collect();
@@ -89,7 +91,7 @@ impl WaitQueue {
         numbers
     }
 
-    /// Adds a caller behind all of its class; returns its number.
+    /// Adds a caller behind all of its class. Returns its number.
     fn enter(&self, wanted: Wanted) -> u64 {
         let mut waiters = self.waiters.lock();
         let number = waiters.next_number();
@@ -104,7 +106,7 @@ impl WaitQueue {
         self.signal.notify();
     }
 
-    /// The units that the callers ahead of that number want; `None` when it is the first.
+    /// The units that the callers ahead of that number want. `None` if it is the first.
     fn units_ahead(&self, number: u64) -> Option<WantedUnits> {
         let waiters = self.waiters.lock();
         let ahead = waiters.waiting.iter().take_while(|waiter| waiter.number != number);
@@ -118,12 +120,12 @@ impl WaitQueue {
         all.reduce(WantedUnits::and).unwrap_or_default()
     }
 
-    /// How many callers wait.
+    /// The number of callers that wait.
     pub(super) fn len(&self) -> usize {
         self.waiters.lock().waiting.len() + self.turns.len()
     }
 
-    /// How many callers wait, and how many are about to.
+    /// The number of callers that wait or are about to.
     pub(super) fn places(&self) -> usize {
         self.waiters.lock().waiting.len() + self.turns.places()
     }
@@ -144,6 +146,8 @@ pub(super) struct QueuePosition {
     queue: Arc<WaitQueue>,
     number: u64,
     wanted: Wanted,
+    /// True while it asks the store as the first caller.
+    asks: AtomicBool,
     /// The callers in all queues.
     waiting: Arc<AtomicUsize>,
 }
@@ -153,36 +157,56 @@ impl QueuePosition {
     pub(super) fn enter(queue: Arc<WaitQueue>, wanted: Wanted, waiting: Arc<AtomicUsize>) -> Self {
         let number = queue.enter(wanted.clone());
         waiting.fetch_add(1, Ordering::Relaxed);
-        Self { queue, number, wanted, waiting }
+        Self { queue, number, wanted, asks: AtomicBool::new(false), waiting }
     }
 
-    /// The units that the callers ahead want; `None` when this is the first.
+    /// The units that the callers ahead want. `None` if this is the first.
     pub(super) fn units_ahead(&self) -> Option<WantedUnits> {
         self.queue.units_ahead(self.number)
     }
 
-    /// Where the caller stands in the line over all processes, for it is the first here.
+    /// The place of the caller in the line over all processes. It is the first of its queue.
     pub(super) fn line_place(&self, now: Duration) -> LinePlace {
         let age = |since: Duration| now.saturating_sub(since).as_micros() as u64;
         let waiter = self.queue.line_number(self.wanted.rank);
         LinePlace { waiter, age: age(self.wanted.since), next_age: self.next().map(age) }
     }
 
-    /// Since when the next caller of the same class waits.
+    /// The start of the wait of the next caller of the same class.
     pub(super) fn next(&self) -> Option<Duration> {
         let waiters = self.queue.waiters.lock();
         let mut others = waiters.waiting.iter().filter(|other| other.number != self.number);
         others.find(|other| other.wanted.rank == self.wanted.rank).map(|other| other.wanted.since)
     }
 
-    /// The first caller was told until when the key is blocked: those behind it hear of a later end.
+    /// Takes the end of the block that the first caller learned of. Those behind it hear of a later end.
     pub(super) fn tell_block(&self, until: u64) {
         if self.queue.blocked_until.swap(until, Ordering::Relaxed) < until {
             self.signal().notify();
         }
     }
 
-    /// Until when the key is blocked, as far as the first caller was told.
+    /// Notes that this caller, which is the first, asks the store.
+    pub(super) fn begin_question(&self) {
+        if !self.asks.swap(true, Ordering::Relaxed) {
+            self.queue.asking.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Notes that it goes on waiting after its answer, or has left.
+    pub(super) fn end_question(&self) {
+        if self.asks.swap(false, Ordering::Relaxed) {
+            self.queue.asking.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// True if a first caller may have been admitted since the signal had that count. Then the store has charged its units, and the
+    /// queue may still have it.
+    pub(super) fn has_moved(&self, count: u64) -> bool {
+        self.queue.asking.load(Ordering::SeqCst) > 0 || self.signal().count() != count
+    }
+
+    /// The end of the key's block, as far as the first caller knows it.
     pub(super) fn blocked_until(&self) -> u64 {
         self.queue.blocked_until.load(Ordering::Relaxed)
     }
@@ -195,7 +219,9 @@ impl QueuePosition {
 
 impl Drop for QueuePosition {
     fn drop(&mut self) {
+        // Leaving notifies the others, so they see one of both: the question, or the notice.
         self.queue.leave(self.number);
+        self.end_question();
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -217,7 +243,7 @@ impl TurnPlace {
         Self { queue, waiting, number }
     }
 
-    /// Where the turn goes: the queue, and the number of the caller there.
+    /// The destination of the turn: the queue, and the number of the caller there.
     pub(super) fn destination(&self) -> (Arc<WaitQueue>, u64) {
         (Arc::clone(&self.queue), self.number)
     }
@@ -227,22 +253,22 @@ impl TurnPlace {
         self.queue.signal()
     }
 
-    /// When the turn is, by the time of the limiter.
+    /// The moment of the turn, by the time of the limiter.
     pub(super) fn due(&self) -> Option<Duration> {
         self.queue.turns.due(self.number)
     }
 
-    /// The part of Tidegate that granted the turn, and when the caller has asked, by the time of the store.
+    /// The part of Tidegate that granted the turn, and when the caller asked, by the time of the store.
     pub(super) fn granted(&self) -> Option<(Source, u64)> {
         self.queue.turns.granted(self.number)
     }
 
-    /// The Decision of the caller, whose turn has come.
+    /// The Decision of the caller when its turn has come.
     pub(super) fn take(self, limiter: LimiterId, key: &str) -> Option<Decision> {
         self.queue.turns.take(self.number, limiter, key)
     }
 
-    /// Gives the turn up. Returns the turn that no other caller of this process can use.
+    /// Gives up the turn. Returns a turn that no other caller of this process can use.
     pub(super) fn give_up(&self) -> Option<BucketTurn> {
         let turn = self.queue.turns.give_up(self.number)?;
         self.signal().notify();
