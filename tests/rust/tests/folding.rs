@@ -34,6 +34,27 @@ async fn many_checks_are_few_calls_and_each_key_is_read_and_written_once() {
 }
 
 #[tokio::test]
+async fn checks_of_a_log_do_not_cut_the_batches_of_other_policies() {
+    let redis = Servers::start(Kind::Single);
+    let limiter = tasks(&redis);
+    let policy = |number: usize| if number.is_multiple_of(4) { "sliding-log 1000/minute" } else { "1000/minute" };
+    limiter.check(policy(1), "warm").await.expect("a decision");
+    let _ = redis.command(0, &["CONFIG", "RESETSTAT"]);
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 0..1_000 {
+        let limiter = limiter.clone();
+        waiting.spawn(async move { limiter.check(policy(number), "key").await });
+    }
+    while let Some(done) = waiting.join_next().await {
+        assert!(done.expect("a task ends").expect("a decision").allowed());
+    }
+    let scripts = redis.calls(0, "evalsha");
+    // The keys of a log have companions, which the keys of a call have together or not at all. In the order in which they came, no
+    // more than three checks could travel together.
+    assert!(scripts <= 200, "1,000 checks in {scripts} calls");
+}
+
+#[tokio::test]
 async fn one_bad_entry_fails_alone() {
     let redis = Servers::start(Kind::Single);
     let limiter = tasks(&redis);

@@ -1,9 +1,9 @@
 //! The calls that wait for a server: which of them travel as one batch, and when a batch is sent.
 //!
-//! Calls of one slot that wait at the same moment travel as one script call; to a node of a cluster with Redis 7 or newer, also
-//! calls of several slots. A call that is alone is sent at once. While
-//! batches are in flight new calls wait, and are sent when there are enough of them or when nothing is in flight any more.
-//! Sending before the reply is back keeps the server busy while the callers work.
+//! Calls of one slot that wait at the same moment travel as one script call. To a node of a cluster with Redis 7 or
+//! newer, calls of several slots can also travel together. A single call is sent at once. While batches are in flight,
+//! new calls wait until there are enough of them or until nothing is in flight any more. Sending before the reply is
+//! back keeps the server busy while the callers work.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -13,37 +13,40 @@ use super::pending_call::{Callers, PendingCall};
 use super::schedule::NextMoment;
 use crate::store::redis::script::Grouping;
 
-/// Batches of one slot in flight at once.
+/// The most batches of one slot in flight at once.
 const MAX_IN_FLIGHT: usize = 4;
-/// While a batch is in flight, so many waiting calls make another one: a quarter of the calls in flight, within these
-/// bounds. Few callers get few small batches, so that they and the server need not take turns; many callers get large
+/// While a batch is in flight, this many waiting calls make another one: a quarter of the calls in flight, within these
+/// bounds. Few callers get small batches, so that they and the server need not take turns. Many callers get large
 /// batches, which cost the server less.
 const BATCH_THRESHOLD: RangeInclusive<usize> = 8..=32;
-/// No call waits longer than this for others: over a slow link batches follow each other, however small they are.
+/// No call waits longer than this for others. Over a slow link, even small batches follow each other.
 pub(crate) const MAX_BATCH_DELAY: Duration = Duration::from_millis(12);
-/// Slots that are remembered although no call waits there.
+/// The most slots that are remembered although no call waits there.
 pub(crate) const MAX_IDLE_QUEUES: usize = 1_024;
 /// The queue of calls that travel together whatever their slots are.
 const ALL_SLOTS: u16 = u16::MAX;
+/// Marks the queue of the calls of a slot whose keys have companions. A script call has companions for all its keys or for
+/// none, so these calls would cut the batches of the others short.
+const WITH_COMPANIONS: u16 = 1 << 15;
 
-/// The calls of one slot that wait, or those of all slots, and what is in flight there.
+/// The waiting calls of one slot, or of all slots, and the number of batches and calls in flight.
 #[derive(Default)]
 struct SlotQueue<C: Callers> {
     waiting: VecDeque<PendingCall<C>>,
     in_flight: usize,
     /// Calls in the batches in flight.
     calls_in_flight: usize,
-    /// Whether it is listed as one that may send.
+    /// True if it is listed as one that may send.
     listed: bool,
 }
 
 impl<C: Callers> SlotQueue<C> {
-    /// When the oldest call has waited long enough for others. `timeout` is how long a call may take.
+    /// When the oldest call has waited long enough for others. `timeout` is the time that a call may take.
     fn delay_ends(&self, timeout: Duration) -> Option<Instant> {
         Some(self.waiting.front()?.state.deadline + MAX_BATCH_DELAY - timeout.max(MAX_BATCH_DELAY))
     }
 
-    /// Whether a batch may be sent before the oldest call has waited long enough.
+    /// True if a batch may be sent before the oldest call has waited long enough.
     fn may_send(&self, max_batch: usize) -> bool {
         let threshold = (self.calls_in_flight / 4).clamp(*BATCH_THRESHOLD.start(), *BATCH_THRESHOLD.end());
         max_batch == 1 || self.in_flight == 0 || self.in_flight < MAX_IN_FLIGHT && self.waiting.len() >= threshold
@@ -66,9 +69,9 @@ impl<C: Callers> SlotQueue<C> {
 #[derive(Default)]
 pub(crate) struct CallQueues<C: Callers> {
     by_slot: HashMap<u16, SlotQueue<C>, foldhash::fast::FixedState>,
-    /// Whether calls of several slots travel together. Only Redis 7 and newer can do that.
+    /// True if calls of several slots travel together. Only Redis 7 and newer can do that.
     crosses_slots: bool,
-    /// The slots whose queues may send.
+    /// The slots with queues that may send.
     ready: VecDeque<u16>,
     /// Calls that another node sent here with ASK.
     asking: VecDeque<PendingCall<C>>,
@@ -89,7 +92,11 @@ impl<C: Callers> CallQueues<C> {
     pub(crate) fn push(&mut self, call: PendingCall<C>, first: bool, next_moment: &mut NextMoment) {
         next_moment.set(call.state.attempt_deadline);
         self.waiting += 1;
-        let number = if self.crosses_slots && may_cross_slots(&call) { ALL_SLOTS } else { call.slot };
+        let number = match batch_key(&call) {
+            Some((_, true)) => call.slot | WITH_COMPANIONS,
+            Some((_, false)) if self.crosses_slots && call.requests.len() == 1 => ALL_SLOTS,
+            _ => call.slot,
+        };
         let queue = self.by_slot.entry(number).or_default();
         if first {
             queue.waiting.push_front(call)
@@ -119,8 +126,8 @@ impl<C: Callers> CallQueues<C> {
         self.ready.pop_front()
     }
 
-    /// Gives the oldest calls of a queue that may travel together to `take`, if a batch may be sent now, and says how many there
-    /// were. `timeout` is how long a call may take.
+    /// If a batch may be sent now, passes `take` the oldest calls of a queue that may travel together. Returns their
+    /// number. `timeout` is the time that a call may take.
     pub(crate) fn take_batch(
         &mut self,
         number: u16,
@@ -155,7 +162,7 @@ impl<C: Callers> CallQueues<C> {
         count
     }
 
-    /// One batch less of that queue is in flight: it may send.
+    /// A batch of that queue is no longer in flight, so the queue may send.
     pub(crate) fn note_completed(&mut self, number: u16, calls: usize) {
         if let Some(queue) = self.by_slot.get_mut(&number) {
             (queue.in_flight, queue.calls_in_flight) = (queue.in_flight - 1, queue.calls_in_flight - calls);
@@ -163,7 +170,7 @@ impl<C: Callers> CallQueues<C> {
         }
     }
 
-    /// Lists every queue in which calls wait: a connection is new.
+    /// Lists every queue with waiting calls, because the connection is new.
     pub(crate) fn list_all(&mut self) {
         self.ready.clear();
         for (number, queue) in &mut self.by_slot {
@@ -172,7 +179,7 @@ impl<C: Callers> CallQueues<C> {
         }
     }
 
-    /// From now on each slot has batches of its own.
+    /// From now on a batch has calls of one slot only.
     pub(crate) fn keep_slots_apart(&mut self, next_moment: &mut NextMoment) {
         self.crosses_slots = false;
         let Some(queue) = self.by_slot.get_mut(&ALL_SLOTS) else { return };
@@ -193,8 +200,8 @@ impl<C: Callers> CallQueues<C> {
         calls
     }
 
-    /// Takes the calls for which `is_taken` holds. A call that was sent elsewhere before stands in front of older ones, so all are
-    /// looked at.
+    /// Takes the calls for which `is_taken` holds. It looks at all calls, because a call that was sent elsewhere before
+    /// stands in front of older ones.
     pub(crate) fn take_if(&mut self, is_taken: impl Fn(&PendingCall<C>) -> bool) -> Vec<PendingCall<C>> {
         let mut taken = Vec::new();
         for waiting in self.by_slot.values_mut().map(|queue| &mut queue.waiting).chain([&mut self.asking]) {
@@ -208,7 +215,7 @@ impl<C: Callers> CallQueues<C> {
         taken
     }
 
-    /// Sets the next_moment for what is due next, and lists the queues whose oldest call has waited long enough for others.
+    /// Sets `next_moment`, and lists the queues with an oldest call that has waited long enough for others.
     pub(crate) fn handle_timeout(&mut self, timeout: Duration, now: Instant, next_moment: &mut NextMoment) {
         self.asking.iter().for_each(|call| next_moment.set(call.state.attempt_deadline));
         for (number, queue) in &mut self.by_slot {
@@ -228,7 +235,7 @@ impl<C: Callers> CallQueues<C> {
         }
     }
 
-    /// What is kept while no call waits.
+    /// Checks that little is kept while no call waits.
     #[cfg(test)]
     pub(crate) fn check_bounds(&self) {
         assert_eq!(self.waiting, 0, "a call still waits");
@@ -237,12 +244,7 @@ impl<C: Callers> CallQueues<C> {
     }
 }
 
-/// Whether a call can travel with calls of other slots.
-fn may_cross_slots<C: Callers>(call: &PendingCall<C>) -> bool {
-    batch_key(call).is_some_and(|(_, has_companions)| !has_companions) && call.requests.len() == 1
-}
-
-/// What two calls must have in common to travel together; `None` for a call that travels by itself.
+/// Calls with the same key may travel together. `None` for a call that travels by itself.
 fn batch_key<C: Callers>(call: &PendingCall<C>) -> Option<(Option<u64>, bool)> {
     match call.grouping {
         Grouping::Independent if !call.state.alone => Some((call.time, call.requests[0].plan.stored.has_companions)),
