@@ -1,7 +1,7 @@
 """Calls as services have them: keys that callers share, and many policies.
 
-`spread` is who asks for which of the `keys`: `own` (no two callers share one), `random`, or `zipf` (the nth key is
-asked for 1/n times as often as the first). `policies` is their number, and they have the `algorithms` in turn.
+`spread` sets how callers choose among the `keys`: `own` (no two callers share one), `random`, or `zipf` (the nth key is
+asked for 1/n times as often as the first). `policies` is the number of policies, which have the `algorithms` in turn.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import itertools
 import random
 from collections.abc import Iterator
 
-# The calls of a caller, over which it goes again and again.
+# The number of calls that a caller repeats again and again.
 LENGTH = 4_000
-# No benchmark uses it up.
-HIGH = 1_000_000
+# No benchmark uses it up. With this count and those after it, the interval of a bucket has a fraction of a microsecond,
+# so a policy that is asked alone costs as much as each of many.
+HIGH = 1_000_001
 
 
 def limits_of(algorithms: str, policies: int) -> list[tuple[str, int]]:
-    """The algorithm and the limit for each minute of so many policies, no two of which are the same."""
+    """The algorithm and the limit per minute of each policy. No two policies are the same."""
     kinds = itertools.cycle(algorithms.split(","))
     return [(kind, HIGH + number) for number, kind in zip(range(policies), kinds, strict=False)]
 

@@ -1,4 +1,4 @@
-//! Calls as services have them: `benches/python/traffic.py` says what the arguments mean.
+//! Calls as services have them. `benches/python/traffic.py` explains the arguments.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,9 @@ use crate::arguments::Arguments;
 use crate::{Measured, process_cpu};
 
 const LENGTH: usize = 4_000;
-/// No benchmark uses it up.
-const HIGH: u64 = 1_000_000;
+/// No benchmark uses it up. With this count and those after it, the interval of a bucket has a fraction of a microsecond, so a policy that
+/// is asked alone costs as much as each of many.
+const HIGH: u64 = 1_000_001;
 
 /// The policy and the key of a call.
 type Call = (usize, String);
@@ -19,7 +20,7 @@ struct Traffic {
     tasks: u64,
     keys: u64,
     policies: u64,
-    /// For keys of which some are asked for more often: the sum of the weights up to each.
+    /// The sum of the weights up to each key. A key with more weight is asked for more often.
     sums: Vec<f64>,
     own: bool,
 }
@@ -37,7 +38,7 @@ impl Traffic {
         Self { tasks, keys, policies, sums: sums.collect(), own: spread == "own" }
     }
 
-    /// The calls of a caller, over which it goes again and again.
+    /// The calls of a caller, which it repeats again and again.
     fn calls(&self, caller: u64) -> Vec<Call> {
         let mut random = Random::new(caller);
         let all = self.sums[self.sums.len() - 1];
@@ -54,7 +55,7 @@ impl Traffic {
     }
 }
 
-/// Keeps a check of each caller in flight until the time has passed: how many there were.
+/// Keeps one check of each caller in flight until the time has passed. Returns the number of checks.
 async fn checks(limiter: &AsyncLimiter, names: &[String], callers: &[Vec<Call>], span: Duration) -> u64 {
     let start = Instant::now();
     let work = |calls: &[Call]| {
