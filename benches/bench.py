@@ -3,8 +3,8 @@ and calls it.
 
     python benches/bench.py [--only python,node] [--quick] [--report | --list]
 
-The parts are python, node, http, outgoing, memory, machine, denied, leases, server, start, bytes and keys. A part
-that is measured replaces its figures in results.json; the page and the charts are drawn anew from all of them.
+The parts are python, node, http, outgoing, memory, machine, denied, leases, server, start, bytes and keys. A measured
+part replaces its figures in results.json. The page and the charts are then drawn from the figures of all parts.
 `--report` only draws, `--list` only names the cases.
 """
 
@@ -40,7 +40,7 @@ def read_results() -> dict[str, Any]:
 
 
 def short(found: Any) -> Any:
-    """The same with six digits for each figure, of which the machine gives three."""
+    """Rounds each figure to six digits, since a measurement is good for three."""
     if isinstance(found, float):
         return float(f"{found:.6g}")
     if isinstance(found, list):

@@ -1,8 +1,8 @@
 """Counts the instructions of one check in memory, with valgrind's callgrind: `instructions.py PROGRAM [PROGRAM ...]`.
 
 Each program is a build of `check-cost` (`cargo build --release -p tidegate-benches --bin check-cost`), of this checkout
-and of another one to compare with. Only the loop of checks is collected: a clock that calibrates itself takes a number
-of instructions that differs from run to run.
+and of another one to compare with. Only the loop of checks is counted, because a clock that calibrates itself takes a
+different number of instructions in each run.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def login(request: HttpRequest) -> HttpResponse:
     return HttpResponse("welcome\n")
 
 
-# By API key; and by address, since a client may make up another key for each request.
+# By API key, and by address, because a client may make up another key for each request.
 @limit([("search", header("X-API-Key")), ("address", client_ip())])
 async def search(request: HttpRequest) -> HttpResponse:
     return HttpResponse("found\n")

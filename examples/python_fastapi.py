@@ -26,7 +26,7 @@ tg = Tidegate(
 )
 
 
-# For Prometheus; ops/ has a dashboard and alerts. Several workers need PROMETHEUS_MULTIPROC_DIR: docs/metrics.md.
+# For Prometheus. ops/ has a dashboard and alerts. Several workers need PROMETHEUS_MULTIPROC_DIR: docs/metrics.md.
 REGISTRY.register(TidegateCollector(tg.limiter))
 
 
@@ -54,13 +54,13 @@ async def health() -> str:
 
 
 def used(request: Request, response: Response) -> int:
-    """The actual cost, known when the response is complete."""
+    """Returns the actual cost, which is known when the response is complete."""
     return int(request.scope.get("state", {}).get("tokens", 1))
 
 
 @app.get("/complete")
-# By API key; and by address, since a client may make up another key for each request. The actual cost settles the
-# policy that names a cost.
+# By API key, and by address, because a client may make up another key for each request. The actual cost corrects the
+# charge of the policy that has a cost.
 @tg.limit([("tokens", header("X-API-Key"), 50), "60/minute"], settle=used)
 async def complete(request: Request) -> StreamingResponse:
     async def words() -> AsyncIterator[str]:

@@ -1,10 +1,10 @@
-"""Flask: a limit on a view, one on a blueprint, a default for the rest, and who is behind an address.
+"""Flask: a limit on a view, one on a blueprint, a default for the rest, and the users behind an address.
 
 Needs: pip install "tidegate[flask]". Runs with `flask --app examples/python_flask.py run`, or with gunicorn:
 
     TIDEGATE_STORE=redis://127.0.0.1:6379/0 gunicorn -w4 --chdir examples python_flask:app
 
-Which users tried to log in from an address, newest first, is asked from any process on the same Redis:
+Any process on the same Redis can list the users who tried to log in from an address, newest first:
 
     TIDEGATE_STORE=redis://127.0.0.1:6379/0 flask --app examples/python_flask.py users-behind 203.0.113.9
 """
@@ -72,8 +72,8 @@ def things() -> list[str]:
     return ["a", "b"]
 
 
-# One limit for the whole blueprint, by API key, which is hashed before it is stored; and by address, since a client may
-# make up another key for each request.
+# One limit for the whole blueprint, by API key, which is hashed before it is stored, and by address, because a client
+# may make up another key for each request.
 app.register_blueprint(tg.limit([("api", header("X-API-Key")), "address"])(api))
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Reads the comments and pages that a change touches, and says which sentences are hard to read.
+"""Reads the comments and pages that a change touches, and lists the sentences that are hard to read.
 
     python scripts/prose.py [BASE]
 
 BASE is the commit before the change. Without it that is main of origin, or the commit before the last.
-The program prints advice, and fails on what is always wrong: a word that stands twice in a row.
+The program prints advice. It fails only on an error that is always wrong: a word that stands twice in a row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMENTS = {".rs": "//", ".ts": "//", ".mjs": "//", ".lua": "--", ".py": "#", ".sh": "#"}
-# What a page quotes: code, links and tables are no sentences.
+# The parts of a page that are no sentences, such as code and links.
 QUOTED = re.compile(r"`[^`]*`|\]\([^)]*\)|<[^>]*>")
 ADVICE = {
     "begins with Of, What, Whether or Where": re.compile(r"^(Of|What|Whether|Where)\b(?!.*\?$)"),
@@ -32,7 +32,7 @@ def git(*arguments: str) -> str:
 
 
 def base() -> str:
-    """The commit before the change; empty where there is none, as in a clone of one commit."""
+    """The commit before the change. Empty if there is none, as in a clone of one commit."""
     for candidate in ("origin/main", "HEAD~1"):
         found = git("merge-base", "HEAD", candidate).strip()
         if found and found != git("rev-parse", "HEAD").strip():

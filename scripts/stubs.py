@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes `_tidegate.pyi` from what maturin or pyo3-introspection read of the compiled module.
+"""Makes `_tidegate.pyi` from the stubs that maturin or pyo3-introspection read from the compiled module.
 
     python scripts/stubs.py GENERATED         writes it
     python scripts/stubs.py GENERATED --check fails when the committed one differs
 
-Docstrings and most types come from Rust. This adds what pyo3 cannot express: annotations lose their quotes, names get
-their imports, and tuples get the types of their elements.
+Docstrings and most types come from Rust. This program adds the rest, which pyo3 cannot express: annotations lose their
+quotes, names get their imports, and tuples get the types of their elements.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXACT = {
     ("Policy", "limits"): ("tuple", "tuple[Limit, ...]"),
     ("CallCoroutine", "__await__"): ("Any", "Generator[Any, Any, Any]"),
 }
-# What takes the options of a limiter, and what does where its policies have a type.
+# The parameters for the options of a limiter, without and with a type for its policies.
 OPTIONS = "**options: Unpack[LimiterOptions]"
 TYPED_OPTIONS = "*, policies: Mapping[Name, Any] | None = None, **options: Unpack[LimiterSettings]"
 
@@ -47,7 +47,7 @@ GETITEM = "def __class_getitem__(cls, key: Any) -> GenericAlias: ..."
 
 
 def with_names(text: str) -> str:
-    """Both limiters with the names of their policies as a type: `check` takes these names, and Policies."""
+    """Gives both limiters the names of their policies as a type. `check` takes these names, and Policies."""
     for kind in ("Limiter", "AsyncLimiter"):
         begin = text.index(f"\nclass {kind}")
         end = text.find("\n@final\n", begin)
@@ -57,7 +57,7 @@ def with_names(text: str) -> str:
             part = part.replace("policy: str | Policy", "policy: Name | Policy")
             # A limiter of a file has the names of the file, which no type knows.
             part = re.sub(r"(def from_file\(.*?-> )(\w+)", r"\1\2[str]", part, flags=re.DOTALL)
-            # Introspection does not see it.
+            # Introspection does not see this method.
             part = part.replace("    def __new__(", f"    {GETITEM}\n    def __new__(")
             part = re.sub(
                 r"(def __new__\(.*?\))( ->|:)", lambda new: new[1].replace(OPTIONS, TYPED_OPTIONS) + new[2], part

@@ -1,12 +1,12 @@
-"""Runs the tests of a language with all oldest, or all newest, supported versions of what they are about.
+"""Runs the tests of a language with all oldest, or all newest, supported versions of the packages that they test.
 
     python3 scripts/versions.py node newest
     python3 scripts/versions.py python oldest
     python3 scripts/versions.py               # all four
     python3 scripts/versions.py table         # prints the table of docs/reference/compatibility.md
 
-tests/versions/supported.json says which versions these are, and which tests run with them. Each run has an environment
-of its own below .cache/versions, in which the package is installed as its users install it.
+tests/versions/supported.json lists these versions, and the tests that run with them. Each run has a new environment
+below .cache/versions, and installs the package there as its users do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(*words: str, cwd: Path, env: dict[str, str] | None = None) -> None:
 
 def node(end: str, folder: Path) -> None:
     """Installs the packed package beside the packages, without a flag, and runs the tests with the Node of this end."""
-    # What the tests need beside them.
+    # The packages that the tests need beside them.
     wanted = ["structured-headers", "reflect-metadata", "rxjs", "graphql", "mercurius", "ioredis", "ws", "zod"]
     wanted += ["@koa/router", "@anthropic-ai/sdk"]
     development = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
@@ -63,13 +63,13 @@ def node(end: str, folder: Path) -> None:
 
 
 def find_python(version: str) -> str:
-    """The program of a version of Python: of PATH, or of pyenv."""
+    """Finds the program of a version of Python, in PATH or in pyenv."""
     found = [
         shutil.which(f"python{version}"),
         *glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python")),
     ]
     for program in filter(None, found):
-        # What pyenv has in PATH may stand for a version that is not chosen.
+        # A program of pyenv in PATH may stand for a version that is not selected.
         if subprocess.run([program, "-m", "venv", "--help"], capture_output=True, check=False).returncode == 0:
             return program
     sys.exit(f"versions: no Python {version} was found. Install it, or run the other end alone")

@@ -1,4 +1,4 @@
-"""The report of `make bench`: what tables, sentences and charts say of known figures."""
+"""The report of `make bench`: the tables, sentences and charts of known figures."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Floors(unittest.TestCase):
 
 class Ratios(unittest.TestCase):
     def test_are_taken_within_rounds(self) -> None:
-        # The machine was three times as slow in the second round. The medians alone would say 2.00 for every round.
+        # The machine was three times as slow in the second round. The medians alone would give 2.00 for every round.
         other = contender("peer", "peer", 500.0, 200.0, 600.0)
         one = case(RATE, contender("tidegate", "ours", 1_000.0, 300.0, 1_200.0), other)
         self.assertEqual(ratio_of(one, other), Spread(2.0, 1.5, 2.0))

@@ -1,4 +1,4 @@
-"""What `make dist` holds: the crate contains all that it includes, and archives with a fault are found."""
+"""The contents of `make dist`: the crate contains everything that it includes, and faulty archives are found."""
 
 from __future__ import annotations
 

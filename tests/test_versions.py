@@ -59,7 +59,7 @@ class Versions(unittest.TestCase):
         self.assertEqual(entries[:1], [VERSION])
 
     def test_pages_name_it(self) -> None:
-        # A page that says `0.1` would not find a candidate of 0.1.0.
+        # A page with `0.1` would not find a candidate of 0.1.0.
         dependency = re.compile(r'^tidegate = \{ version = "([^"]*)"', re.MULTILINE)
         named = [
             (str(page.relative_to(ROOT)), version)

@@ -1,4 +1,4 @@
-"""The workflows call the Makefile and nothing of their own, and what they and Dependabot name is there."""
+"""The workflows call only the Makefile, and everything that they and Dependabot name is there."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def read(name: str) -> str:
 
 
 def listed(text: str, key: str) -> list[str]:
-    """The values of a list that stands in one line."""
+    """Returns the values of a list that stands in one line."""
     return [value.strip(" '\"") for line in re.findall(rf"{key}: \[(.*)\]", text) for value in line.split(",")]
 
 
 def jobs(text: str) -> dict[str, str]:
-    """The lines of each job, by its name."""
+    """Returns the lines of each job, by its name."""
     parts = re.split(r"(?m)^  ([a-z-]+):\n", text.partition("\njobs:\n")[2])
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -53,7 +53,7 @@ class Workflows(unittest.TestCase):
     def test_every_job_ends_and_may_do_little(self) -> None:
         for path in WORKFLOWS:
             text = path.read_text(encoding="utf-8")
-            # Of the whole workflow: what a job needs beyond reading stands at the job.
+            # This holds for the whole workflow. A job that needs more than reading has its own permissions.
             self.assertRegex(text, r"(?m)^permissions:\n  contents: read\n\n", path.name)
             self.assertRegex(text, r"(?m)^concurrency:\n  group: ", path.name)
             self.assertTrue(jobs(text), path.name)

@@ -1,5 +1,4 @@
-//! The cost of the layers around a shared store: repeated denials, a lost store, and the usage that is remembered of every
-//! answer.
+//! The cost of the layers around a shared store: repeated denials, a lost store, and the remembered usage of each key.
 
 use std::time::Duration;
 

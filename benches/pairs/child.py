@@ -1,4 +1,4 @@
-"""Prints how many checks a second one build of the Python package makes: see pairs.py."""
+"""Prints the checks per second of one build of the Python package, for pairs.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tidegate
 SECONDS = 0.5
 KEYS = [f"user:{number:05}" for number in range(10_000)]
 POLICY = "gcra 1000000000/s"
-# A key of the first policy is unused again before its next check. This one keeps what was used.
+# A key of the first policy is unused again before its next check. A key of this one keeps its usage.
 KEPT = "gcra 1/s burst 1000000000"
 
 

@@ -1,9 +1,9 @@
-"""Compares two builds of Tidegate in interleaved pairs, so that a machine whose speed drifts says the same of both.
+"""Compares two builds of Tidegate in interleaved pairs, so that a machine with a drifting speed affects both alike.
 
     python benches/pairs/pairs.py --before CHECKOUT --after CHECKOUT [--pairs 15] [--only memory,sync,asyncio,…]
 
 Each checkout has its Python package in .cache/venv (`make python`) and its addon built (`npm run build`). For each path
-the ratio of the rates of a pair is taken, then the median of the ratios with its 95 % interval. A path fails when its
+it takes the ratio of the rates of each pair, then the median of the ratios with its 95 % interval. A path fails if its
 whole interval lies below 0.97.
 """
 
@@ -57,7 +57,7 @@ def start_server(folder: str, core: int) -> tuple[subprocess.Popen[bytes], str]:
 
 
 def forget(url: str) -> None:
-    """Empties the server: a build may not read what another one stored, and would answer without the store."""
+    """Empties the server, because a build that cannot read the keys of another one would answer without the store."""
     host, port = url.split("//")[1].split("/")[0].split(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.sendall(b"FLUSHALL\r\n")
@@ -66,7 +66,7 @@ def forget(url: str) -> None:
 
 
 def paths() -> dict[str, tuple[str, list[str], bool]]:
-    """For each path its language, its arguments, and whether client and server share a core."""
+    """Returns for each path its language, its arguments, and True if client and server share a core."""
     found = {kind: ("python", [kind], kind == "sync") for kind in ("memory", "memory-kept", "sync")}
     for flight in (1, 16, 64, 256):
         found[f"asyncio-{flight}"] = ("python", ["asyncio", str(flight)], flight == 1)
@@ -98,7 +98,7 @@ def rate(checkout: Path, language: str, arguments: list[str], url: str) -> float
 
 
 def interval(ratios: list[float]) -> tuple[float, float, float]:
-    """The median and the order statistics around it that hold it in 95 % of all cases."""
+    """Returns the median between the bounds of its 95 % interval, which are order statistics."""
     ordered = sorted(ratios)
     count = len(ordered)
     reach = int(0.98 * count**0.5)
@@ -124,7 +124,7 @@ def main() -> int:
             for number in range(options.pairs):
                 for name, (language, arguments, shares_core) in chosen.items():
                     url = servers[0 if shares_core else 1][1]
-                    # Every second pair the other way round: the second of two may be favoured.
+                    # Every second pair runs in the reverse order, because the second of two may be favoured.
                     order = builds if number % 2 == 0 else builds[::-1]
                     measured = {build: rate(build, language, arguments, url) for build in order}
                     ratios[name].append(measured[builds[1]] / measured[builds[0]])

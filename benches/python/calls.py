@@ -1,4 +1,4 @@
-"""Calls that go out by httpx: one process is one round of one contender, against a server on another core.
+"""Outgoing calls with httpx: one process is one round of one contender, against a server on another core.
 
 Its arguments are `name=value`: contender, core (of the server), warm, seconds. It prints one line of JSON as every
 contender does.
@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 
 SERVER = Path(__file__).resolve().parent.parent / "node" / "hello-server.mjs"
-# So many in an hour are never reached, so that nothing waits.
+# No round makes so many calls in an hour, so no call waits.
 MANY = 1_000_000_000
 
 

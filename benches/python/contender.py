@@ -1,8 +1,8 @@
 """The contenders of `make bench` that are written in Python: one process is one round of one of them.
 
-Its arguments are `name=value`. It prints one line of JSON: `value`, the figure of the round; `decisions`, how many
-there were in its whole life, so that the caller can divide what the server has spent; `beside`, further figures by
-name.
+Its arguments are `name=value`. It prints one line of JSON. `value` is the figure of the round. `decisions` is the
+number of decisions from start to end, so that the caller can divide the CPU time of the server by it. `beside` has
+further figures by name.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from peers import module_of
 from traffic import calls_of, limits_of
 
 Arguments = dict[str, str]
-# Between two looks at the clock, so that the clock costs nothing.
+# The checks between two looks at the clock, so that the clock costs next to nothing.
 CHUNK = 16
 
 
 def keys_of(arguments: Arguments, first: int = 0) -> Iterator[str]:
     count = int(arguments["keys"])
     if count == 1:
-        # A key of its own, which no other round has used; but a key to deny stays denied.
+        # A key that no other round has used. Only the key for denials is the same, so that it stays denied.
         return itertools.repeat("hot" if arguments["kind"] == "denied" else f"hot:{os.getpid()}")
     keys = [f"user:{number:07}" for number in range(count)]
     return itertools.cycle(keys[first:] + keys[:first])
 
 
 def sync_checks(check: Any, arguments: Arguments, seconds: float, most: float) -> int:
-    """Checks on one thread until the time has passed: how many there were."""
+    """Checks on one thread until the time has passed or `most` are made, and returns their number."""
     keys, done = keys_of(arguments), 0
     chunk = 1 if arguments["chunk"] == "1" else CHUNK
     end = time.perf_counter() + seconds
@@ -65,7 +65,7 @@ def thread_checks(check: Any, arguments: Arguments, seconds: float, most: float)
 
 
 async def task_checks(check: Any, arguments: Arguments, seconds: float, most: float) -> int:
-    """Checks by so many tasks, each of which awaits one at a time."""
+    """Checks in several tasks, each of them one at a time, and returns their number."""
     end, done = time.perf_counter() + seconds, 0
 
     async def work(number: int) -> None:
@@ -164,7 +164,7 @@ def resident_bytes() -> int:
 
 
 def memory_bytes(arguments: Arguments) -> dict[str, Any]:
-    """The bytes by which this process grows for each key."""
+    """The growth of this process for each key, in bytes."""
     check = module_of(arguments["contender"]).check("memory://", arguments["kind"])
     first, count = 100, int(arguments["keys"])
     for number in range(first):

@@ -1,10 +1,10 @@
-"""Processes that start together: each connects and makes its first call of one Redis, which knows no script.
+"""Processes that start together: each connects to one Redis without loaded scripts, and makes its first call.
 
     python first_calls.py contender=tidegate url=redis://… callers=50 waves=4
 
-Its figure is the 99th percentile of what the processes measure, in ms, over all waves. Meanwhile another client sends
-PING in a loop: beside it prints the longest time that this one waited, the median of the waves. Where the system
-permits that client goes before the others, so that it waits for the server and not for a core.
+The figure is the 99th percentile of the times of all processes, in ms, over all waves. Meanwhile another client sends
+PING in a loop. Its longest wait, as the median of the waves, is printed beside the figure. If the system permits it,
+that client has priority over the others, so that it waits for the server and not for a core.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ CALLS = {"tidegate": tidegate_call, "limits": limits_call, "PING": ping_call}
 
 
 def child(arguments: Arguments) -> None:
-    """One process: it says that it is ready, waits for the moment that it is told, and prints what its call took."""
+    """One process: it prints that it is ready, waits for the given moment, and prints the time of its call."""
     call = CALLS[arguments["contender"]](arguments["url"])
     print("ready", flush=True)
     begin = float(sys.stdin.readline())
@@ -78,7 +78,7 @@ def child(arguments: Arguments) -> None:
 
 
 def pings(arguments: Arguments) -> None:
-    """The other client: it prints the longest time that it waited until its input ends."""
+    """The other client: when its input ends, it prints the longest time that it waited."""
     ended = threading.Event()
 
     def wait_for_end() -> None:
@@ -108,7 +108,7 @@ def started(arguments: Arguments, part: str) -> subprocess.Popen[str]:
 
 
 def wave(arguments: Arguments) -> tuple[list[list[float]], float]:
-    """Of the first call of each process the time and the CPU time, and the longest wait of the other client."""
+    """Returns the time and the CPU time of each process's first call, and the longest wait of the other client."""
     with connection(arguments["url"]) as connected:
         command(connected, "SCRIPT", "FLUSH")
     processes = [started(arguments, "child") for _ in range(int(arguments["callers"]))]

@@ -1,4 +1,4 @@
-"""One round of a web application: it is started, gets its load from another core, and is ended.
+"""One round of a web application: starts it, sends it requests from another core, and ends it.
 
 Its arguments are `name=value`: framework, contender, limits, url, core (of the application), load (the
 program that sends it), connections, warm, seconds. It prints one line of JSON as every contender does.
@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 class Application:
-    """A web application in a process of its own, with one worker."""
+    """A web application in a separate process, with one worker."""
 
     def __init__(self, given: dict[str, str]) -> None:
         framework, contender, store = given["framework"], given["contender"], given["url"]
@@ -68,7 +68,7 @@ class Application:
         return found
 
     def cpu(self) -> float:
-        """Seconds of CPU that all of its threads have used."""
+        """The CPU time of all its threads so far, in seconds."""
         files = [file for process in self.processes() for file in Path(f"/proc/{process}/task").glob("*/schedstat")]
         return sum(int(file.read_text().split()[0]) for file in files) / 1e9
 

@@ -1,6 +1,6 @@
-"""One round of redis-benchmark with a script of one counter: what a client in C reaches that only sends and counts.
+"""One round of redis-benchmark with a script of one counter: the rate of a client in C that only sends and counts.
 
-Its arguments are `name=value`: url, pipeline (how many scripts travel together, on one connection), requests. It prints
+Its arguments are `name=value`: url, pipeline (the scripts that travel together, on one connection), requests. It prints
 one line of JSON as every contender does.
 """
 

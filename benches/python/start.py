@@ -1,10 +1,10 @@
-"""What an import adds to a fresh process.
+"""The time that an import adds to a fresh process.
 
     python start.py language=python contender=tidegate runs=7
 
-Its figure is the time of a process that imports, less that of one that does nothing, in ms: both start in turn, and
-each time is the median of so many. Beside stand the CPU time, which other work of the machine changes less, and the
-time of the statement itself, as the process measures it.
+The figure is the time of a process that imports, less the time of one that does nothing, in ms. The two run in turn,
+and each time is the median of all runs. Beside it stand the CPU time, which other work of the machine changes less, and
+the time of the import statement, as the process measures it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ MODULES = {"throttled-py": "throttled", "pyrate-limiter": "pyrate_limiter"}
 
 
 def programs(language: str, package: str) -> tuple[list[str], str, str]:
-    """What runs a program, one that imports and says how long that took, and one that does nothing."""
+    """Returns the command of the runtime, a program that prints the time of its import, and one that does nothing."""
     if language == "python":
         timed = f"import time\nbegan = time.perf_counter()\nimport {MODULES.get(package, package)}\n"
         return [sys.executable, "-c"], timed + "print((time.perf_counter() - began) * 1000)", "print(0)"
-    # A file of this name would lie where the packages are found.
+    # With `-e`, Node looks for packages from the working directory and needs no file beside them.
     node = [
         shutil.which("node") or "node",
         "--input-type=module" if language == "esm" else "--input-type=commonjs",

@@ -1,11 +1,11 @@
-//! What the benchmarks share.
+//! The code that the benchmarks share.
 
 use redis::Connection;
 
-/// Seconds of CPU that the server has used so far, according to itself.
+/// The CPU seconds of the server so far, as its `INFO` reports them.
 ///
 /// # Panics
-/// When the server does not answer.
+/// If the server does not answer.
 pub fn server_cpu(connection: &mut Connection) -> f64 {
     let info: String = redis::cmd("INFO").arg("cpu").query(connection).expect("INFO answers");
     let field = |name: &str| -> f64 {

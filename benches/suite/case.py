@@ -1,4 +1,4 @@
-"""What is measured: a case, and the contenders that are compared in it."""
+"""The unit of measurement: a case, and the contenders that it compares."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ NANOSECONDS = "ns per check"
 MILLISECONDS = "ms"
 SERVER_CPU = "µs of Redis CPU"
 BYTES = "bytes per key"
-# Of these units more is better; of the others less.
+# More is better in these units, and less in all others.
 RATES = (RATE, REQUESTS)
 
-# What is paid, where a unit is a cost.
+# The name of the cost, for the units that are a cost.
 PRICES = {NANOSECONDS: "time", MILLISECONDS: "time", SERVER_CPU: "Redis CPU", BYTES: "bytes"}
 
 OURS, PEER, FLOOR = "ours", "peer", "floor"
@@ -56,9 +56,9 @@ class Case:
     # How the figure is taken, for a reader who wants to repeat it.
     how: str
     contenders: tuple[Contender, ...]
-    # The others are compared with it: the first one, unless it is named.
+    # The contender that the others are compared with, or the first one if this is empty.
     reference: str = ""
-    # The contender whose figure each one's share is taken of, such as the service without a limiter.
+    # The figures are shown as shares of this contender's figure, such as that of the service without a limiter.
     share_of: str = ""
     # The kinds of stores beside memory: "single" and "cluster" are Redis servers, "file" is a file. A case may use
     # several.
@@ -66,17 +66,17 @@ class Case:
     one_core: bool = False
     # The client may use both cores, which it then shares with the server.
     both_cores: bool = False
-    # The figure is what the server's main thread spends for each decision, not what the program prints.
+    # The figure is the CPU time of the server's main thread per decision, not the figure that the program prints.
     server_cpu: bool = False
-    # Whether the calls that the server gets for each decision are shown.
+    # True to show the server's calls per decision.
     calls: bool = False
-    # Figures that do not change from round to round need one.
+    # Figures that do not change from round to round need only one. 0 stands for the usual number.
     rounds: int = 0
     # Programs that run once before the rounds.
     prepare: tuple[Contender, ...] = ()
-    # Whether the chart of the README shows it.
+    # True to show the case in the chart of the README.
     overview: bool = False
-    # What keeps a peer ahead where one is, by a profile.
+    # If a peer is ahead, the reason according to a profile.
     reason: str = ""
 
 
@@ -92,7 +92,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long everything takes: quick runs only show that it works."""
+    """The lengths of all measurements. Quick runs only show that everything works."""
 
     quick: bool
 

@@ -1,7 +1,7 @@
 """Charts as SVG: bars with their ranges.
 
-They bring their own background, so they read on a light and on a dark page, also where the page and the system disagree
-about which it is.
+They bring their own background, so you can read them on a light and on a dark page, even if the page and the system
+have different themes.
 """
 
 from __future__ import annotations

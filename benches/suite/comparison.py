@@ -1,4 +1,4 @@
-"""What the figures say of two contenders."""
+"""Compares the figures of two contenders."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def contender_of(case: Results, name: str) -> Results:
 
 
 def ratio_of(case: Results, other: Results) -> Spread | None:
-    """How many times as good as the other one the reference of the case is."""
+    """Returns the ratio of the case's reference to the other contender. Above 1 the reference is better."""
     reference = contender_of(case, case["reference"])
     return None if other is reference else ratios(reference["rounds"], other["rounds"], case["unit"])
 
 
 def standing(title: str, case: Results, other: Results) -> tuple[str, str] | None:
-    """Whether a peer is "ahead" or "level", and the sentence that says so; nothing when it is behind in every round."""
+    """Returns "ahead" or "level" for a peer, with a sentence for the page, or None if it is behind in every round."""
     ratio = ratio_of(case, other)
     if other["role"] != PEER or contender_of(case, case["reference"])["role"] != OURS or ratio is None:
         return None
@@ -33,7 +33,7 @@ def standing(title: str, case: Results, other: Results) -> tuple[str, str] | Non
     if unit in RATES:
         measure = f"`{ours}` reaches {with_range(ratio, cost)} of its rate"
     else:
-        # The other way round, of the same rounds: what ours costs more.
+        # The inverse ratio of the same rounds: how much more ours costs.
         more = ratios(other["rounds"], contender_of(case, ours)["rounds"], unit)
         assert more is not None
         measure = f"`{ours}` takes {with_range(more, cost)} times its {PRICES[unit]}"

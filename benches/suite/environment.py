@@ -1,4 +1,4 @@
-"""The machine, and the versions of what is measured."""
+"""The machine, and the versions of the measured programs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _versions(language: str, packages: list[str]) -> str:
 
 
 def server_version(name: str = "") -> str:
-    """The version of the server; `unknown` where it is none of that name, Redis or Valkey."""
+    """Returns the version of the server, or `unknown` if it is not the server of that name, Redis or Valkey."""
     return _first(rf"{name}.* v=(\S+)", _output(os.environ.get("TIDEGATE_REDIS_SERVER", "redis-server"), "--version"))
 
 

@@ -10,7 +10,7 @@ from .statistics import Spread
 
 
 def rate(value: float) -> str:
-    """Three digits; more would claim what the machine does not give."""
+    """Rounds to three digits, because a measurement is not more exact than that."""
     digits = max(0, floor(log10(value)) - 2) if value >= 1 else 0
     return f"{round(value, -digits):,.0f}"
 

@@ -16,7 +16,7 @@ LONGEST_SECONDS = 300
 
 
 class ContenderError(Exception):
-    """A contender has failed; its round has no figure."""
+    """A contender has failed, so its round has no figure."""
 
 
 def cores() -> tuple[int, int]:
@@ -57,7 +57,7 @@ class Programs:
         if contender.program in ("http", "fetch", "httpx"):
             given |= {"core": str(server), "load": self.rust}
         given |= contender.arguments
-        # A contender may name the servers that it uses; by default they are the first of its case.
+        # A contender may name its servers. By default it uses the first ones of its case.
         if case.servers or "servers" in given:
             given.setdefault("url", urls[given.pop("servers", case.servers[0] if case.servers else "single")])
         processes = int(given.pop("processes", 1))
@@ -76,13 +76,13 @@ class Programs:
         except subprocess.TimeoutExpired:
             raise ContenderError(f"no figure after {LONGEST_SECONDS} s") from None
         finally:
-            # Also on Ctrl-C: nothing that was started stays behind. Programs end their own children when asked to.
+            # Nothing stays behind, not even on Ctrl-C. Programs end their own children when they are terminated.
             for program in self.running:
                 end(program)
 
 
 def figures_of(program: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a program has printed, when it has ended."""
+    """Waits until a program ends, and returns the figures that it printed."""
     output, errors = program.communicate(timeout=LONGEST_SECONDS)
     lines = output.strip().splitlines()
     if program.returncode != 0 or not lines:

@@ -1,4 +1,4 @@
-"""docs/benchmarks/README.md: the tables of all parts, and what they say."""
+"""docs/benchmarks/README.md: the tables of all parts, and the conclusions from them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def case_table(case: Results) -> list[str]:
     rows = []
     for contender in figures:
         name = contender["name"]
-        # Everything is ours in some cases; then bold would say nothing.
+        # In some cases all contenders are ours. Bold would mean nothing then.
         mixed = any(other["role"] != OURS for other in figures)
         cells = [f"**{name}**" if mixed and contender["role"] == OURS else name]
         if contender["role"] == "floor":
@@ -93,7 +93,7 @@ def _list(title: str, about: str, sentences: list[str], none: str) -> list[str]:
 
 
 def _environments(parts: dict[str, Results]) -> list[str]:
-    """Where and with what the parts were measured: one table for each different environment."""
+    """The machine and the versions of the measurements: one list for each different environment."""
     different: list[tuple[dict[str, str], list[str]]] = []
     for part in parts.values():
         same = next((names for environment, names in different if environment == part["environment"]), None)
@@ -122,7 +122,7 @@ def _part(name: str, part: Results) -> list[str]:
 
 
 def page(parts: dict[str, Results], names: list[str]) -> str:
-    """The whole page; `names` are the parts that there are, of which some may not have been measured yet."""
+    """The whole page. `names` are all parts, also those that were not measured yet."""
     lines = [HEAD.format(parts=", ".join(f"`{name}`" for name in names))]
     if missing := [name for name in names if name not in parts]:
         lines += [f"Not measured: {', '.join(missing)}.", ""]

@@ -15,7 +15,7 @@ Results = dict[str, Any]
 
 
 class Progress:
-    """One line for each case, and on a terminal also what runs now."""
+    """One line for each case, and on a terminal also the contender that runs now."""
 
     def __init__(self, cases: int) -> None:
         self.cases, self.case, self.began = cases, 0, time.monotonic()

@@ -22,7 +22,7 @@ CALLS = re.compile(r"cmdstat_(?:evalsha|eval|evalsha_ro|fcall|fcall_ro):calls=(\
 
 
 class SharedFile:
-    """The file of a store without a server, in memory where the system has such a place."""
+    """The file of a store without a server. It lies in memory if the system has a place for that."""
 
     servers: tuple[dict[str, int], ...] = ()
 
@@ -36,12 +36,12 @@ class SharedFile:
 
 
 class CaseServers:
-    """The servers of one case, with what they have spent."""
+    """The servers of one case, with their CPU time and their calls."""
 
     def __init__(self, case: Case) -> None:
         self.kinds = {kind: SharedFile() if kind == "file" else Servers(kind) for kind in case.servers}
         self.urls = {kind: servers.url for kind, servers in self.kinds.items()}
-        # The applications of the web have the servers' core for themselves.
+        # Web applications have the servers' core for themselves.
         web = any(contender.program == "http" for contender in case.contenders)
         core = cores()[0 if case.one_core or web else 1]
         for servers in self.kinds.values():
@@ -62,12 +62,12 @@ class CaseServers:
             servers.close()
 
     def cpu(self, kind: str) -> float:
-        """Seconds of CPU of the primaries' main threads. Replicas do the work that those of a single server would."""
+        """The CPU seconds of the primaries' main threads. Replicas do not count: a single server can have them, too."""
         servers = self.kinds[kind].servers[: 3 if kind == "cluster" else 1]
         return sum(int(Path(f"/proc/{server['pid']}/schedstat").read_text().split()[0]) for server in servers) / 1e9
 
     def calls(self, kind: str) -> int:
-        """How many scripts the primaries have run."""
+        """The number of scripts that the primaries have run."""
         servers = self.kinds[kind]
         if isinstance(servers, SharedFile):
             return 0

@@ -23,7 +23,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def ratios(reference: Sequence[float | None], other: Sequence[float | None], unit: str) -> Spread | None:
-    """How many times as good as the other the reference is: of rates the quotient, of costs its inverse."""
+    """Returns the reference divided by the other for rates, the inverse for costs. Above 1 the reference is better."""
     pairs = [(one, two) for one, two in zip(reference, other, strict=True) if one and two]
     if not pairs:
         return None
@@ -36,5 +36,5 @@ def shares(whole: Sequence[float | None], part: Sequence[float | None]) -> Sprea
 
 
 def known(values: Sequence[float | None]) -> list[float]:
-    """Of the rounds in which the contender ran."""
+    """The values of the rounds that did not fail."""
     return [value for value in values if value is not None]

@@ -1,4 +1,4 @@
-// Why the compiled addon could not be loaded. The generated loader always suspects npm.
+// Explains why the compiled addon could not be loaded. The generated loader blames npm for every failure.
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,16 +11,16 @@ function* causesOf(error: unknown): Generator<Error> {
   for (let cause = error; cause instanceof Error; cause = cause.cause) yield cause;
 }
 
-/** Whether a place just has no such file. */
+/** True if the error only means that the place has no such file. */
 function isAbsence(error: Error): boolean {
   return (error as { code?: unknown }).code === 'MODULE_NOT_FOUND' || /^Cannot find /.test(error.message);
 }
 
-/** The error for a loader that failed. `folder` is that of the file that called it. */
+/** Returns the error to throw if the loader fails. `folder` is the folder of the file that called the loader. */
 export function loadFailure(error: unknown, folder: string): ConfigError {
   const machine = `${process.platform} ${process.arch}`;
   const failure = new ConfigError(reason(error, folder, machine));
-  // What the loader says itself is left out.
+  // The loader's own message is left out.
   failure.cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
   return failure;
 }

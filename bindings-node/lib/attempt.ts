@@ -4,9 +4,9 @@ import type { native } from './native.js';
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** One remembered attempt. */
+/** An attempt that the journal remembers. */
 export interface Attempt {
-  /** When it was, in milliseconds since 1970, to the microsecond. */
+  /** The time of the attempt, in milliseconds since 1970, exact to the microsecond. */
   readonly at: number;
   readonly allowed: boolean;
   /** The units that were asked for. */
@@ -17,7 +17,7 @@ export interface Attempt {
   readonly metaBytes: Uint8Array | null;
 }
 
-/** The metadata of a check as bytes. */
+/** Returns the metadata of a check as bytes. */
 export function encodedMeta(meta: string | Uint8Array): Uint8Array {
   if (typeof meta === 'string') checkText(meta, 'meta');
   const bytes = typeof meta === 'string' ? encoder.encode(meta) : meta;

@@ -21,7 +21,7 @@ import { checkMade, madeCost, madeKey, madePriority } from './wrap.js';
 
 /** The options of `limited`. */
 export interface LimitedOptions<J> {
-  /** The limiter that is asked. */
+  /** The limiter to ask. */
   limiter: Limiter;
   /** A name, a notation, a Policy, or a function of the job that returns one of these, or undefined for no limit. */
   policy: PolicyLike | ((job: J) => PolicyLike | undefined);
@@ -31,9 +31,9 @@ export interface LimitedOptions<J> {
   cost?: Cost | ((job: J) => Cost) | undefined;
   /** The class of the jobs, one of the policy's `priorities`, or a function of the job. */
   priority?: string | ((job: J) => string | undefined) | undefined;
-  /** What stands before each key. Default: `job:`. */
+  /** The prefix of each key. Default: `job:`. */
   prefix?: string | undefined;
-  /** Called when a job goes back: with the Decision, the wait and the job. */
+  /** Called with the Decision, the wait and the job when a job goes back to the queue. */
   onWait?: ((decision: Decision, waitMs: number, job: J) => void) | undefined;
 }
 
@@ -41,9 +41,9 @@ const OPTIONS = ['limiter', 'policy', 'key', 'cost', 'priority', 'prefix', 'onWa
 const WHERE = 'tidegate/bullmq';
 
 /**
- * The processor, limited: the limit is asked before it runs. A job that is refused goes back as a delayed job, which counts no
- * attempt and keeps no worker waiting. A `concurrency` limit is held while the processor runs: it is given back when that ends or
- * fails, and within its ttl when the process was killed. A job that can never be admitted fails with RateLimited.
+ * Returns the processor with a limit: it asks the limiter before each job runs. A denied job goes back as a delayed job, which counts
+ * no attempt and keeps no worker waiting. The units of a `concurrency` limit are held while the processor runs. They come back when it
+ * ends or fails, or within their ttl if the process is killed. A job that can never be admitted fails with RateLimited.
  */
 // biome-ignore lint/suspicious/noExplicitAny: the defaults of BullMQ's own types, so that untyped workers stay untyped
 export function limited<T = any, R = any, N extends string = string>(
@@ -76,7 +76,7 @@ export function limited<T = any, R = any, N extends string = string>(
     return found;
   };
 
-  /** Moves a refused job to the delayed ones. The error that it throws tells the worker that. */
+  /** Moves a refused job to the delayed jobs, and throws the error that informs the worker. */
   const putBack = async (
     job: Job<T, R, N>,
     token: string | undefined,
@@ -84,10 +84,10 @@ export function limited<T = any, R = any, N extends string = string>(
     of: Policy,
   ): Promise<never> => {
     if (decision.retryAfterMs === null && !decision.unavailable) throw new RateLimited(decision);
-    // Each time that a worker takes a job counts as started, and only what ends or fails as made.
+    // `attemptsStarted` counts each time a worker takes a job, `attemptsMade` only the runs that ended or failed.
     const cameBack = job.attemptsStarted > job.attemptsMade + 1;
     const waitMs = Math.ceil(await waitOf(target, decision, of, cameBack, length));
-    // Before the job goes back: if it throws, the job fails, and does not run later all the same.
+    // This runs before the job goes back. If it throws, the job fails and must not run again later.
     onWait?.(decision, waitMs, job);
     await job.moveToDelayed(Date.now() + waitMs, token);
     throw new DelayedError();

@@ -108,7 +108,7 @@ export type CheckEntry<Name extends string = string> =
   | readonly [policy: PolicyLike<Name>, key: string, cost?: Cost | undefined]
   | NamedCheckEntry<Name>;
 
-/** An entry of `checkAll` by names, which may have metadata. */
+/** An entry of `checkAll` as an object, which may also have metadata and a class. */
 export interface NamedCheckEntry<Name extends string = string> {
   readonly policy: PolicyLike<Name>;
   readonly key: string;
@@ -127,10 +127,10 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   observe: 'decision',
 };
 
-/** The cost in options that have nothing else. Undefined when they have, or when they may be no options at all. */
+/** Returns the cost if the options have nothing else. Otherwise undefined, also for a value that may be no options at all. */
 export function onlyCost(options: CheckOptions): Cost | undefined {
   let cost: Cost | undefined;
-  // An object literal has its names ready, so that this costs next to nothing.
+  // The names of an object literal are ready, so this loop costs next to nothing.
   for (const name in options) {
     if (name !== 'cost') return undefined;
     cost = options.cost;
@@ -138,7 +138,7 @@ export function onlyCost(options: CheckOptions): Cost | undefined {
   return cost;
 }
 
-/** The options of a call, checked. */
+/** Checks the options of a call and returns them. */
 export function checkedOptions<Options extends object>(call: string, given: Options): Options {
   const options = checkOptions(given, declaredNames(call), call, EXAMPLES[call] ?? COST_EXAMPLE);
   for (const { name, kind } of declaredOptions(call)) {
@@ -159,12 +159,12 @@ export function checkedOptions<Options extends object>(call: string, given: Opti
   return options;
 }
 
-/** Throws for what cannot be the name of a class. */
+/** Throws if the value cannot be the name of a class. */
 export function checkPriority(value: unknown): void {
   checkType('priority', value, ['string']);
 }
 
-/** Throws for a class that no call of these policies could have. */
+/** Throws if a call of these policies cannot have this class. */
 export function checkClass(priority: string, policyRefs: readonly PolicyRef[], where: string): void {
   const classed = policyRefs.filter(({ classes }) => classes !== undefined);
   if (classed.length === 0) {
@@ -182,10 +182,10 @@ export function checkClass(priority: string, policyRefs: readonly PolicyRef[], w
   }
 }
 
-/** What `hold` runs while it has its units. */
+/** The function that `hold` runs while it has its units. */
 export type HeldWork<T> = (hold: Hold) => Promise<T> | T;
 
-/** The options of `hold` and its function in either order, of which both may be left out, checked. */
+/** Checks the arguments of `hold`: its options and its function, in either order. Both may be missing. */
 export function holdArguments<T>(
   first: HoldOptions | HeldWork<T> | undefined,
   second: HeldWork<T> | HoldOptions | undefined,
@@ -198,7 +198,7 @@ export function holdArguments<T>(
   return { ...checkedOptions('hold', options as HoldOptions), run: work };
 }
 
-/** The entries of `checkAll`, checked. `options` is what was given after them. */
+/** Checks the entries of `checkAll`. `options` are the arguments after them. */
 export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly unknown[]): readonly NamedCheckEntry[] {
   if (options.some((option) => option !== undefined)) {
     const all = 'checkAll takes entries and no options: it is all or nothing, so that it cannot be partial';
@@ -226,7 +226,7 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
   });
 }
 
-/** How long `block` denies a key, checked. */
+/** Checks the length of a `block`. */
 export function blockLength(ms: number): number {
   if (typeof ms !== 'number') {
     throw new ConfigError(`a block cannot last ${describe(ms)}: give a number of milliseconds`);

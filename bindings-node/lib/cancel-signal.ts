@@ -1,7 +1,7 @@
 import { ConfigError, describe } from './errors.js';
 import { kept } from './kept.js';
 
-/** What cancels a call. The `AbortSignal` of the platform is one; only this part of it is used. */
+/** A signal that cancels a call. You can pass an `AbortSignal` of the platform. Only this part of it is used. */
 export interface CancelSignal {
   readonly aborted: boolean;
   // biome-ignore lint/suspicious/noExplicitAny: so the platform declares it
@@ -10,7 +10,7 @@ export interface CancelSignal {
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
-/** The waits that a signal ends, which share one listener: Node warns of a signal that has more than ten. */
+/** The waits that a signal ends. They share one listener, because Node warns if a signal has more than ten. */
 class SharedListener {
   readonly #waits = new Set<() => void>();
   readonly #abort = (): void => {
@@ -30,12 +30,12 @@ class SharedListener {
 
 const listeners = new WeakMap<CancelSignal, SharedListener>();
 
-/** Calls a function when a signal is aborted. What it returns ends that. */
+/** Calls `end` when the signal is aborted. Returns a function that stops listening. */
 export function onAbort(signal: CancelSignal, end: () => void): () => void {
   return kept(listeners, signal, () => new SharedListener(signal)).add(end);
 }
 
-/** Throws for what is no signal. */
+/** Throws if the value is no signal. */
 export function checkSignal(signal: CancelSignal | undefined): void {
   if (signal === undefined) return;
   const { aborted, addEventListener, removeEventListener } = (signal ?? {}) as Partial<CancelSignal>;

@@ -1,7 +1,7 @@
 import { ConfigError, describe } from './errors.js';
 import { native } from './native.js';
 
-/** A time in milliseconds, rounded to a whole microsecond. A double holds 270 years of those since 1970. */
+/** Returns a time rounded to a whole microsecond. A double counts those exactly for more than 270 years after 1970. */
 function checkedTime(ms: number, what: string): number {
   const micros = typeof ms === 'number' ? Math.round(ms * 1000) : -1;
   if (!(micros >= 0 && micros <= Number.MAX_SAFE_INTEGER / 2)) {
@@ -14,7 +14,7 @@ function checkedTime(ms: number, what: string): number {
 export let nativeClockOf: (clock: ManualClock) => native.Clock;
 
 /**
- * A clock for tests: a limiter that is given one uses its time instead of the store's.
+ * A clock for tests. A limiter with such a clock uses its time instead of the store's.
  *
  * ```ts
  * const clock = new ManualClock(1_700_000_000_000);
@@ -27,23 +27,23 @@ export class ManualClock {
   readonly #clock: native.Clock;
   #now: number;
 
-  /** A clock that stands at that many milliseconds since 1970. By default it is November 2023. */
+  /** Makes a clock that stands at `nowMs`, in milliseconds since 1970. The default is in November 2023. */
   constructor(nowMs = 1_700_000_000_000) {
     this.#now = checkedTime(nowMs, 'the time of a clock');
     this.#clock = native.Clock.at(this.#now);
   }
 
-  /** The time, in milliseconds since 1970. */
+  /** Returns the time, in milliseconds since 1970. */
   now(): number {
     return this.#now;
   }
 
-  /** Moves it forward. */
+  /** Moves the clock forward. */
   advance(ms: number): void {
     this.set(this.#now + checkedTime(ms, 'what a clock advances by'));
   }
 
-  /** Sets the time, also to an earlier one. */
+  /** Sets the time. It may be earlier than before. */
   set(nowMs: number): void {
     this.#now = checkedTime(nowMs, 'the time of a clock');
     this.#clock.set(this.#now);

@@ -2,13 +2,13 @@
 
 import { DecisionField, DecisionFlag, Header, LimitField, Special } from '../binding/index.js';
 
-/** The numbers of a Decision while they are made: the fixed ones, and those of the limits. */
+/** The numbers of a Decision while it is built: the fixed ones, then those of the limits. */
 export type MutableNumbers = number[] & Record<DecisionField, number>;
 
 /** The numbers of a Decision. */
 export type DecisionNumbers = readonly number[] & Readonly<Record<DecisionField, number>>;
 
-/** How many numbers a Decision with that header has. */
+/** Returns the count of numbers in a Decision with that header. */
 export function lengthOf(header: number): number {
   return (header & DecisionFlag.Simple) !== 0
     ? DecisionField.Limits + 1
@@ -17,7 +17,7 @@ export function lengthOf(header: number): number {
 
 /** Copies the numbers of a Decision out of the array of answers, which is used again. */
 export function numbersAt(answers: Float64Array, at: number, header: number): DecisionNumbers {
-  // An array literal is allocated in one step, with its doubles inside: all those of a Decision about one limit that is simple.
+  // An array literal is allocated in one step, with its doubles inside. It has all the numbers of a simple Decision.
   const numbers = [
     header,
     answers[at + 1] as number,
@@ -43,7 +43,7 @@ export function numbersAt(answers: Float64Array, at: number, header: number): De
   return numbers as MutableNumbers;
 }
 
-/** Microseconds as milliseconds; `null` for a wait that never ends. */
+/** Returns microseconds as milliseconds, or `null` for a wait that never ends. */
 export function wait(micros: number): number | null {
   return micros === Special.Never ? null : micros / 1000;
 }

@@ -4,12 +4,12 @@ import { shortened } from './errors.js';
 import { native } from './native.js';
 import type { Algorithm, PolicyRef } from './policy.js';
 
-/** What Node's `inspect.custom` is. Not imported: the types of the package need none of Node's. */
+/** Node's `inspect.custom`. It is not imported, so that the types of this package need none of Node's. */
 const INSPECT: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
 
 /**
- * What answered: the store, this process from a denial it remembered, or `onStoreError`, because the store could not be
- * asked.
+ * The origin of an answer: the store, a denial that this process remembers, units that it has leased, or `onStoreError`
+ * because the store could not be asked.
  */
 export type Source = 'store' | 'deny-cache' | 'lease' | 'fallback';
 
@@ -18,29 +18,29 @@ const SOURCES = native.sources() as readonly Source[];
 /** The state of one limit of the policy. */
 export interface LimitState {
   readonly algorithm: Algorithm;
-  /** What it counts, where it names it; else `null`. */
+  /** The unit that it counts, or `null` if it names none. */
   readonly unit: string | null;
-  /** The units of it that were asked for. */
+  /** The units of it that the call asked for. */
   readonly cost: number;
   /** The most units it ever admits at once. */
   readonly limit: number;
-  /** Its period; the ttl of the holds for `concurrency`. */
+  /** Its period. For `concurrency` the ttl of its holds. */
   readonly periodMs: number;
-  /** Units it would admit now. */
+  /** The units that it would admit now. */
   readonly remaining: number;
-  /** Units that are used beyond it: by a charge, or because its numbers were lowered. */
+  /** The units used beyond the limit, by a charge or because its numbers were lowered. */
   readonly over: number;
-  /** When it would admit the cost: 0 when it does now, `null` when it never will. */
+  /** The time until it would admit the cost: 0 if it does now, `null` if it never will. */
   readonly retryAfterMs: number | null;
-  /** When it admits the same cost again, also in a Decision that is allowed. */
+  /** The time until it admits the same cost again, also in a Decision that is allowed. */
   readonly nextAfterMs: number | null;
-  /** Until it is as if unused. */
+  /** The time until it is as if unused. */
   readonly resetAfterMs: number;
-  /** Whether it refused. */
+  /** True if it refused. */
   readonly exceeded: boolean;
 }
 
-/** The index of the limit that `limit` and `remaining` are of. */
+/** Returns the index of the limit that `limit` and `remaining` describe. */
 export function bindingOf(decision: Decision): number {
   const numbers = numbersOf(decision);
   const header = numbers[DecisionField.Header];
@@ -54,7 +54,7 @@ export function bindingOf(decision: Decision): number {
   return index;
 }
 
-/** The entries of a Decision of `checkAll`; another one itself. */
+/** Returns the entries of a Decision of `checkAll`. Any other Decision is its only entry. */
 export function partsOf(decision: Decision): readonly Decision[] {
   return decision.decisions.length === 0 ? [decision] : decision.decisions;
 }
@@ -65,13 +65,13 @@ export let policyRefOf: (decision: Decision) => PolicyRef;
 /** The answer to a check. A denial is a Decision, never an error. */
 export class Decision {
   /**
-   * Whether it is allowed. A property of its own, as are `key`, `cost` and `decisions`, so that a copy of the object has it too.
-   * `toJSON` has all fields, and so have `JSON.stringify` and what is printed.
+   * True if the call is allowed. It is a property of the object, as are `key`, `cost` and `decisions`, so a copy of the
+   * object has it too. `toJSON`, `JSON.stringify` and printing show all fields.
    */
   readonly allowed: boolean;
   /** The key of the check. */
   readonly key: string;
-  /** The units that were asked for, of limits that name no unit: `limits` has those of each. */
+  /** The units that the call asked of limits without a unit. `limits` has the units of each limit. */
   readonly cost: number;
   /** One Decision for each entry of a `checkAll`. Empty otherwise. */
   readonly decisions: readonly Decision[];
@@ -92,44 +92,44 @@ export class Decision {
     this.decisions = decisions;
     this.#policyRef = policyRef;
     this.#numbers = numbers;
-    // The limits of the key may be others when this is read.
+    // The key may have other limits when this is read.
     if (this.overridden) ownUnits.set(this, policyRef.unitsFor(key));
   }
 
-  /** The policy's name; its canonical notation when it has none. */
+  /** The name of the policy, or its canonical notation if it has no name. */
   get policy(): string {
     return this.#policyRef.name;
   }
 
   /**
-   * The units that were consumed: the cost or 0, of a partial check anything between, of a charge the cost. `settle` starts
-   * from it.
+   * The consumed units: the cost or 0. A partial check may consume any number between, and a charge always consumes the
+   * cost. `settle` starts from this number.
    */
   get granted(): number {
     return this.#numbers[DecisionField.Granted];
   }
 
-  /** The most units that the limit that binds ever admits at once. */
+  /** The most units that the binding limit ever admits at once. */
   get limit(): number {
     return this.#numbers[DecisionField.Limit];
   }
 
-  /** Units that the limit that binds would admit now: the one that refused, else the one with least left in proportion. */
+  /** The units that the binding limit would admit now. That is the limit that refused, or else the one with least left in proportion. */
   get remaining(): number {
     return this.#numbers[DecisionField.Remaining];
   }
 
   /**
-   * When the same check is admitted if nothing else uses the key, in milliseconds: 0 when allowed, `null` for never. It is
-   * exact to the microsecond, so round it up where whole milliseconds are needed.
+   * The milliseconds until the same check is admitted, if nothing else uses the key: 0 if it is allowed, `null` for
+   * never. The number is exact to the microsecond, so round it up if you need whole milliseconds.
    */
   get retryAfterMs(): number | null {
     return wait(this.#numbers[DecisionField.RetryAfter]);
   }
 
   /**
-   * When the same check is admitted again if nothing else uses the key, also after a Decision that is allowed, in
-   * milliseconds. 0 when another one is admitted at once, `null` for never.
+   * The milliseconds until the same check is admitted again, if nothing else uses the key: 0 if another one is admitted
+   * at once, `null` for never. It is useful after an allowed Decision too.
    */
   get nextAfterMs(): number | null {
     if (this.decisions.length === 0 || !this.allowed) return wait(this.#numbers[DecisionField.NextAfter]);
@@ -137,55 +137,55 @@ export class Decision {
     return all.reduce((longest, next) => (longest === null || next === null ? null : Math.max(longest, next)), 0);
   }
 
-  /** Until the limit that binds is as if unused and no block of the key is left. */
+  /** The milliseconds until the binding limit is as if unused and no block of the key is left. */
   get resetAfterMs(): number {
     return this.#numbers[DecisionField.ResetAfter] / 1000;
   }
 
-  /** The moment at which `resetAfterMs` ends; the same between calls. */
+  /** The moment at which `resetAfterMs` ends. It stays the same from call to call. */
   get resetAt(): Date {
     return new Date(this.#numbers[DecisionField.ResetAt] / 1000);
   }
 
-  /** `leaky-bucket`: wait this long before going. */
+  /** For a `leaky-bucket`: the milliseconds to wait before you go on. */
   get delayMs(): number {
     return this.#numbers[DecisionField.Delay] / 1000;
   }
 
-  /** What answered. */
+  /** The origin of the answer. */
   get source(): Source {
     return SOURCES[(this.#numbers[DecisionField.Header] >> Header.SourceShift) & Header.KindMask] ?? 'store';
   }
 
-  /** Whether a shadow policy would have denied. */
+  /** True if a shadow policy would have denied. */
   get shadow(): boolean {
     return (this.#numbers[DecisionField.Header] & DecisionFlag.Shadow) !== 0;
   }
 
   /**
-   * Whether it is denied because the store is missing (`onStoreError: 'closed'`), not because a limit refused: a web layer
-   * then answers 503, and 429 otherwise.
+   * True if the call is denied because the store is missing (`onStoreError: 'closed'`), not because a limit refused. A
+   * web layer then answers 503 instead of 429.
    */
   get unavailable(): boolean {
     return (this.#numbers[DecisionField.Header] & DecisionFlag.Unavailable) !== 0;
   }
 
   /**
-   * Whether it is denied by a block that follows repeated denials: of a policy whose `blockFor` has several lengths, and not of one
-   * that was made by hand.
+   * True if a block after repeated denials denies the call. The policy has several lengths in `blockFor`, and the block
+   * was not made by hand.
    */
   get abnormal(): boolean {
     return (this.#numbers[DecisionField.Header] & DecisionFlag.Abnormal) !== 0;
   }
 
   /**
-   * Whether its key has other numbers than the policy, which answered: `limits` has them. A key with `'none'` is always allowed.
+   * True if the key has other limits than its policy, and they answered. `limits` has them. A key with `'none'` is always allowed.
    */
   get overridden(): boolean {
     return (this.#numbers[DecisionField.Header] & DecisionFlag.Overridden) !== 0;
   }
 
-  /** Whether it says what the other side of an outgoing call said: that is what refuses, or what is left. */
+  /** True if limits learned from the responses to outgoing calls decided: they refuse, or set the units that are left. */
   get learned(): boolean {
     return (this.#numbers[DecisionField.Header] & DecisionFlag.Learned) !== 0;
   }
@@ -195,12 +195,12 @@ export class Decision {
     return limitsOf(this.#numbers, this.cost, namedUnitsOf(this));
   }
 
-  /** @internal The Decision of `checkAll`: a copy of this one, with those of all entries. */
+  /** @internal Returns the Decision of `checkAll`: a copy of this one with the Decisions of all entries. */
   withParts(decisions: readonly Decision[]): Decision {
     return new Decision(this.#policyRef, this.key, this.cost, this.#numbers, decisions);
   }
 
-  /** All fields, as a plain object. */
+  /** Returns all fields as a plain object. */
   toJSON(): DecisionFields {
     const fields = Object.fromEntries(FIELDS.map((name) => [name, this[name]])) as unknown as DecisionFields;
     if (this.decisions.length > 0) fields.decisions = this.decisions.map((decision) => decision.toJSON());
@@ -244,21 +244,21 @@ export type DecisionFields = { -readonly [Name in (typeof FIELDS)[number]]: Deci
   decisions?: readonly DecisionFields[];
 };
 
-/** The fields as they are printed: keys may be long. */
+/** Returns the fields for printing. Keys may be long, so they are shortened. */
 function shortFields(fields: DecisionFields): DecisionFields {
   const short = { ...fields, policy: shortened(fields.policy), key: shortened(fields.key) };
   return fields.decisions === undefined ? short : { ...short, decisions: fields.decisions.map(shortFields) };
 }
 
-/** The units of the limits of keys that have other numbers than their policy. */
+/** The units of the limits of overridden keys, by Decision. */
 const ownUnits = new WeakMap<Decision, readonly string[] | undefined>();
 
-/** What each limit that answered counts, an empty text where it names nothing; undefined where none does. */
+/** Returns the unit of each limit that answered, an empty text for a limit without one. Undefined if none names a unit. */
 export function namedUnitsOf(decision: Decision): readonly string[] | undefined {
   return decision.overridden ? ownUnits.get(decision) : policyRefOf(decision).units;
 }
 
-/** How HTTP announces the limits that answered, if it does. */
+/** Returns the HTTP announcement of the limits that answered, if they have one. */
 export function announcementOf(decision: Decision): native.Announcement | undefined {
   const { announcement, announcementFor } = policyRefOf(decision);
   return decision.overridden && announcement !== undefined ? announcementFor(decision.key) : announcement;
@@ -268,7 +268,7 @@ const NONE: readonly Decision[] = Object.freeze([]);
 
 const NO_NUMBERS = Array.from({ length: DecisionField.Limits + 1 }, () => 0) as MutableNumbers;
 
-/** The answer to a call that had nothing to do, as when a check is settled for what it consumed. No user sees it. */
+/** Returns the answer to a call that had nothing to do, such as a settle to the charged cost. No user sees it. */
 export function emptyDecision(policyRef: PolicyRef, key: string, cost: number): Decision {
   return new Decision(policyRef, key, cost, NO_NUMBERS);
 }

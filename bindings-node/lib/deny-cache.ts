@@ -5,49 +5,49 @@ import type { DecisionNumbers, MutableNumbers } from './decision-numbers.js';
 import { native } from './native.js';
 import type { PolicyRef } from './policy.js';
 
-/** The most denials that are kept. Beyond it all are dropped, which costs each key one call. */
+/** The most denials to keep. When the cache is full it drops all of them, which costs each key one call. */
 const MAX_DENIALS = 65_536;
-/** The longest key that is kept, in characters. The core keeps the denials of longer ones, as digests. */
+/** The longest key to keep, in characters. The core keeps the denials of longer keys, as digests. */
 const MAX_KEY_LENGTH = 64;
-/** The denials that one call checks, whether they are over. */
+/** The number of denials that each call checks for their end. */
 const SWEPT = 2;
 /** The last tenth of a denial's time is left to the core, which lets one check through to renew it. */
 const SHARE_OF_TIME = 0.9;
 
-/** As it was when this was loaded: the fakes that tests put in its place stand still, and a denial would not end. */
+/** The real clock, read when this file was loaded. The fakes of tests stand still, and a denial would not end. */
 const sinceStart = performance.now.bind(performance);
 
 const FROM_DENY_CACHE = native.sources().indexOf('deny-cache') << Header.SourceShift;
 
 interface Denial {
   readonly policyRef: PolicyRef;
-  /** When the answer was received. Its waits are counted from then. */
+  /** The time at which the answer came. Its waits count from then. */
   readonly receivedAt: number;
-  /** When it ends. It is counted from the moment the call was sent, so that no denial lasts too long. */
+  /** The end of the denial. It counts from the sending of the call, so that no denial lasts too long. */
   readonly until: number;
-  /** Where the current generation of its key is. */
+  /** The index of the current generation of its key. */
   readonly place: number;
   /** The numbers of its first repetition. */
   readonly numbers: DecisionNumbers;
 }
 
 /**
- * Denials that still hold. The core keeps them too, but a call into the core costs ten times as much as a look-up here. So
- * this cache keeps only denials that can be repeated without knowing a rule: of one unit, by a policy with one limit. Nothing
- * is left of such a limit, and only its waits change.
+ * Denials that still hold. The core keeps them too, but a call into the core costs ten times as much as a look-up here.
+ * This cache keeps only denials that it can repeat without knowing the rules of a limit: of one unit, by a policy with
+ * one limit. Such a limit has nothing left, and only its waits change.
  *
- * The core says what ends a denial: each has the number of a generation, and is repeated only while that is the current one.
+ * The core decides when a denial ends: each has the number of a generation, and is repeated only while that is current.
  */
 export class DenyCache {
   readonly #clock: ManualClock | undefined;
   /** The current generations, which each crossing brings up to date. */
   readonly #generations: Float64Array;
   readonly #denials = new Map<string, Denial>();
-  /** Where the search for denials that are over goes on. */
+  /** The place at which the next sweep goes on. */
   #next = this.#denials.entries();
-  /** The policies whose repeated denials the core has not counted yet. */
+  /** The policies with repeated denials that the core has not counted yet. */
   #repeated: PolicyRef[] = [];
-  /** A call that may end denials waits for its crossing: until then nothing is repeated. */
+  /** True while a call that may end denials waits to cross. Until then nothing is repeated. */
   waits = false;
 
   constructor(clock: ManualClock | undefined, generations: Float64Array) {
@@ -55,13 +55,13 @@ export class DenyCache {
     this.#generations = generations;
   }
 
-  /** The time in whole microseconds, counted from any moment. */
+  /** Returns the time in whole microseconds, counted from an arbitrary moment. */
   now(): number {
-    // A manual clock stands at a whole microsecond, from which its milliseconds may differ by a rounding error.
+    // A manual clock stands at a whole microsecond. Its milliseconds may differ from that by a rounding error.
     return this.#clock === undefined ? Math.floor(sinceStart() * 1000) : Math.round(this.#clock.now() * 1000);
   }
 
-  /** The numbers of a denial that still holds. */
+  /** Returns the numbers of a denial that still holds. */
   find(policyRef: PolicyRef, key: string, cost: number): DecisionNumbers | undefined {
     if (key.length > MAX_KEY_LENGTH) return undefined;
     const denial = this.#denials.get(key);
@@ -72,7 +72,7 @@ export class DenyCache {
     const { numbers, receivedAt, until, place } = denial;
     const isCurrent = this.#generations[place] === numbers[DecisionField.Generation];
     const now = this.now();
-    // A clock that was set back shows a time about which the store said nothing.
+    // The store's answer does not apply to the time before it, which a clock that was set back may show.
     if (!isCurrent || now >= until || now < receivedAt) {
       this.#denials.delete(key);
       return undefined;
@@ -94,7 +94,7 @@ export class DenyCache {
     this.#denials.set(copied(key), { policyRef, receivedAt: this.now(), until, place, numbers: repeated });
   }
 
-  /** Calls a function with each policy whose denials were repeated, so that the core counts them. */
+  /** Calls `count` with each policy that has repeated denials, so that the core counts them. */
   takeRepeated(count: (policyRef: PolicyRef) => void): void {
     for (const policyRef of this.#repeated) {
       count(policyRef);
@@ -103,7 +103,7 @@ export class DenyCache {
     this.#repeated = [];
   }
 
-  /** Removes a few denials that are over, so that what a flood took is given back. */
+  /** Removes a few denials that are over, so that the memory of a flood is freed. */
   #sweep(): void {
     const now = this.now();
     for (let count = 0; count < SWEPT; count++) {
@@ -114,7 +114,7 @@ export class DenyCache {
   }
 }
 
-/** A copy of a text. A text that was cut out of a longer one keeps the longer one in memory. */
+/** Copies a text. Without that, a text cut out of a longer one keeps the longer one in memory. */
 export function copied(text: string): string {
   return ` ${text}`.slice(1);
 }
@@ -123,7 +123,7 @@ function minus(wait: number, passed: number): number {
   return wait === Special.Never ? wait : Math.max(0, wait - passed);
 }
 
-/** What a denial says so many microseconds later. */
+/** Returns the numbers of a denial that many microseconds later. */
 function later(numbers: DecisionNumbers, passed: number): DecisionNumbers {
   const copy = numbers.slice() as MutableNumbers;
   copy[DecisionField.RetryAfter] = minus(copy[DecisionField.RetryAfter], passed);

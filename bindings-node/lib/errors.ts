@@ -25,14 +25,14 @@ export interface ErrorValue {
   code: string;
   message: string;
   place?: SourceLocation;
-  /** Whether the call certainly did not run. */
+  /** True if the call certainly did not run. */
   didNotRun: boolean;
 }
 
 /** The errors of calls that certainly did not run. */
 const OF_NO_RUN = new WeakSet<object>();
 
-/** Whether an error is of a call that certainly did not run, so that it may be made again. */
+/** True if the call of the error certainly did not run, so that it may be made again. */
 export function didNotRun(error: unknown): boolean {
   return typeof error === 'object' && error !== null && OF_NO_RUN.has(error);
 }
@@ -42,7 +42,7 @@ export function didNotRun(error: unknown): boolean {
  * @group Errors
  */
 export class TidegateError extends Error {
-  /** The stable code: programs should compare this, not the message. */
+  /** The stable code. Compare this in your program, not the message. */
   readonly code: ErrorCode;
 
   constructor(message: string, code: ErrorCode) {
@@ -88,13 +88,13 @@ export class KeyInvalid extends TidegateError {
 /** The most characters of a text that a message shows. */
 const MAX_SHOWN = 64;
 
-/** A text as messages show it: its first characters, and how many there are. */
+/** Shortens a text for a message, to its first characters and its length. */
 export function shortened(text: string): string {
   if (text.length <= MAX_SHOWN) return text;
   return `${text.slice(0, MAX_SHOWN).toWellFormed()}… (${text.length} characters)`;
 }
 
-/** A wrong value as messages show it. Of what is no text and no number the type alone: such a value may hold anything. */
+/** Describes a wrong value for a message. It names only the type of an object or a function, which may hold anything. */
 export function describe(value: unknown): string {
   if (typeof value === 'string') return mayBeUrl(value) ? 'a URL' : JSON.stringify(shortened(value));
   if (typeof value === 'object' && value !== null) return withArticle(nameOfKind(value));
@@ -113,7 +113,7 @@ function nameOfKind(value: object): string {
   }
 }
 
-/** What a function of the application threw, as a warning of the process takes it. */
+/** Turns a thrown value of the application into one that `process.emitWarning` takes. */
 export function asWarning(thrown: unknown): Error | string {
   try {
     return thrown instanceof Error ? thrown : String(thrown);
@@ -126,15 +126,15 @@ function withArticle(noun: string): string {
   return `${/^[aeiou]/i.test(noun) ? 'an' : 'a'} ${noun}`;
 }
 
-/** Whether a text may be the URL of a store, which may hold a password. */
+/** True if the text may be the URL of a store, which may hold a password. */
 function mayBeUrl(text: string): boolean {
   const colon = text.indexOf(':');
   return text.includes('://') || (colon >= 0 && text.includes('@', colon));
 }
 
 /**
- * Throws for a text with half a surrogate pair. Node-API would replace it by another character: two policies could share their
- * usage, and a password would be another one.
+ * Throws for a text with half a surrogate pair. Node-API would replace that half by another character, so that two
+ * policies could share their usage, and a password would change.
  */
 export function checkText(
   text: string,
@@ -155,26 +155,26 @@ export function checkConstant(given: string | Uint8Array, what: 'a key' | 'meta'
   if (length > MAX_BYTES) throw new Kind(`${what} has ${length} bytes: it may have at most ${MAX_BYTES}`);
 }
 
-/** The error for a string that is not well-formed text. */
+/** Returns the error for a string that is not well-formed text. */
 export function malformedKey(): KeyInvalid {
   return new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text');
 }
 
-/** The error for a value that cannot be a key. */
+/** Returns the error for a value that cannot be a key. */
 export function invalidKey(key: unknown): KeyInvalid {
   return typeof key === 'string'
     ? malformedKey()
     : new KeyInvalid(`a key cannot be ${describe(key)}: it must be a string`);
 }
 
-/** The error for a value that cannot be a cost. */
+/** Returns the error for a value that cannot be a cost. */
 export function invalidCost(cost: unknown): CostError {
   return new CostError(
     `a cost cannot be ${describe(cost)}: it must be a whole number from 1 to 2^53 - 1, or an object of such numbers by the names of units`,
   );
 }
 
-/** The error for a value that cannot be a number of units. */
+/** Returns the error for a value that cannot be a number of units. */
 export function unitError(name: string, value: unknown): CostError {
   return new CostError(
     `the cost of ${shortened(name)} cannot be ${typeof value === 'string' ? 'a string' : describe(value)}: it must be a whole number from 0 to 2^53 - 1`,
@@ -211,13 +211,13 @@ export class ClosedError extends TidegateError {
   }
 }
 
-// On the prototypes, as JavaScript's own errors have it, so that it is not printed as a field.
+// The name is on the prototypes, as in JavaScript's own errors, so that it is not printed as a field.
 const NAMED = { TidegateError, PolicyError, CostError, KeyInvalid, ConfigError, StoreError, ClosedError };
 for (const [name, { prototype }] of Object.entries(NAMED)) prototype.name = name;
 
 type ErrorClass = new (message: string, code: ErrorCode, place?: SourceLocation) => TidegateError;
 
-/** The class of each code; `tests/errors.json` is the same table for all languages. */
+/** The class of each code. `tests/errors.json` has the same table for all languages. */
 const CLASSES: Record<Exclude<ErrorCode, 'rate_limited'>, ErrorClass> = {
   policy_invalid: PolicyError,
   policy_unknown: PolicyError,
@@ -230,7 +230,7 @@ const CLASSES: Record<Exclude<ErrorCode, 'rate_limited'>, ErrorClass> = {
   closed: ClosedError,
 };
 
-/** The error to throw for an error of the core, as the class of its code. */
+/** Returns the error to throw for an error of the core, with the class of its code. */
 export function thrown(error: ErrorValue): TidegateError {
   const classes: Record<string, ErrorClass | undefined> = CLASSES;
   const code = error.code as ErrorCode;

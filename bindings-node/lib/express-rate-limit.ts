@@ -2,8 +2,8 @@
 //
 //     app.use(rateLimit({ windowMs: 60_000, limit: 100, store: new TidegateStore({ limiter }) }));
 //
-// express-rate-limit compares the count with its limit itself, and the limit may differ between requests. So the store only counts,
-// with charges, which are admitted whatever the count.
+// express-rate-limit itself compares the count with its limit, and the limit may differ between requests. So the store
+// only counts. It uses charges, which are admitted at any count.
 
 import type { ClientRateLimitInfo, IncrementResponse, Options, Store } from 'express-rate-limit';
 import type { Decision } from './decision.js';
@@ -22,13 +22,13 @@ const MAX_PERIOD_MS = 10 * 360 * 86_400_000;
 /** Counts the hits of clients. */
 export class TidegateStore implements Store {
   readonly prefix: string;
-  /** Whether no other store counts the same keys: stores of one limiter do, also in memory. */
+  /** False, because the stores of one limiter count the same keys, also in memory. */
   readonly localKeys = false;
   readonly #limiter: Limiter;
   #windowMs = WINDOW_MS;
   #hits = windowOf(WINDOW_MS);
   #resets = resetsOf(WINDOW_MS);
-  /** Part of every key. Each `resetAll` changes it; this is the value that this process has last read. */
+  /** A part of every key, which each `resetAll` changes. This is the value that this process read last. */
   #generation = '';
 
   constructor(options: TidegateStoreOptions) {
@@ -40,7 +40,7 @@ export class TidegateStore implements Store {
   /** Called by express-rate-limit, which does not await it. */
   init(options: Pick<Options, 'windowMs'> & Partial<Pick<Options, 'limit'>>): void {
     const { limit } = options;
-    // Compared with a text, no count would ever be above its limit.
+    // If the limit were a text, no count would ever be above it.
     if (limit !== undefined && typeof limit !== 'function') numberOfHits(limit, 'limit', WHERE);
     this.#windowMs = numberOfHits(options.windowMs, 'windowMs', WHERE);
     this.#hits = windowOf(options.windowMs);
@@ -53,12 +53,12 @@ export class TidegateStore implements Store {
     return this.#info(hit);
   }
 
-  /** Takes a hit back, down to none. */
+  /** Takes a hit back. The count never goes below 0. */
   async decrement(key: string): Promise<void> {
     await this.#inGeneration((name) => this.#limiter.refund(this.#hits, name, 1), key);
   }
 
-  /** The count of a key; undefined when it has no hits. */
+  /** Returns the count of a key, or undefined if it has no hits. */
   async get(key: string): Promise<ClientRateLimitInfo | undefined> {
     const decision = await this.#inGeneration((name) => this.#limiter.peek(this.#hits, name), key);
     return decision.remaining === decision.limit ? undefined : this.#info(decision);
@@ -70,8 +70,8 @@ export class TidegateStore implements Store {
   }
 
   /**
-   * Forgets all keys of this prefix, in every process. It does not search for them: from now on keys have another name, and the
-   * old ones end with their windows.
+   * Forgets all keys of this prefix, in every process. It does not search for them. From now on keys have other names,
+   * and the old ones end with their windows.
    */
   async resetAll(): Promise<void> {
     this.#generation = generationOf(await this.#limiter.charge(this.#resets, this.prefix, 1));
@@ -81,8 +81,8 @@ export class TidegateStore implements Store {
   shutdown(): void {}
 
   /**
-   * Makes a call about a key, and makes it again when the key turns out to be of before a `resetAll`. The call and the question
-   * about the generation travel together.
+   * Makes a call about a key, and repeats it if a `resetAll` since the last call has changed the name of the key. The
+   * call and the request for the generation travel together.
    */
   async #inGeneration<T>(call: (name: string) => Promise<T>, key: string): Promise<T> {
     const generation = this.#generation;
@@ -99,7 +99,7 @@ export class TidegateStore implements Store {
   }
 
   #info(decision: Decision): ClientRateLimitInfo {
-    // express-rate-limit decides by `passOnStoreError` what becomes of a hit that could not be counted.
+    // If a hit could not be counted, express-rate-limit decides by `passOnStoreError`.
     const { limit, remaining } = answered(decision);
     const totalHits = limit - remaining;
     if (totalHits > 0) return { totalHits, resetTime: decision.resetAt };
@@ -107,12 +107,12 @@ export class TidegateStore implements Store {
   }
 }
 
-/** Counts resets. Its period is longer than that of hits, so that no hit of before a reset outlives it. */
+/** Returns the policy that counts resets. Its period is longer than that of hits, so that a reset outlives every hit before it. */
 function resetsOf(windowMs: number): Policy {
   return windowOf(Math.min(2 * windowMs, MAX_PERIOD_MS));
 }
 
-/** Differs after each reset: the end of the window of resets, and the count in it. Empty when no reset is remembered. */
+/** Returns a text that differs after each reset: the end of its window and the count in it. Empty if no reset is remembered. */
 function generationOf(resets: Decision): string {
   const count = resets.limit - resets.remaining;
   return count === 0 ? '' : `${resets.resetAt.getTime()}.${count}`;

@@ -26,8 +26,8 @@ declare global {
 }
 
 const adapter: Adapter<Request, Response> = {
-  // Express 5 gives each request an object shape of its own, so that one more property costs it as much as everything else here.
-  // So the admissions of a request are kept beside it, and found through the prototype that all requests have in common.
+  // Express 5 gives each request its own object shape, and one more property would cost as much as everything else
+  // here. So the admissions of a request are kept beside it. A getter on the prototype of all requests finds them.
   ...nodeRequestAdapter<Request>('tidegate/express'),
   memory: (request) => request.rawHeaders ?? request,
   trusts: expressTrust,
@@ -35,7 +35,7 @@ const adapter: Adapter<Request, Response> = {
   setStatus: (response, status) => response.status(status),
   refuse(response, body, refused) {
     if (response.headersSent) return;
-    // Not through `send`, which would add a charset: JSON has none.
+    // `send` would add a charset, and JSON has none.
     if (body === undefined) response.setHeader('Content-Type', MEDIA_TYPE).end(refused.problem());
     else response.send(body);
   },
@@ -60,7 +60,7 @@ function exposeDecision(request: Request, decision: Decision | undefined): void 
   }
 }
 
-/** The prototype that the requests of all applications share, directly above Node's; undefined for other requests. */
+/** Returns the prototype that the requests of all applications share, next to that of Node. Undefined for other requests. */
 function commonPrototypeOf(request: Request): object | undefined {
   let common: object | undefined;
   for (let next: object | null = Object.getPrototypeOf(request); next !== null; next = Object.getPrototypeOf(next)) {
@@ -77,7 +77,7 @@ export type RateLimitOptions = CommonOptions<Request, Response>;
 
 type ExpressAdmission = Admission<Request, Response> | undefined;
 
-/** A middleware that limits requests. */
+/** Returns a middleware that limits requests. */
 export function rateLimit(options: RateLimitOptions): RequestHandler {
   const settings = middlewareLimits(
     adapter,
@@ -126,8 +126,8 @@ function respond(admission: ExpressAdmission, request: Request, response: Respon
   }
 }
 
-// Where a middleware is registered. Express tells a middleware the path of a request, which a client chooses, and not the pattern
-// that matched it. The patterns are in the lists of the routers, in which the middleware is found.
+// The rest of this file finds the place at which a middleware is registered. Express passes it the path of a request, which a
+// client chooses, and not the pattern that matched. The routers keep the patterns in lists, and the middleware is searched there.
 
 interface Route {
   readonly path: unknown;
@@ -141,9 +141,9 @@ interface Layer {
   readonly rawPath?: unknown;
   /** The pattern as Express 4 compiles it. */
   readonly regexp?: RegExp & { readonly fast_slash?: boolean; readonly fast_star?: boolean };
-  /** Whether the pattern is that of every path. */
+  /** True if the pattern matches every path. */
   readonly slash?: boolean;
-  /** The beginning of a path that it matches; true in versions that set it. */
+  /** Returns the matched beginning of a path, or true in versions that set `path` instead. */
   match?(path: string): boolean | { readonly path?: string };
   readonly path?: string;
 }
@@ -160,17 +160,17 @@ interface Application {
   readonly _router?: Router;
 }
 
-/** A middleware in a router, or a route that it is found at. */
+/** A place at which a middleware or a route is registered. */
 interface Registration {
   readonly route: Route | undefined;
   /** The layers of `use` that lead to it, from the outermost application on. */
   readonly layers: readonly Layer[];
-  /** Their pattern, and with that of the route. Undefined when Express keeps no pattern. */
+  /** The pattern of the layers. `pattern` adds that of the route. Both are undefined if Express keeps no pattern. */
   readonly base: string | undefined;
   readonly pattern: string | undefined;
 }
 
-/** The pattern of a layer of `use`. */
+/** Returns the pattern of a layer of `use`. */
 function patternOf(layer: Layer): string | undefined {
   if (layer.rawPath !== undefined) return patternText(layer.rawPath);
   if (layer.slash || layer.regexp?.fast_slash) return '';
@@ -184,7 +184,7 @@ function layersOf(app: Application): readonly Layer[] {
   return ('_router' in app ? app._router : app.router)?.stack ?? [];
 }
 
-/** The layers of a router, or of an application that was given to a router. */
+/** Returns the layers of a router, or of an application that was given to a router. */
 function layersIn(handle: unknown): readonly Layer[] {
   if (typeof handle !== 'function') return [];
   const { stack, set, handle: handles } = handle as { stack?: unknown; set?: unknown; handle?: unknown };
@@ -192,7 +192,7 @@ function layersIn(handle: unknown): readonly Layer[] {
   return typeof set === 'function' && typeof handles === 'function' ? layersOf(handle as Application) : [];
 }
 
-/** Every registration of a middleware, or of a route, behind these layers of `use`. */
+/** Yields every registration of a middleware, or of a route, behind these layers of `use`. */
 function* registrations(stack: readonly Layer[], sought: unknown, before: readonly Layer[]): Generator<Registration> {
   for (const layer of stack) {
     const { route, handle } = layer;
@@ -207,7 +207,7 @@ function* registrations(stack: readonly Layer[], sought: unknown, before: readon
   }
 }
 
-/** Where an application may be mounted in others. Express hides which one a layer mounts, so some of these are others' mounts. */
+/** Returns the layers that may mount an application. Express hides which one a layer mounts, so some of them mount others. */
 function mountsOf({ parent }: Application): readonly (readonly Layer[])[] {
   if (parent === undefined) return [[]];
   const mounts = layersOf(parent).filter(({ handle }) => typeof handle === 'function' && handle.name === 'mounted_app');
@@ -219,12 +219,12 @@ function registrationsOf(app: Application, sought: unknown): readonly Registrati
   return mountsOf(app).flatMap((mount) => Array.from(registrations(layersOf(app), sought, mount)));
 }
 
-/** Whether a request that has passed the layers of a registration has this as its `baseUrl`. */
+/** True if a request has this `baseUrl` after the layers of the registration. */
 function leadsTo({ base, layers }: Registration, baseUrl: string): boolean {
   if (base?.toLowerCase() === baseUrl.toLowerCase()) return true;
   let rest = baseUrl;
   for (const layer of layers) {
-    // In older versions a layer remembers what it matched, for its router.
+    // In older versions `match` writes its result into the layer, which the router reads. So this works on a copy.
     const copy: Layer = Object.create(layer);
     const matched = copy.match?.(rest) ?? false;
     if (matched === false) return false;
@@ -233,13 +233,13 @@ function leadsTo({ base, layers }: Registration, baseUrl: string): boolean {
   return rest === '';
 }
 
-/** The registration that a request has come through. */
+/** Returns the registration that a request has come through. */
 function passedBy({ baseUrl = '', route }: Request, all: readonly Registration[]): Registration | undefined {
   const passed = all.filter((one) => (one.route ?? route) === route && leadsTo(one, baseUrl));
   return passed.find((one) => one.route !== undefined) ?? passed[0];
 }
 
-/** Finds the place of one middleware. Its registrations are collected again for a request that came through none of them. */
+/** Returns a function that finds the place of one middleware. It collects the registrations again for a request through none of them. */
 function placeFinder(middleware: () => unknown): (request: Request) => string | Unrouted {
   const known = new WeakMap<object, readonly Registration[]>();
   return (request) => {
@@ -249,7 +249,7 @@ function placeFinder(middleware: () => unknown): (request: Request) => string | 
     if (passed === undefined) {
       const all = registrationsOf(app, middleware());
       known.set(app, all);
-      // Another function may call it, at a route.
+      // Another function may call the middleware, at a route.
       passed = passedBy(request, all) ?? passedBy(request, registrationsOf(app, request.route));
     }
     return passed?.pattern ?? new Unrouted('', app);

@@ -2,8 +2,8 @@
 //
 //     await app.register(rateLimit, { max: 100, timeWindow: '1 minute', store: TidegateStore({ limiter }) });
 //
-// The plugin compares the count with its maximum itself, so the store only counts, with charges, which are admitted whatever the
-// count. It makes the store from a class, and asks it for a child for each route with limits of its own.
+// The plugin itself compares the count with its maximum, so the store only counts. It uses charges, which are admitted at any count.
+// The plugin makes the store from a class, and asks it for a child for each route with its own limits.
 
 import { ConfigError } from './errors.js';
 import type { Limiter } from './limiter.js';
@@ -20,17 +20,17 @@ import {
 /** The options of the store. The default prefix is `frl:`. */
 export interface TidegateStoreOptions extends PeerStoreOptions {}
 
-/** What the plugin is told about a key. */
+/** The answer of the store about a key. */
 export interface Hits {
-  /** How often it was counted in its window. */
+  /** The hits of the key in its window. */
   current: number;
-  /** How long the window lasts, in milliseconds. */
+  /** The time until the window ends, in milliseconds. */
   ttl: number;
 }
 
 type Callback = (error: Error | null, result?: Hits) => void;
 
-/** What the store reads of the plugin's options and of a route's. */
+/** The options of the plugin or of a route that the store reads. */
 export interface PluginOptions {
   readonly continueExceeding?: boolean;
   readonly exponentialBackoff?: boolean;
@@ -45,7 +45,7 @@ export interface FastifyRateLimitStore {
   child(routeOptions: PluginOptions & object): FastifyRateLimitStore;
 }
 
-/** A class that the plugin can be given as `store`. */
+/** A class that you can give the plugin as `store`. */
 export type FastifyRateLimitStoreClass = new (options: object) => FastifyRateLimitStore;
 
 const WHERE = 'tidegate/fastify-rate-limit';
@@ -75,12 +75,12 @@ class Store implements FastifyRateLimitStore {
     this.#answer(callback, true, key, timeWindow, max);
   }
 
-  /** The count, without a hit. */
+  /** Reads the count without a hit. */
   read(key: string, callback: Callback, timeWindow?: number, max?: number): void {
     this.#answer(callback, false, key, timeWindow, max);
   }
 
-  /** The store of a route, which counts for itself. */
+  /** Returns the store of a route, which counts for itself. */
   child(routeOptions: PluginOptions & object): Store {
     const { method = '', url = '' } = routeOptions.routeInfo ?? {};
     return new Store(this.limiter, `${this.prefix}${String(method)}${url}-`, routeOptions);
@@ -99,7 +99,7 @@ class Store implements FastifyRateLimitStore {
     const policy = windowOf(ms);
     const asked = isHit ? this.limiter.charge(policy, name, 1) : this.limiter.peek(policy, name);
     const { limit, remaining, retryAfterMs, resetAfterMs } = answered(await asked);
-    // A blocked key has nothing left, which says no count.
+    // A blocked key has nothing left, so its count is unknown.
     const current = Math.min(limit - remaining, remaining === 0 ? max + 1 : MAX_HITS);
     if (isHit && this.#continueExceeding && current > max) {
       // A client that goes on stays out for another window.
@@ -110,7 +110,7 @@ class Store implements FastifyRateLimitStore {
   }
 }
 
-/** The class that the plugin is given: `store: TidegateStore({ limiter })`. */
+/** Returns the class to give the plugin: `store: TidegateStore({ limiter })`. */
 export function TidegateStore(options: TidegateStoreOptions): FastifyRateLimitStoreClass {
   const { limiter, prefix } = storeOptions(options, WHERE, 'frl:');
   return class extends Store {

@@ -32,7 +32,7 @@ const adapter: Adapter<FastifyRequest, FastifyReply> = {
   refuse(reply, body, refused) {
     if (reply.sent) return reply;
     if (body !== undefined) return reply.send(body);
-    // The application's error handler may answer. Where it does not, the problem is sent.
+    // The application's error handler may answer. If it does not, the problem is sent.
     const refusal = refusalError(refused);
     refusals.set(reply.request, refusal);
     throw refusal;
@@ -40,14 +40,14 @@ const adapter: Adapter<FastifyRequest, FastifyReply> = {
 };
 
 /**
- * The limits of a route: a policy, or options that override those of the plugin. A `skip` of the plugin stays. False: the route is
- * not limited.
+ * The limits of a route: a policy, or options that override those of the plugin. A `skip` of the plugin stays. With
+ * false the route is not limited.
  */
 export type RouteRateLimit = PolicyOption<FastifyRequest> | RouteOptions<FastifyRequest, FastifyReply> | false;
 
 /** The options of the plugin. Without a policy only routes that name one are limited. */
 export interface FastifyRateLimitOptions extends LayerOptions<FastifyRequest, FastifyReply> {
-  /** The hook in which requests are checked: one after authentication, if the key is a user. Default `onRequest`. */
+  /** The hook that checks requests. If the key is a user, choose one after authentication. Default `onRequest`. */
   hook?: (typeof HOOKS)[number] | undefined;
 }
 
@@ -77,7 +77,7 @@ const refusals = new WeakMap<FastifyRequest, RefusalError>();
 /** The statuses of refusals that `onDenied` may have answered. */
 const answered = new WeakMap<FastifyRequest, number>();
 
-/** Where the first releases of Fastify 4 have the configuration of a route. */
+/** The properties with the configuration of a route in the first releases of Fastify 4. */
 interface OlderRequest {
   readonly routeConfig?: unknown;
   readonly context?: { readonly config?: unknown };
@@ -124,7 +124,7 @@ async function respond(settings: FastifySettings, request: FastifyRequest, reply
   return admission.refuse(reply);
 }
 
-/** Whether an answer to a refusal is the one that Fastify itself makes of an error. */
+/** True if the answer to a refusal is the one that Fastify itself makes from an error. */
 function isFrameworkAnswer(payload: unknown, { code, message }: RefusalError): boolean {
   if (typeof payload !== 'string') return false;
   try {
@@ -138,7 +138,7 @@ function isFrameworkAnswer(payload: unknown, { code, message }: RefusalError): b
 
 const registrations = new WeakMap<object, FastifyRegistration[]>();
 
-/** The registrations of a context and of those around it, the innermost and last one first. */
+/** Returns the registrations of a context and of those around it. The last one in the innermost context comes first. */
 function registrationsOf(server: FastifyInstance): FastifyRegistration[] {
   const all: FastifyRegistration[] = [];
   for (let context: object | null = server; context !== null; context = Object.getPrototypeOf(context)) {
@@ -148,15 +148,15 @@ function registrationsOf(server: FastifyInstance): FastifyRegistration[] {
 }
 
 /**
- * A registration of the plugin, and what it limits. A context inherits the hooks of the contexts around it, and so it inherits their
- * limits: a registration in a context adds its own. What a route says of itself replaces the `policy` and the `default` of all
- * registrations, and the last one in the innermost context asks it.
+ * A registration of the plugin, and its limits. A context inherits the hooks of the contexts around it, and so their
+ * limits. A registration in a context adds its own limits. The limits of a route replace the `policy` and the `default`
+ * of all registrations, and the last registration in the innermost context asks them.
  */
 class FastifyRegistration {
   readonly #prefix: string;
-  /** Whether a route was declared that it limits. */
+  /** True if a route was declared that it limits. */
   #limitsRoutes = false;
-  /** By the configuration of a route, which Fastify makes for each. */
+  /** The settings by the configuration of a route. Fastify makes one configuration for each route. */
   readonly #settings = new Map<unknown, FastifySettings | undefined>();
 
   constructor(
@@ -169,7 +169,7 @@ class FastifyRegistration {
     this.#make(undefined, undefined, [this]);
     if (options.default !== undefined) this.#make(undefined, this.#prefix, [this]);
     if (options.key === undefined) checkTrust(app);
-    // Routes that were declared before it are limited too, and not announced.
+    // Routes that were declared before the plugin are limited too, but Fastify does not announce them to it.
     if (!app.printRoutes().startsWith('(empty tree)')) return;
     app.addHook('onReady', async () => {
       if (this.#limitsRoutes) return;
@@ -177,7 +177,7 @@ class FastifyRegistration {
     });
   }
 
-  /** Checks what a route says when it is declared. */
+  /** Checks the limits of a route when it is declared. */
   declare(app: FastifyInstance, route: FastifyRoute): void {
     const { config, url } = route;
     const wrong = Object.keys(config ?? {}).find((name) => name !== 'rateLimit' && /^rate[-_]?limits?$/i.test(name));
@@ -191,13 +191,13 @@ class FastifyRegistration {
     if (settings?.options.holdUntil === 'handler') route.handler = observed(route.handler);
   }
 
-  /** The limits of a request's route. */
+  /** Returns the limits of a request's route. */
   settingsOf(request: FastifyRequest): FastifySettings | undefined {
     const config = request.routeOptions?.config ?? configOf(request as OlderRequest);
     return kept(this.#settings, config, () => {
       const { rateLimit, url } = (config ?? {}) as { rateLimit?: unknown; url?: string };
       const { prefix } = request.server;
-      // One route `/` below a prefix answers both, and Fastify 4 gives each a configuration.
+      // One route `/` below a prefix answers with and without the slash, and Fastify 4 gives each a configuration.
       const place = prefix !== '' && url === `${prefix}/` ? prefix : url;
       return this.#make(rateLimit, place, registrationsOf(request.server));
     });
@@ -209,14 +209,14 @@ class FastifyRegistration {
     const isInnermost = all[0] === this;
     let layer: LayerOptions<FastifyRequest, FastifyReply> = this.options;
     if (own !== undefined && !isInnermost) layer = { ...layer, policy: undefined, default: undefined };
-    // Every `policy` is asked, and the innermost `default`.
+    // Every `policy` is asked, but only the innermost `default`.
     const first = all.find(({ options }) => (options.policy ?? options.default) !== undefined);
     if (own === undefined && first !== this) layer = { ...layer, default: undefined };
     return routeLimits(adapter, layer, isInnermost ? own : undefined, this.#prefix, route);
   }
 }
 
-/** A handler whose beginning and end the admissions of its requests are told. */
+/** Wraps a handler so that the admissions of a request learn when it begins and ends. */
 function observed(handler: FastifyRoute['handler']): FastifyRoute['handler'] {
   return function (request, reply) {
     const admissions = latestAdmission(adapter, request)?.passed ?? [];
@@ -237,17 +237,17 @@ function observed(handler: FastifyRoute['handler']): FastifyRoute['handler'] {
   };
 }
 
-/** Refuses a setting of trusted proxies that believes every client, when the plugin is registered. */
+/** Throws when the plugin is registered if the setting of trusted proxies believes every client. */
 function checkTrust(server: FastifyInstance): void {
   clientIp()({ server, headers: {}, socket: { remoteAddress: '127.0.0.1' } } as FastifyRequest);
 }
 
-/** The plugin. It applies to the context in which it is registered, not to a context of its own. */
+/** The plugin. It applies to the context that registers it, and makes no context for itself. */
 export const rateLimit = Object.assign(plugin, {
   [Symbol.for('skip-override')]: true,
   [Symbol.for('fastify.display-name')]: 'tidegate',
   [Symbol.for('plugin-meta')]: { name: 'tidegate', fastify: '4.x || 5.x' },
-  /** For programs that load the plugin as `require(…).default`, whatever they have. */
+  /** For programs that load the plugin as `require(…).default`. */
   default: plugin,
 });
 

@@ -1,4 +1,4 @@
-// A `fetch` whose calls wait for their turn.
+// A `fetch` that makes its calls wait for their turn.
 //
 //     import { pacedFetch } from 'tidegate/fetch';
 //
@@ -20,12 +20,12 @@ import type { OutgoingRequest, PacedOptions } from './paced-options.js';
 
 export type { OutgoingRequest, OutgoingResponse, PacedOptions } from './paced-options.js';
 
-/** The platform's `fetch`, where the program that is compiled knows one. */
+/** The platform's `fetch`, if the types of your program have one. */
 export type WebFetch = typeof globalThis extends { fetch: infer F } ? F : never;
 
 /** The options of `pacedFetch`. */
 export interface PacedFetchOptions extends PacedOptions {
-  /** What makes the calls. Default: the `fetch` of the platform. */
+  /** The function that makes the calls. Default: the `fetch` of the platform. */
   fetch?: WebFetch | undefined;
 }
 
@@ -35,11 +35,11 @@ const WHERE = 'tidegate/fetch';
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 /** As many as the Fetch standard allows. */
 const MAX_REDIRECTS = 20;
-/** What describes a body, and goes with it. */
+/** The fields that describe a body, and are dropped with it. */
 const OF_BODY = ['content-encoding', 'content-language', 'content-location', 'content-type', 'content-length'];
-/** What is for one origin alone. */
+/** The fields that are meant for one origin only. */
 const OF_ORIGIN = ['authorization', 'proxy-authorization', 'cookie', 'host'];
-/** What a Request says of how it is sent, besides its body. */
+/** The properties of a Request, besides its body, that its redirects keep. */
 const OF_REQUEST = [
   'method',
   'headers',
@@ -54,8 +54,8 @@ const OF_REQUEST = [
 ] as const;
 
 /**
- * A function with the signature of `fetch`. Each call waits for its turn, and throws RateLimited, or answers 429 with `respond`,
- * where that is too far away.
+ * Returns a function with the signature of `fetch`. Each call waits for its turn. If the turn is too far away, it
+ * throws RateLimited, or answers 429 with the option `respond`.
  */
 export function pacedFetch(options: PacedFetchOptions): WebFetch {
   const calls = new OutgoingCalls(options, WHERE, ['fetch']);
@@ -65,7 +65,7 @@ export function pacedFetch(options: PacedFetchOptions): WebFetch {
   }
   const paced = async (input: FetchInput, init?: RequestInit): Promise<Response> => {
     let hop = Hop.first(fetch, input, init);
-    // What leaves no process, and what is no request, is for fetch alone.
+    // An address that is invalid or not HTTP, such as a data: URL, goes straight to fetch.
     if (hop === undefined) return fetch(input, init);
     for (let redirects = 0; ; redirects++) {
       const { answer, turn } = await calls.send(hop);
@@ -83,14 +83,14 @@ export function pacedFetch(options: PacedFetchOptions): WebFetch {
     }
   };
   calls.usedBy(paced);
-  // Node loads its fetch with the first use. In the first call its turn would be over by then.
+  // Node loads its fetch at the first use. If that were the first call, its turn would be over before the request is sent.
   new Response(null);
   return paced as WebFetch;
 }
 
 /**
- * A request to one address. Redirects are followed here, by the rules of the Fetch standard: each is a call to an origin of its own,
- * which waits, is charged and observed.
+ * A request to one address. Redirects are followed here, by the rules of the Fetch standard. Each redirect is a
+ * separate call, which waits, is charged and observed under its own origin.
  */
 class Hop implements Exchange<FetchAnswer> {
   private constructor(
@@ -127,7 +127,7 @@ class Hop implements Exchange<FetchAnswer> {
     return (given === undefined ? this.#request?.signal : given) ?? undefined;
   }
 
-  /** The body, which the options replace. That of a Request is a stream. */
+  /** The body from the options, or else that of the Request, which is a stream. */
   get #body(): unknown {
     return this.init?.body ?? this.#request?.body ?? undefined;
   }
@@ -167,7 +167,7 @@ class Hop implements Exchange<FetchAnswer> {
     return new FetchAnswer(saying(new Response(body, { status, headers }), { url: this.#url.href }));
   }
 
-  /** The request that a redirect asks for; undefined where the response is no redirect, or is not followed. */
+  /** Returns the request that a redirect asks for. Undefined if the response is no redirect, or it is not followed. */
   next(answer: FetchAnswer, redirects: number, key: string | undefined): Hop | undefined {
     const { status } = answer;
     const location = REDIRECTS.has(status) && this.#follows ? answer.headers.get('location') : null;
@@ -195,10 +195,10 @@ class Hop implements Exchange<FetchAnswer> {
   }
 }
 
-/** The origin of the last address, with the slash behind it. */
+/** The origin of the last address, with a slash at its end. */
 let lastBase = 'http://localhost/';
 
-/** The origin of an address of HTTP. Most are of the same origin as the one before: a text that begins with it need not be read. */
+/** Returns the origin of an HTTP address. Most have the same origin as the one before, and then the text is not parsed. */
 function originOf(text: string): string | undefined {
   if (text.startsWith(lastBase)) return lastBase.slice(0, -1);
   let url: URL;
@@ -216,7 +216,7 @@ function isRequest(input: FetchInput): input is Request {
   return typeof input === 'object' && input !== null && 'url' in input;
 }
 
-/** The options as a plain object: a Request may be given in their place. */
+/** Returns the options as a plain object. A Request may stand in their place. */
 function copied(init: RequestInit | undefined): RequestInit {
   const copy: Record<string, unknown> = {};
   for (const name in init) {
@@ -231,7 +231,7 @@ function carried(request: Request | undefined): RequestInit {
   return Object.fromEntries(OF_REQUEST.map((name) => [name, request[name]])) as RequestInit;
 }
 
-/** The error of a request that failed, as fetch throws it. */
+/** Returns the error that fetch throws for a failed request. */
 function failed(message: string): TypeError {
   return new TypeError('fetch failed', { cause: new Error(message) });
 }
@@ -255,11 +255,11 @@ class FetchAnswer implements Answer {
     return this.response;
   }
 
-  /** Of a copy: what was read of it is in memory until the caller reads it too, and no more than that. */
+  /** Reads a copy of the body. The bytes read stay in memory until the caller reads them too, and no more than those. */
   async read(most: number, late: AbortSignal): Promise<Uint8Array | undefined> {
     if (Number(this.header('content-length')) > most) return undefined;
     const reader = this.response.clone().body?.getReader();
-    // It is done when the body of the response is, too.
+    // This cancel resolves only when the response's own body is done too, so nothing waits for it.
     const stop = (): void => void reader?.cancel().catch(() => {});
     late.addEventListener('abort', stop);
     const chunks: Uint8Array[] = [];
@@ -275,7 +275,7 @@ class FetchAnswer implements Answer {
         break;
       }
     } catch {
-      // The caller meets the error where it reads.
+      // The caller meets the error when it reads the body.
     }
     return undefined;
   }
@@ -289,7 +289,7 @@ function answerOf(response: Response): FetchAnswer {
   return new FetchAnswer(response);
 }
 
-/** The response for the caller. The turn ends with its body, or when the request is aborted. */
+/** Returns the response for the caller. The turn ends with its body, or when the request is aborted. */
 function handedOn(response: Response, turn: Turn, isRedirected: boolean, signal: AbortSignal | undefined): Response {
   if (turn.isOpen && response.body !== null) {
     const { url, type } = response;
@@ -307,7 +307,7 @@ function handedOn(response: Response, turn: Turn, isRedirected: boolean, signal:
   return isRedirected ? saying(response, { redirected: true }) : response;
 }
 
-/** A response, and each copy of it, says this. */
+/** Sets properties of a response and of each clone of it. */
 function saying(response: Response, said: Partial<Response>): Response {
   const { clone } = response;
   const properties = { ...said, clone: () => saying(clone.call(response), said) };

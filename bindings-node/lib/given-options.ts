@@ -1,4 +1,4 @@
-// Checks the options that a user gives. One that does not exist is a mistake, and must not be without effect.
+// Checks the options that a user gives. An unknown option is a mistake, and must not be ignored.
 
 import { ConfigError, checkText, describe, shortened, type TidegateError } from './errors.js';
 import { native } from './native.js';
@@ -11,14 +11,14 @@ const NAMES = Object.fromEntries(
 );
 
 /**
- * Whether a value is an object with options by name: no list, and none whose contents are not names, such as a Map, a Date or a
- * Promise that was not awaited.
+ * True if the value is an object with options by name. A list is none, and neither is a Map, a Date or a Promise that
+ * was not awaited.
  */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   try {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
     for (const _ in value) return true;
-    // An empty object, also of another realm.
+    // An empty object counts, also one of another realm.
     const prototype: unknown = Object.getPrototypeOf(value);
     return prototype === null || Object.getPrototypeOf(prototype) === null;
   } catch {
@@ -27,17 +27,17 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   }
 }
 
-/** The options of a policy, a limiter, a call or a web layer, as the core declares them. */
+/** Returns the options of a policy, a limiter, a call or a web layer, as the core declares them. */
 export function declaredOptions(owner: string): readonly native.DeclaredOption[] {
   return DECLARED[owner] as native.DeclaredOption[];
 }
 
-/** Their names, in the order in which messages list them. */
+/** Returns their names, in the order in which messages list them. */
 export function declaredNames(owner: string): readonly string[] {
   return NAMES[owner] as string[];
 }
 
-/** Throws for a value of another type, and for a text that is none in UTF-8. */
+/** Throws for a value of another type, and for a text that UTF-8 cannot encode. */
 export function checkType(
   name: string,
   value: unknown,
@@ -55,14 +55,14 @@ export function checkType(
   if (typeof value === 'string') checkText(value, name, Kind);
 }
 
-/** "did you mean policy? It has …": what an error about an unknown name goes on with. */
+/** Returns the end of an error about an unknown name, as in "did you mean policy? It has …". */
 export function knownNames(given: string, names: Iterable<string>): string {
   const all = [...names];
   const near = native.didYouMean(given, all).slice(2);
   return `${near}${near && ' '}It has ${all.join(', ')}`;
 }
 
-/** Whether an option was given: what a program has added to every object was not. */
+/** True if an option was given. A property that a program has added to every object was not. */
 function isGiven(options: object, name: string): boolean {
   if (!(name in Object.prototype)) return name in options;
   let owner: object | null = options;
@@ -72,15 +72,15 @@ function isGiven(options: object, name: string): boolean {
   return owner !== null && owner !== Object.prototype;
 }
 
-/** The options of these names, each as a property of the object itself: undefined where it was not given. */
+/** Returns the options of these names as properties of a new object. A property is undefined if the option was not given. */
 export function ownOptions<Options extends object>(options: Options, names: readonly string[]): Options {
   const own = names.map((name) => [name, isGiven(options, name) ? options[name as keyof Options] : undefined]);
   return Object.fromEntries(own) as Options;
 }
 
 /**
- * The options, checked. Throws for what is no object, and for an option that its owner does not have. Without an `example` the owner is
- * a place, whose options are not null either.
+ * Checks options. Throws if they are no object, or if the owner does not have one of them. Without an `example` the
+ * owner is a place such as `tidegate/bullmq`, and an option that is null throws too.
  */
 export function checkOptions<Options>(
   options: Options,
@@ -96,7 +96,7 @@ export function checkOptions<Options>(
         : `${owner} cannot take ${describe(options)}: it takes an object of options, as in { ${example} }`,
     );
   }
-  // Inherited ones too: they are read like the object's own.
+  // Inherited options count, because they are read like the own options of the object.
   for (const name in options) {
     if (!isGiven(options, name)) continue;
     if (!names.includes(name)) {

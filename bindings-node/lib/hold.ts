@@ -1,4 +1,4 @@
-// So that projects need not name this library for `await using`.
+// With this reference, projects need not name the library for `await using`.
 /// <reference lib="esnext.disposable" preserve="true" />
 
 import { TaskKind } from '../binding/index.js';
@@ -10,7 +10,7 @@ import type { PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
 import type { AdmissionAnswer, CallTarget, Tasks } from './tasks.js';
 
-/** Units of a `concurrency` limit, renewed until they are given back: by `release`, by `await using`, or by `close`. */
+/** Units of a `concurrency` limit. They are renewed until you give them back: by `release`, by `await using`, or by `close`. */
 export class Hold implements AsyncDisposable {
   /** The Decision that admitted it. */
   readonly decision: Decision;
@@ -18,7 +18,7 @@ export class Hold implements AsyncDisposable {
   readonly #settle: (actualCost: Cost) => Promise<void>;
   #giveBack: (() => Promise<void>) | undefined;
   #released: Promise<void> | undefined;
-  /** Whether it was lost when it was given back. */
+  /** True if it was lost when it was given back. */
   #wasLost = false;
 
   /** @internal */
@@ -34,30 +34,30 @@ export class Hold implements AsyncDisposable {
     this.#isLost = isLost;
   }
 
-  /** Whether the units were given back. */
+  /** True if the units were given back. */
   get released(): boolean {
     return this.#giveBack === undefined;
   }
 
   /**
-   * Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no renewal
-   * has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged, counted and
-   * tried again; when it succeeds in time the hold is not lost.
+   * True if you can no longer rely on the units, because others may have them: the store no longer has the hold, or no
+   * renewal has succeeded for its ttl. A lost hold stays lost. A failed renewal is logged, counted and tried again. If
+   * that succeeds in time, the hold is not lost.
    */
   get lost(): boolean {
     return this.released ? this.#wasLost : this.#isLost();
   }
 
   /**
-   * After the work: charges or refunds the difference between what the other limits were charged and the actual cost, once: a
-   * number, or numbers by the names of units. Those that it does not name stay as they are, and so does what is held.
+   * Call it once, after the work. It charges or refunds the difference between the charge of the other limits and the actual
+   * cost, a number or numbers by the names of units. Units that you do not name stay as they are, and so do the held units.
    */
   settle(actualCost: Cost): Promise<void> {
     return this.#settle(actualCost);
   }
 
   /**
-   * Gives the units back. When the store cannot be reached, they come back at the end of their ttl. A second call does
+   * Gives the units back. If the store cannot be reached, they come back at the end of their ttl. A second call does
    * nothing.
    */
   release(): Promise<void> {
@@ -69,7 +69,7 @@ export class Hold implements AsyncDisposable {
     return this.#released ?? Promise.resolve();
   }
 
-  /** What `await using` calls. */
+  /** Gives the units back at the end of an `await using` block. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.release();
   }
@@ -85,14 +85,14 @@ export class Holds {
     private readonly settle: (decision: Decision, actualCost: Cost) => Promise<void>,
   ) {}
 
-  /** Takes units, or throws RateLimited when there is no room in time; without `timeoutMs` it waits for as long as it takes. */
+  /** Takes units, or throws RateLimited if there is no room in time. Without `timeoutMs` it waits for as long as it takes. */
   async take(target: CallTarget, signal: CancelSignal | undefined, timeoutMs: number | undefined): Promise<Hold> {
     const { decision, hold: number } = await this.tasks.about(TaskKind.Hold, target, signal, timeoutMs);
     if (number === undefined) throw new RateLimited(decision as Decision);
     return this.of(number, decision as Decision);
   }
 
-  /** The hold of that number, which is kept. */
+  /** Returns the hold of that number and remembers it. */
   of(number: number, decision: Decision): Hold {
     const giveBack = async (): Promise<void> => {
       this.#open.delete(hold);
@@ -118,9 +118,9 @@ export interface PolicyCheck {
   readonly cost: Cost;
 }
 
-/** What the limits of a request come to. */
+/** The result of the limits of a request. */
 export interface Admitted extends Pick<AdmissionAnswer, 'decision' | 'steps'> {
-  /** True where a policy refused. */
+  /** True if a policy refused. */
   readonly refused: boolean;
   readonly holds: readonly Hold[];
 }

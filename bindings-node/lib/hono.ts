@@ -24,7 +24,7 @@ declare module 'hono' {
 /** The options of `rateLimit`. */
 export type RateLimitOptions = CommonOptions<Context, Response>;
 
-/** What servers give to Hono as `env`: Node its two streams, Bun the server, Deno the connection. */
+/** The `env` that servers give Hono. Node gives its two streams, Bun the server, Deno the connection. */
 interface Env {
   readonly incoming?: { readonly socket?: { readonly remoteAddress?: string | undefined } };
   readonly outgoing?: Ending;
@@ -72,7 +72,7 @@ const adapter: Adapter<Context, Context> = {
     if (body instanceof Response) return asRefusal(body, refused.status);
     if (typeof body === 'string') return context.text(body);
     if (body !== undefined) return context.json(body as object);
-    // Not as an argument of `body`, with which the first releases of Hono 4 forget the status.
+    // This is no argument of `body`, with which the first releases of Hono 4 forget the status.
     context.header('Content-Type', MEDIA_TYPE);
     return context.body(refused.problem());
   },
@@ -81,12 +81,12 @@ const adapter: Adapter<Context, Context> = {
 
 export const { clientIp, header, user, claim, fixed }: Keys<Context> = keysOf(adapter);
 
-/** What Hono wraps a handler in, where an application handles its own errors. */
+/** The wrapper that Hono puts around a handler if an application handles its own errors. */
 interface Composed {
   readonly __COMPOSED_HANDLER?: MiddlewareHandler;
 }
 
-/** The pattern at which the handler that runs was registered, below those of the applications around it. */
+/** Returns the pattern of the running handler, below the patterns of the applications around it. */
 function placeOf(context: Context, middleware: MiddlewareHandler): string | Unrouted {
   const { matchedRoutes, routeIndex } = context.req;
   const route = matchedRoutes[routeIndex];
@@ -94,17 +94,17 @@ function placeOf(context: Context, middleware: MiddlewareHandler): string | Unro
   const name = pattern === '*' || pattern === '/*' ? '' : patternText(pattern);
   let handler = route?.handler as (MiddlewareHandler & Composed) | undefined;
   while (handler?.__COMPOSED_HANDLER !== undefined) handler = handler.__COMPOSED_HANDLER;
-  // Another function calls this one, and a pattern of many paths says nothing of the one it is for.
+  // Another function calls this one, and a pattern of many paths does not show its place.
   return handler !== middleware && pattern?.endsWith('*') ? new Unrouted(name) : name;
 }
 
-/** A middleware that limits requests. The Decision is `context.get('rateLimit')`. */
+/** Returns a middleware that limits requests. You find the Decision in `context.get('rateLimit')`. */
 export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
   const settings = middlewareLimits(adapter, options, (context) => placeOf(context, middleware));
   const middleware: MiddlewareHandler = async (context, next) => {
-    // Node's response, where there is one.
+    // Node's response, if there is one.
     const { outgoing } = serverOf(context);
-    // The signal is asked for now: some servers make it when it is first read, and forget what was before.
+    // The signal is read now, because some servers make it at the first read and forget an abort before that.
     const ending = outgoing ?? new Departure(context.req.raw.signal);
     const admission = await admit(settings, context);
     if (admission === undefined) return next();
@@ -123,7 +123,7 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
     } finally {
       admission.handlerEnds(context);
     }
-    // After the handler: one that throws, or makes its own response, would lose fields that were set before.
+    // The fields are set after the handler. A handler that throws, or makes its own response, would lose earlier ones.
     latestAdmission(adapter, context)?.announce(context);
     if (outgoing === undefined && admission.needsEnd) endWithBody(context, () => admission.end(context));
     return undefined;
@@ -131,10 +131,10 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
   return middleware;
 }
 
-/** The status that logs of servers have for a client that did not wait. Nothing is sent. */
+/** The status in server logs for a client that did not wait. Nothing is sent. */
 const CLIENT_GONE = 499;
 
-/** Says whether the client has gone, where no response of Node does. */
+/** Knows if the client has gone, on servers without Node's response. */
 class Departure implements Ending {
   constructor(private readonly signal: AbortSignal) {}
 

@@ -1,4 +1,4 @@
-// What HTTP says of a Decision, as functions: for `Request` and `Response` of the platform, and for `node:http`.
+// Functions that announce Decisions over HTTP, for `Request` and `Response` of the platform and for `node:http`.
 //
 //     const decision = await limiter.check('api', clientIp()(request));
 //     if (!decision.allowed) return refuse(response, decision);
@@ -23,7 +23,7 @@ export interface WebRequest {
   readonly headers: { get(name: string): string | null };
 }
 
-/** The key of a request. `address` is that of its sender, which a `Request` does not know. */
+/** Returns the key of a request. `address` is the address of the sender, which a `Request` does not have. */
 export type RequestKey = (request: NodeRequest | WebRequest, address?: string) => string;
 
 function isWeb(request: NodeRequest | WebRequest): request is WebRequest {
@@ -58,12 +58,12 @@ function withAddress(key: (request: NodeRequest | WebRequest) => string): Reques
   };
 }
 
-/** The client's address. */
+/** The key is the client's address. */
 export function clientIp(options?: ClientIpOptions): RequestKey {
   return withAddress(keys.clientIp(options));
 }
 
-/** The value of a header, hashed before it is stored. A request without it is limited by address. */
+/** The key is the value of a header, hashed before it is stored. A request without the header is limited by its address. */
 export function header(name: string, options?: ClientIpOptions): RequestKey {
   return withAddress(keys.header(name, options));
 }
@@ -74,8 +74,8 @@ export function fixed(name: string): RequestKey {
 }
 
 /**
- * The key under which a notation written at a place counts, for `peek`, `clear` and the like. An empty place is the whole
- * application; `method` is that of the request, for a limit with `perMethod`.
+ * Returns the key that a notation at a place counts under, for `peek`, `clear` and similar calls. An empty place is the
+ * whole application. `method` is the method of the request, for a limit with `perMethod`.
  */
 export function placedKey(place: string, key: string, method?: string): string {
   return placed(place, key, method?.toUpperCase());
@@ -88,7 +88,7 @@ export interface NodeResponse {
   end(body: string): unknown;
 }
 
-/** The fields of every refusal. A cache that kept one would answer with it when the wait is over. */
+/** The fields of every refusal. If a cache kept one, it would still answer with it after the wait. */
 const REFUSED = { 'Cache-Control': 'no-store', 'Content-Type': refusals.MEDIA_TYPE };
 
 /** A Decision, or several that one answer announces. */
@@ -100,7 +100,7 @@ function listed(decisions: Decisions): readonly Decision[] {
   throw new ConfigError('tidegate/http: give a Decision, or a list of them: a copy of one has not what the fields say');
 }
 
-/** The first that refused, else the first. */
+/** Returns the first Decision that refused, or else the first one. */
 function leadOf(decisions: Decisions): Decision {
   const all = listed(decisions);
   const lead = all.find(({ allowed }) => !allowed) ?? all[0];
@@ -108,7 +108,7 @@ function leadOf(decisions: Decisions): Decision {
   return lead;
 }
 
-/** The fields of an answer by name: what announces the limits, and `Retry-After` of a refusal. */
+/** Returns the fields of an answer by name: those that announce the limits, and `Retry-After` for a refusal. */
 export function fields(decisions: Decisions, headers: HeaderChoice = 'both'): Record<string, string> {
   checkHeaders(headers);
   const lead = leadOf(decisions);
@@ -117,25 +117,25 @@ export function fields(decisions: Decisions, headers: HeaderChoice = 'both'): Re
   return all;
 }
 
-/** The status of a refusal: 429, or 503 when the store is missing. */
+/** Returns the status of a refusal: 429, or 503 if the store is missing. */
 export function status(decisions: Decisions): 429 | 503 {
   return refusals.status(leadOf(decisions));
 }
 
-/** The body of a refusal, as `application/problem+json`. */
+/** Returns the body of a refusal, as `application/problem+json`. */
 export function problem(decisions: Decisions): string {
   return refusals.problem(leadOf(decisions));
 }
 
-/** A refusal as a `Response`. */
+/** Returns a refusal as a `Response`. */
 export function refusal(decisions: Decisions, headers: HeaderChoice = 'both'): WebResponse {
   const all = { ...fields(decisions, headers), ...REFUSED };
   return new Response(problem(decisions), { status: status(decisions), headers: all });
 }
 
-/** A copy of a `Response` with the fields that announce the limits. */
+/** Returns a copy of a `Response` with the fields that announce the limits. */
 export function withFields(response: WebResponse, decisions: Decisions, headers: HeaderChoice = 'both'): WebResponse {
-  // A copy: the fields of a response that came from elsewhere cannot be changed.
+  // It is a copy, because the fields of a response that came from elsewhere cannot be changed.
   const copy = new Response(response.body, response);
   for (const [name, value] of Object.entries(fields(decisions, headers))) copy.headers.set(name, value);
   return copy;

@@ -1,11 +1,11 @@
-/** What remembers a value by its key. */
+/** A map that remembers a value by its key. */
 interface Known<K, V> {
   get(key: K): V | undefined;
   has(key: K): boolean;
   set(key: K, value: V): unknown;
 }
 
-/** The value of a key, made when it is first asked for. */
+/** Returns the value of a key, and makes it at the first call. */
 export function kept<K, V>(known: Known<K, V>, key: K, make: () => V): V {
   let value = known.get(key);
   if (value === undefined && !known.has(key)) {

@@ -16,7 +16,7 @@ export type RateLimitOptions = CommonOptions<Context, Response>;
 
 const node = nodeRequestAdapter('tidegate/koa');
 
-/** Whether Koa reads the header that `clientIp` reads. */
+/** True if Koa reads the same header as `clientIp`. */
 function readsForwarded({ proxyIpHeader }: Context['app']): boolean {
   return proxyIpHeader.toLowerCase() === 'x-forwarded-for';
 }
@@ -32,7 +32,7 @@ const adapter: Adapter<Context, Response> = {
   overUnix: (context) => node.overUnix(context.req),
   trusts: {
     setting: 'app.proxy',
-    // `maxIpsCount` says how many proxies there are; Koa's `proxy` alone trusts every client.
+    // `maxIpsCount` is the number of proxies. Koa's `proxy` alone trusts every client.
     of: ({ app }) => (app.proxy && app.maxIpsCount > 0 && readsForwarded(app) ? app.maxIpsCount : app.proxy),
   },
   user: (context) => context.state['user'],
@@ -48,20 +48,20 @@ const adapter: Adapter<Context, Response> = {
       response.type = MEDIA_TYPE;
       response.body = refused.problem();
     } else if (body !== undefined) response.body = body;
-    // A `Response` as the body brings its status, which is 200 when it names none.
+    // A `Response` as the body brings its status, which is 200 if it names none.
     if (response.status === 200) response.status = refused.status;
   },
 };
 
 export const { clientIp, header, user, claim, fixed }: Keys<Context> = keysOf(adapter);
 
-/** What routers and `koa-mount` put on a context. */
+/** The properties that routers and `koa-mount` put on a context. */
 interface Routed {
   readonly _matchedRoute?: unknown;
   readonly mountPath?: string;
 }
 
-/** The pattern of the route, below the path at which its application is mounted. */
+/** Returns the pattern of the route, below the mount path of its application. */
 function placeOf(context: Context, middleware: Middleware): string | Unrouted {
   const { _matchedRoute: pattern, mountPath } = context as Routed;
   if (mountPath === undefined) {
@@ -70,7 +70,7 @@ function placeOf(context: Context, middleware: Middleware): string | Unrouted {
   }
   const path = context.originalUrl.split('?', 1)[0] as string;
   const mounted = path.endsWith(context.path) ? path.slice(0, path.length - context.path.length) : path;
-  // Only where the path that is cut off is the mounted one, it is no part that a client chooses.
+  // If the cut-off path is the mount path, a client did not choose it.
   const isNamed = mounted === '' || mounted === mountPath || path === mountPath;
   const name = isNamed ? `${mountPath}${patternText(pattern)}` : patternText(pattern);
   return isNamed && pattern !== undefined ? name : new Unrouted(name, context.app);
@@ -79,7 +79,7 @@ function placeOf(context: Context, middleware: Middleware): string | Unrouted {
 /** An error with the headers of its answer. */
 type Answer = Error & { readonly headers?: Readonly<Record<string, string>> };
 
-/** A middleware that limits requests. The Decision is in `context.state.rateLimit`. */
+/** Returns a middleware that limits requests. You find the Decision in `context.state.rateLimit`. */
 export function rateLimit(options: RateLimitOptions): Middleware {
   const settings = middlewareLimits(adapter, options, (context) => placeOf(context, middleware));
   const middleware: Middleware = async (context, next) => {

@@ -60,7 +60,7 @@ export interface PolicyDescription extends Omit<PolicyOptions, 'name'> {
   limits: string | Limit | readonly (string | Limit)[];
 }
 
-/** The value of an option that the core takes as it is, checked; undefined for any other. */
+/** Checks and returns the value of an option that the core takes as it is. Undefined for any other option. */
 function settingOf(
   { name, kind, types }: native.DeclaredOption,
   value: unknown,
@@ -71,7 +71,7 @@ function settingOf(
   return value as string | number | boolean;
 }
 
-/** No message shows what was given. */
+/** No error message shows the secret. */
 function bytesOf(secret: unknown): Uint8Array {
   if (secret instanceof Uint8Array) return secret;
   if (typeof secret !== 'string') throw new ConfigError('keySecret is no secret: it must be a text or a Uint8Array');
@@ -79,7 +79,7 @@ function bytesOf(secret: unknown): Uint8Array {
   return new TextEncoder().encode(secret);
 }
 
-/** The native builder of a limiter, from its options and from a policy file if there is one. */
+/** Returns the native builder of a limiter, from its options and from a policy file if there is one. */
 export function builderOf(given: LimiterOptions, file: string | undefined): native.LimiterBuilder {
   const options = checkOptions(given, declaredNames('limiter'), 'a limiter', "store: 'redis://…'");
   const settings = declaredOptions('limiter').map(
@@ -109,7 +109,7 @@ export function builderOf(given: LimiterOptions, file: string | undefined): nati
   return builder;
 }
 
-/** A policy that was given under a name. An error names it: there may be many. */
+/** Returns the policy that was given under a name. An error names it, because there may be many. */
 export function policyNamed(name: string, policy: string | Policy | PolicyDescription): Policy {
   if (policy instanceof Policy) return policy;
   const is = `the policy ${shortened(name)}`;

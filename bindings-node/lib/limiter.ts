@@ -37,19 +37,16 @@ import type { CallTarget } from './tasks.js';
 import { Transport } from './transport.js';
 import { type WrapOptions, wrapped } from './wrap.js';
 
-/** Whether usage lives in this process alone. */
+/** True if usage lives in this process alone. */
 export let isLocal: (limiter: Limiter) => boolean;
 
-/** A policy as a limiter has resolved it. */
+/** Returns a policy as the limiter has resolved it. */
 export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
 
-/**
- * Checks a policy that is resolved. An answer that is there at once is returned without a promise; an error that is found at
- * once is thrown.
- */
+/** Checks a resolved policy. It returns an immediate answer without a promise, and throws an immediate error. */
 export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: Cost) => Decision | Promise<Decision>;
 
-/** Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back. */
+/** Asks the policies of a request. It holds units of `concurrency` policies and checks all others. One refusal takes everything back. */
 export let admitIn: (
   limiter: Limiter,
   checks: readonly PolicyCheck[],
@@ -60,7 +57,7 @@ export let admitIn: (
 /** Checks several policies, all or nothing. It answers as `checkIn` does. */
 export let checkAllIn: (limiter: Limiter, checks: readonly PolicyCheck[]) => Decision | Promise<Decision>;
 
-/** The Decision of `acquire` where memory answers at once; one that is not allowed where the call may have to wait. */
+/** Returns the Decision of `acquire` if memory answers at once. One that is not allowed means that the call may have to wait. */
 export let acquireIn: (
   limiter: Limiter,
   policyRef: PolicyRef,
@@ -68,26 +65,26 @@ export let acquireIn: (
   cost: number,
 ) => Decision | Promise<Decision> | undefined;
 
-/** Throws where no call of that cost could be made of a policy that is resolved. */
+/** Throws if no call of a resolved policy can have this cost. */
 export let checkCostIn: (limiter: Limiter, policyRef: PolicyRef, cost: Cost) => void;
 
-/** Registers that an object, `by` in errors, uses a policy: `reload` does not drop it. */
+/** Registers that `user` uses a policy, so that `reload` does not drop it. Errors call the user `by`. */
 export let usePolicyIn: (limiter: Limiter, policy: PolicyLike, by: string, user: object) => void;
 
-/** The values of a metric: its name, the values of its labels, and its value. */
+/** Returns the samples of a metric. Each has the name of the metric, the values of its labels, and its value. */
 export let samplesIn: (limiter: Limiter, metric: string) => [string, string[], MetricValue][];
 
-/** Whether another call may have heard that the other side refuses calls of a key, since that Decision was given. A peek tells. */
+/** True if another call may have learned since that Decision that the other side refuses the key. A peek gives the answer. */
 export let mayBeRefusedSince: (limiter: Limiter, key: string, decision: Decision) => boolean;
 
-/** A number that is another one after each `reload`. */
+/** Returns a number that changes with each `reload`. */
 export let generationOf: (limiter: Limiter) => number;
 
-/** Set before the constructor is called for a limiter of a policy file, so that its signature is for users only. */
+/** The policy file for the next constructor call. `fromFile` sets it, so that the signature shows users no parameter for it. */
 let fileOfNext: string | undefined;
 
 /**
- * Checks limits. Calls that wait at the same moment travel to Redis as one script call; memory answers at once.
+ * Checks limits. Calls that wait at the same moment travel to Redis as one script call. Memory answers at once.
  *
  * ```ts
  * const limiter = new Limiter({ store: 'redis://127.0.0.1:6379', policies: { login: '20/minute; 5/3s' } });
@@ -95,8 +92,8 @@ let fileOfNext: string | undefined;
  * if (!decision.allowed) console.log(`wait ${decision.retryAfterMs} ms`);
  * ```
  *
- * The type of a limiter whose policies are given in code has their names: `check('lgoin', …)` does not compile, a notation in
- * place and a Policy do. `const limiter: Limiter = new Limiter(…)` takes any text.
+ * If you give the policies in code, the type of the limiter knows their names. Then `check('lgoin', …)` does not compile, but a
+ * notation or a Policy does. With `const limiter: Limiter = new Limiter(…)` you can pass any text.
  *
  * An open limiter does not keep the process alive, but calls that wait for an answer do. A method that returns a promise rejects it, also
  * for a mistake in the arguments. Any other method throws.
@@ -111,7 +108,7 @@ export class Limiter<Name extends string = string> {
   readonly #reporter: StoreChangeReporter;
   #closing: Promise<void> | undefined;
 
-  /** Makes a limiter. Nothing is connected before the first call. */
+  /** Makes a limiter. It connects to its store at the first call. */
   constructor(options: LimiterOptions<Name> = {}) {
     const file = fileOfNext;
     fileOfNext = undefined;
@@ -124,7 +121,7 @@ export class Limiter<Name extends string = string> {
     const weak = new WeakRef(this.#reporter);
     builder.onWarning((message) => weak.deref()?.warn(message));
     if (!isLocal) builder.onChange((change) => weak.deref()?.report(change));
-    // The core counts the denials of each key for `tidegate top`, and logs refusals: it has to see them.
+    // The core must see denials to count them for `tidegate top` and to log refusals.
     const isSeen = logRefusals === true || (process.env['TIDEGATE_TOP'] ?? '') !== '';
     this.#transport = new Transport(builder, clock, !isLocal && !isSeen);
     this.#denyCache = this.#transport.denyCache;
@@ -134,7 +131,7 @@ export class Limiter<Name extends string = string> {
     );
   }
 
-  /** The limiter that a policy file describes: its policies, and its store and prefix unless others are given. */
+  /** Makes the limiter that a policy file describes, with its policies, and its store and prefix unless you give others. */
   static async fromFile(path: string, options: LimiterOptions = {}): Promise<Limiter> {
     if (typeof path !== 'string') throw new ConfigError(`a policy file cannot be ${describe(path)}: give its path`);
     fileOfNext = path;
@@ -163,7 +160,7 @@ export class Limiter<Name extends string = string> {
     return this.#transport.call(kind, policyRef, key, cost);
   }
 
-  /** A call that says numbers by the names of units crosses alone. */
+  /** A call with numbers by the names of units crosses alone. */
   #callOfUnits(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
     if (!isUnits(cost)) throw invalidCost(cost);
     if (!key.isWellFormed()) throw invalidKey(key);
@@ -179,7 +176,7 @@ export class Limiter<Name extends string = string> {
     return { policyRef, key, cost: numberOf(cost), units: unitsOf(cost), meta: encoded, priority };
   }
 
-  /** Asks and consumes, in one atomic step. A denial is an answer, not an error. */
+  /** Asks and consumes in one atomic step. A denial is an answer, not an error. */
   check(policy: PolicyLike<Name>, key: string, options?: CheckOptions): Promise<Decision> {
     if (options === undefined) return this.#call(CallKind.Check, policy, key, 1);
     const cost = onlyCost(options);
@@ -222,7 +219,7 @@ export class Limiter<Name extends string = string> {
     return this.#call(CallKind.Charge, policy, key, cost);
   }
 
-  /** Gives units back; never above full, never creates credit. */
+  /** Gives units back. It never fills a limit above full, so it creates no credit. */
   refund(policy: PolicyLike<Name>, key: string, options: CostOptions | number = 1): Promise<Decision> {
     if (typeof options === 'object' && isRecord(options))
       return this.#callWith(CallKind.Refund, 'refund', policy, key, options);
@@ -230,8 +227,8 @@ export class Limiter<Name extends string = string> {
   }
 
   /**
-   * After the work: charges or refunds the difference between what a check consumed and what it should have. Once. A peek has
-   * consumed nothing: a settle of its Decision charges the actual cost.
+   * Call it once, after the work. It charges or refunds the difference between the units that a check consumed and the
+   * actual cost. A peek has consumed nothing, so a settle of its Decision charges the actual cost.
    */
   async settle(decision: Decision, actualCost: ActualCost): Promise<void> {
     const settle = async (entry: Decision, cost: Cost): Promise<unknown> => {
@@ -243,9 +240,9 @@ export class Limiter<Name extends string = string> {
   }
 
   /**
-   * Learns what the response to a call says of the limits of the other side: it holds for every process that uses the key, and nothing
-   * that a response says admits a call earlier. `decision` is the one of the call: what was charged since then is counted beside what
-   * the response says is used.
+   * Learns the limits of the other side from the response to a call. They hold for every process that uses the key, and
+   * never admit a call earlier. `decision` is the Decision of that call. Units that were charged since then count in
+   * addition to the usage in the response.
    */
   async observe(
     policy: PolicyLike<Name>,
@@ -273,11 +270,11 @@ export class Limiter<Name extends string = string> {
     return withNamedCosts(this.#transport.checkAll(targets), all);
   }
 
-  /** Waits until it is admitted; a denied Decision when that is too late. Callers of one key are admitted in their order. */
+  /** Waits until it is admitted, or returns a denied Decision if that is too late. Callers of one key are admitted in order. */
   async acquire(policy: PolicyLike<Name>, key: string, options: AcquireOptions = {}): Promise<Decision> {
     const { cost, timeoutMs, signal, meta, priority } = checkedOptions('acquire', options);
     const target = this.#target(policy, key, cost, meta, priority);
-    // What is wrong with a timeout the task says.
+    // The task throws for a wrong timeout.
     if (!signal?.aborted && (timeoutMs ?? 0) >= 0) {
       const seen = await this.#transport.acquireAtOnce(target);
       if (seen?.allowed) return seen;
@@ -287,10 +284,10 @@ export class Limiter<Name extends string = string> {
   }
 
   /**
-   * Takes units of a `concurrency` limit, runs the function and gives them back when it has ended, however it ends. They
-   * are renewed until then. With `timeoutMs` it waits for room, in the line of all who wait for the key; `Infinity` is for as long
-   * as it takes. Throws RateLimited when there is none. Without a function the Hold itself is returned:
-   * `await using hold = await limiter.hold('exports', 'alice')`.
+   * Takes units of a `concurrency` limit, runs the function and gives them back when it has ended or failed. They are
+   * renewed until then. With `timeoutMs` it waits for room, behind all callers that wait for the key, and with
+   * `Infinity` for as long as it takes. Throws RateLimited if there is no room. Without a function it returns the Hold
+   * itself: `await using hold = await limiter.hold('exports', 'alice')`.
    */
   hold<T>(policy: PolicyLike<Name>, key: string, work: HeldWork<T>, options?: HoldOptions): Promise<T>;
   hold<T>(policy: PolicyLike<Name>, key: string, options: HoldOptions | undefined, work: HeldWork<T>): Promise<T>;
@@ -312,7 +309,7 @@ export class Limiter<Name extends string = string> {
     }
   }
 
-  /** Denies the key for that many milliseconds, whatever its usage. */
+  /** Denies the key for that many milliseconds, regardless of its usage. */
   async block(policy: PolicyLike<Name>, key: string, ms: number): Promise<void> {
     const length = blockLength(ms);
     await this.#transport.tasks.about(TaskKind.Block, this.#target(policy, key), undefined, length);
@@ -329,9 +326,9 @@ export class Limiter<Name extends string = string> {
   }
 
   /**
-   * Gives a key other limits than its policy, for `ttlMs` or until they are removed: a notation, a Limit, a list of both, or a Policy, of
-   * which only the limits count. `'none'` is no limit, and `null` the limits of its policy again. Other processes have them within a
-   * second. What was used stays used for each limit of the same algorithm, period and unit.
+   * Gives a key other limits than its policy, for `ttlMs` or until you remove them. Pass a notation, a Limit, a list of
+   * both, or a Policy (only its limits count). `'none'` means no limit, and `null` restores the limits of the policy. Other
+   * processes have them within a second. Used units stay used for each limit of the same algorithm, period and unit.
    */
   async override(
     policy: PolicyLike,
@@ -348,7 +345,7 @@ export class Limiter<Name extends string = string> {
     );
   }
 
-  /** The keys of a policy that `override` has given other limits, in the order of the keys. */
+  /** Returns the keys of a policy that `override` has given other limits, in the order of the keys. */
   async overrides(policy: PolicyLike): Promise<readonly OverriddenKey[]> {
     const { tasks, nativeLimiter } = this.#transport;
     const { id } = this.#policyRefs.of(policy);
@@ -356,56 +353,56 @@ export class Limiter<Name extends string = string> {
     return (overrides ?? []).map(overriddenKeyFrom);
   }
 
-  /** The newest attempts, newest first, of a policy with a `journal`. */
+  /** Returns the newest attempts, newest first. The policy needs a `journal`. */
   async journal(policy: PolicyLike<Name>, key: string): Promise<readonly Attempt[]> {
     return this.#transport.tasks.journal(this.#target(policy, key));
   }
 
-  /** Forgets all that is stored under the prefix: usage, blocks and journals. On Redis it takes as long as there are keys. */
+  /** Forgets everything under the prefix: usage, blocks and journals. On Redis the time grows with the number of keys. */
   async clearAll(): Promise<void> {
     await this.#transport.tasks.begin([], (ticket) => this.#transport.nativeLimiter.clearAll(ticket));
   }
 
-  /** Resolves when the store answers; throws why it does not. */
+  /** Resolves when the store answers, and rejects with the reason if it does not. */
   async ping(): Promise<void> {
     await this.#transport.tasks.begin([], (ticket) => this.#transport.nativeLimiter.ping(ticket));
   }
 
-  /** The policy that a call would apply. */
+  /** Returns the policy that a call would apply. */
   policy(policy: PolicyLike<Name>): Policy {
     return policyFrom(unwrap(this.#transport.nativeLimiter.policy(this.#policyRefs.of(policy).id)));
   }
 
-  /** How many of this limiter's callers wait for a key, in `acquire` or for a hold. */
+  /** Returns the number of this limiter's callers that wait for a key, in `acquire` or for a hold. */
   waiting(policy: PolicyLike<Name>, key: string): number {
     const { policyRef } = this.#target(policy, key);
     checkConstant(key, 'a key');
     return this.#transport.nativeLimiter.waiting(policyRef.id, key);
   }
 
-  /** That percentage of the keys uses the new store from the next call on, in a limiter with a `rollout`. */
+  /** Moves that percentage of the keys to the new store of a `rollout`, from the next call on. */
   setRollout(percent: number): void {
     checkPercent(percent);
-    // Calls that were made before use the store they would have used.
+    // Earlier calls still go to the store that they were made for.
     this.#transport.flush();
     throwIfFailed(this.#transport.nativeLimiter.setRollout(percent));
     // Denials of the other store are not repeated from now on.
     this.#transport.collect();
   }
 
-  /** What was counted since the limiter was made. */
+  /** Returns the counts since the limiter was made. */
   counters(): Counters {
     this.#transport.countRepeated();
     return JSON.parse(this.#transport.nativeLimiter.counters()) as Counters;
   }
 
-  /** Decisions counted by policy, and calls to the store: numbers for an exporter of metrics. */
+  /** Returns the Decisions by policy and the calls to the store, as numbers for an exporter of metrics. */
   stats(): Stats {
     this.#transport.countRepeated();
     return JSON.parse(this.#transport.nativeLimiter.stats()) as Stats;
   }
 
-  /** Takes the changed policy file, as a whole or not at all. Policies that were given in code stay. */
+  /** Loads the changed policy file, as a whole or not at all. Policies that you gave in code stay. */
   async reload(): Promise<void> {
     try {
       await this.#transport.tasks.begin([], (ticket) => this.#transport.nativeLimiter.reload(ticket));
@@ -416,8 +413,8 @@ export class Limiter<Name extends string = string> {
   }
 
   /**
-   * The function, limited: each call is checked first, and throws RateLimited when it is denied. It waits for the delay of a
-   * `leaky-bucket`. Units of a `concurrency` limit are held while the function runs, also when it ends with an error:
+   * Returns the function with a limit. Each call is checked first, and throws RateLimited if it is denied. It waits for the
+   * delay of a `leaky-bucket`. Units of a `concurrency` limit are held until the function ends or fails:
    * ```ts
    * const sendMail = limiter.wrap('5/minute', send, { key: (user) => user.id });
    * ```
@@ -435,21 +432,21 @@ export class Limiter<Name extends string = string> {
     return limited;
   }
 
-  /** Ends the limiter: calls that wait are rejected with a ClosedError, as every later call is, and holds and turns are given back. */
+  /** Closes the limiter. Waiting calls and every later call reject with a ClosedError, and holds and turns are given back. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
   }
 
   async #close(): Promise<void> {
-    // First, so that no caller that waits takes the units of the holds.
+    // The transport closes first, so that no waiting caller takes the units of the holds.
     const closed = this.#transport.close();
     await this.#holds.releaseAll();
     this.#policyRefs.forget();
     await closed;
   }
 
-  /** What `await using` calls. */
+  /** Closes the limiter at the end of an `await using` block. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
@@ -486,10 +483,10 @@ export class Limiter<Name extends string = string> {
   }
 }
 
-/** A wait of a hundred years ends as late as one without an end, and a store cannot add much more to its clock. */
+/** A wait of a hundred years is as good as endless, and a store cannot add much more to its clock. */
 const LONGEST_WAIT = 100 * 366 * 86_400_000;
 
-/** A time to wait; undefined for one without an end. */
+/** Returns the time to wait, or undefined for an endless wait. */
 function finite(timeoutMs: number | undefined): number | undefined {
   return typeof timeoutMs === 'number' && timeoutMs > LONGEST_WAIT ? undefined : timeoutMs;
 }

@@ -4,12 +4,12 @@ import { type PolicyDescription, policyNamed } from './limiter-options.js';
 import { native, unwrap } from './native.js';
 import { type LintWarning, nativePolicyOf, Policy } from './policy.js';
 
-/** What can be linted: the path of a policy file, a notation, a Policy, or policies by name as a limiter takes them. */
+/** The sources of a lint: the path of a policy file, a notation, a Policy, or policies by name as a limiter takes them. */
 export type LintSource = string | Policy | Readonly<Record<string, string | Policy | PolicyDescription>>;
 
 /**
- * Every warning about a policy file, a notation, a Policy, or policies by name. A text that ends like the name of a file is a
- * path. Throws a PolicyError for what is not valid.
+ * Returns every warning about a policy file, a notation, a Policy, or policies by name. A text that ends like the name of a
+ * file is a path. Throws a PolicyError if the source is not valid.
  *
  * ```ts
  * lint('tidegate.yaml');

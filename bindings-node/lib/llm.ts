@@ -1,10 +1,10 @@
-// What calls of large language models cost, for the clients of OpenAI, of Anthropic and of those who speak as they do.
+// The cost of calls to large language models, for the clients of OpenAI, of Anthropic and of compatible services.
 //
 //     const policy = '500 requests/minute; 90000 tokens/minute';
 //     const openai = new OpenAI({ fetch: pacedFetch({ limiter, policy, ...openaiPreset() }) });
 //
-// Each call is charged what its request says that it costs, and settled to what its response says that it has cost. What is refused
-// becomes a response with status 429, which the clients throw as they throw that of the service.
+// Each call is charged the cost that its request suggests, and settled to the cost in its response. A refusal becomes a response
+// with status 429, which the clients throw as they throw that of the service.
 
 import { Buffer } from 'node:buffer';
 
@@ -15,32 +15,32 @@ import { native } from './native.js';
 import type { SettleReader } from './outgoing.js';
 import type { OutgoingRequest, OutgoingResponse } from './paced-options.js';
 
-/** What is counted of a call. */
+/** A unit that calls are counted in. */
 export type LlmUnit = 'tokens' | 'input-tokens' | 'output-tokens';
 
-/** The number of tokens of a text, or something of that length, such as a list of them. */
+/** Returns the number of tokens of a text, or a value of that length, such as a list of them. */
 export type Tokenizer = (text: string) => number | { readonly length: number };
 
 /** The options of a preset. */
 export interface LlmPresetOptions {
-  /** Counts the tokens of a text. Without it a token is four bytes, until calls have shown how many. */
+  /** Counts the tokens of a text. Without it, four bytes are a token until responses show the real numbers. */
   readonly tokenizer?: Tokenizer | undefined;
-  /** The names of units that are charged. Default: those that the policy of the transport counts. `requests` need no name. */
+  /** The names of the charged units. Default: those that the policy of the transport counts. `requests` need no name. */
   readonly units?: readonly LlmUnit[] | undefined;
   /**
-   * When the service counts the tokens of an answer: `bound`, the most that a request allows, when it arrives, or `used`, those that
-   * were used.
+   * Sets how the service counts the tokens of an answer. `bound`: the most that a request allows, when it arrives.
+   * `used`: those that were used.
    */
   readonly output?: 'bound' | 'used' | undefined;
-  /** The tokens of an answer whose request names no bound, until calls have shown how many; by default 1024. */
+  /** The assumed tokens of an answer if the request sets no bound, until responses show the real numbers. Default: 1024. */
   readonly defaultOutput?: number | undefined;
   /** The class of the calls, or a function of the request. */
   readonly priority?: string | ((request: OutgoingRequest) => string | undefined) | undefined;
-  /** Whether the limits that responses state are learned, as in the options of the transport. */
+  /** True to learn the limits that responses announce, as in the options of the transport. Default: true. */
   readonly learn?: boolean | undefined;
 }
 
-/** Options of a transport. */
+/** The options that a preset gives a transport. */
 export interface LlmPreset {
   readonly cost: (request: OutgoingRequest) => Cost;
   readonly settle: (response: OutgoingResponse, request: OutgoingRequest) => SettleReader | undefined;
@@ -60,16 +60,16 @@ const OPTIONS = {
 };
 
 /**
- * Options for a client of OpenAI: chat completions, responses, embeddings and completions. OpenAI counts the most tokens that a
- * request allows for its answer, when it arrives.
+ * Returns options for a client of OpenAI: chat completions, responses, embeddings and completions. When a request
+ * arrives, OpenAI counts the most tokens that it allows for its answer.
  */
 export function openaiPreset(options: LlmPresetOptions = {}): LlmPreset {
   return preset('openai', ['tokens'], options);
 }
 
 /**
- * Options for a client of Anthropic: messages. Anthropic counts input and answers apart, answers as they are used, and does not count
- * what is read out of a cache. What answers use is learned for each model.
+ * Returns options for a client of Anthropic: messages. Anthropic counts input and answers separately, answers as they are
+ * used, and does not count tokens that it reads from a cache. The usual length of answers is learned for each model.
  */
 export function anthropicPreset(options: LlmPresetOptions = {}): LlmPreset {
   return preset('anthropic', ['input-tokens', 'output-tokens'], options);
@@ -138,12 +138,12 @@ function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], give
 
 const NO_TOKENS: native.Tokens = { input: 0, output: 0 };
 
-/** What a call is charged. A policy that counts no tokens counts the request. */
+/** Returns the charge of a call. A policy that counts no tokens counts the request. */
 function costOf(units: readonly LlmUnit[], tokens: native.Tokens): Cost {
   return units.length === 0 ? 1 : unitsOf(units, tokens);
 }
 
-/** The units of tokens that are known. */
+/** Returns the units of the tokens that are known. */
 function unitsOf(units: readonly LlmUnit[], { input, output }: native.Tokens): Record<string, number> {
   const both = input == null || output == null ? undefined : Math.min(input + output, Number.MAX_SAFE_INTEGER);
   const known = { tokens: both, 'input-tokens': input, 'output-tokens': output };

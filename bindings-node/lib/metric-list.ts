@@ -1,4 +1,4 @@
-// The metrics of a limiter, as its exporters share them: the core has their list.
+// The metrics of a limiter, for all of its exporters. The core has their list.
 
 import { ConfigError, describe } from './errors.js';
 import { Limiter, samplesIn } from './limiter.js';
@@ -6,7 +6,7 @@ import { native } from './native.js';
 import type { MetricValue } from './stats.js';
 import { unwrapped } from './tracing.js';
 
-/** A metric: its names in Prometheus and in OpenTelemetry, its kind, its unit, what it counts, and its labels. */
+/** A metric: its names in Prometheus and in OpenTelemetry, its kind, its unit, its help text, and its labels. */
 export interface Metric {
   readonly name: string;
   readonly dotted: string;
@@ -22,10 +22,10 @@ export interface Sample {
   readonly value: MetricValue;
 }
 
-/** All of them. */
+/** All metrics. */
 export const METRICS = JSON.parse(native.metrics()) as readonly Metric[];
 
-/** The limiters of an exporter, each under the name that tells it apart. */
+/** The limiters of an exporter, each under a unique name. */
 export class NamedLimiters {
   readonly #limiters = new Map<string, Limiter>();
 
@@ -39,7 +39,7 @@ export class NamedLimiters {
     this.#limiters.set(name, limiter);
   }
 
-  /** Each value of a metric. The label `limiter` is the name of the limiter. */
+  /** Yields each value of a metric. The label `limiter` is the name of the limiter. */
   *samples({ name, labels }: Metric): Iterable<Sample> {
     for (const [limiterName, limiter] of this.#limiters) {
       for (const [, given, value] of samplesIn(unwrapped(limiter), name)) {

@@ -1,4 +1,4 @@
-// The compiled core. Its types are generated and private: the public interface is written in the other files.
+// The compiled core. Its types are generated and private. The public interface is written in the other files.
 
 import process from 'node:process';
 
@@ -7,7 +7,7 @@ import type * as binding from '../binding/index.js';
 import { loadFailure } from './addon-failure.js';
 import { ConfigError, type ErrorValue, type TidegateError, thrown } from './errors.js';
 
-/** The types of the core's side that other files name. */
+/** The types of the core that other files name. */
 export declare namespace native {
   type Announcement = binding.Announcement;
   type Attempt = binding.Attempt;
@@ -29,7 +29,7 @@ export declare namespace native {
   type Tokens = binding.Tokens;
 }
 
-// Node 20 has it first. Without this the first key would end with an error about a function.
+// Node 20 is the first with this method. Without the check, the first key would end with an error about a function.
 if (typeof String.prototype.isWellFormed !== 'function') {
   throw new ConfigError(`tidegate needs Node 20 or newer: this is Node ${process.versions.node}`);
 }
@@ -44,10 +44,10 @@ function loaded(): typeof binding {
   }
 }
 
-/** Whether the event loop can poll a socket for an addon: Node's can. Bun and Deno export the functions without effect. */
+/** True if the event loop can poll a socket for an addon. Node's can. Bun and Deno export the functions without effect. */
 export const LOOP_CAN_POLL = !('bun' in process.versions) && !('deno' in process.versions);
 
-/** Returns the result of a native call, or throws its error: errors cross as values and get their class here. */
+/** Returns the result of a native call, or throws its error. Errors cross as values and get their class here. */
 export function unwrap<T extends object>(result: T): Exclude<T, ErrorValue> {
   if (isErrorValue(result)) throw thrown(result);
   return result as Exclude<T, ErrorValue>;

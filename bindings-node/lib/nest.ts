@@ -54,31 +54,31 @@ export type HandlerLimits = PolicyOption<NestRequest> | RouteOptions<NestRequest
 const LIMITS = 'tidegate:rate-limit';
 const SKIPS = 'tidegate:skip-policies';
 
-/** What each message and field was asked about already, by the options of its guards. */
+/** The options of the guards that were asked about each message and field already. */
 const asked = new WeakMap<object, Set<object>>();
 
-/** Whether any decorator of this process limits something. */
+/** True if any decorator of this process limits something. */
 let isAnythingLimited = false;
 
 /** The injection token of the options, for a guard that Nest makes. */
 export const RATE_LIMIT = Symbol.for('tidegate.nest.options');
 
 /**
- * Limits a handler, or all handlers of a controller together: by a policy, or by options that override those of the guard. False:
- * it is not limited.
+ * Limits a handler, or all handlers of a controller together, by a policy or by options that override those of the
+ * guard. With false it is not limited.
  */
 export function RateLimit(limits: HandlerLimits): CustomDecorator<typeof LIMITS> {
   if (limits === undefined)
     throw new ConfigError('tidegate/nest: @RateLimit() without a policy limits nothing: name one');
-  // Checked where they are written.
+  // The limits are checked here, where they are written.
   routeOptions(limits, 'tidegate/nest: @RateLimit');
   if (limits !== false) isAnythingLimited = true;
   return SetMetadata(LIMITS, limits);
 }
 
 /**
- * The handler, or the controller, is not limited. With names: not by these policies of the guard, as in
- * `@SkipRateLimit('burst')`.
+ * Exempts the handler or the controller from limits. With names it exempts them only from these policies of the guard,
+ * as in `@SkipRateLimit('burst')`.
  */
 export function SkipRateLimit(...policies: readonly string[]): CustomDecorator<string> {
   for (const policy of policies as readonly unknown[]) {
@@ -95,7 +95,7 @@ type Handler = (...args: never[]) => unknown;
 /** A guard that limits requests and messages. */
 export class RateLimitGuard implements CanActivate {
   readonly #options: RateLimitGuardOptions;
-  /** As they were given: a guard of an application and one of a gateway may have the same. */
+  /** The options object as it was given. A guard of an application and one of a gateway may have the same. */
   readonly #given: RateLimitGuardOptions;
   readonly #reflector = new Reflector();
   readonly #settings = new Map<object, Map<object, NestSettings | undefined>>();
@@ -119,14 +119,14 @@ export class RateLimitGuard implements CanActivate {
     return true;
   }
 
-  /** Whether a guard with the same options was asked about a call: one of the application and one of its gateway count once. */
+  /** True if a guard with the same options was asked about the call. The guards of an application and of its gateway count once. */
   #wasAsked(memory: object | undefined): boolean {
     if (memory === undefined) return false;
     const options = kept(asked, memory, () => new Set<object>());
     return options.size === options.add(this.#given).size;
   }
 
-  /** @internal A message of a gateway that this guard limits, and that no guard is asked about. */
+  /** @internal Returns a message of the gateway that this guard limits, but that no guard is asked about. */
   unguarded(gateway: Type): string | undefined {
     if (hasGuard(gateway)) return undefined;
     const found = messagesOf(gateway).find(
@@ -136,8 +136,8 @@ export class RateLimitGuard implements CanActivate {
   }
 
   /**
-   * Has @nestjs/swagger list 429 for the limited handlers of an application whose global guard it is; that of a RateLimitModule
-   * does so by itself. It is called before `SwaggerModule.createDocument`.
+   * Makes @nestjs/swagger list 429 for the limited handlers of an application with this global guard. Call it before
+   * `SwaggerModule.createDocument`. The guard of a RateLimitModule does this by itself.
    */
   documentRoutes(app: INestApplicationContext): void {
     this.documentControllers(app.get(ModulesContainer, { strict: false }));
@@ -154,7 +154,7 @@ export class RateLimitGuard implements CanActivate {
     }
   }
 
-  /** @internal Warns once when neither it nor any handler that it has seen has a limit. */
+  /** @internal Warns once if neither the guard nor any handler that it has seen has a limit. */
   warnOnce(): void {
     const seen = Array.from(this.#settings.values()).flatMap((ofController) => Array.from(ofController.values()));
     if (this.#warned || seen.some((settings) => settings !== undefined)) return;
@@ -162,9 +162,9 @@ export class RateLimitGuard implements CanActivate {
     warnIfIdle(this.#options, nestAdapter.name, ['guard', 'handler', "@RateLimit('5/minute')"]);
   }
 
-  /** @internal The limits of a handler. A decorator of the handler overrides one of its controller. */
+  /** @internal Returns the limits of a handler. A decorator of the handler overrides one of its controller. */
   settingsOf(handler: Handler, controller: Type): NestSettings | undefined {
-    // By both: a handler that two controllers inherit is two places.
+    // The settings are kept by both, because a handler that two controllers inherit is two places.
     const ofController = kept(this.#settings, controller, () => new Map<object, NestSettings | undefined>());
     return kept(ofController, handler, () => {
       const isDecorated = this.#reflector.get<unknown>(LIMITS, handler) !== undefined;
@@ -213,7 +213,7 @@ function nameOf(choice: unknown): unknown {
   return policy instanceof Policy ? policy.name : policy;
 }
 
-/** The options of a guard without some of its policies. */
+/** Returns the options of a guard without some of its policies. */
 function withoutPolicies(options: RateLimitGuardOptions, skipped: readonly string[]): RateLimitGuardOptions {
   const { policy, default: each, application } = options;
   const names = [policy, each, application].flatMap(choicesOf).map(nameOf);
@@ -234,9 +234,9 @@ function withoutPolicies(options: RateLimitGuardOptions, skipped: readonly strin
   return { ...options, policy: rest(policy), default: rest(each), application: rest(application) };
 }
 
-// The names of handlers and controllers, under which a notation at them counts.
+// The names of handlers and controllers. A notation at one of them counts under that name.
 
-/** The keys under which Nest's decorators remember what they say. */
+/** The metadata keys of Nest's own decorators. */
 const [PATH, HOST, VERSION, PATTERN, MESSAGE] = ['path', 'host', '__version__', 'microservices:pattern', 'message'];
 
 function metadata(name: string, target: object): unknown {
@@ -257,12 +257,12 @@ function joined(...parts: readonly string[]): string {
   return parts.filter((part) => part !== '').join(' ');
 }
 
-/** A controller: its class and what its decorator says. */
+/** Returns the place of a controller: the arguments of its decorator, and its class. */
 function controllerPlace(controller: Type): string {
   return joined(...[VERSION, HOST, PATH].map((name) => text(metadata(name, controller))), controller.name);
 }
 
-/** A handler: the pattern of its route, or its message, and its name. */
+/** Returns the place of a handler: the pattern of its route or of its message, and its name. */
 function handlerPlace(controller: Type, handler: Handler): Place<NestRequest> {
   const message = metadata(PATTERN, handler) ?? metadata(MESSAGE, handler);
   const [outer, inner] = [metadata(PATH, controller), metadata(PATH, handler)];
@@ -271,7 +271,7 @@ function handlerPlace(controller: Type, handler: Handler): Place<NestRequest> {
   const version = metadata(VERSION, handler) ?? metadata(VERSION, controller);
   const path = `/${text(outer)}/${text(inner)}`.replaceAll(/\/+/g, '/');
   const place = `${joined(text(version), text(metadata(HOST, controller)), path)}.${handler.name}`;
-  // Of several routes of one handler no single one is its place.
+  // If a handler has several routes, none of them alone is its place.
   if (![outer, inner, version].every(isSingle)) return place;
   return (request) => {
     const { routeOptions, route } = request as { routeOptions?: { url?: string }; route?: { path?: unknown } };
@@ -285,21 +285,21 @@ export interface RateLimitOptionsFactory {
   createRateLimitOptions(): RateLimitGuardOptions | Promise<RateLimitGuardOptions>;
 }
 
-/** How the options are made, when they need other providers. */
+/** The ways to make the options from other providers. */
 export interface RateLimitModuleAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
-  /** Makes the options from what is injected. */
+  /** Makes the options from the injected providers. */
   // biome-ignore lint/suspicious/noExplicitAny: the arguments are those that `inject` names
   useFactory?: ((...args: any[]) => RateLimitGuardOptions | Promise<RateLimitGuardOptions>) | undefined;
   inject?: FactoryProvider['inject'] | undefined;
-  /** A class whose instance makes them. */
+  /** A class. Nest makes an instance of it, which makes the options. */
   useClass?: Type<RateLimitOptionsFactory> | undefined;
-  /** A provider that makes them. */
+  /** A provider that makes the options. */
   useExisting?: Type<RateLimitOptionsFactory> | string | symbol | undefined;
 }
 
 /** The metadata key of guards. */
 const GUARDS = '__guards__';
-/** The metadata keys of handlers that a global guard is asked about in every application: routes and fields of GraphQL. */
+/** The metadata keys of handlers that every application asks a global guard about: routes and fields of GraphQL. */
 const GUARDED = ['path', 'graphql:resolver_type'];
 
 function guardsOf(target: object): readonly unknown[] {
@@ -317,7 +317,7 @@ function hasGuard(target: object): boolean {
 const NO_GUARD =
   'because Nest 11 applies no global guard to gateways: put @UseGuards(RateLimitGuard) on it, or @SkipRateLimit()';
 
-/** Warns of messages that a guard which was made by hand would limit, if Nest asked it. */
+/** Warns of messages that a guard made by hand would limit if Nest asked it. */
 function warnOfGateways(gateways: readonly Type[], guards: readonly unknown[]): void {
   for (const guard of guards) {
     if (!(guard instanceof RateLimitGuard) || guard instanceof ModuleGuard) continue;
@@ -332,7 +332,7 @@ function warnOfGateways(gateways: readonly Type[], guards: readonly unknown[]): 
   }
 }
 
-/** A guard that checks at start what the decorators of the application say. */
+/** A guard that checks the decorators of the application when it starts. */
 class ModuleGuard extends RateLimitGuard {
   constructor(
     options: RateLimitGuardOptions,
@@ -341,10 +341,10 @@ class ModuleGuard extends RateLimitGuard {
     super(options);
     if (!hasSwagger()) return;
     try {
-      // Now: the document is made before the application starts.
+      // This runs now, because the document is made before the application starts.
       this.documentControllers(modules);
     } catch {
-      // What is wrong with a limit is an error when the application starts.
+      // A wrong limit is an error when the application starts.
     }
   }
 
@@ -373,7 +373,7 @@ class ModuleGuard extends RateLimitGuard {
     throw new ConfigError(`tidegate/nest: the gateway ${gateway.name} has no limit at ${name}, ${NO_GUARD}`);
   }
 
-  /** The guard of the module is asked about each handler: one more would count twice. */
+  /** Throws for one more guard on a handler, because the guard of the module is asked already and the call would count twice. */
   #checkGuards(controller: Type, name: string, handler: Handler): void {
     const twice = [controller, handler].some((target) => guardsOf(target).includes(RateLimitGuard));
     if (!twice || GUARDED.every((key) => Reflect.getMetadata(key, handler) === undefined)) return;
@@ -402,7 +402,7 @@ function* methodsOf({ prototype }: Type): Generator<readonly [name: string, meth
   }
 }
 
-/** What the default limit of a module names; a function says it for each request. */
+/** Returns the policies that a module names. A function names none, because it chooses one for each request. */
 function namesOf(policy: unknown): unknown[] {
   return Array.isArray(policy) ? policy.flatMap(namesOf) : [policy].filter((name) => typeof name === 'string');
 }
@@ -429,7 +429,7 @@ export class RateLimitModule {
     return withGuard(OptionsModule.forRoot(options));
   }
 
-  /** The module with options that are made from other providers: a limiter, a configuration. */
+  /** Returns the module with options made from other providers, such as a limiter or a configuration. */
   static forRootAsync(options: RateLimitModuleAsyncOptions): DynamicModule {
     const where = 'tidegate/nest: forRootAsync';
     const ways = ['useFactory', 'useClass', 'useExisting'] as const;

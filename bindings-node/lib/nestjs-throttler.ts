@@ -2,7 +2,7 @@
 //
 //     ThrottlerModule.forRoot({ throttlers: [{ ttl: 60_000, limit: 100 }], storage: new TidegateStorage({ limiter }) });
 //
-// A hit is a check: it is counted when it is admitted, and a refusal begins the block, in one step for all processes.
+// A hit is a check. It is counted if it is admitted, and a refusal begins the block, in one step for all processes.
 
 import type { ThrottlerStorage } from '@nestjs/throttler';
 import type { Decision } from './decision.js';
@@ -31,7 +31,7 @@ export class TidegateStorage implements ThrottlerStorage {
     this.#prefix = prefix;
   }
 
-  /** Counts a hit. Durations are milliseconds; those of the record are seconds, as the package has them. */
+  /** Counts a hit. Durations are in milliseconds. Those of the record are in seconds, as the package has them. */
   async increment(
     key: string,
     ttl: number,
@@ -66,7 +66,7 @@ function policyOf(ttl: number, limit: number, blockDuration: number): Policy {
   });
 }
 
-/** Whether a denial is by the limit: one by a block that runs exceeds no limit. */
+/** True if the limit denied. A denial by a running block exceeds no limit. */
 function beganBlock(decision: Decision): boolean {
   return decision.limits.some(({ exceeded }) => exceeded);
 }

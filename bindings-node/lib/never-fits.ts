@@ -1,11 +1,11 @@
-// The error of a call that no wait helps.
+// The error of a call that no wait can help.
 
 import type { Decision } from './decision.js';
 import { CostError, shortened } from './errors.js';
 
 /**
- * What is wrong with a call that its policy never admits, because it costs more than a limit ever has. `undefined` for any other
- * Decision, also for one of a limit that admits nothing at all.
+ * Returns the error for a call that its policy never admits, because it costs more than a limit ever has. `undefined`
+ * for any other Decision, also for one of a limit that admits nothing at all.
  */
 export function neverFits(decision: Decision): CostError | undefined {
   if (decision.allowed) return undefined;

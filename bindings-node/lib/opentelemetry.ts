@@ -8,8 +8,8 @@
 //
 // A call that goes to a store is a span `tidegate.check` (or `charge`, `checkAll`, `acquire`, `hold`), with the attributes
 // `tidegate.policy`, `tidegate.outcome`, `tidegate.source` and `tidegate.store`, which is a URL without secrets. A call that this
-// process answers by itself, from memory, the deny cache, a lease or the fallback, makes no span. A denial, whatever answered it,
-// is an event `tidegate.denied` of the current span with `tidegate.policy` and `tidegate.limit`. The key is never part of any of
+// process answers by itself, from memory, the deny cache, a lease or the fallback, makes no span. Every denial is an event
+// `tidegate.denied` of the current span with `tidegate.policy` and `tidegate.limit`. The key is never part of any of
 // them. docs/metrics.md lists the instruments.
 
 import {
@@ -35,7 +35,7 @@ import { type StepSpans, traceCalls, unwrapped } from './tracing.js';
 
 /** The options of `meterLimiter`. */
 export interface MeterOptions {
-  /** The attribute `limiter` of all instruments, `default` by default. */
+  /** The attribute `limiter` of all instruments. Default: `default`. */
   readonly name?: string | undefined;
   /** The global one by default. */
   readonly meterProvider?: MeterProvider | undefined;
@@ -51,8 +51,8 @@ export interface TraceOptions {
 const PARTS = ['bucket', 'count', 'sum'] as const;
 
 /**
- * Makes observable instruments of a limiter's stats. The two histograms are observable counters of what Prometheus makes of one:
- * `….bucket` with the attribute `le`, `….count` and `….sum`.
+ * Makes observable instruments from a limiter's stats. Each of the two histograms becomes three observable counters, as
+ * in Prometheus: `….bucket` with the attribute `le`, `….count` and `….sum`.
  */
 export function meterLimiter(limiter: Limiter, options: MeterOptions = {}): void {
   const { name = 'default', meterProvider } = options;
@@ -88,8 +88,8 @@ export function meterLimiter(limiter: Limiter, options: MeterOptions = {}): void
 const TRACED: ReadonlySet<PropertyKey> = new Set(['check', 'charge', 'checkAll', 'acquire', 'hold']);
 
 /**
- * The limiter with spans: the same calls, and every other member of it. The web layers and wrapped functions have spans from now
- * on, whether they have this one or the limiter that was given. Of the calls that a program makes itself, those of this one do.
+ * Returns the limiter with spans. It has the same calls and every other member. From now on the web layers and wrapped
+ * functions make spans, with the returned limiter and with the given one. Your own calls make spans only on the returned one.
  */
 export function traced<Of extends Limiter>(given: Of, options: TraceOptions = {}): Of {
   if (!(given instanceof Limiter)) throw new ConfigError(`limiter cannot be ${describe(given)}: give a Limiter`);
@@ -100,7 +100,7 @@ export function traced<Of extends Limiter>(given: Of, options: TraceOptions = {}
     get(target, name) {
       const member: unknown = Reflect.get(target, name, target);
       if (typeof member !== 'function') return member;
-      // Its private fields belong to the limiter, not to the proxy.
+      // The private fields belong to the limiter, not to the proxy.
       const bound = member.bind(target) as (...given: unknown[]) => unknown;
       return TRACED.has(name) ? calls.traced(String(name), bound as Call) : bound;
     },
@@ -113,7 +113,7 @@ type Call = (...given: unknown[]) => Promise<unknown>;
 
 class TracedCalls {
   readonly #tracer: Tracer;
-  /** The stores' URLs without secrets; empty for memory. */
+  /** The URLs of the stores without secrets. Empty for memory. */
   readonly #store: string;
 
   readonly #limiter: Limiter;
@@ -127,7 +127,7 @@ class TracedCalls {
   traced(name: string, call: Call): Call {
     return async (...asked) => {
       const began = Date.now();
-      // Entries are read again where the call fails.
+      // Entries are copied, because they are read again if the call fails.
       const given = asked.map((one) => (name === 'checkAll' && isIterable(one) ? [...one] : one));
       // The work of a hold runs inside of the call, and is not part of the span.
       const holding = given.map((one) => {
@@ -214,12 +214,12 @@ class TracedCalls {
     }
   }
 
-  /** A span of a call that has ended: only then it is known whether it went to a store. */
+  /** Makes the span of a call that has ended. Only then it is known if the call went to a store. */
   #span(name: string, startTime: number, attributes: Attributes, failure?: string, endTime?: number): void {
     const all = { ...attributes, 'tidegate.store': this.#store };
     const options = { kind: SpanKind.CLIENT, startTime, attributes: all };
     const span = this.#tracer.startSpan(`tidegate.${name}`, options, context.active());
-    // Not the message: it may be about what the caller gave.
+    // The message is left out, because it may show an argument of the caller.
     if (failure !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: failure });
     span.end(endTime);
   }
@@ -229,7 +229,7 @@ function isIterable(given: unknown): given is Iterable<unknown> {
   return typeof given === 'object' && given !== null && Symbol.iterator in given;
 }
 
-/** The limit that refused, as its count and period. Units that are held have no period. */
+/** Returns the limit that refused, as its count and period. A `concurrency` limit has no period. */
 function limitOf({ limits }: Decision): string {
   const refused = limits.find((limit) => limit.exceeded);
   if (refused === undefined) return '';

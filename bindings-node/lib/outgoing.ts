@@ -1,4 +1,4 @@
-// What the responses of other services say of their limits.
+// Reads the limits of other services from their responses.
 //
 //     const response = await fetch('https://api.example.com/');
 //     for (const { limit, remaining, resetAfterMs } of observations(response.headers, { status: response.status })) …
@@ -11,35 +11,35 @@ import { type Observation, type ResponseHeaders, readObservations } from './resp
 export type { Observation, ResponseHeaders } from './response-reading.js';
 
 /**
- * What `settle` of a transport may return: an object that reads the body of a response while the caller gets it. It should be
- * quick and keep little, since it runs where the caller reads.
+ * An object that reads the body of a response while the caller gets it. The option `settle` of a transport may return
+ * one. It should be quick and keep little, because it runs while the caller reads.
  */
 export interface SettleReader {
   /** Reads the next chunk of the body, with its Content-Encoding undone. */
   feed(chunk: Uint8Array): void;
   /**
-   * What the call has cost; `undefined` leaves it as it was charged. It is called once: when the body has ended, or was given up.
+   * Returns the actual cost of the call, or `undefined` to keep the charge. It is called once, when the body has ended or was given up.
    */
   end(): Cost | undefined;
 }
 
-/** What is known of a response besides its fields. */
+/** Facts about a response besides its fields. */
 export interface ObservationOptions {
-  /** When the response came, in milliseconds since 1970; by default now. A `Date` of the response corrects it. */
+  /** The time at which the response came, in milliseconds since 1970. Default: now. A `Date` of the response corrects it. */
   readonly dateMs?: number | undefined;
   /** The status. Without it no response is taken for a refusal. */
   readonly status?: number | undefined;
-  /** The body, as it came. It is read of a 403, 429 and 503. */
+  /** The body, as it came. It is read only for a 403, 429 and 503. */
   readonly body?: string | Uint8Array | undefined;
-  /** The longest wait that is believed; by default an hour. */
+  /** The longest wait to believe. Default: an hour. */
   readonly maxLearnedWaitMs?: number | undefined;
 }
 
 const OPTIONS = { dateMs: ['number'], status: ['number'], body: ['string', 'object'], maxLearnedWaitMs: ['number'] };
 
 /**
- * What a response says of the limits of its service: an Observation for each limit. One with `retryAfterMs` comes first. What is
- * absurd is ignored.
+ * Reads the limits of a service from a response, and returns an Observation for each limit. One with `retryAfterMs`
+ * comes first. Absurd values are ignored.
  */
 export function observations(headers: ResponseHeaders, given: ObservationOptions = {}): Observation[] {
   const options = checkOptions(given, Object.keys(OPTIONS), 'observations', 'dateMs: Date.now()');

@@ -5,11 +5,11 @@ export interface OverriddenKey {
   readonly key: string;
   /** Its limits as a notation, or `'none'`. */
   readonly limits: string;
-  /** When it has the limits of its policy again; missing where it keeps them. */
+  /** The time at which the key has the limits of its policy again. Missing if there is no such time. */
   readonly expiresAt?: Date;
 }
 
-/** As users see it. */
+/** Returns the key as users see it. */
 export function overriddenKeyFrom({ key, limits, expiresAt }: native.OverriddenKey): OverriddenKey {
   return expiresAt === undefined ? { key, limits } : { key, limits, expiresAt: new Date(expiresAt) };
 }

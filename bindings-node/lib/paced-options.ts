@@ -1,4 +1,4 @@
-// The options of calls that go out: the same for every client.
+// The options of outgoing calls, the same for every client.
 
 import type { Cost } from './cost.js';
 import type { Decision } from './decision.js';
@@ -10,66 +10,66 @@ import type { PolicyLike } from './policy.js';
 import { unwrapped } from './tracing.js';
 import { checkMade } from './wrap.js';
 
-/** The platform's `Headers`, where the program that is compiled knows them. */
+/** The platform's `Headers`, if the types of your program have them. */
 export type WebHeaders = typeof globalThis extends { Headers: { prototype: infer H } } ? H : unknown;
 
-/** A request as the functions among the options see it. */
+/** A request, as the functions among the options get it. */
 export interface OutgoingRequest {
   /** In upper case. */
   readonly method: string;
   readonly url: string;
   readonly headers: WebHeaders;
-  /** A text, or bytes. Missing where there is none, and where it is a stream or a form. */
+  /** A text or bytes. Undefined if there is no body, or if it is a stream or a form. */
   readonly body: string | Uint8Array | undefined;
 }
 
-/** The head of a response as `settle` sees it. */
+/** The head of a response, as `settle` gets it. */
 export interface OutgoingResponse {
   readonly status: number;
   readonly headers: WebHeaders;
 }
 
-/** How calls that go out are limited. */
+/** The options that limit outgoing calls. */
 export interface PacedOptions {
-  /** The limiter that is asked. */
+  /** The limiter to ask. */
   limiter: Limiter;
   /**
-   * A name, a notation, a Policy, or a function of the request that returns one of these. Left out, and where the function returns
-   * undefined: only what responses say.
+   * A name, a notation, a Policy, or a function of the request that returns one of these. Without it, or if the
+   * function returns undefined, only the limits in responses apply.
    */
   policy?: PolicyLike | ((request: OutgoingRequest) => PolicyLike | undefined) | undefined;
   /**
-   * The key, or a function of the request. Default: its origin, as in `https://api.example.com`. A redirect to another origin has that
-   * one as its key, unless the function returns another key than before.
+   * The key, or a function of the request. Default: the origin of the request, such as `https://api.example.com`. For a
+   * redirect to another origin the key is that origin, unless the function returns another key than before.
    */
   key?: string | ((request: OutgoingRequest) => string) | undefined;
-  /** Units each call consumes, or a function of the request. Default: 1. */
+  /** The units that each call consumes, or a function of the request. Default: 1. */
   cost?: Cost | ((request: OutgoingRequest) => Cost) | undefined;
   /**
-   * What a call has really cost, by the head of its response: a number, numbers by the names of units, undefined for what was
-   * charged, or an object that reads the body and says it at the end.
+   * Called with the head of a response. Returns the actual cost of the call: a number, numbers by the names of units,
+   * undefined to keep the charge, or an object that reads the body and returns the cost at its end.
    */
   settle?: ((response: OutgoingResponse, request: OutgoingRequest) => Cost | SettleReader | undefined) | undefined;
-  /** The longest that a request waits, its retries included. `Infinity` is as long as it takes. Default: 30 s. */
+  /** The longest time that a request waits, including its retries. `Infinity` means as long as it takes. Default: 30 s. */
   timeoutMs?: number | undefined;
   /**
-   * How often a 429 or 503 that names a wait is sent again: of GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and of any other method with
-   * an `Idempotency-Key`, where the body can be sent again. Default: 0.
+   * The most times to send a request again after a 429 or 503 that names a wait. The method must be GET, HEAD, OPTIONS,
+   * TRACE, PUT or DELETE, or the request must have an `Idempotency-Key`, and its body must be repeatable. Default: 0.
    */
   retries?: number | undefined;
   /** Learns from responses. Default: true. */
   learn?: boolean | undefined;
-  /** How much the way to the server may differ from one request to the next. Default: 50 ms. */
+  /** The largest difference between requests in the time to the server. Default: 50 ms. */
   marginMs?: number | undefined;
   /** The class of the calls, one of the policy's `priorities`, or a function of the request. */
   priority?: string | ((request: OutgoingRequest) => string | undefined) | undefined;
-  /** Called before a request waits: with the Decision, and the wait that it names. */
+  /** Called before a request waits, with the Decision and its wait. */
   onWait?: ((decision: Decision, waitMs: number) => void) | undefined;
-  /** What stands before each key. Default: `out:`. */
+  /** The prefix of each key. Default: `out:`. */
   prefix?: string | undefined;
-  /** The longest wait that a response is believed. Default: an hour. */
+  /** The longest wait to believe from a response. Default: an hour. */
   maxLearnedWaitMs?: number | undefined;
-  /** Answers a refusal with a response of status 429 instead of RateLimited. Default: false. */
+  /** True to answer a refusal with a response of status 429 instead of throwing RateLimited. Default: false. */
   respond?: boolean | undefined;
 }
 
@@ -95,13 +95,13 @@ const TYPES = {
   respond: ['boolean'],
 } as const;
 const NAMES = ['limiter', 'policy', 'key', 'cost', 'priority', ...Object.keys(TYPES)];
-/** The longest of the times that are no timeout: longer than any that makes sense. */
+/** The most for `marginMs` and `maxLearnedWaitMs`, longer than any that makes sense. */
 const MAX_MS = 366 * 86_400_000;
 
 /** The options with their defaults. */
 export type Pacing = PacedOptions & { [Name in keyof typeof DEFAULTS]: NonNullable<PacedOptions[Name]> };
 
-/** The options, checked. `more` are those that one client alone has. */
+/** Checks the options. `more` are the names of options that only one client has. */
 export function checkedPacing(all: PacedOptions, where: string, more: readonly string[] = []): Pacing {
   const names = [...NAMES, ...more];
   const options = ownOptions(checkOptions(all, names, where), names);

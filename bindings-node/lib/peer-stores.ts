@@ -1,4 +1,4 @@
-// What the stores for other packages have in common.
+// The common parts of the stores for other packages.
 
 import type { Decision } from './decision.js';
 import { ConfigError, describe, StoreError } from './errors.js';
@@ -13,11 +13,11 @@ import { unwrapped } from './tracing.js';
 export interface PeerStoreOptions {
   /** The limiter that counts. */
   limiter: Limiter;
-  /** The prefix of its keys. Each of several stores that count in one place needs its own. */
+  /** The prefix of its keys. If several stores count in one place, each needs its own prefix. */
   prefix?: string | undefined;
 }
 
-/** The options, checked, with their defaults. */
+/** Checks the options and adds their defaults. */
 export function storeOptions(
   given: PeerStoreOptions,
   where: string,
@@ -34,7 +34,7 @@ export function storeOptions(
   return { limiter: options.limiter, prefix: options.prefix ?? prefix };
 }
 
-/** A number of the other package, which may come from what its user has written as a limit. */
+/** Checks a number of the other package, which may come from a limit that its user has written. */
 export function numberOfHits(given: number, what: string, where: string): number {
   if (typeof given === 'number' && !Number.isNaN(given)) return given;
   throw new ConfigError(
@@ -43,18 +43,18 @@ export function numberOfHits(given: number, what: string, where: string): number
   );
 }
 
-/** A Decision of the store: where it could not be asked, the other package decides whether the request goes on. */
+/** Returns the Decision, or throws if the store could not be asked. The other package then decides what to do with the request. */
 export function answered(decision: Decision): Decision {
   if (decision.unavailable) throw new StoreError('the store could not be asked, and onStoreError is closed');
   return decision;
 }
 
-/** The most policies that are kept: windows and limits may depend on the request. */
+/** The most policies to keep, because windows and limits may depend on the request. */
 const MAX_POLICIES = 1000;
 
 const policies = new Map<string | number, Policy>();
 
-/** The policy of an id, made once. */
+/** Returns the policy of an id, and makes it at the first call. */
 export function keptPolicy(id: string | number, make: () => Policy): Policy {
   if (policies.size >= MAX_POLICIES && !policies.has(id)) policies.clear();
   return kept(policies, id, make);
@@ -65,7 +65,7 @@ export const MAX_HITS = 1_000_000_000;
 /** The default of the packages. */
 export const WINDOW_MS = 60_000;
 
-/** Counts hits in windows of this length, and refuses none. */
+/** Returns a policy that counts hits in windows of this length, and refuses none. */
 export function windowOf(ms: number): Policy {
   return keptPolicy(ms, () => new Policy([new Limit('fixed-window', MAX_HITS, { period: ms })]));
 }

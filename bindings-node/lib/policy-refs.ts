@@ -4,10 +4,10 @@ import { type native, unwrap } from './native.js';
 import { nativePolicyOf, Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import type { Transport } from './transport.js';
 
-/** The most policies that are kept, and the most bytes. A program that makes more of them begins with an empty list again. */
+/** The most policies to keep, and the most bytes. Beyond them the list starts again, empty. */
 const MAX_POLICIES = 10_000;
 const MAX_BYTES = 16 * 2 ** 20;
-/** The longest notation that is kept, in characters. A longer one is read by each call, and found by its canonical form. */
+/** The longest notation to keep, in characters. Each call reads a longer one, and finds its policy by the canonical form. */
 const MAX_NOTATION_LENGTH = 512;
 
 /** The policies that a limiter has resolved, so that each crosses only once. */
@@ -16,17 +16,17 @@ export class PolicyRefs {
   /** The store and the prefix of the limiter. */
   readonly identity: string;
   readonly #resolved = new Map<PolicyLike, PolicyRef>();
-  /** What was found last: to compare a policy with one is faster than to look it up, and most calls name the same. */
+  /** The policy found last. A comparison is faster than a look-up, and most calls name the same policy. */
   #lastFound: PolicyLike | undefined;
   #lastRef: PolicyRef | undefined;
-  /** The policies of long notations, by their canonical ones. */
+  /** The policies of long notations, by their canonical notations. */
   readonly #ofLongNotations = new Map<string, PolicyRef>();
   #bytes = 0;
-  /** How often the list was begun again. */
+  /** Counts the starts of a new list. */
   #generation = 0;
-  /** How often the policy file was reloaded. */
+  /** Counts the reloads of the policy file. */
   reloads = 0;
-  /** Keeps the policies in use that an object uses, for as long as the object lives. */
+  /** The policies in use by an object. They stay in use for as long as the object lives. */
   readonly #uses = new WeakMap<object, native.PolicyUse[]>();
 
   constructor(transport: Transport) {
@@ -34,7 +34,7 @@ export class PolicyRefs {
     this.identity = transport.nativeLimiter.identity();
   }
 
-  /** The policy as calls name it. */
+  /** Returns the policy that a call names. */
   of(policy: PolicyLike): PolicyRef {
     if (policy === this.#lastFound && this.#lastRef !== undefined) return this.#lastRef;
     const found = this.#resolved.get(policy);
@@ -44,9 +44,9 @@ export class PolicyRefs {
     return found;
   }
 
-  /** Registers that `user`, which `by` names in errors, uses a policy: `reload` refuses to drop it while `user` lives. */
+  /** Registers that `user` uses a policy. While it lives, `reload` refuses to drop the policy. Errors call the user `by`. */
   use(policy: PolicyLike, by: string, user: object): void {
-    // Refuses what is no policy.
+    // This throws if the argument is no policy.
     this.of(policy);
     const crossing = typeof policy === 'string' ? policy : nativePolicyOf(policy);
     const policyUse = unwrap(this.#transport.nativeLimiter.usePolicy(crossing, by));
@@ -55,7 +55,7 @@ export class PolicyRefs {
     else uses.push(policyUse);
   }
 
-  /** What a function makes of policies that have to be in one list together. */
+  /** Returns the result of `make`. It calls `make` again if the list started anew meanwhile, so that all policies are in one list. */
   together<T>(make: () => T): T {
     const generation = this.#generation;
     const made = make();

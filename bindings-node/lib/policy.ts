@@ -2,7 +2,7 @@ import { checkText, describe, PolicyError, type SourceLocation, shortened } from
 import { checkOptions, checkType, declaredNames, declaredOptions, isRecord, ownOptions } from './given-options.js';
 import { native, unwrap } from './native.js';
 
-/** How a limit counts. */
+/** The algorithm of a limit. */
 export type Algorithm =
   | 'fixed-window'
   | 'calendar-window'
@@ -14,37 +14,37 @@ export type Algorithm =
   | 'leaky-bucket'
   | 'concurrency';
 
-/** What a check answers when the store fails. */
+/** The answer of a check if the store fails. */
 export type OnStoreError = 'raise' | 'open' | 'closed' | 'local';
 
 /** Milliseconds, or a text such as `'10m'` or `'1 day'`. */
 export type Duration = number | string;
 
-/** A limit in a policy or a policy file that probably does not do what its author meant. */
+/** A warning about a limit that probably does not work as its author meant. */
 export interface LintWarning {
   /** The policy's name. */
   readonly policy: string;
-  /** Its position in the file; missing for a policy that was given in code. */
+  /** Its position in the file. Missing for a policy that was given in code. */
   readonly place?: SourceLocation;
-  /** What is suspicious, and what to do about it. */
+  /** The problem, and a way to solve it. */
   readonly message: string;
 }
 
-/** The numbers of a limit besides algorithm and count. */
+/** The options of a limit. */
 export interface LimitOptions {
-  /** The time that `count` units are for; for `concurrency` the ttl of its holds, by default 60 s. */
+  /** The time for `count` units. For `concurrency` it is the ttl of its holds, by default 60 s. */
   period?: Duration | undefined;
-  /** Buckets: the units it admits at once. */
+  /** For buckets: the units it admits at once. */
   burst?: number | undefined;
-  /** `token-bucket`: the tokens it starts with, instead of full. */
+  /** For a `token-bucket`: the tokens it starts with, instead of full. */
   initial?: number | undefined;
-  /** `sliding-window`: its granules. Default 20. */
+  /** For a `sliding-window`: the number of its granules. Default 20. */
   precision?: number | undefined;
-  /** The name of what it counts, such as `tokens`. */
+  /** The name of its unit, such as `tokens`. */
   unit?: string | undefined;
-  /** `calendar-window` of one day, week, month or year: where each window begins, as in `'day 15 at 06:00'` or `'monday'`. */
+  /** For a `calendar-window` of one day, week, month or year: the start of each window, as in `'day 15 at 06:00'` or `'monday'`. */
   from?: string | undefined;
-  /** The same: the time zone by whose clocks it begins, as in `'Europe/Berlin'`. Default: UTC. */
+  /** For the same windows: the time zone of that start, as in `'Europe/Berlin'`. Default: UTC. */
   in?: string | undefined;
 }
 
@@ -82,10 +82,10 @@ export interface PolicyOptions {
   // options end
 }
 
-/** Limits for a single key: a notation or `'none'`, a Limit, a list of both, or a Policy, of which only the limits count. */
+/** Limits for a single key: a notation or `'none'`, a Limit, a list of both, or a Policy (only its limits count). */
 export type OverrideLike = string | Limit | Policy | readonly (string | Limit)[];
 
-/** A text that may be a notation and is no name: of a limiter whose names are known, calls take it beside them. */
+/** A text that may be a notation and is no name. Calls of a limiter with known names take it besides those names. */
 export type Notation =
   | `${string}/${string}`
   | `${string} per ${string}`
@@ -93,7 +93,7 @@ export type Notation =
   | `concurrency ${string}`
   | `CONCURRENCY ${string}`;
 
-/** What a call takes as its policy: a name, a notation written in place, or a Policy. */
+/** The policy of a call: a name, a notation written in place, or a Policy. */
 export type PolicyLike<Name extends string = string> = Name | Notation | Policy;
 
 /** A policy as a limiter has resolved it. */
@@ -101,45 +101,45 @@ export interface PolicyRef {
   /** Its number in calls. */
   readonly id: number;
   readonly name: string;
-  /** Whether it has units that are held and given back. */
+  /** True if it has units that are held and given back. */
   readonly holds: boolean;
-  /** What each limit counts, an empty text where it names nothing; undefined where none does. */
+  /** The unit of each limit, an empty text for a limit without one. Undefined if no limit names a unit. */
   readonly units?: readonly string[];
-  /** The same of the limits of one of its keys. */
+  /** The same for the limits of one of its keys. */
   readonly unitsFor: (key: string) => readonly string[] | undefined;
-  /** The classes of calls for which a part stays free; undefined where there are none. */
+  /** The classes of its option `priorities`. Undefined if there are none. */
   readonly classes?: readonly string[];
-  /** How HTTP announces it, if it does. */
+  /** Its announcement over HTTP, if it has one. */
   readonly announcement?: native.Announcement;
   /** The same with the limits of one of its keys. */
   readonly announcementFor: (key: string) => native.Announcement | undefined;
-  /** What the caller gave. */
+  /** The policy as the caller gave it. */
   readonly given: PolicyLike;
-  /** The store and the prefix of the limiter, as one number. */
+  /** The store and the prefix of the limiter, as one text. */
   readonly limiter: string;
-  /** How many of its denials were repeated in JavaScript, and not counted yet. */
+  /** The number of its denials that were repeated in JavaScript and not counted yet. */
   repeated: number;
 }
 
 export let nativeLimitOf: (limit: Limit) => native.Limit;
 export let nativePolicyOf: (policy: Policy) => native.Policy;
 
-// A constructor is also given an object of the native side, which its signature for users does not say.
+// A constructor also takes an object of the native side, which its signature hides from users.
 function limitFrom(limit: native.Limit): Limit {
   return new Limit(limit as never, 1);
 }
 
-/** The Policy of a native one. */
+/** Returns the Policy of a native one. */
 export function policyFrom(policy: native.Policy): Policy {
   return new Policy(policy as never);
 }
 
 type Defined<T> = { [Name in keyof T]: Exclude<T[Name], undefined> };
 
-/** Without options that are undefined: the native side takes them for values. */
+/** Removes options that are undefined, because the native side takes them for values. */
 function withoutUndefined<T extends object>(options: T): Defined<T> {
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  // Without a prototype: the addon would read what a program has added to every object.
+  // The object has no prototype, because the addon would read properties that a program has added to every object.
   return Object.assign(Object.create(null), Object.fromEntries(given)) as Defined<T>;
 }
 
@@ -179,7 +179,7 @@ export class Limit {
     return this.#properties.count;
   }
 
-  /** The period in milliseconds; the ttl of the holds for `concurrency`. */
+  /** The period in milliseconds. For `concurrency` it is the ttl of the holds. */
   get periodMs(): number {
     return this.#properties.periodMs;
   }
@@ -204,22 +204,22 @@ export class Limit {
     return this.#properties.precision;
   }
 
-  /** What it counts, where it names it. */
+  /** The unit that it counts, if it names one. */
   get unit(): string | undefined {
     return this.#properties.unit;
   }
 
-  /** Where in its period each window begins, if that is another moment than the one of every period. */
+  /** The start of each window within its period, if it is not the usual one. */
   get from(): string | undefined {
     return this.#properties.from;
   }
 
-  /** The time zone by whose clocks windows begin, if it is another one than UTC. */
+  /** The time zone of the start of windows, if it is not UTC. */
   get in(): string | undefined {
     return this.#properties.in;
   }
 
-  /** The notation. */
+  /** Returns the notation. */
   toString(): string {
     return this.#properties.notation;
   }
@@ -317,25 +317,25 @@ export class Policy {
   // options end
 
   /**
-   * This policy as calls that go out keep it: the other side counts what arrives, and begins its windows when it likes, so that a margin
-   * stays for how much the way there differs. Its calls count what responses say of them: see `observe`.
+   * Returns this policy for outgoing calls. The other side counts calls when they arrive, and begins its windows when it likes.
+   * So `marginMs` leaves a margin for differences on the way. The calls also keep the limits in responses: see `observe`.
    */
   paced(marginMs = 50): Policy {
     checkType('marginMs', marginMs, ['number']);
     return policyFrom(unwrap(this.#policy.paced(marginMs)));
   }
 
-  /** The policy of calls that nothing limits but what responses say. */
+  /** Returns a policy that has no limits except those that responses announce. */
   static learned(): Policy {
     return policyFrom(unwrap(native.learnedPolicy()));
   }
 
-  /** Warns of what probably does not do what its author meant. */
+  /** Returns warnings about limits that probably do not work as their author meant. */
   lint(): readonly LintWarning[] {
     return unwrap(native.lintPolicies([undefined], [this.#policy]));
   }
 
-  /** The notation of its limits. */
+  /** Returns the notation of its limits. */
   toString(): string {
     return this.#policy.notation();
   }
@@ -356,7 +356,7 @@ function nativeLimit(algorithm: Algorithm, count: number, given: LimitOptions): 
   return unwrap(native.limit(withoutUndefined({ algorithm, count, ...options })));
 }
 
-/** The classes of a policy, as they cross. */
+/** Returns the classes of a policy as the text that crosses. */
 function classesText(priorities: unknown): string {
   if (!isRecord(priorities)) {
     throw new PolicyError(
@@ -364,7 +364,7 @@ function classesText(priorities: unknown): string {
     );
   }
   const classes = Object.entries(priorities).map(([name, part]) => {
-    // Both would end a class in the text.
+    // A colon or a comma would end a class in the text.
     if (typeof part === 'string' && !/[:,]/.test(name + part)) return `${name}: ${part}`;
     throw new PolicyError(
       `priorities: ${shortened(name)} is ${describe(part)}: it must be a part, as in { batch: '30%' }`,
@@ -373,7 +373,7 @@ function classesText(priorities: unknown): string {
   return classes.join(', ');
 }
 
-/** The options of a policy, with its classes as they were given. */
+/** Returns the options of a policy, with its classes as they were given. */
 function optionsOf(
   policy: native.Policy,
 ): Record<string, boolean | number | string | number[] | Record<string, string>> {
@@ -383,7 +383,7 @@ function optionsOf(
   return { ...options, priorities: Object.fromEntries(priorities.split(', ').map((one) => one.split(': '))) };
 }
 
-/** Limits of a key as text. */
+/** Returns the limits of a key as text. */
 export function overrideText(limits: OverrideLike): string {
   const all: readonly unknown[] = limits instanceof Policy ? limits.limits : Array.isArray(limits) ? limits : [limits];
   if (all.length === 0) throw new PolicyError("an override has no limits: give 'none' for a key without limits");
@@ -395,7 +395,7 @@ export function overrideText(limits: OverrideLike): string {
     if (!(limit instanceof Limit)) {
       throw new PolicyError(`an override cannot have the limit ${describe(limit)}: give a notation or a Limit`);
     }
-    // No notation has them.
+    // No notation can express these.
     if (
       limit.initial !== undefined ||
       (limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION)

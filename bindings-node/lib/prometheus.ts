@@ -6,7 +6,7 @@
 //     collectMetrics(limiter);
 //     app.get('/metrics', async (_, response) => response.type(register.contentType).send(await register.metrics()));
 //
-// The numbers are read when Prometheus scrapes; between scrapes nothing runs. docs/metrics.md lists the metrics.
+// The numbers are read when Prometheus scrapes. Between scrapes nothing runs. docs/metrics.md lists the metrics.
 
 import { existsSync, realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -20,9 +20,9 @@ import { METRICS, type Metric, NamedLimiters } from './metric-list.js';
 
 /** The options of `collectMetrics`. */
 export interface CollectMetricsOptions {
-  /** The registry; prom-client's own by default. */
+  /** The registry. Default: prom-client's own. */
   readonly register?: Registry | undefined;
-  /** The value of the label `limiter`, `default` by default: several limiters of one registry need one each. */
+  /** The value of the label `limiter`. Several limiters of one registry need different ones. Default: `default`. */
   readonly name?: string | undefined;
 }
 
@@ -51,7 +51,7 @@ export function collectMetrics(limiter: Limiter, options: CollectMetricsOptions 
   limiters.add(limiter, name);
 }
 
-/** prom-client's own registry. Throws where the application has another prom-client, whose registry would stay empty. */
+/** Returns prom-client's own registry. Throws if the application has another prom-client, because its registry would stay empty. */
 function ownRegistry(): Registry {
   const own = foundFrom(__filename);
   const others = [process.argv[1] ?? '', join(process.cwd(), 'program.js')]
@@ -64,7 +64,7 @@ function ownRegistry(): Registry {
   );
 }
 
-/** Where a program finds prom-client; undefined where it finds none. */
+/** Returns the path at which a program finds prom-client, or undefined. */
 function foundFrom(program: string): string | undefined {
   try {
     return createRequire(existsSync(program) ? realpathSync(program) : program).resolve('prom-client');
@@ -84,7 +84,7 @@ class RegisteredMetric {
   readonly name: string;
   readonly help: string;
   readonly type: Metric['kind'];
-  /** How the numbers of a cluster's processes are put together. */
+  /** The way to combine the numbers of a cluster's processes. */
   readonly aggregator = 'sum';
   readonly #metric: Metric;
   readonly #limiters: NamedLimiters;
@@ -97,7 +97,7 @@ class RegisteredMetric {
     this.#limiters = limiters;
   }
 
-  /** The values now. */
+  /** Returns the current values. */
   async get(): Promise<object> {
     const values: MetricValue[] = [];
     for (const { labels, value } of this.#limiters.samples(this.#metric)) {
@@ -115,6 +115,6 @@ class RegisteredMetric {
     return { name: this.name, help: this.help, type: this.type, values, aggregator: this.aggregator };
   }
 
-  /** What was counted stays counted: a counter that decreases is a restart to Prometheus. */
+  /** Does nothing, because Prometheus takes a counter that decreases for a restart. */
   reset(): void {}
 }

@@ -1,7 +1,7 @@
 import { ConfigError } from './errors.js';
 import type { Policy } from './policy.js';
 
-/** Throws for a policy that says when to go, where `why` says what waits already. */
+/** Throws for a policy with a `leaky-bucket`, which makes calls wait. `why` names the queue that waits already. */
 export function refuseQueues(policy: Policy, name: string, why: string): void {
   if (policy.limits.every(({ algorithm }) => algorithm !== 'leaky-bucket')) return;
   throw new ConfigError(

@@ -2,7 +2,7 @@ import type { Decision } from './decision.js';
 import { shortened, TidegateError } from './errors.js';
 
 /**
- * A denial as an error: thrown by a function that `wrap` made, and by `hold` when there is no room.
+ * A denial as an error. A function made by `wrap` throws it, and so does `hold` if there is no room.
  * @group Errors
  */
 export class RateLimited extends TidegateError {

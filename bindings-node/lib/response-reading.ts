@@ -1,10 +1,10 @@
-// Reads what a response says of limits. Nothing is checked but its fields.
+// Reads the limits in a response. Nothing is checked but its fields.
 
 import { ConfigError, describe } from './errors.js';
 import { checkType, isRecord } from './given-options.js';
 import { native, unwrap } from './native.js';
 
-/** What a response says of one limit, or how long it tells to wait. What it does not say is missing. */
+/** A limit as a response announces it, or the wait that it asks for. Values that it does not give are missing. */
 export interface Observation {
   /** The name that the response gives the limit: of a policy, a bucket or a resource. */
   readonly name?: string;
@@ -12,15 +12,15 @@ export interface Observation {
   readonly limit?: number;
   /** The length of time for which the count holds. */
   readonly windowMs?: number;
-  /** What the limit counts, such as `tokens`. */
+  /** The unit that the limit counts, such as `tokens`. */
   readonly unit?: string;
-  /** The units that are left; never more than `limit`. */
+  /** The units that are left, never more than `limit`. */
   readonly remaining?: number;
-  /** The time until the limit is reset, or until more units are left where the response says that. 0 when it has passed. */
+  /** The time until the limit is reset, or until more units are left if the response gives that. 0 if it has passed. */
   readonly resetAfterMs?: number;
   /** The time until the request may be made again. */
   readonly retryAfterMs?: number;
-  /** Whom `retryAfterMs` concerns: the key of the request, or every request to the service. */
+  /** The requests that `retryAfterMs` applies to: those of the key, or all requests to the service. */
   readonly scope: 'key' | 'all';
 }
 
@@ -29,7 +29,7 @@ export type ResponseHeaders =
   | Iterable<readonly [string, string]>
   | Readonly<Record<string, string | number | readonly string[] | undefined>>;
 
-/** Names and values of fields, which take turns. */
+/** Returns the names and values of fields, in turn. */
 function flat(headers: ResponseHeaders): string[] {
   const fields: string[] = [];
   const add = (name: unknown, value: unknown): void => {
@@ -67,7 +67,7 @@ const FIELD_TYPES = {
   scope: 'string',
 } as const;
 
-/** What `observe` was given, without what is undefined. */
+/** Checks the argument of `observe`, and leaves out fields that are undefined. */
 export function observationsOf(given: Observation | readonly Observation[]): native.Observation[] {
   const several: readonly Observation[] = Array.isArray(given) ? given : [given];
   return several.map((said) => {
@@ -86,7 +86,7 @@ export function observationsOf(given: Observation | readonly Observation[]): nat
 
 let speaking: RegExp | undefined;
 
-/** Whether a field may say something of limits: those of nearly every response say nothing, and need not cross. */
+/** True if a field may announce limits. In nearly every response none does, and the fields need not cross. */
 export function mayTell(headers: ResponseHeaders): boolean {
   speaking ??= new RegExp(native.speakingFields(), 'i');
   if (!(Symbol.iterator in headers)) return Object.keys(headers).some((name) => speaking?.test(name));
@@ -94,7 +94,7 @@ export function mayTell(headers: ResponseHeaders): boolean {
   return false;
 }
 
-/** What a response says: an Observation for each limit. */
+/** Reads a response, and returns an Observation for each limit. */
 export function readObservations(
   headers: ResponseHeaders,
   dateMs: number,

@@ -1,6 +1,6 @@
 import { ConfigError, checkText, describe } from './errors.js';
 
-/** Throws for what is no percentage. */
+/** Throws if the value is no percentage. */
 export function checkPercent(percent: number): void {
   if (typeof percent !== 'number' || !(percent >= 0 && percent <= 100)) {
     throw new ConfigError(`a rollout of ${describe(percent)} percent cannot be: give a number from 0 to 100`);
@@ -9,7 +9,7 @@ export function checkPercent(percent: number): void {
 
 export let urlsOf: (rollout: Rollout) => readonly [oldUrl: string, newUrl: string];
 
-/** A move from one store to another: what `rollout` makes. */
+/** A move from one store to another. You make it with `rollout`. */
 export class Rollout {
   // Private, so that printing it shows no URL: URLs may hold passwords.
   readonly #urls: readonly [string, string];
@@ -35,8 +35,8 @@ export class Rollout {
 }
 
 /**
- * A move from an old store to a new one: `percent` of the keys use the new one, always the same keys. Give it to a limiter as
- * its store; `limiter.setRollout(percent)` changes the percentage at once. Usage in the other store is not copied.
+ * Makes a move from an old store to a new one. `percent` of the keys use the new one, always the same keys. Give it to a limiter
+ * as its store. `limiter.setRollout(percent)` changes the percentage at once. Usage in the other store is not copied.
  *
  * ```ts
  * const limiter = new Limiter({ store: rollout('redis://old', 'redis://new', 5) });

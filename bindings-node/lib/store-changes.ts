@@ -1,5 +1,5 @@
-// Reports when a store is lost, refuses or is back: one log line for each change, and the change itself for a listener. And
-// logs what else the limiter warns of.
+// Reports when a store is lost, refuses or is back, with one log line for each change and the change itself for a
+// listener. It also logs the other warnings of the limiter.
 
 import process from 'node:process';
 
@@ -12,20 +12,20 @@ export interface StoreChange {
   readonly store: string;
   /** It does not answer, it answers with errors, or it answers again. */
   readonly state: 'lost' | 'refusing' | 'back';
-  /** What happened and why, in one sentence. */
+  /** The event and its reason, in one sentence. */
   readonly message: string;
-  /** When it was lost. */
+  /** The time at which it was lost. */
   readonly since: Date;
 }
 
 /** Takes log lines: `console` is one, and so are the loggers of most libraries. */
 export interface Logger {
   /**
-   * A store is lost, refuses, or may evict keys; a hold is lost; the memory had to forget a denial; a policy file has a flaw; a
-   * call is refused, where `logRefusals` is on.
+   * Called if a store is lost, refuses or may evict keys, if a hold is lost, if the memory had to forget a denial, if a
+   * policy file has a flaw, and with `logRefusals` if a call is refused.
    */
   warn(message: string): unknown;
-  /** A store is back. */
+  /** Called if a store is back. */
   info(message: string): unknown;
 }
 

@@ -1,4 +1,4 @@
-// Calls that may take their time, and that can be cancelled: `checkAll`, `acquire`, `hold` and what changes a key.
+// Calls that may take some time and can be cancelled: `checkAll`, `acquire`, `hold` and calls that change a key.
 
 import { AnswerField, AnswerKind, Header, TaskKind } from '../binding/index.js';
 import { type Attempt, attemptFrom } from './attempt.js';
@@ -15,20 +15,20 @@ import type { PolicyRef } from './policy.js';
 export interface CallTarget {
   readonly policyRef: PolicyRef;
   readonly key: string;
-  /** What limits without a unit count. */
+  /** The cost for limits without a unit. */
   readonly cost: number;
   /** Numbers by the names of units. */
   readonly units?: Units | undefined;
   /** Its class, one of the policy's `priorities`. */
   readonly priority?: string | undefined;
-  /** What the journal keeps of it. */
+  /** The metadata for the journal. */
   readonly meta?: Uint8Array | undefined;
 }
 
-/** A step in which the store was asked: a hold, or a check of all policies of a request that hold nothing. */
+/** A question to the store: a hold, or one check of all policies of a request that hold nothing. */
 export interface AskedStep {
   readonly isHold: boolean;
-  /** When it began and ended, counted from the begin of the first. */
+  /** Its begin and end, counted from the begin of the first step. */
   readonly beganMs: number;
   readonly endedMs: number;
   readonly decision: Decision;
@@ -38,11 +38,11 @@ export interface AskedStep {
 export interface AdmissionAnswer {
   /** The denial of a refused request. An admitted one has a Decision of all policies, in the order in which they were asked. */
   readonly decision: Decision;
-  /** The place of the policy that refused; undefined for an admitted request. */
+  /** The place of the policy that refused, or undefined for an admitted request. */
   readonly refusedBy: number | undefined;
   /** The number of each hold, and the place of its policy. */
   readonly holds: readonly (readonly [place: number, number: number])[];
-  /** The steps, where they were to be recorded. */
+  /** The steps, if they were to be recorded. */
   readonly steps: readonly AskedStep[];
 }
 
@@ -60,26 +60,26 @@ interface PendingTask {
   readonly resolve: (result: TaskResult) => void;
   readonly reject: (error: unknown) => void;
   readonly targets: readonly CallTarget[];
-  /** Ends what waiting began; undefined of a task that is answered at once. */
+  /** Cleans up after the wait. Undefined for a task that is answered at once. */
   endWait?: () => void;
 }
 
-/** What tasks need of the transport. */
+/** The part of the transport that tasks use. */
 export interface AnswerReader {
   /** Sends the calls that wait for their batch. */
   flush(): void;
   /** Reads the answers that were delivered. */
   collect(): void;
-  /** Reads that many numbers of answers. */
+  /** Reads that many numbers from the answers. */
   read(count: number): void;
 }
 
 /** The tasks of a limiter that are not done. */
 export class Tasks {
   readonly #pending = new Map<number, PendingTask>();
-  /** How many of them wait for their answer. */
+  /** The number of tasks that wait for their answer. */
   #waiting = 0;
-  /** No ticket is used twice: a task that was cancelled may still be answered. */
+  /** No ticket is used twice, because a cancelled task may still be answered. */
   #nextTicket = native.FIRST_TASK_TICKET;
 
   constructor(
@@ -87,7 +87,7 @@ export class Tasks {
     private readonly reader: AnswerReader,
   ) {}
 
-  /** Begins a task. `start` is given its ticket, and returns how many numbers of answers are there at once. */
+  /** Begins a task. `start` takes its ticket, and returns the number of array elements that are answered at once. */
   begin(targets: readonly CallTarget[], start: (ticket: number) => number, signal?: CancelSignal): Promise<TaskResult> {
     if (signal?.aborted) return Promise.reject(signal.reason);
     this.reader.flush();
@@ -123,7 +123,7 @@ export class Tasks {
     return decision as Decision;
   }
 
-  /** Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back. */
+  /** Asks the policies of a request. It holds units of `concurrency` policies and checks all others. One refusal takes everything back. */
   async admit(targets: readonly CallTarget[], recordsSteps: boolean): Promise<AdmissionAnswer> {
     const { admission } = await this.begin(targets, (ticket) =>
       this.nativeLimiter.admit(ticket, entriesOf(targets), recordsSteps),
@@ -131,7 +131,7 @@ export class Tasks {
     return admission as AdmissionAnswer;
   }
 
-  /** The ticket of a task that the transport begins. */
+  /** Returns a ticket for a task that the transport begins. */
   takeTicket(): number {
     return this.#nextTicket++;
   }
@@ -146,7 +146,7 @@ export class Tasks {
     return decision as Decision;
   }
 
-  /** Begins a task about one key. `lengthMs` is how long to wait or to block; without it as long as it takes. */
+  /** Begins a task about one key. `lengthMs` is the time to wait or to block. Without it there is no end. */
   about(kind: TaskKind, target: CallTarget, signal?: CancelSignal, lengthMs?: number): Promise<TaskResult> {
     const { policyRef, key, cost, meta, units, priority } = target;
     const start = (ticket: number): number =>
@@ -154,7 +154,7 @@ export class Tasks {
     return this.begin([target], start, signal);
   }
 
-  /** The newest attempts. */
+  /** Returns the newest attempts. */
   async journal(target: CallTarget): Promise<readonly Attempt[]> {
     const { attempts } = await this.about(TaskKind.Journal, target);
     return (attempts ?? []).map(attemptFrom);
@@ -168,9 +168,9 @@ export class Tasks {
     return task;
   }
 
-  /** Reads the answer of a task, which begins at that number. Where the next answer begins. */
+  /** Reads the answer of a task that begins at the index `at`. Returns the index of the next answer. */
   read(answers: Float64Array, at: number, ticket: number): number {
-    // Undefined when it was cancelled.
+    // This is undefined if the task was cancelled.
     const task = this.#remove(ticket);
     const start = at + AnswerField.Header;
     const header = answers[start] as number;
@@ -189,7 +189,7 @@ export class Tasks {
       case AnswerKind.Admission: {
         const { admission, end } = readAdmission(answers, at, task?.targets ?? []);
         for (const [, number] of admission.holds) {
-          // Without its caller a hold is given back.
+          // If the caller has cancelled, its holds are given back.
           if (task === undefined) this.nativeLimiter.discard(number);
           else this.nativeLimiter.keep(number);
         }
@@ -211,7 +211,7 @@ export class Tasks {
         return decisionAt + lengthOf(decisionHeader);
       }
       case AnswerKind.Error:
-        // It is taken out of the native side also when its caller has cancelled.
+        // The error is taken out of the native side even if the caller has cancelled.
         reject(takeError(this.nativeLimiter, value));
         return at + AnswerField.Value + 1;
       case AnswerKind.Overrides:
@@ -232,7 +232,7 @@ export class Tasks {
   }
 }
 
-/** Reads the Decision of `checkAll` that begins at that number, unless its caller has cancelled, and says where the next answer begins. */
+/** Reads the Decision of `checkAll` at the index `at`, unless its caller has cancelled. `end` is the index of the next answer. */
 export function readGroup(
   answers: Float64Array,
   at: number,
@@ -252,7 +252,7 @@ export function readGroup(
   return { decision: decisions[copied]?.withParts(decisions), end };
 }
 
-/** The Decision that begins at that number, of one target or of several. */
+/** Reads the Decision at the index `at`, of one target or of several. */
 function readDecision(
   answers: Float64Array,
   at: number,
@@ -266,7 +266,7 @@ function readDecision(
   return { decision, end: start + lengthOf(header) };
 }
 
-/** The answer to the limits of a request: see `AnswerKind.Admission`. */
+/** Reads the answer to the limits of a request: see `AnswerKind.Admission`. */
 function readAdmission(
   answers: Float64Array,
   at: number,
@@ -296,7 +296,7 @@ function readAdmission(
   return { admission: { decision: decision as Decision, refusedBy, holds, steps }, end };
 }
 
-/** Targets as they cross. */
+/** Returns targets in the form that crosses. */
 function entriesOf(targets: readonly CallTarget[]): native.CallEntries {
   return {
     policies: targets.map(({ policyRef }) => policyRef.id),
@@ -308,7 +308,7 @@ function entriesOf(targets: readonly CallTarget[]): native.CallEntries {
   };
 }
 
-/** A caller that cancelled. */
+/** Stands for a caller that cancelled. */
 const CANCELLED: Pick<PendingTask, 'resolve' | 'reject'> = { resolve: () => {}, reject: () => {} };
 
 function decisionOf({ policyRef, key, cost }: CallTarget, numbers: DecisionNumbers): Decision {

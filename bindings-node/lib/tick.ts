@@ -1,5 +1,5 @@
-// The end of a tick. Tests put fakes in the place of timers, and of `process.nextTick`, which run nothing until they are told to:
-// calls that wait for them would never leave.
+// Runs functions at the end of a tick. Tests replace timers and `process.nextTick` by fakes, which run nothing until
+// the test advances them. Calls that wait for a fake would never leave.
 
 import process from 'node:process';
 
@@ -11,7 +11,7 @@ function afterMicrotasks<T>(callback: (value: T) => void, value: T): void {
   Promise.resolve(value).then(callback);
 }
 
-/** Calls a function when what runs now has ended. `nextTick` as it was when this was loaded, once it has run something: a fake does not. */
+/** Calls a function at the end of this tick. It becomes the real `nextTick` once that has run something, which a fake does not. */
 export let atEndOfTick: Later = afterMicrotasks;
 
 // The fakes of Jest and Vitest have a clock.

@@ -1,29 +1,29 @@
-// Which limiters are traced, for what holds a limiter itself: the web layers and wrapped functions. `opentelemetry.ts` adds the
-// limiters. This file needs no OpenTelemetry.
+// Knows the traced limiters, for code that has the limiter itself: web layers and wrapped functions. `opentelemetry.ts`
+// adds the limiters. This file needs no OpenTelemetry.
 
 import type { PolicyLike } from './policy.js';
 import type { AskedStep } from './tasks.js';
 
-/** Whether any limiter was ever traced: each request tests it. */
+/** True if any limiter was ever traced. Each request tests it. */
 let isTracing = false;
 
-/** By a limiter: the same with spans. */
+/** The limiter with spans, by the limiter itself. */
 const TRACED = new WeakMap<object, object>();
-/** By what `traced` has returned: the limiter itself. */
+/** The limiter itself, by the limiter with spans. */
 const LIMITERS = new WeakMap<object, object>();
 
-/** Makes the spans of requests, whose limits are asked in steps of one call. */
+/** Makes the spans of requests. The limits of a request are asked in steps of one call. */
 export interface StepSpans {
-  /** The steps of a request that began at that time. */
+  /** Takes the steps of a request that began at that time. */
   ended(began: number, steps: readonly AskedStep[]): void;
-  /** The store has failed. */
+  /** Called if the store has failed. */
   failed(began: number, error: unknown, policies: readonly PolicyLike[]): void;
 }
 
-/** By a limiter that is traced. */
+/** The maker of spans for each traced limiter. */
 const SPANS = new WeakMap<object, StepSpans>();
 
-/** From now on `traced` is asked in the place of the limiter. */
+/** From now on `traced` is asked instead of the limiter. */
 export function traceCalls<Limiter extends object>(limiter: Limiter, traced: Limiter, spans: StepSpans): void {
   TRACED.set(limiter, traced);
   LIMITERS.set(traced, limiter);
@@ -31,17 +31,17 @@ export function traceCalls<Limiter extends object>(limiter: Limiter, traced: Lim
   isTracing = true;
 }
 
-/** What makes the spans of the requests of a limiter; undefined where it is not traced. */
+/** Returns the maker of request spans for a limiter. Undefined if it is not traced. */
 export function spansOf(limiter: object): StepSpans | undefined {
   return isTracing ? SPANS.get(limiter) : undefined;
 }
 
-/** What is asked in the place of a limiter: with spans where it is traced. */
+/** Returns the limiter to ask: the one with spans if the limiter is traced. */
 export function asked<Limiter extends object>(limiter: Limiter): Limiter {
   return isTracing ? ((TRACED.get(limiter) as Limiter | undefined) ?? limiter) : limiter;
 }
 
-/** The limiter itself, from what `traced` has returned; any other as it is. */
+/** Returns the limiter behind one with spans, and any other limiter as it is. */
 export function unwrapped<Limiter extends object>(limiter: Limiter): Limiter {
   return (LIMITERS.get(limiter) as Limiter | undefined) ?? limiter;
 }

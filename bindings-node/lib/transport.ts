@@ -1,4 +1,4 @@
-// Carries calls to the native side and answers back: many calls in one crossing, many answers in one.
+// Carries calls to the native side and answers back, many in one crossing.
 
 import { AnswerField, AnswerKind, CallField, CallKind, DecisionField, Header, Special } from '../binding/index.js';
 import type { ManualClock } from './clock.js';
@@ -15,15 +15,15 @@ import { atEndOfTick } from './tick.js';
 
 const { DENIAL_GENERATIONS, FIRST_TASK_TICKET } = native;
 
-/** The most calls of one crossing: enough that crossing costs little, few enough that Redis begins while we go on. */
+/** The most calls in one crossing: enough to make it cheap, few enough that Redis begins while more calls are made. */
 const MAX_BATCH = 64;
-/** The number of `calls` that says how many calls there are. */
+/** The index in `calls` of the number of calls. */
 const CALL_COUNT = MAX_BATCH * CallField.Length;
 /** Longer keys cross as strings. */
 const MAX_KEY_LENGTH = 4096;
 const KEY_TEXT_LENGTH = 2 * MAX_KEY_LENGTH;
 const ANSWERS_LENGTH = 4096;
-/** The number of `answers` that says how many calls should cross together next; before it are the generations of denials. */
+/** The index in `answers` of the number of calls that should cross together next. Before it are the generations of denials. */
 const COHORT = ANSWERS_LENGTH - 1;
 
 /** A call that waits for its answer. */
@@ -37,12 +37,12 @@ interface PendingCall {
 }
 
 /**
- * V8 has a map for each kind of text, so that a method of keys of several kinds is looked up for each character. This one is known: it makes
- * an awaited check in memory a quarter shorter.
+ * V8 has a map for each kind of text, so it looks up a method of mixed keys again for each character. This one is
+ * known, which makes an awaited check in memory a quarter shorter.
  */
 const { charCodeAt } = String.prototype;
 
-/** The way of calls and answers between JavaScript and the native limiter. */
+/** Carries calls and answers between JavaScript and the native limiter. */
 export class Transport {
   readonly nativeLimiter: native.NativeLimiter;
   readonly tasks: Tasks;
@@ -52,32 +52,32 @@ export class Transport {
   readonly #send: () => number;
   readonly #collect: () => number;
   /**
-   * Whether each call crosses at once: memory answers during the crossing, and a manual clock must not move before the
+   * True if each call crosses at once. Memory answers during the crossing, and a manual clock must not move before the
    * crossing.
    */
   readonly #crossesAtOnce: boolean;
-  /** Only with a shared store: memory knows at once that a key is still denied. */
+  /** Only for a shared store. A store in memory knows at once that a key is still denied. */
   readonly denyCache: DenyCache | undefined;
   /** Calls that wait for an answer, by ticket. */
   readonly #pending: (PendingCall | undefined)[] = [];
   /** Tickets that can be used again. */
   readonly #freeTickets: number[] = [];
-  /** How many calls wait. */
+  /** The number of calls that wait. */
   #waiting = 0;
-  /** How many of them have crossed. */
+  /** The number of them that have crossed. */
   #inFlight = 0;
-  /** How many are in `calls` and have not crossed. */
+  /** The number of calls in `calls` that have not crossed. */
   #queued = 0;
   /** The length of their keys. */
   #keyLength = 0;
-  /** How many calls cross together when nothing is in flight. The native side says it with the answers. */
+  /** The number of calls to cross together when nothing is in flight. The native side sends it with the answers. */
   #cohort = 1;
-  /** When the first queued call was queued. */
+  /** The time at which the first queued call was queued. */
   #sentAt = 0;
   #onIdle: (() => void)[] = [];
 
   constructor(builder: native.LimiterBuilder, clock: ManualClock | undefined, repeatsDenials: boolean) {
-    // With buffers of their own: V8 would move small arrays out of its heap when the native side first uses them.
+    // The arrays get buffers here, because V8 would move small arrays out of its heap when the native side first uses them.
     this.#calls = new Float64Array(new ArrayBuffer((CALL_COUNT + 1) * Float64Array.BYTES_PER_ELEMENT));
     this.#keyText = new Uint16Array(new ArrayBuffer(KEY_TEXT_LENGTH * Uint16Array.BYTES_PER_ELEMENT));
     this.#answers = new Float64Array(new ArrayBuffer(ANSWERS_LENGTH * Float64Array.BYTES_PER_ELEMENT));
@@ -97,7 +97,7 @@ export class Transport {
     this.tasks = new Tasks(this.nativeLimiter, this);
   }
 
-  /** Makes a call about one policy and key. An answer that is there at once is returned without a promise. */
+  /** Makes a call about one policy and key. Returns an immediate answer without a promise. */
   call(kind: number, policyRef: PolicyRef, key: string, cost: number): Decision | Promise<Decision> {
     const length = key.length;
     if (length > MAX_KEY_LENGTH) {
@@ -136,14 +136,14 @@ export class Transport {
     return answer;
   }
 
-  /** The Decision of `acquire` where a store in memory admits the call at once; one that is not allowed where it may have to wait. */
+  /** Returns the Decision of `acquire` if memory answers at once. One that is not allowed means that the call may have to wait. */
   acquireAtOnce({ policyRef, key, cost, meta, units, priority }: CallTarget): Decision | Promise<Decision> | undefined {
     const isPlain = meta === undefined && units === undefined && priority === undefined;
     if (!this.#crossesAtOnce || !isPlain) return undefined;
     return this.call(CallKind.Acquire, policyRef, key, cost);
   }
 
-  /** Checks several targets, all or nothing. An answer that is there at once is returned without a promise. */
+  /** Checks several targets, all or nothing. Returns an immediate answer without a promise. */
   checkAll(targets: readonly CallTarget[]): Decision | Promise<Decision> {
     this.flush();
     if (!this.#takes(targets)) return this.tasks.checkAll(targets);
@@ -157,7 +157,7 @@ export class Transport {
     return Promise.reject(takeError(this.nativeLimiter, answers[AnswerField.Value] as number));
   }
 
-  /** Writes targets to `calls`; false for those that cross in arrays of their own. */
+  /** Writes targets to `calls`. Returns false if they must cross in separate arrays. */
   #takes(targets: readonly CallTarget[]): boolean {
     if (targets.length > MAX_BATCH) return false;
     let keyEnd = 0;
@@ -175,14 +175,14 @@ export class Transport {
     return true;
   }
 
-  /** Makes one call in a crossing of its own: with metadata, units or a class, or with a long key. */
+  /** Makes one call in a separate crossing, because it has metadata, units, a class or a long key. */
   callWith(kind: CallKind, { policyRef, key, cost, meta, units, priority }: CallTarget): Decision | Promise<Decision> {
     return this.#callAlone(policyRef, key, cost, (ticket) =>
       this.nativeLimiter.callAlone(ticket, policyRef.id, key, kind, cost, meta, units, priority),
     );
   }
 
-  /** Settles a check. `changed`: its policy may have other numbers now. */
+  /** Settles a check. `changed` is true if its policy may have other numbers now. */
   settle(policyRef: PolicyRef, decision: Decision, changed: boolean, actual: Cost): Decision | Promise<Decision> {
     const { key } = decision;
     const named = namedUnitsOf(decision);
@@ -204,7 +204,7 @@ export class Transport {
     );
   }
 
-  /** `start` is given the ticket of the call, and returns what a crossing returns. */
+  /** Makes one call in a separate crossing. `start` takes its ticket, and returns the result of the crossing. */
   #callAlone(
     policyRef: PolicyRef,
     key: string,
@@ -220,7 +220,7 @@ export class Transport {
     return this.#wait(ticket, policyRef, key, cost);
   }
 
-  /** Tells the core which denials were repeated here. */
+  /** Reports the denials that were repeated here to the core. */
   countRepeated(): void {
     this.denyCache?.takeRepeated(({ id, repeated }) => this.nativeLimiter.countRepeated(id, repeated));
   }
@@ -234,7 +234,7 @@ export class Transport {
     });
   }
 
-  /** The answer to the only call of a crossing, which is not pending yet. */
+  /** Returns the answer to the only call of a crossing, which is not pending yet. */
   #immediateAnswer(count: number, policyRef: PolicyRef, key: string, cost: number): Decision | Promise<Decision> {
     const answers = count === Special.TooMany ? this.nativeLimiter.overflow() : this.#answers;
     const header = answers[AnswerField.Header] as number;
@@ -248,7 +248,7 @@ export class Transport {
     }
   }
 
-  /** Sends that many calls. How many numbers of answers are there at once. */
+  /** Sends that many calls. Returns the number of array elements that are answered at once. */
   #cross(count: number): number {
     this.#calls[CALL_COUNT] = count;
     return this.#send();
@@ -273,7 +273,7 @@ export class Transport {
     if (count !== 0) this.read(count);
   }
 
-  /** Reads that many numbers of answers. */
+  /** Reads that many numbers from the answers. */
   read(count: number): void {
     const answers = count === Special.TooMany ? this.nativeLimiter.overflow() : this.#answers;
     const length = count === Special.TooMany ? answers.length : count;
@@ -286,7 +286,7 @@ export class Transport {
     if (this.#onIdle.length > 0 && this.#inFlight === 0) this.#becomeIdle();
   }
 
-  /** Reads the answer of a call, which begins at that number. Where the next answer begins. */
+  /** Reads the answer of a call that begins at the index `at`. Returns the index of the next answer. */
   #readAnswer(answers: Float64Array, at: number, ticket: number): number {
     const { resolve, reject, policyRef, key, cost, sentAt } = this.#pending[ticket] as PendingCall;
     this.#pending[ticket] = undefined;
@@ -311,7 +311,7 @@ export class Transport {
     }
   }
 
-  /** Cancels all tasks; resolves when the limiter is closed and every call is answered. */
+  /** Cancels all tasks. Resolves when the limiter is closed and every call is answered. */
   async close(): Promise<void> {
     this.flush();
     this.tasks.cancelAll();

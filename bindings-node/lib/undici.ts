@@ -1,12 +1,12 @@
-// An interceptor of undici whose requests wait for their turn.
+// An interceptor of undici that makes requests wait for their turn.
 //
 //     import { Agent, interceptors } from 'undici';
 //     import { paced } from 'tidegate/undici';
 //
 //     const dispatcher = new Agent().compose(paced({ limiter, policy: '80/minute' }), interceptors.redirect({ maxRedirections: 5 }));
 //
-// undici runs the interceptor that is named last first: what is named behind `paced` makes calls that are paced, so each redirect
-// waits, is charged and observed under its own origin.
+// undici runs the interceptor that is named last first. The calls of interceptors behind `paced` are paced, so each redirect waits,
+// is charged and observed under its own origin.
 
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
@@ -26,10 +26,10 @@ export type { OutgoingRequest, OutgoingResponse, PacedOptions } from './paced-op
 type Fields = Record<string, string | string[] | undefined>;
 type Handler = Dispatcher.DispatchHandler;
 
-/** An interceptor for `compose`. A request whose turn is too far away ends with RateLimited, or is answered 429 with `respond`. */
+/** Returns an interceptor for `compose`. A request fails with RateLimited if its turn is too far away, or gets a 429 with `respond`. */
 export function paced(options: PacedOptions): Dispatcher.DispatcherComposeInterceptor {
   const calls = new OutgoingCalls(options, 'tidegate/undici');
-  // An interceptor that follows redirects has one handler for all that it sends.
+  // An interceptor that follows redirects has one handler for all its requests.
   const sent = new WeakMap<Handler, MadeFor>();
   const interceptor: Dispatcher.DispatcherComposeInterceptor = (dispatch) => (request, handler) => {
     void new DispatchedRequest(dispatch, request, handler, sent).run(calls);
@@ -69,7 +69,7 @@ class DispatchedRequest implements Exchange<DispatchedAnswer> {
     }
   }
 
-  /** A Client of undici 7 does not tell it to its interceptors. */
+  /** The origin. A Client of undici 7 does not pass it to its interceptors. */
   get origin(): string | undefined {
     const origin = String(this.options.origin);
     return URL.canParse(origin) ? new URL(origin).origin : undefined;
@@ -118,12 +118,12 @@ class DispatchedRequest implements Exchange<DispatchedAnswer> {
   }
 }
 
-/** What the caller controls: its request while that waits, then the connection. */
+/** The caller's control over its request while that waits, and then over the connection. */
 class Controller implements Dispatcher.DispatchController {
   readonly #abort = new AbortController();
-  /** That of the connection. */
+  /** The controller of the connection. */
   target: Dispatcher.DispatchController | undefined;
-  /** What goes on when the caller takes more. */
+  /** Called when the caller takes more, or gives up. */
   onResume: (() => void) | undefined;
   paused = false;
   rawHeaders: Buffer[] | string[] | Fields | null = null;
@@ -145,7 +145,7 @@ class Controller implements Dispatcher.DispatchController {
     if (this.aborted) return;
     this.#abort.abort(reason);
     this.target?.abort(this.reason as Error);
-    // A response that is here in full hears of nothing else.
+    // A complete response learns of the abort only here.
     this.onResume?.();
   }
 
@@ -160,7 +160,7 @@ class Controller implements Dispatcher.DispatchController {
   }
 }
 
-/** The response to one attempt. What has come of it is kept until it is handed on, and while the caller takes nothing. */
+/** The response to one attempt. Its parts are kept until it is handed on, and while the caller takes nothing. */
 class DispatchedAnswer implements Answer, Handler {
   status = 0;
   headers: Fields = {};
@@ -192,7 +192,7 @@ class DispatchedAnswer implements Answer, Handler {
     return answer;
   }
 
-  // What the client calls.
+  // Methods that the client calls.
 
   onRequestStart(target: Dispatcher.DispatchController, context: unknown): void {
     const { controller, handler } = this.request;
@@ -222,7 +222,7 @@ class DispatchedAnswer implements Answer, Handler {
       return;
     }
     this.#message = message;
-    // Nothing comes before it is observed.
+    // The body pauses until the response is observed.
     target.pause();
     this.resolve(this);
   }
@@ -250,7 +250,7 @@ class DispatchedAnswer implements Answer, Handler {
     this.#go();
   }
 
-  // What the flow calls.
+  // Methods that the flow of `OutgoingCalls` calls.
 
   header(name: string): string | undefined {
     const value = this.headers[name];
@@ -296,7 +296,7 @@ class DispatchedAnswer implements Answer, Handler {
     this.#flush();
   }
 
-  /** Such a body is not read for `settle`: the interceptor `decompress` in front of `paced` undoes it. */
+  /** True if the body is encoded. It is not read for `settle` then. The interceptor `decompress` in front of `paced` undoes it. */
   get #isEncoded(): boolean {
     return !/^(identity)?$/i.test(this.header('content-encoding') ?? '');
   }
@@ -306,7 +306,7 @@ class DispatchedAnswer implements Answer, Handler {
     else this.#flush();
   }
 
-  /** Gives the caller what has come, as far as it takes it. */
+  /** Gives the caller the received parts, as far as it takes them. */
   #flush(): void {
     const { controller, handler } = this.request;
     // A caller that resumes within a call is in the loop below.
@@ -338,7 +338,7 @@ class DispatchedAnswer implements Answer, Handler {
     }
   }
 
-  /** What a handler throws ends its request, as it does in undici. */
+  /** Runs a step of a handler. An error of the handler ends its request, as in undici. */
   #guarded(step: () => void): void {
     try {
       step();
@@ -348,7 +348,7 @@ class DispatchedAnswer implements Answer, Handler {
   }
 }
 
-/** The fields of a request or a response, in any of the forms that undici takes. */
+/** Returns the fields of a request or a response, from any form that undici takes. */
 function headersOf(given: Dispatcher.DispatchOptions['headers']): Headers {
   const headers = new Headers();
   const add = (name: unknown, value: unknown): void => {

@@ -1,4 +1,4 @@
-// Errors that say that certainly nothing was sent.
+// Recognizes errors after which certainly nothing was sent.
 
 import { CostError } from './errors.js';
 import { RateLimited } from './rate-limited.js';
@@ -21,15 +21,15 @@ interface ClientError {
   readonly errors?: unknown;
 }
 
-/** Whether an error says that certainly nothing was sent. */
+/** True if the error shows that certainly nothing was sent. */
 export function isUnsent(error: unknown): boolean {
   if (typeof error !== 'object' || error === null) return false;
-  // Of a client that is paced itself.
+  // These errors come from a client that is paced itself.
   if (error instanceof RateLimited || error instanceof CostError) return true;
   const { code, syscall, message, cause, errors } = error as ClientError;
   // Deno has no codes.
   if (UNCONNECTED.has(code) || syscall === 'connect' || /client error \(Connect\)/.test(String(message))) return true;
-  // One for each address of a name.
+  // There is one error for each address of a name.
   if (Array.isArray(errors) && errors.length > 0) return errors.every(isUnsent);
   return isUnsent(cause);
 }

@@ -15,26 +15,26 @@ export interface WrapOptions<A extends readonly unknown[]> {
   key: string | ((...args: A) => string);
   /** Units each call consumes, a number or numbers by the names of units, or a function that makes them from the arguments. Default 1. */
   cost?: Cost | ((...args: A) => Cost) | undefined;
-  /** The class of the calls, one of the policy's `priorities`, or a function that makes it from the arguments: undefined is no class. */
+  /** The class of the calls, one of the policy's `priorities`, or a function of the arguments that may return undefined for none. */
   priority?: string | ((...args: A) => string | undefined) | undefined;
 }
 
-/** What the arguments of a call make: what it takes, and its class. */
+/** The cost and the class that the arguments of a call make. */
 interface MadeOptions {
   readonly cost: Cost;
   readonly priority?: string;
 }
 
-/** The calls of a limiter, which may be another one when it is traced. */
+/** The calls of a limiter, or of the same limiter with spans. */
 interface Called {
   check(policy: PolicyLike, key: string, options: MadeOptions | undefined): Promise<Decision>;
-  /** Throws RateLimited when there is no room. */
+  /** Throws RateLimited if there is no room. */
   hold(policy: PolicyLike, key: string, options: MadeOptions): Promise<Hold>;
 }
 
 const GENERATORS = ['GeneratorFunction', 'AsyncGeneratorFunction'];
 
-/** The function, limited: each call is checked first. `holds` says whether the policy has units to hold now: a reload may change that. */
+/** Returns the function with a limit. `holds` returns true if the policy has units to hold now, which a reload may change. */
 export function wrapped<This, A extends readonly unknown[], R>(
   limiter: Called,
   policy: PolicyLike,
@@ -89,7 +89,7 @@ function checkWrapOptions<A extends readonly unknown[]>(given: WrapOptions<A>): 
   return options;
 }
 
-/** Throws for a key, a cost or a class that is wrong, where none of them is made by a function. */
+/** Throws for a wrong key, cost or class, unless a function makes it. */
 export function checkMade(key: unknown, cost: unknown, priority: unknown): void {
   if (priority !== undefined && typeof priority !== 'function') checkPriority(priority);
   if (typeof key === 'string') checkConstant(key, 'a key');

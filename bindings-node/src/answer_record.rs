@@ -1,5 +1,5 @@
-//! Writes answers as numbers. JavaScript reads them out of one array that is used again and again: an object for every answer
-//! would cost more than the answer. [`array_layout`](crate::array_layout) says where each number stands.
+//! Writes answers as numbers. JavaScript reads them from one array that is used again and again, because an object for every
+//! answer would cost more than the answer. [`array_layout`](crate::array_layout) lists the place of each number.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ const HEADER: usize = AnswerField::Header as usize;
 /// The ticket, and the numbers of a Decision before its limits.
 const FIXED_LENGTH: usize = HEADER + DecisionField::Limits as usize;
 
-/// Sources by their numbers.
+/// The sources, in the order of their numbers.
 const SOURCES: [Source; 4] = [Source::Store, Source::DenyCache, Source::Lease, Source::Fallback];
 
 /// The names of the sources, in the order of their numbers.
@@ -29,12 +29,12 @@ pub fn sources() -> Vec<String> {
     SOURCES.iter().map(|source| source.name().to_owned()).collect()
 }
 
-/// The number of a source. One without a number counts as the store.
+/// The number of a source. A source without a number counts as the store.
 fn source_number(source: Source) -> u64 {
     SOURCES.iter().position(|known| *known == source).unwrap_or_default() as u64
 }
 
-/// What a settle has to know of the Decision with these numbers, from its header on. `units_named`: what its limits count, where they name it.
+/// The charged units of the Decision with these numbers, from its header on. `units_named` has the units that its limits name.
 pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool, units_named: &[Option<String>]) -> ChargedUnits {
     let number = |field: DecisionField| numbers.get(field as usize).copied().unwrap_or_default();
     let (header, at) = (number(DecisionField::Header) as u64, number(DecisionField::At) as u64);
@@ -77,7 +77,7 @@ pub(crate) fn charged_units(numbers: &[f64], policy_changed: bool, units_named: 
     }
 }
 
-/// What is known of the call that was answered by the Decision with these numbers, from its header on.
+/// The facts about a call from the numbers of its Decision, from the header on.
 pub(crate) fn answered(numbers: &[f64]) -> Answered {
     let number = |field: DecisionField| numbers.get(field as usize).copied().unwrap_or_default();
     let is_allowed = number(DecisionField::Header) as u64 & DecisionFlag::Allowed as u64 != 0;
@@ -100,7 +100,7 @@ pub(crate) fn answered(numbers: &[f64]) -> Answered {
     }
 }
 
-/// Exact: every time is less than 2^53 microseconds.
+/// Exact, because every time is less than 2^53 microseconds.
 fn micros(length: Duration) -> f64 {
     length.as_secs() as f64 * 1e6 + f64::from(length.subsec_micros())
 }
@@ -109,7 +109,7 @@ fn wait(length: Option<Duration>) -> f64 {
     length.map_or(NEVER, micros)
 }
 
-/// Algorithm and period in one number, which a double holds exactly: periods end at 10 years.
+/// Algorithm and period in one number. A double holds it exactly, because periods end at 10 years.
 fn limit_kind(limit: &LimitState) -> f64 {
     let algorithm = Algorithm::ALL.iter().position(|algorithm| *algorithm == limit.algorithm).unwrap_or_default();
     (limit.period.micros() * u64::from(ALGORITHM_COUNT) + algorithm as u64) as f64
@@ -194,7 +194,7 @@ fn write_single(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     }
 }
 
-/// Writes a Decision. For one of `check_all` the Decisions of its entries follow, and `Value` names the one it is a copy of.
+/// Writes a Decision. For `check_all` the Decisions of the entries follow, and `Value` is the index of the copied one.
 pub(crate) fn write_decision(out: &mut Vec<f64>, ticket: u64, decision: &Decision) {
     let entries = decision.decisions();
     if entries.is_empty() {
@@ -213,17 +213,17 @@ pub(crate) fn write_decision(out: &mut Vec<f64>, ticket: u64, decision: &Decisio
     }
 }
 
-/// Writes that a call which only had to be done is done.
+/// Writes the end of a call that has no result.
 pub(crate) fn write_nothing(out: &mut Vec<f64>, ticket: u64) {
     out.extend_from_slice(&[ticket as f64, AnswerKind::Nothing as u64 as f64]);
 }
 
-/// Writes that an attachment is to be fetched by its number.
+/// Writes the number of an attachment. JavaScript fetches the attachment by it.
 pub(crate) fn write_attachment(out: &mut Vec<f64>, ticket: u64, kind: AnswerKind, number: u64) {
     write_value(out, ticket, kind as u64, number);
 }
 
-/// Writes how an [`AnswerKind::Admission`] begins.
+/// Writes the beginning of an [`AnswerKind::Admission`].
 pub(crate) fn write_admission_head(out: &mut Vec<f64>, ticket: u64, holds: usize, refused_by: Option<usize>) {
     let header = AnswerKind::Admission as u64 | (holds as u64) << Header::CountShift as u64;
     write_value(out, ticket, header, refused_by.map_or(0, |place| place as u64 + 1));

@@ -1,13 +1,13 @@
-//! The numbers that Rust and TypeScript share: how calls and answers lie in the arrays through which they cross.
+//! The layout that Rust and TypeScript share: the places of the numbers in the arrays that carry calls and answers.
 //!
-//! They are defined only here. The build writes them into `binding/index.d.ts`, and the TypeScript compiler from there into the
-//! code that uses them.
+//! Only this file defines it. The build writes the numbers into `binding/index.d.ts`, and from there the TypeScript compiler
+//! puts them into the code that uses them.
 //!
 //! Three arrays belong to an open limiter:
-//! - `calls` has [`CallField::Length`] numbers for each call. Its last number says how many calls there are.
+//! - `calls` has [`CallField::Length`] numbers for each call. Its last number is the number of calls.
 //! - `key_text` has the keys of those calls as UTF-16 units, one after the other.
-//! - `answers` has one record after the other. Its last number says how many calls should cross together next, because
-//!   callers that were answered together mostly call again together: see `host::cohort_size`. Before it are the
+//! - `answers` has one record after the other. Its last number is the number of calls that should cross together next.
+//!   Callers that were answered together mostly call again together: see `host::cohort_size`. Before it are the
 //!   [`DENIAL_GENERATIONS`].
 
 use napi_derive::napi;

@@ -1,5 +1,5 @@
-//! Calls and answers as numbers: the code that every check passes on its way into the core and back. Answers wait here for the event
-//! loop to fetch them.
+//! Calls and answers as numbers. Every check passes through this code on its way into the core and back. Answers wait here until the
+//! event loop fetches them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const CHARGE: u8 = CallKind::Charge as u8;
 const TAKE: u8 = CallKind::Take as u8;
 const ACQUIRE: u8 = CallKind::Acquire as u8;
 
-/// A policy that calls name by its index in a list, so that no text crosses with each of them.
+/// A policy that calls name by its index in a list, so that they carry no text.
 #[derive(Clone)]
 pub(crate) enum OwnedPolicyRef {
     /// A name or a notation. Each call looks it up, so that a reload takes effect at once.
@@ -43,7 +43,7 @@ impl AsPolicy for OwnedPolicyRef {
     }
 }
 
-/// A call without its key and its metadata. Its numbers are those of [`CallField`].
+/// A call without its key and its metadata. Its numbers are the ones of [`CallField`].
 pub(crate) struct BatchCall {
     pub(crate) ticket: u64,
     pub(crate) policy: f64,
@@ -51,27 +51,27 @@ pub(crate) struct BatchCall {
     pub(crate) cost: f64,
 }
 
-/// How many numbers a call has.
+/// The number of numbers of a call.
 const CALL_LENGTH: usize = CallField::Length as usize;
 
-/// A limiter, and the arrays through which JavaScript talks to it.
+/// A limiter, and the arrays that it shares with JavaScript.
 pub(crate) struct BatchCodec {
     pub(crate) limiter: AsyncLimiter,
     pub(crate) completions: Arc<NodeCompletions>,
-    /// The completions, as the core takes them.
+    /// The completions in the form that the core needs.
     pub(crate) queue: Arc<dyn CompletionQueue>,
-    /// What calls name by its index, and the policy that it was then.
+    /// The policies by the index that calls use, each with its resolved policy at that time.
     pub(crate) policies: Vec<(OwnedPolicyRef, Policy)>,
     calls: Float64Array,
     key_text: Uint16Array,
     answers: Float64Array,
     /// The key of one call. Its memory is used again, so that a key costs no allocation here.
     key: String,
-    /// What is to be written to `answers`.
+    /// The records that go to `answers`.
     records: Vec<f64>,
-    /// How many calls `records` answers: the callers that mostly call again together.
+    /// The number of calls that `records` answers. Their callers mostly call again together.
     answered: usize,
-    /// The changes of the generations of denials that JavaScript knows of.
+    /// The number of changes of the denial generations that JavaScript has.
     seen_changes: u32,
 }
 
@@ -95,21 +95,21 @@ impl BatchCodec {
             key: String::new(),
             records: Vec::new(),
             answered: 0,
-            // None: the first crossing tells them all.
+            // Not a real number of changes, so the first crossing passes all generations.
             seen_changes: u32::MAX,
         }
     }
 
-    /// Makes the calls of `calls`: how many numbers of `answers` were answered at once.
+    /// Makes the calls of `calls`. Returns the length of the immediate answers in `answers`.
     pub(crate) fn send(&mut self) -> i32 {
         self.records.clear();
         self.answered = 0;
-        // The calls of one crossing are sent together, when the guard is dropped.
+        // The drop of the guard sends the calls of one crossing together.
         self.post_all(&BatchGuard::default());
         self.hand_over()
     }
 
-    /// Fetches what was delivered: the same.
+    /// Fetches the delivered answers. Returns their length in `answers`.
     pub(crate) fn collect(&mut self) -> i32 {
         self.answered = self.completions.collect(&mut self.records);
         self.hand_over()
@@ -144,7 +144,7 @@ impl BatchCodec {
         }
     }
 
-    /// The policies, keys and costs of `calls`, which are one call.
+    /// The policies, keys and costs of `calls`, which are one call here.
     pub(crate) fn entries(&self) -> Result<Vec<(&OwnedPolicyRef, String, u64)>> {
         let count = self.calls.last().copied().unwrap_or_default() as usize;
         let mut key_start = 0;
@@ -163,7 +163,7 @@ impl BatchCodec {
         self.calls.get(index * CALL_LENGTH..)?.first_chunk().copied()
     }
 
-    /// Makes one call of a number. `None` when its answer will be delivered.
+    /// Makes one call with a plain cost. `None` if its answer will be delivered later.
     pub(crate) fn post(&self, call: &BatchCall, key: &str, batch: Option<&BatchGuard>) -> Option<Result<Outcome>> {
         match number::cost(call.cost) {
             Ok(cost) if call.kind == CHECK => self.post_call(call, key, &Call::Plain(cost), batch),
@@ -177,7 +177,7 @@ impl BatchCodec {
         Ok(admitted.map_or(Outcome::Nothing, Outcome::Decision))
     }
 
-    /// Makes one call with options; `partial` is that of its kind.
+    /// Makes one call with options. The kind of the call sets `partial`.
     #[inline]
     pub(crate) fn post_of(
         &self,
@@ -216,7 +216,7 @@ impl BatchCodec {
         known.ok_or_else(|| Error::new(ErrorKind::PolicyUnknown, "a call names a policy that was not resolved"))
     }
 
-    /// Hands over what one call outside of a batch came to; nothing yet where its answer will be delivered.
+    /// Hands over the outcome of a single call, or nothing yet if its answer will be delivered later.
     pub(crate) fn answer(&mut self, ticket: u64, outcome: Option<Result<Outcome>>) -> i32 {
         self.records.clear();
         self.answered = usize::from(outcome.is_some() && is_call(ticket));
@@ -226,8 +226,8 @@ impl BatchCodec {
         self.hand_over()
     }
 
-    /// Copies the records to `answers`: how many numbers there are. The last numbers of the array are the generations of
-    /// denials, and how many calls should cross together next.
+    /// Copies the records to `answers` and returns their length. The last numbers of the array are the generations of
+    /// denials, and the number of calls that should cross together next.
     fn hand_over(&mut self) -> i32 {
         #[allow(
             unsafe_code,
@@ -246,7 +246,7 @@ impl BatchCodec {
         self.records.len() as i32
     }
 
-    /// The answers that did not fit.
+    /// The answers that did not fit into the array.
     pub(crate) fn overflow(&mut self) -> Vec<f64> {
         std::mem::take(&mut self.records)
     }
@@ -267,7 +267,7 @@ fn read_key(units: &[u16], key: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Calls JavaScript from any thread. Weak: an open limiter does not keep a process alive.
+/// Calls JavaScript from any thread. Weak, so that an open limiter does not keep a process alive.
 pub(crate) type WakeCallback = ThreadsafeFunction<(), (), (), Status, false, true, 0>;
 
 /// The part of an answer that is not a number. JavaScript fetches it by its number.
@@ -291,7 +291,7 @@ impl Attachments {
         self.last
     }
 
-    /// Writes an outcome. A hold is written as its number, followed by its Decision.
+    /// Writes an outcome. A hold becomes its number, and its Decision follows.
     fn write(&mut self, out: &mut Vec<f64>, ticket: u64, outcome: Result<Outcome>) {
         let (kind, attachment) = match outcome {
             Ok(Outcome::Decision(decision)) => return write_decision(out, ticket, &decision),
@@ -327,14 +327,14 @@ impl Attachments {
 #[derive(Default)]
 struct Delivered {
     records: Vec<f64>,
-    /// Answers to calls in `records`; those to tasks do not count.
+    /// The number of answers to calls in `records`. Answers to tasks do not count.
     answered: usize,
     attachments: Attachments,
-    /// Whether JavaScript was called and has not fetched yet.
+    /// True if JavaScript was called and has not fetched yet.
     wake_requested: bool,
 }
 
-/// The completion queue of a limiter: the core delivers to it from any thread, JavaScript fetches everything in one call.
+/// The completion queue of a limiter. The core delivers from any thread, and JavaScript fetches all in one call.
 pub(crate) struct NodeCompletions {
     delivered: Mutex<Delivered>,
     wake_callback: WakeCallback,
@@ -345,7 +345,7 @@ impl NodeCompletions {
         Self { delivered: Mutex::default(), wake_callback }
     }
 
-    /// Writes an outcome that is returned to JavaScript at once.
+    /// Writes an outcome that goes back to JavaScript at once.
     pub(crate) fn write(&self, out: &mut Vec<f64>, ticket: u64, outcome: Result<Outcome>) {
         if let Ok(Outcome::Decision(decision)) = &outcome {
             return write_decision(out, ticket, decision);
@@ -358,13 +358,13 @@ impl NodeCompletions {
         self.delivered.lock().attachments.by_number.remove(&number)
     }
 
-    /// The caller is about to collect: answers that are delivered until then need no wake-up.
+    /// Notes that the caller is about to collect. Answers until then need no wake-up.
     #[cfg(target_os = "linux")]
     pub(crate) fn expect_collect(&self) {
         self.delivered.lock().wake_requested = true;
     }
 
-    /// Takes all records, in exchange for an empty vector whose memory is used again. How many calls they answer.
+    /// Takes all records and leaves the caller's vector, to use its memory again. Returns the number of answered calls.
     pub(crate) fn collect(&self, records: &mut Vec<f64>) -> usize {
         records.clear();
         let mut delivered = self.delivered.lock();
@@ -382,7 +382,7 @@ impl Wake for NodeCompletions {
         }
         delivered.wake_requested = true;
         drop(delivered);
-        // It fails when the event loop is being torn down. Then there is no caller left.
+        // The call fails when the event loop is being torn down. Then there is no caller left.
         let _ = self.wake_callback.call((), ThreadsafeFunctionCallMode::NonBlocking);
     }
 }
@@ -392,7 +392,7 @@ impl CompletionQueue for NodeCompletions {
         let mut delivered = self.delivered.lock();
         let Delivered { records, answered, attachments, .. } = &mut *delivered;
         *answered += usize::from(is_call(ticket));
-        // By reference, so that the Decision is dropped when the lock is not held.
+        // By reference, so that the Decision is dropped after the lock.
         if let Ok(Outcome::Decision(decision)) = &outcome {
             return write_decision(records, ticket, decision);
         }
@@ -400,7 +400,7 @@ impl CompletionQueue for NodeCompletions {
     }
 }
 
-/// Whether a ticket belongs to a call, and not to a task.
+/// True if a ticket belongs to a call, not to a task.
 pub(crate) const fn is_call(ticket: u64) -> bool {
     ticket < FIRST_TASK_TICKET as u64
 }

@@ -28,7 +28,7 @@ impl Clock {
     }
 }
 
-/// The TypeScript side has checked that the number is a time.
+/// Converts a time that the TypeScript side has checked.
 fn time(milliseconds: f64) -> Duration {
     Duration::from_micros(micros(milliseconds).unwrap_or_default())
 }

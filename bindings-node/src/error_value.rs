@@ -1,4 +1,4 @@
-//! Errors as values. Node-API cannot throw an error of our classes with its fields; the TypeScript side can.
+//! Errors as values. Node-API cannot throw an error of our classes with its fields, but the TypeScript side can.
 
 use napi::bindgen_prelude::Either;
 use napi_derive::napi;
@@ -53,7 +53,7 @@ pub fn did_you_mean(given: String, names: Vec<String>) -> String {
     host::did_you_mean(&given, names.iter().map(String::as_str)).replace('`', "")
 }
 
-/// A result as it crosses.
+/// A result in the form that crosses to JavaScript.
 pub(crate) fn crossing<T>(result: Result<T>) -> Either<T, ErrorValue> {
     match result {
         Ok(value) => Either::A(value),
@@ -61,14 +61,14 @@ pub(crate) fn crossing<T>(result: Result<T>) -> Either<T, ErrorValue> {
     }
 }
 
-/// The name of an option of the core as TypeScript spells it; lengths of time are in milliseconds.
+/// The TypeScript name of an option of the core. Lengths of time are in milliseconds.
 pub(crate) fn node_name(name: &str) -> String {
     let is_length = |option: &LimiterOption| option.declaration.kind == ArgumentKind::Duration;
     let has_unit = LIMITER_OPTIONS.iter().any(|option| option.declaration.name == name && is_length(option));
     camel_case(name) + if has_unit { "Ms" } else { "" }
 }
 
-/// A name of the core as TypeScript spells it.
+/// The TypeScript spelling of a name of the core.
 pub(crate) fn camel_case(name: &str) -> String {
     let mut spelled = String::with_capacity(name.len() + 2);
     for (index, word) in name.split('_').enumerate() {

@@ -1,4 +1,4 @@
-//! The core's rules of HTTP: keys, problems, and what each policy adds to the fields of an answer. `lib/http` puts the fields
+//! The HTTP rules of the core: keys, problems, and each policy's part of the fields of an answer. `lib/http` puts the fields
 //! together itself, because five strings through Node-API would cost as much as the check.
 
 use napi::bindgen_prelude::Either;
@@ -18,7 +18,7 @@ pub struct ClientIp {
 fn trusted(proxies: Either<Vec<String>, f64>) -> Result<Trusted> {
     match proxies {
         Either::A(proxies) => Trusted::parse(proxies),
-        // The core says which whole numbers are hops; beyond 2^53 none is one.
+        // The core checks which whole numbers are hops. Beyond 2^53 none is one.
         Either::B(hops) if hops.fract() == 0.0 && hops.abs() < 9e15 => Trusted::hops(hops as i64),
         Either::B(hops) => Err(Trusted::no_hops(&format!("{hops:?}").replace("inf", "Infinity"))),
     }
@@ -26,7 +26,7 @@ fn trusted(proxies: Either<Vec<String>, f64>) -> Result<Trusted> {
 
 fn client(proxies: Either<Vec<String>, f64>, prefix: Option<f64>) -> Result<tidegate::http::ClientIp> {
     let prefix = prefix.map_or(Ok(DEFAULT_IPV6_PREFIX), |prefix| {
-        // The core says which whole numbers a prefix may be.
+        // The core checks which whole numbers a prefix may be.
         let whole = prefix.fract() == 0.0 && (0.0..=255.0).contains(&prefix);
         let wrong = || format!("ipv6Prefix {} is out of range: it must be from 1 to 128", shown(prefix));
         if whole { Ok(prefix as u8) } else { Err(Error::new(ErrorKind::ConfigInvalid, wrong())) }
@@ -122,7 +122,7 @@ pub struct Announced {
     pub before_more: Option<String>,
 }
 
-/// How a policy is announced; `None` if it is not.
+/// The announcement of a policy. `None` if it has none.
 pub(crate) fn announcement(policy: &Policy) -> Option<Announcement> {
     let announcement = tidegate::http::announcement(policy)?;
     let announced = |limit: tidegate::http::Announced| Announced {

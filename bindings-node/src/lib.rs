@@ -1,8 +1,8 @@
-//! The core for Node. What is exported here is private to the npm package: the public interface is written by hand, in `lib`.
+//! The core for Node. The exports are private to the npm package. Its public interface is written by hand, in `lib`.
 //!
 //! Every call converts its arguments, calls the core, and converts the answer. Errors travel as values: the TypeScript side
-//! throws an [`error_value::ErrorValue`] as the class its code belongs to. Answers travel as numbers (see `answer_record`),
-//! many at a time.
+//! throws an [`error_value::ErrorValue`] as the class that belongs to its code. Answers travel as numbers (see
+//! `answer_record`), many at a time.
 
 pub mod answer_record;
 pub mod array_layout;

@@ -98,7 +98,6 @@ fn build(spec: &LimitSpec) -> Result<tidegate::Limit> {
     Ok(limit)
 }
 
-/// A duration: milliseconds, or a text.
 pub(crate) fn period(what: &str, given: &Either<f64, String>) -> Result<Period> {
     match given {
         Either::A(number) => micros(*number)

@@ -1,4 +1,4 @@
-//! A limiter that is being described.
+//! A builder that collects the options of a limiter.
 
 use napi::Env;
 use napi::bindgen_prelude::{Either, Either4, Float64Array, Function, Uint8Array, Uint16Array};

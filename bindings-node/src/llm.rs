@@ -1,4 +1,4 @@
-//! What calls of models cost, for `lib/llm.ts`.
+//! The token costs of calls to models, for `lib/llm.ts`.
 
 use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;

@@ -1,4 +1,4 @@
-//! The event loop reads the limiter's sockets itself, where it can.
+//! Lets the event loop read the limiter's sockets, if it can.
 
 pub(crate) use platform::LoopReader;
 
@@ -14,13 +14,13 @@ mod platform {
     use crate::batch_codec::BatchCodec;
     use crate::uv::{UvPoll, call_back};
 
-    /// While it lives, the event loop reads.
+    /// The event loop reads as long as this lives.
     pub(crate) struct LoopReader {
         _poll: UvPoll,
     }
 
     impl LoopReader {
-        /// `on_answers` is called with the number of numbers in the codec's `answers`. `None` where the loop cannot read.
+        /// `on_answers` gets the number of numbers in the codec's `answers`. Returns `None` if the loop cannot read.
         pub(crate) fn start(
             codec: &Rc<RefCell<BatchCodec>>,
             env: &Env,
@@ -37,7 +37,7 @@ mod platform {
                 let _batch = poller.poll_replies();
                 let numbers = codec.borrow_mut().collect();
                 if numbers != 0 {
-                    // It fails when JavaScript can no longer run. Then there is no caller left.
+                    // The call fails when JavaScript can no longer run. Then there is no caller left.
                     let _ = call_back(env, &on_answers, numbers);
                 }
             })?;
@@ -46,7 +46,7 @@ mod platform {
     }
 }
 
-/// Elsewhere the limiter's threads read.
+/// On other systems the limiter's threads read.
 #[cfg(not(target_os = "linux"))]
 mod platform {
     use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! An open limiter, as JavaScript calls it.
+//! An open limiter, for calls from JavaScript.
 
 mod tasks;
 
@@ -53,7 +53,7 @@ fn owned(policy: Either<String, ClassInstance<'_, Policy>>) -> OwnedPolicyRef {
     }
 }
 
-/// What each limit of a policy counts, where any names it.
+/// The units of the limits of a policy, if any limit names one.
 fn units_of(policy: &tidegate::Policy) -> Option<Vec<String>> {
     let name = |limit: &tidegate::Limit| limit.unit().map(|unit| unit.name().to_owned());
     let is_named = policy.limits().iter().any(|limit| limit.unit().is_some());
@@ -110,7 +110,7 @@ pub struct NativeLimiter {
     tasks: RefCell<HashMap<u64, Task>>,
     /// Holds that were not given back, by their numbers as attachments.
     holds: RefCell<HashMap<u64, Hold>>,
-    /// While the event loop reads the limiter's sockets.
+    /// Present while the event loop reads the limiter's sockets.
     loop_reader: Cell<Option<LoopReader>>,
 }
 
@@ -124,16 +124,15 @@ impl NativeLimiter {
         }
     }
 
-    /// Has the event loop read the limiter's sockets, where it can. `on_answers` is called with the number of numbers in
-    /// `answers`.
+    /// Makes the event loop read the limiter's sockets, if it can. `on_answers` gets the number of numbers in `answers`.
     pub(crate) fn read_on_loop(&self, env: &Env, on_answers: FunctionRef<i32, ()>) {
         self.loop_reader.set(LoopReader::start(&self.codec, env, on_answers));
     }
 }
 
 impl Drop for NativeLimiter {
-    /// Node drops it when a worker ends, also a terminated one. Nothing waits for its tasks then, and a task keeps the limiter
-    /// open: a caller in `acquire` would go on to take units.
+    /// Node drops it when a worker ends, also a terminated one. Then nothing waits for its tasks, but a task keeps the limiter
+    /// open. A caller in `acquire` would go on to take units.
     fn drop(&mut self) {
         for task in self.tasks.get_mut().values() {
             task.cancel();

@@ -1,4 +1,4 @@
-//! Converts JavaScript's numbers. The core says which values are allowed; here a number only has to be a whole one.
+//! Converts JavaScript's numbers. The core checks the allowed values. Here a number only has to be a whole one.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use napi::bindgen_prelude::Uint8Array;
 use tidegate::{CheckOptions, Cost, Error, ErrorKind, Result, Units, host};
 
-/// The first whole number that a double cannot tell from the next one.
+/// The first whole number that a double cannot distinguish from the next one.
 const TWO_53: f64 = 9_007_199_254_740_992.0;
 
 /// A number as JavaScript writes it.
@@ -22,14 +22,13 @@ fn checked(number: Option<u64>, kind: ErrorKind, message: impl FnOnce() -> Strin
     number.ok_or_else(|| Error::new(kind, message()))
 }
 
-/// A cost.
 pub(crate) fn cost(number: f64) -> Result<u64> {
     checked(whole(number), ErrorKind::CostInvalid, || {
         format!("a cost of {} is out of range: it must be a whole number from 1 to 2^53 - 1", shown(number))
     })
 }
 
-/// What a call takes: a number, or numbers by the names of units.
+/// The cost of a call: a number, or numbers by the names of units.
 pub(crate) fn cost_of(number: f64, units: Option<HashMap<String, f64>>) -> Result<Cost> {
     match units {
         None => cost(number).map(Cost::from),
@@ -66,7 +65,7 @@ pub(crate) fn count(what: &str, number: f64) -> Result<u64> {
     })
 }
 
-/// A number of a limit or a policy for which the core takes 32 bits.
+/// A number of a limit or a policy that has 32 bits in the core.
 pub(crate) fn small(what: &str, number: f64) -> Result<u32> {
     let number = count(what, number)?;
     u32::try_from(number)
@@ -75,7 +74,7 @@ pub(crate) fn small(what: &str, number: f64) -> Result<u32> {
 
 /// A duration in milliseconds.
 pub(crate) fn milliseconds(what: &str, number: f64) -> Result<Duration> {
-    // The core says how long each length may be, and none may be as long as the most that microseconds can say.
+    // The core checks how long each length may be, and none may be longer than microseconds can express.
     let length = (number <= TWO_53).then(|| micros(number.min(TWO_53 / 1_000.0))).flatten();
     let length = checked(length, ErrorKind::ConfigInvalid, || {
         format!("{what} cannot be {}: it must be a number of milliseconds from 0 to 2^53 - 1", shown(number))

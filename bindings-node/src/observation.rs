@@ -1,4 +1,4 @@
-//! What the responses of other services say of their limits.
+//! The limits that the responses of other services announce.
 
 use napi::bindgen_prelude::{Either, Uint8Array};
 use napi_derive::napi;
@@ -45,7 +45,7 @@ impl From<tidegate::http::Observation> for Observation {
     }
 }
 
-/// What JavaScript gives as one.
+/// Converts an observation that JavaScript passes.
 impl TryFrom<Observation> for tidegate::http::Observation {
     type Error = Error;
 

@@ -21,7 +21,7 @@ pub struct Policy {
 
 /// A value of an option: a boolean, a number, a text, or several numbers and texts.
 type GivenValue = Either5<bool, f64, String, Vec<Either<f64, String>>, HashMap<String, String>>;
-/// The same, as JavaScript reads it.
+/// A value of an option that JavaScript reads.
 type ReadValue = Either5<bool, f64, String, Vec<f64>, HashMap<String, String>>;
 
 /// The choice with that name.
@@ -72,7 +72,7 @@ fn value(option: &host::PolicyOption, given: GivenValue) -> Result<OptionValue> 
         }
         (OptionKind::Lease, Either5::C(text)) => OptionValue::Lease(Lease::parse(&text)?),
         (OptionKind::Priorities, Either5::C(text)) => OptionValue::Priorities(text.parse()?),
-        // The types are checked before.
+        // TypeScript has checked the types before.
         _ => return Err(Error::new(ErrorKind::PolicyInvalid, format!("{name} has the wrong type"))),
     })
 }
@@ -111,7 +111,7 @@ fn build(
 pub fn policy(
     limits: Vec<Either<String, ClassInstance<'_, Limit>>>,
     name: Option<String>,
-    // Names of types of Rust mean nothing in the declarations.
+    // The names of Rust types mean nothing in the declarations.
     #[napi(ts_arg_type = "Readonly<Record<string, unknown>>")] options: HashMap<String, GivenValue>,
 ) -> Either<Policy, ErrorValue> {
     crossing(build(&limits, name, options).map(|policy| Policy { policy }))

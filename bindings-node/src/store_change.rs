@@ -1,4 +1,4 @@
-//! Tells JavaScript when a store is lost or back, and what the limiter warns of.
+//! Reports to JavaScript when a store is lost or back, and passes on the limiter's warnings.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -34,14 +34,14 @@ impl From<&tidegate::StoreChange> for StoreChange {
     }
 }
 
-/// A listener as the core takes it.
+/// A listener in the form that the core needs.
 pub(crate) type Listener = Arc<dyn Fn(&tidegate::StoreChange) + Send + Sync>;
 
-/// Calls a function on its event loop, whichever thread the change was noticed on. Weak: a listener keeps no process alive.
+/// Calls a function on its event loop, whatever thread noticed the change. Weak, so that a listener keeps no process alive.
 pub(crate) fn listener(function: &Function<'_, StoreChange, ()>) -> napi::Result<Listener> {
     let callback = function.build_threadsafe_function().weak::<true>().build()?;
     Ok(Arc::new(move |change| {
-        // It fails when the event loop is being torn down. Then there is no listener left.
+        // The call fails when the event loop is being torn down. Then there is no listener left.
         let _ = callback.call(StoreChange::from(change), ThreadsafeFunctionCallMode::NonBlocking);
     }))
 }
@@ -49,7 +49,7 @@ pub(crate) fn listener(function: &Function<'_, StoreChange, ()>) -> napi::Result
 /// A listener of warnings.
 pub(crate) type WarningListener = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// A listener of warnings.
+/// Makes a listener of warnings.
 pub(crate) fn warning_listener(function: &Function<'_, String, ()>) -> napi::Result<WarningListener> {
     let callback = function.build_threadsafe_function().weak::<true>().build()?;
     Ok(Arc::new(move |sentence: &str| {

@@ -1,4 +1,4 @@
-//! Has Node's event loop poll a file descriptor, through the functions of libuv that Node exports to addons.
+//! Makes Node's event loop poll a file descriptor, through the functions of libuv that Node exports to addons.
 #![allow(unsafe_code, reason = "libuv is a C library; all unsafe code about it stays in this file")]
 
 use std::cell::Cell;
@@ -34,7 +34,7 @@ struct Functions {
 }
 
 impl Functions {
-    /// `None` in a host that has no libuv.
+    /// Returns `None` in a host without libuv.
     fn get() -> Option<&'static Self> {
         static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
         // SAFETY: libuv has declared these types since its version 1.19, which is older than any Node that loads this addon.
@@ -62,21 +62,21 @@ struct HandleData {
     on_readable: Box<dyn FnMut(&Env)>,
     /// The memory of the handle itself.
     memory: Box<[u128]>,
-    /// Called when the loop ends before the handle is closed; Node waits for it.
+    /// Runs if the loop ends before the handle is closed. Node waits for it.
     hook: sys::napi_async_cleanup_hook_handle,
-    /// Whether the handle is still to be closed.
+    /// True until the handle begins to close.
     open: Rc<Cell<bool>>,
 }
 
-/// While it lives, the event loop calls back whenever the file is readable. It keeps no process alive. It must be created
-/// and dropped on the thread of the loop.
+/// As long as this lives, the event loop calls back whenever the file is readable. It keeps no process alive. Create and
+/// drop it on the thread of the loop.
 pub(crate) struct UvPoll {
     data: *mut HandleData,
     open: Rc<Cell<bool>>,
 }
 
 impl UvPoll {
-    /// `None` where the loop cannot poll the file.
+    /// Returns `None` if the loop cannot poll the file.
     pub(crate) fn start(env: &Env, file: RawFd, on_readable: impl FnMut(&Env) + 'static) -> Option<Self> {
         let functions = Functions::get()?;
         let uv_loop = env.get_uv_event_loop().ok()?;
@@ -103,7 +103,7 @@ impl UvPoll {
             let started = (functions.start)(handle, READABLE, on_poll) == 0
                 && sys::napi_add_async_cleanup_hook(env.raw(), Some(on_end), data.cast(), &raw mut (*data).hook)
                     == sys::Status::napi_ok;
-            // When this failed, dropping the poll closes the handle, which is initialised by now.
+            // If this failed, the drop of the poll closes the handle, which is initialised by now.
             let poll = Self { data, open };
             started.then_some(poll)
         }
@@ -151,8 +151,8 @@ unsafe extern "C" fn on_poll(handle: Handle, _status: c_int, _events: c_int) {
         if sys::napi_open_handle_scope(env, &raw mut scope) != sys::Status::napi_ok {
             return;
         }
-        // `on_readable` may drop the `UvPoll`; the data stays until the loop has closed the handle. A panic must not cross
-        // into C; its message has been printed by then.
+        // `on_readable` may drop the `UvPoll`, but the data stays until the loop has closed the handle. A panic must not
+        // cross into C. Its message has been printed by then.
         let called = AssertUnwindSafe(|| ((*data).on_readable)(&Env::from_raw(env)));
         drop(catch_unwind(called));
         sys::napi_close_handle_scope(env, scope);
@@ -182,7 +182,7 @@ unsafe extern "C" fn on_close(handle: Handle) {
     }
 }
 
-/// Calls a function as the event loop does: the callbacks of promises that it settles run before this returns.
+/// Calls a function in the way of the event loop: the callbacks of promises that it settles run before this returns.
 pub(crate) fn call_back(env: &Env, function: &FunctionRef<i32, ()>, argument: i32) -> napi::Result<()> {
     let function = function.borrow_back(env)?;
     // SAFETY: this runs on the thread of the loop, within the handle scope of its callback.

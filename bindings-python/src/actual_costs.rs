@@ -1,4 +1,4 @@
-//! What the entries of a Decision should have consumed, as Python says it.
+//! The actual costs of the entries of a Decision, from the argument of a `settle` in Python.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyMapping, PyTuple};
@@ -69,7 +69,7 @@ fn entries(decision: &Decision) -> &[Decision] {
     if parts.is_empty() { std::slice::from_ref(decision) } else { parts }
 }
 
-/// Whether a dict names units, of a Decision whose policies count some: it names none of its policies.
+/// True if a dict names units: the Decision's policies count some, and the dict names none of these policies.
 fn names_units(decision: &Decision, by_name: &Bound<'_, PyMapping>) -> PyResult<bool> {
     let entries = entries(decision);
     let counts_units = entries.iter().any(tidegate::host::counts_units);

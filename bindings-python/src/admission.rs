@@ -24,7 +24,7 @@ impl Admission {
         let (refused_by, delay, holds) = (answer.refused_by(), answer.delay(), answer.take_holds());
         let steps = answer.take_steps();
         for (_, hold) in &holds {
-            // It may have waited for its loop while the limiter was closed.
+            // The hold may have waited for its loop while the limiter was closed.
             hold.check_open().map_err(raise)?;
         }
         let decision = Py::new(py, Decision::from(answer.into_decision()))?;
@@ -81,7 +81,7 @@ impl Admission {
         let is_meant = |(place, _): &mut (usize, tidegate::Hold)| places.as_ref().is_none_or(|all| all.contains(place));
         let released: Vec<_> = self.holds.lock().extract_if(.., is_meant).collect();
         if !released.is_empty() {
-            // Giving them back calls the store. Other threads have the interpreter meanwhile.
+            // Giving holds back calls the store. Other threads have the interpreter meanwhile.
             py.detach(|| drop(released));
         }
     }

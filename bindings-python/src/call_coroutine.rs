@@ -1,5 +1,5 @@
-//! The coroutine that a call of `AsyncLimiter` returns. It is written in Rust, since an `async def` costs three times as
-//! much.
+//! The coroutine that a call of `AsyncLimiter` returns. It is written in Rust, because an `async def` costs three times
+//! as much.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct CallCoroutine {
 }
 
 enum State {
-    /// A call that is answered by one Decision.
+    /// A call with one Decision as its answer.
     Call {
         limiter: Arc<LoopReader>,
         policy: Py<PyAny>,
@@ -36,22 +36,22 @@ enum State {
         call: Call,
         convert: ConvertOutcome,
     },
-    /// Any other call. It takes its first step on this thread; one that `must_finish` cannot be cancelled after that.
+    /// Any other call. It takes its first step on this thread. If it `must_finish`, it cannot be cancelled after that.
     Task {
-        // The lock is never contended: it makes the task `Sync`, as Python objects have to be.
+        // The lock is never contended. It makes the task `Sync`, which Python objects must be.
         task: Mutex<Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>,
         convert: ConvertOutcome,
         must_finish: bool,
     },
-    /// The call was made: what `await` is to return.
+    /// The call was made, and `await` will return this.
     Answered(Py<PyAny>),
-    /// The call was made: the future that will have the answer.
+    /// The call was made, and this future will have the answer.
     Waiting(Py<AnswerFuture>),
     Finished,
 }
 
 impl CallCoroutine {
-    /// A call that one Decision answers.
+    /// A call with one Decision as its answer.
     #[inline]
     pub(crate) fn of_call(
         limiter: &Arc<LoopReader>,
@@ -60,7 +60,7 @@ impl CallCoroutine {
         call: Call,
         convert: ConvertOutcome,
     ) -> PyResult<Self> {
-        // A wrong argument raises here, where it is written, not where the call is awaited.
+        // A wrong argument raises at the call, not at the `await`.
         PolicyArgument::of(policy)?;
         let limiter = Arc::clone(limiter);
         let policy = policy.clone().unbind();
@@ -81,7 +81,7 @@ impl CallCoroutine {
         Self { state: State::Answered(answer) }
     }
 
-    /// Makes the call, unless it was made before.
+    /// Makes the call, unless that has happened before.
     #[inline]
     fn start(&mut self, py: Python<'_>) -> PyResult<()> {
         let _call = PythonCall::begin(py);
@@ -104,7 +104,7 @@ impl CallCoroutine {
             }
             State::Task { task, convert, must_finish } => {
                 let mut task = task.into_inner();
-                // It begins sooner, and a store in memory answers at once.
+                // The first step runs here, because it begins sooner and a store in memory answers at once.
                 let mut context = std::task::Context::from_waker(std::task::Waker::noop());
                 if let Poll::Ready(outcome) = task.as_mut().poll(&mut context) {
                     self.state = State::Answered(convert(py, outcome.map_err(raise)?)?);
@@ -125,7 +125,7 @@ fn awaited_twice() -> PyErr {
     PyRuntimeError::new_err("cannot await the same call twice")
 }
 
-/// Whether the Python code that runs on this thread is that of asyncio.
+/// True if the Python code that runs on this thread belongs to asyncio.
 #[cold]
 fn asked_by_asyncio(py: Python<'_>) -> PyResult<bool> {
     let frame = py.import("sys")?.call_method0("_getframe")?;
@@ -140,7 +140,7 @@ impl CallCoroutine {
         let mut coroutine = slf.borrow_mut();
         coroutine.start(py)?;
         if let State::Waiting(future) = &coroutine.state {
-            // From here on the task awaits the future itself.
+            // From here on the task awaits the future directly.
             let future = future.bind(py).clone().into_any();
             coroutine.state = State::Finished;
             return Ok(future);
@@ -173,7 +173,7 @@ impl CallCoroutine {
     #[pyo3(signature = (*error: "Any") -> "Any")]
     fn throw(&mut self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         self.state = State::Finished;
-        // The argument is an exception, or in the older form a class, its value and a traceback.
+        // The argument is an exception or, in the older form, a class, its value and a traceback.
         let (kind, value) = (error.get_item(0)?, error.get_item(1).ok().filter(|value| !value.is_none()));
         let raised = match value {
             Some(value) if value.is_instance_of::<pyo3::exceptions::PyBaseException>() => value,
@@ -208,7 +208,7 @@ impl Drop for CallCoroutine {
         }
         Python::try_attach(|py| {
             let _call = PythonCall::begin(py);
-            // The exception that is being raised, if any, must survive this.
+            // An exception that is being raised must survive this.
             let raised = PyErr::take(py);
             let warned = PyErr::warn(
                 py,

@@ -43,7 +43,7 @@ impl ManualClock {
     /// Moves the clock forward by so many seconds. Calls that wait for that time continue.
     #[pyo3(signature = (seconds: "float | timedelta") -> "None")]
     fn advance(&self, py: Python<'_>, #[pyo3(from_py_with = self::seconds)] seconds: std::time::Duration) {
-        // Holds that are due are renewed on this thread, which may call a store.
+        // This renews due holds on this thread, which may call a store.
         py.detach(|| self.inner.advance(seconds));
     }
 

@@ -1,4 +1,4 @@
-//! Python's arguments as values of the core, and times of the core as Python's.
+//! Converts Python's arguments to values of the core, and times of the core to Python's.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tidegate::{Cost, Error, ErrorKind, Period, Units};
 
 use crate::error::{config, raise};
 
-/// A wrong argument, for messages: `shown` of `tidegate/_shown.py`.
+/// Describes a wrong argument for messages: `shown` of `tidegate/_shown.py`.
 pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
     say("shown", given)
 }
@@ -27,20 +27,20 @@ fn say(function: &str, given: &Bound<'_, PyAny>) -> String {
     text.map_or_else(|_| "something".to_owned(), |text| text.to_string())
 }
 
-/// A text argument as UTF-8. Python's texts may have half a surrogate pair, which has none.
+/// A text argument as UTF-8. A Python text may have half a surrogate pair, which UTF-8 cannot express.
 pub(crate) fn text<'a>(given: &'a Bound<'_, PyString>, kind: ErrorKind, what: &str) -> PyResult<&'a str> {
     let wrong = || format!("{what} {} has half a surrogate pair: it cannot be written as UTF-8", shown(given));
-    // Python's own error would be another class, and carry the whole text.
+    // Python's error would be of another class, and carry the whole text.
     given.to_str().map_err(|_| raise(Error::new(kind, wrong())))
 }
 
-/// A copy of a text. What is no text raises `TypeError`.
+/// A copy of a text. Anything else raises `TypeError`.
 pub(crate) fn owned_text(given: &Bound<'_, PyAny>, kind: ErrorKind, what: &str) -> PyResult<String> {
     let wrong = || PyTypeError::new_err(format!("{what} is text (str), not {}", shown(given)));
     text(given.cast::<PyString>().map_err(|_| wrong())?, kind, what).map(str::to_owned)
 }
 
-/// The URL of a store. Its error does not show it, because it may have a password.
+/// The URL of a store. The error does not show it, because it may have a password.
 pub(crate) fn store_url<'a>(url: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
     url.to_str().map_err(|_| config("the store URL has half a surrogate pair: it cannot be written as UTF-8"))
 }
@@ -54,7 +54,6 @@ pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     })
 }
 
-/// The argument `key` of a call.
 pub(crate) struct Key<'py>(pub(crate) Bound<'py, PyString>);
 
 impl<'py> FromPyObject<'_, 'py> for Key<'py> {
@@ -78,13 +77,13 @@ fn not_units(name: &str, given: &Bound<'_, PyAny>) -> PyErr {
     raise(Error::new(ErrorKind::CostInvalid, message))
 }
 
-/// A whole number; the core checks its range. `True` is not taken for 1.
+/// A whole number. The core checks its range. `True` does not count as 1.
 #[inline]
 pub(crate) fn whole_number(given: &Bound<'_, PyAny>) -> PyResult<u64> {
     if let Ok(number) = given.cast_exact::<PyInt>() {
         return number.extract().map_err(|_| not_a_cost(given));
     }
-    // Whole numbers of other libraries.
+    // Whole numbers from other libraries.
     if given.is_instance_of::<PyBool>() || given.is_none() {
         return Err(not_a_cost(given));
     }
@@ -115,7 +114,7 @@ fn units(given: &Bound<'_, PyMapping>) -> PyResult<Units> {
     given.items()?.iter().map(of_item).collect()
 }
 
-/// A key, which is text.
+/// A key, which must be text.
 #[inline]
 pub(crate) fn key<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     match given.cast::<PyString>() {
@@ -128,7 +127,6 @@ pub(crate) fn not_a_key(message: String) -> PyErr {
     raise(Error::new(ErrorKind::KeyInvalid, message))
 }
 
-/// The key as UTF-8.
 #[inline]
 pub(crate) fn utf8<'a>(key: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
     text(key, ErrorKind::KeyInvalid, "the key")
@@ -164,7 +162,6 @@ fn seconds_of(given: &Bound<'_, PyAny>) -> Option<f64> {
     given.extract().ok().or_else(|| timedelta_seconds(given))
 }
 
-/// The seconds of a `datetime.timedelta`.
 pub(crate) fn timedelta_seconds(given: &Bound<'_, PyAny>) -> Option<f64> {
     given.cast::<PyDelta>().ok()?.call_method0("total_seconds").ok()?.extract().ok()
 }
@@ -175,7 +172,7 @@ fn micros(seconds: f64) -> Option<u64> {
     (micros.is_finite() && (0.0..=9_007_199_254_740_991.0).contains(&micros)).then_some(micros as u64)
 }
 
-/// A length of time: a number of seconds, from 0 on.
+/// A length of time, as a number of seconds from 0 on.
 pub(crate) fn seconds(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let wrong = || {
         config(format!("{} is not a length of time: give a number of seconds from 0 on, or a timedelta", shown(given)))
@@ -183,12 +180,12 @@ pub(crate) fn seconds(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
     seconds_of(given).and_then(micros).map(Duration::from_micros).ok_or_else(wrong)
 }
 
-/// A whole number from 0 on; nothing where it is none. `True` is no number.
+/// A whole number from 0 on, or nothing. `True` is no number.
 pub(crate) fn whole(given: &Bound<'_, PyAny>) -> Option<u64> {
     if given.is_instance_of::<PyBool>() { None } else { given.extract().ok() }
 }
 
-/// A number that an option or an argument with this name was given. `True` is no number.
+/// A number for the option or argument of this name. `True` is no number.
 pub(crate) fn number(name: &str, given: &Bound<'_, PyAny>) -> PyResult<f64> {
     let number = if given.is_instance_of::<PyBool>() { None } else { given.extract().ok() };
     number.ok_or_else(|| PyTypeError::new_err(format!("argument '{name}': a number, not {}", shown(given))))
@@ -200,7 +197,7 @@ pub(crate) fn named_seconds(name: &str, number: f64) -> PyResult<Duration> {
     micros(number).map(Duration::from_micros).ok_or_else(wrong)
 }
 
-/// The percentage of a rollout; the core checks its range.
+/// The percentage of a rollout. The core checks its range.
 pub(crate) fn percent(given: &Bound<'_, PyAny>) -> PyResult<f64> {
     number("percent", given)
 }
@@ -237,12 +234,12 @@ pub(crate) fn period(given: &Bound<'_, PyAny>) -> PyResult<Period> {
     Period::from_micros(micros).map_err(raise)
 }
 
-/// The error of a call that has no argument of that name.
+/// The error of a call that has no argument with that name.
 pub(crate) fn unexpected(function: &str, name: &str) -> PyErr {
     PyTypeError::new_err(format!("{function} got an unexpected keyword argument '{name}'"))
 }
 
-/// The value of an option. A wrong type raises as it does for any argument.
+/// The value of an option. A wrong type raises the same error as for any argument.
 pub(crate) fn argument<'py, T>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py>,
@@ -253,21 +250,21 @@ where
         .map_err(|error: PyErr| PyTypeError::new_err(format!("argument '{name}': {}", error.value(value.py()))))
 }
 
-/// The result of the calls of `AsyncLimiter` that return nothing.
+/// The result of the `AsyncLimiter` calls that return nothing.
 pub(crate) fn none_from_outcome(py: Python<'_>, _: Outcome) -> PyResult<Py<PyAny>> {
     Ok(py.None())
 }
 
-/// What an iterator raises to return an answer. It is no tuple, which would be taken for the arguments of the exception.
+/// The exception that an iterator raises to return an answer. That is never a tuple, which would become its arguments.
 #[inline]
 pub(crate) fn returned(answer: Py<PyAny>) -> PyErr {
     PyStopIteration::new_err(answer)
 }
 
-/// Seconds, as Python has them.
+/// A length of time as a Python number of seconds.
 #[inline]
 pub(crate) fn in_seconds(length: Duration) -> f64 {
-    // From whole microseconds: the result is the float that is nearest to the decimal number.
+    // Divides whole microseconds, so that the result is the nearest float to the decimal number.
     length.as_micros() as f64 / 1e6
 }
 

@@ -1,4 +1,4 @@
-//! `Decision`. A field is computed when it is read.
+//! `Decision`. It computes a field when Python reads it.
 
 use std::time::UNIX_EPOCH;
 
@@ -27,7 +27,7 @@ impl From<tidegate::Decision> for Decision {
 }
 
 impl Decision {
-    /// The result of the calls of `AsyncLimiter` that return a Decision.
+    /// The result of the `AsyncLimiter` calls that return a Decision.
     #[inline]
     pub(crate) fn from_outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
         match outcome {
@@ -202,7 +202,7 @@ impl Decision {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(fields)
     }
 
-    // It does not change, and a copy that could be settled again would be another Decision.
+    // A Decision does not change, and a copy would be another Decision that could be settled again.
     #[pyo3(signature = () -> "Decision")]
     fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf

@@ -51,7 +51,7 @@ pub(crate) fn policy(message: impl Into<String>) -> PyErr {
     raise(Error::new(ErrorKind::PolicyInvalid, message))
 }
 
-/// The exception when `pickle` or `copy` is given an object that belongs to one process.
+/// The exception for `pickle` or `copy` of an object that belongs to one process.
 #[cold]
 pub(crate) fn belongs_to_process(name: &str, instead: &str) -> PyErr {
     pyo3::exceptions::PyTypeError::new_err(format!("{name} cannot be pickled or copied: {instead}"))

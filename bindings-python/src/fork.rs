@@ -1,4 +1,4 @@
-//! What the module does after the process was forked.
+//! The work of the module after a fork.
 
 use pyo3::prelude::*;
 

@@ -13,27 +13,27 @@ use crate::convert::{cost, none_from_outcome, shortened};
 use crate::decision::Decision;
 use crate::error::{RateLimited, raise};
 
-/// What both kinds of holds are: the core's hold until it is given back, and the Decision that admitted it. A copy in a
-/// forked child gives nothing back, which the core sees to.
+/// The common part of both kinds of holds: the core's hold until it is given back, and the Decision that admitted it. The
+/// core makes sure that a copy in a forked child gives nothing back.
 struct HeldUnits {
     hold: InheritedMutex<Option<tidegate::Hold>>,
     decision: Py<Decision>,
     /// Settles the Decision.
     limiter: tidegate::AsyncLimiter,
-    /// Whether it was lost when it was given back.
+    /// True if the hold was lost when it was given back.
     was_lost: AtomicBool,
 }
 
 impl HeldUnits {
     fn new(py: Python<'_>, hold: tidegate::Hold) -> PyResult<Self> {
-        // It may have waited for its thread or loop while the limiter was closed.
+        // The hold may have waited for its thread or loop while the limiter was closed.
         hold.check_open().map_err(raise)?;
         let decision = Py::new(py, Decision::from(hold.decision().clone()))?;
         let limiter = hold.limiter();
         Ok(Self { hold: InheritedMutex::new(Some(hold)), decision, limiter, was_lost: AtomicBool::new(false) })
     }
 
-    /// Takes the hold, to be given back by its drop.
+    /// Takes the hold out. Its drop gives it back.
     fn take(&self) -> Option<tidegate::Hold> {
         let hold = self.hold.lock().take()?;
         self.was_lost.store(hold.lost(), Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl HeldUnits {
     }
 }
 
-/// The methods of a hold: those that both kinds have, and its own.
+/// The methods of a hold: the ones that both kinds have, and the ones of this kind.
 macro_rules! hold_methods {
     ($Class:ident { $($own:tt)* }) => {
         #[pymethods]
@@ -137,7 +137,7 @@ impl Drop for Hold {
     }
 }
 
-/// Gives back what an object held, when that is dropped. This calls the store, and other threads have the interpreter meanwhile.
+/// Gives back the units of a dropped object. This calls the store, and other threads have the interpreter meanwhile.
 pub(crate) fn give_back(held: impl Send) {
     let mut held = Some(held);
     Python::try_attach(|py| {
@@ -167,7 +167,7 @@ hold_methods! { AsyncHold {
     #[pyo3(signature = (actual_cost: "int | Mapping[str, int]") -> "Coroutine[Any, Any, None]")]
     fn settle(&self, #[pyo3(from_py_with = cost)] actual_cost: Cost) -> CallCoroutine {
         let (limiter, decision) = (self.0.limiter.clone(), self.0.decision.get().inner.clone());
-        // It must finish: the Decision counts as settled from now on.
+        // It must finish, because the Decision counts as settled from now on.
         CallCoroutine::of_task(none_from_outcome, true, async move {
             limiter.settle(&decision, actual_cost).await.map(|()| Outcome::Nothing)
         })

@@ -1,4 +1,4 @@
-//! The core's rules of HTTP, for the web layers.
+//! The HTTP rules of the core, for the web layers.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -39,7 +39,7 @@ impl Headers {
 }
 
 impl Headers {
-    /// The fields of a response after one Decision, as text. Policies are announced before it.
+    /// The fields of a response after one Decision, as text. They announce `policies` before it.
     pub(crate) fn texts<'py>(
         &self,
         py: Python<'py>,
@@ -58,11 +58,11 @@ fn as_text<'py>(py: Python<'py>, fields: &[(&'static str, String)]) -> PyResult<
     PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
 }
 
-/// The name of a field as Python objects, made once.
+/// The name of a field as Python objects. It is made once.
 struct FieldName {
     name: &'static str,
     text: Py<PyString>,
-    /// In lower case, as ASGI has them.
+    /// In lower case, for ASGI.
     bytes: Py<PyBytes>,
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn problem_without_store(policies: &Bound<'_, PyTuple>) -> PyResult<S
 #[pyfunction]
 #[pyo3(signature = (secret: "str") -> "str")]
 pub(crate) fn hashed(secret: &Bound<'_, PyString>) -> PyResult<String> {
-    // Not shown: it is a secret.
+    // The message must not show the secret.
     let wrong = |_| not_a_key("the secret has half a surrogate pair: it cannot be written as UTF-8".to_owned());
     Ok(http::hashed(secret.to_str().map_err(wrong)?))
 }
@@ -195,7 +195,7 @@ fn trusted(given: &Bound<'_, PyAny>) -> PyResult<Trusted> {
             shown(given)
         ))
     };
-    // A text is a sequence too, of its characters; and True is a number.
+    // A text is a sequence too, namely of its characters, and True is a number.
     if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>() || given.is_instance_of::<PyBool>() {
         return Err(wrong());
     }
@@ -208,13 +208,13 @@ fn trusted(given: &Bound<'_, PyAny>) -> PyResult<Trusted> {
     }
     let mut proxies = Vec::new();
     for proxy in given.try_iter().map_err(|_| wrong())? {
-        // `str` also writes the addresses and networks of `ipaddress`.
+        // `str` also converts the addresses and networks of `ipaddress`.
         proxies.push(text(&proxy?.str()?, ErrorKind::ConfigInvalid, "the trusted proxy")?.to_owned());
     }
     Trusted::parse(proxies).map_err(raise)
 }
 
-/// A number of bits; the core checks its range.
+/// A number of bits. The core checks its range.
 fn ipv6_prefix(given: &Bound<'_, PyAny>) -> PyResult<u8> {
     if given.is_instance_of::<PyBool>() || !given.hasattr("__index__")? {
         return Err(PyTypeError::new_err(format!("ipv6_prefix is a whole number of bits, not {}", shown(given))));

@@ -1,4 +1,4 @@
-//! The Python module of Tidegate: the core's nouns for Python. It converts arguments and results, and decides nothing.
+//! The Python module of Tidegate: the core's nouns for Python. It only converts arguments and results.
 
 // Only the names of the Python module are public.
 #![allow(missing_docs, reason = "every Python name has a docstring, written for help()")]

@@ -198,7 +198,7 @@ impl Limit {
         options.set_item("unit", self.unit())?;
         options.set_item("from_", self.from_())?;
         options.set_item("in_", self.in_())?;
-        // A plain tuple of arguments has no keyword options.
+        // A plain tuple of arguments cannot have keyword options.
         let make = py.import("functools")?.getattr("partial")?.call((py.get_type::<Self>(),), Some(&options))?;
         let period = match limit.period().unit() {
             TimeUnit::Week | TimeUnit::Month | TimeUnit::Year => {

@@ -1,4 +1,4 @@
-//! `LimitState`: what a Decision says of one limit.
+//! `LimitState`: the state of one limit in a Decision.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

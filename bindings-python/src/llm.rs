@@ -1,4 +1,4 @@
-//! What calls of models cost, for `tidegate/llm.py`.
+//! The token costs of calls to models, for `tidegate/llm.py`.
 
 use pyo3::prelude::*;
 use tidegate::host::Mutex;
@@ -25,7 +25,7 @@ pub(crate) struct UsageReader {
     inner: Mutex<tidegate::http::UsageReader>,
 }
 
-/// Tokens of the input and of the answer; None is not known.
+/// Tokens of the input and of the answer. None if unknown.
 type Tokens = (Option<u64>, Option<u64>);
 
 #[pymethods]

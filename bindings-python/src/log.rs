@@ -11,8 +11,8 @@ use crate::python_call::PythonCall;
 pub(crate) fn warning_listener() -> Arc<dyn Fn(&str) + Send + Sync> {
     Arc::new(|sentence| {
         let sentence = sentence.to_owned();
-        // On a thread of its own: the calling thread must not wait for the interpreter or for handlers of the log. There is
-        // rarely something to log. If no thread can be started, the message is not logged.
+        // A separate thread, because the calling thread must not wait for the interpreter or for log handlers. Warnings are
+        // rare. If no thread starts, the message is lost.
         let thread = std::thread::Builder::new().name("tidegate-log".to_owned());
         drop(thread.spawn(move || Python::try_attach(|py| write(py, "warning", &sentence))));
     })

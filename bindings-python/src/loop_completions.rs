@@ -1,5 +1,5 @@
-//! The futures of one event loop and the answers to them. The loop itself keeps this object, in an attribute: finding it
-//! is one lookup, and it is freed with the loop.
+//! The futures of one event loop and the answers to them. The loop itself keeps this object in an attribute, so that it
+//! takes one lookup to find it, and it is freed with the loop.
 
 mod answer_future;
 
@@ -30,19 +30,19 @@ pub(crate) type ConvertOutcome = fn(Python<'_>, Outcome) -> PyResult<Py<PyAny>>;
 #[pyclass(module = "tidegate", frozen, name = "_LoopCompletions")]
 pub(crate) struct LoopCompletions {
     list: Arc<CompletionList>,
-    /// The list of completions, as the core takes it.
+    /// The list of completions in the form that the core needs.
     queue: Arc<dyn CompletionQueue>,
     futures: Mutex<FutureTable>,
-    /// The batch of the calls that tasks make after they were answered together; until `_end`.
+    /// The batch for the calls that tasks make after several answers arrived together. It lasts until `_end`.
     batch: Mutex<Option<BatchGuard>>,
     event_loop: Py<PyAny>,
-    /// The process that made it.
+    /// The process that made this.
     generation: u64,
-    /// Identifies the loop; no number is used twice.
+    /// Identifies the loop. No number is used twice.
     pub(crate) number: u64,
 }
 
-/// Collects the answers for one event loop. Threads of the core put answers here; they touch no Python object.
+/// Collects the answers for one event loop. Threads of the core put answers here, and touch no Python object.
 struct CompletionList {
     state: Mutex<ArrivedAnswers>,
     waker: LoopWaker,
@@ -51,7 +51,7 @@ struct CompletionList {
 #[derive(Default)]
 struct ArrivedAnswers {
     answers: Vec<(u64, Result<Outcome>)>,
-    /// The tickets of calls that were cancelled and whose answers will still arrive.
+    /// The tickets of cancelled calls that will still get an answer.
     discarded: HashSet<u64>,
 }
 
@@ -65,7 +65,7 @@ impl CompletionQueue for CompletionList {
     fn deliver(&self, ticket: u64, outcome: Result<Outcome>) {
         let mut state = self.state.lock();
         if !state.discarded.is_empty() && state.discarded.remove(&ticket) {
-            // Dropping a hold gives it back, which calls the store: not under the lock.
+            // The drop of a hold gives it back, which calls the store, so the lock must not be held.
             drop(state);
             drop(outcome);
             return;
@@ -79,12 +79,12 @@ impl CompletionList {
         Self { state: Mutex::default(), waker }
     }
 
-    /// All answers that have arrived.
+    /// Takes all answers that have arrived.
     fn take(&self) -> Vec<(u64, Result<Outcome>)> {
         std::mem::take(&mut self.state.lock().answers)
     }
 
-    /// Drops the answer with this ticket: now, or when it arrives, if it `may_arrive`.
+    /// Drops the answer with this ticket now or, if it `may_arrive`, later.
     fn discard(&self, ticket: u64, may_arrive: bool) {
         let mut state = self.state.lock();
         match state.answers.iter().position(|(number, _)| *number == ticket) {
@@ -105,19 +105,19 @@ impl CompletionList {
 struct PendingFuture {
     future: Py<AnswerFuture>,
     convert: ConvertOutcome,
-    /// Kept alive until the answer has arrived, where no task of the core does that.
+    /// Keeps the limiter alive until the answer has arrived, if no task of the core does.
     _limiter: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl PendingFuture {
-    /// Sets the answer. The result of a future that was cancelled is dropped, which gives back a hold.
+    /// Sets the answer. A cancelled future drops its result, which gives back a hold.
     fn set(&self, py: Python<'_>, outcome: Result<Outcome>) -> Option<Waiter> {
         let answer = outcome.map_err(raise).and_then(|outcome| (self.convert)(py, outcome));
         self.future.bind(py).borrow_mut().set(answer)
     }
 }
 
-/// Futures by ticket. The lower half of a ticket is a slot, the upper half says how often the slot was used before.
+/// Futures by ticket. The lower half of a ticket is a slot, the upper half counts the earlier uses of the slot.
 #[derive(Default)]
 struct FutureTable {
     slots: Vec<Slot>,
@@ -131,7 +131,7 @@ struct Slot {
 }
 
 impl FutureTable {
-    /// A ticket for a future that `put` may bring.
+    /// Reserves a ticket for a future that `put` may add.
     fn reserve(&mut self) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
@@ -144,7 +144,7 @@ impl FutureTable {
         self.slots[ticket as u32 as usize].future = Some(future);
     }
 
-    /// The future with this ticket. The ticket is not valid any more.
+    /// Takes the future with this ticket. The ticket is not valid any more.
     fn take(&mut self, ticket: u64) -> Option<PendingFuture> {
         let slot = self.slots.get_mut(ticket as u32 as usize)?;
         if u64::from(slot.uses) != ticket >> 32 {
@@ -160,14 +160,14 @@ impl FutureTable {
     }
 }
 
-/// A call that was made: its answer, or the future of it.
+/// A call that was made: its answer, or its future.
 pub(crate) enum Posted<T> {
     Answered(T),
     Future(Py<AnswerFuture>),
 }
 
-/// The loop calls `callback` when the file is readable. It runs in an empty context: that of the current task would live
-/// as long as the loop, with every object in it.
+/// Makes the loop call `callback` when the file is readable. It runs in an empty context, because the context of the
+/// current task would live as long as the loop, with every object in it.
 pub(crate) fn add_reader<'py>(
     running: &Bound<'py, PyAny>,
     file: impl IntoPyObject<'py>,
@@ -183,14 +183,14 @@ pub(crate) fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 impl LoopCompletions {
-    /// That of the loop that runs on this thread.
+    /// The completions of the loop that runs on this thread.
     #[inline]
     pub(crate) fn of_running_loop(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
         let running = running_loop(py)?;
         match running.getattr(intern!(py, "_tidegate_completions")) {
             Ok(found) => match found.cast_into::<Self>() {
                 Ok(completions) if completions.get().generation == process_generation() => Ok(completions),
-                // In a forked child it is the parent's.
+                // In a forked child these are the parent's.
                 _ => Self::open(&running),
             },
             Err(error) if error.is_instance_of::<PyAttributeError>(py) => Self::open(&running),
@@ -204,7 +204,7 @@ impl LoopCompletions {
         let completions = match LoopWaker::file().ok().map(|waker| Self::open_with_file(running, waker)) {
             Some(Ok(completions)) => completions,
             Some(Err(error)) if !error.is_instance_of::<PyNotImplementedError>(py) => return Err(error),
-            // The system has no such file, or the loop watches none.
+            // The system has no such file, or the loop cannot watch it.
             _ => {
                 let waker = LoopWaker::call(running.getattr("call_soon_threadsafe")?.unbind());
                 let completions = Self::new(running, waker)?;
@@ -224,7 +224,7 @@ impl LoopCompletions {
         Ok(completions)
     }
 
-    /// A callback of the loop that continues the tasks that `answered` lists.
+    /// A callback of the loop that continues the tasks in the list that `answered` returns.
     pub(crate) fn continuing<'py>(
         completions: &Bound<'py, Self>,
         answered: Bound<'py, PyAny>,
@@ -250,8 +250,8 @@ impl LoopCompletions {
         Bound::new(running.py(), completions)
     }
 
-    /// Makes a call of the core with a ticket; without an immediate answer, makes a future for it. The future keeps the
-    /// `limiter` alive.
+    /// Makes a call of the core with a ticket. If there is no immediate answer, makes a future for it. The future keeps
+    /// the `limiter` alive.
     #[inline]
     pub(crate) fn post<T, L: Any + Send + Sync>(
         slf: &Bound<'_, Self>,
@@ -261,7 +261,7 @@ impl LoopCompletions {
     ) -> PyResult<Posted<T>> {
         let completions = slf.get();
         let ticket = completions.futures.lock().reserve();
-        // Taken out meanwhile: sending the batch may run code of the core that takes as long as it likes.
+        // The batch is taken out meanwhile, because sending it may run code of the core for any length of time.
         let batch = completions.batch.lock().take();
         let answer = post(&limiter, ticket, &completions.queue, batch.as_ref());
         if batch.is_some() {
@@ -271,12 +271,12 @@ impl LoopCompletions {
             completions.futures.lock().take(ticket);
             return Ok(Posted::Answered(answer));
         }
-        // This thread delivers the answer, so it cannot miss the future.
+        // This thread delivers the answer, so the answer cannot miss the future.
         Self::wait(slf, ticket, None, convert, Some(limiter)).map(Posted::Future)
     }
 
-    /// Starts a task of the core and makes a future for its outcome. Cancelling the future cancels the task. A task that
-    /// `must_finish` goes on: then its outcome is dropped when it arrives.
+    /// Starts a task of the core and makes a future for its outcome. To cancel the future cancels the task. A task that
+    /// `must_finish` goes on, and its outcome is dropped when it arrives.
     pub(crate) fn start_task(
         slf: &Bound<'_, Self>,
         convert: ConvertOutcome,
@@ -290,7 +290,7 @@ impl LoopCompletions {
         Self::wait(slf, ticket, Some(started), convert, None)
     }
 
-    /// The future for the answer with this ticket.
+    /// Makes the future for the answer with this ticket.
     #[inline]
     fn wait(
         slf: &Bound<'_, Self>,
@@ -306,19 +306,19 @@ impl LoopCompletions {
         Ok(future)
     }
 
-    /// The future with this ticket was cancelled.
+    /// Drops the cancelled future with this ticket, and its answer.
     fn discard(&self, ticket: u64, may_arrive: bool) {
         let pending = self.futures.lock().take(ticket);
         drop(pending);
         self.list.discard(ticket, may_arrive);
     }
 
-    /// The loop is about to read replies: until `deliver`, what arrives need not wake it.
+    /// Notes that the loop is about to read replies. Until `deliver`, arriving answers need not wake it.
     pub(crate) fn suppress_wakes(&self) {
         self.list.waker.suppress();
     }
 
-    /// Answers the futures whose answers have arrived: the tasks that are to continue now, each with its context and its
+    /// Sets the arrived answers on their futures. Returns the tasks to continue now, each with its context and its
     /// future. The calls that they make join the batch.
     pub(crate) fn deliver<'py>(slf: &Bound<'py, Self>, batch: BatchGuard) -> PyResult<Bound<'py, PyList>> {
         let (py, completions) = (slf.py(), slf.get());
@@ -358,7 +358,7 @@ impl LoopCompletions {
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> std::result::Result<(), pyo3::PyTraverseError> {
         visit.call(&self.event_loop)?;
         self.list.waker.traverse(&visit)?;
-        // The lock is only held by a thread that has the interpreter, which the collector has now.
+        // Only a thread that has the interpreter holds the lock, and now the collector has the interpreter.
         self.futures.try_lock().map_or(Ok(()), |futures| futures.traverse(&visit))
     }
 

@@ -1,5 +1,5 @@
-//! Which thread reads the replies for a limiter: that of the event loop that uses the limiter, while it is the only loop,
-//! or threads of the core. A loop that reads itself need not be woken for every answer.
+//! Chooses the thread that reads the replies for a limiter. While only one event loop uses the limiter, the loop reads.
+//! Otherwise threads of the core read. A loop that reads does not have to be woken for every answer.
 
 #[cfg(target_os = "linux")]
 pub(crate) use on_loop::LoopReader;
@@ -23,13 +23,13 @@ mod on_loop {
 
     /// No loop has used the limiter yet.
     const UNUSED: u64 = 0;
-    /// Threads of the core read, from now on.
+    /// Threads of the core read from now on.
     const THREADS: u64 = u64::MAX;
 
-    /// A limiter, and which loop reads for it. All Python objects that share its connections share one.
+    /// A limiter, and the loop that reads for it. All Python objects that share its connections share this.
     pub(crate) struct LoopReader {
         pub(crate) limiter: AsyncLimiter,
-        /// The number of the `LoopCompletions` whose loop reads.
+        /// The number of the `LoopCompletions` of the loop that reads.
         reader: AtomicU64,
         registration: InheritedMutex<Option<LoopRegistration>>,
     }
@@ -38,7 +38,7 @@ mod on_loop {
     struct LoopRegistration {
         running: Py<PyWeakrefReference>,
         file: RawFd,
-        /// The process that registered it.
+        /// The process that made the registration.
         generation: u64,
     }
 
@@ -47,7 +47,7 @@ mod on_loop {
             Arc::new(Self { limiter, reader: AtomicU64::new(UNUSED), registration: InheritedMutex::default() })
         }
 
-        /// The loop of these completions, which runs on this thread, is about to use the limiter.
+        /// Notes that the loop of these completions, which runs on this thread, is about to use the limiter.
         #[inline]
         pub(crate) fn use_from(&self, completions: &Bound<'_, LoopCompletions>) -> PyResult<()> {
             let reader = self.reader.load(Ordering::Relaxed);
@@ -58,14 +58,14 @@ mod on_loop {
         fn change(&self, completions: &Bound<'_, LoopCompletions>) -> PyResult<()> {
             let py = completions.py();
             self.reader.store(THREADS, Ordering::Relaxed);
-            // Python code may run from here on, and other threads with it: not under the lock.
+            // Python code may run from here on, and other threads with it, so the lock must not be held.
             let before = self.registration.lock().take();
             let other =
                 before.filter(|before| before.generation == process_generation()).and_then(|it| it.open_loop(py));
-            // Also for a loop that was closed: it may still have the file open.
+            // A closed loop may still have the file open, so this is for all loops.
             py.detach(|| self.limiter.read_on_threads());
             if let Some((running, file)) = other {
-                // Two loops use the limiter. The answers of one must not depend on when the other runs.
+                // Two loops use the limiter. The answers of one must not depend on the pace of the other.
                 remove_reader(&running, file);
                 return Ok(());
             }
@@ -84,7 +84,7 @@ mod on_loop {
                     self.reader.store(completions.get().number, Ordering::Relaxed);
                     Ok(())
                 }
-                // The loop watches no files.
+                // The loop cannot watch files.
                 Err(error) if error.is_instance_of::<PyException>(py) => Ok(()),
                 Err(interrupted) => {
                     self.reader.store(UNUSED, Ordering::Relaxed);
@@ -100,7 +100,7 @@ mod on_loop {
             let Some(registration) = registration.filter(|it| it.generation == process_generation()) else { return };
             Python::try_attach(|py| {
                 let _call = PythonCall::begin(py);
-                // The exception that is being raised, if any, must survive this.
+                // An exception that is being raised must survive this.
                 let raised = PyErr::take(py);
                 if let Some((running, file)) = registration.open_loop(py) {
                     remove_reader(&running, file);
@@ -113,7 +113,7 @@ mod on_loop {
     }
 
     impl LoopRegistration {
-        /// The loop and its file, unless the loop is closed: then it has closed the file.
+        /// The loop and its file. `None` if the loop is closed, because it has then closed the file.
         fn open_loop<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyAny>, RawFd)> {
             let running = self.running.bind(py).upgrade()?;
             let closed = running
@@ -123,9 +123,9 @@ mod on_loop {
         }
     }
 
-    /// Has the loop stop watching the file: now, or in its next iteration if it runs on another thread. The loop keeps the
-    /// file open until then, so the number cannot mean another file. A loop that is closed meanwhile refuses, and has
-    /// closed the file.
+    /// Makes the loop stop watching the file. It does so now, or in its next iteration if it runs on another thread. The
+    /// loop keeps the file open until then, so the number cannot mean another file. A loop that is closed meanwhile
+    /// refuses, and has closed the file.
     fn remove_reader(running: &Bound<'_, PyAny>, file: RawFd) {
         let py = running.py();
         let is_here = running_loop(py).is_ok_and(|here| here.is(running));
@@ -159,7 +159,7 @@ mod on_loop {
     }
 }
 
-/// On other systems threads of the core read.
+/// On other systems, threads of the core read.
 #[cfg(not(target_os = "linux"))]
 pub(crate) use on_threads::LoopReader;
 

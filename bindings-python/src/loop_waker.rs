@@ -1,4 +1,4 @@
-//! How a thread that has answers wakes an event loop.
+//! Lets a thread that has answers wake an event loop.
 
 use std::io::{self, Read, Write};
 use std::sync::OnceLock;
@@ -10,15 +10,15 @@ use crate::python_call::PythonCall;
 
 /// Wakes a loop once for all answers that it has not taken yet.
 pub(crate) struct LoopWaker {
-    /// Whether the loop was woken, or reads by itself, and has not taken the answers since.
+    /// True if the loop was woken, or reads on its own, and has not taken the answers since.
     woken: AtomicBool,
     method: WakeMethod,
 }
 
 enum WakeMethod {
-    /// The loop watches a file that becomes readable. Writing to it needs no lock of Python.
+    /// The loop watches a file that becomes readable. A write to it needs no lock of Python.
     File(wake_file::WakeFile),
-    /// The loop watches no files, as the default loop of Windows: `call_soon_threadsafe`, and the callback that it gets.
+    /// The loop cannot watch files, like the default one of Windows. Holds `call_soon_threadsafe`, and its callback.
     Call(Py<PyAny>, OnceLock<Py<PyAny>>),
 }
 
@@ -28,12 +28,12 @@ impl LoopWaker {
         Ok(Self { woken: AtomicBool::new(false), method: WakeMethod::File(wake_file::WakeFile::new()?) })
     }
 
-    /// A waker for any loop; it needs `set_callback`.
+    /// A waker for any loop. It needs `set_callback`.
     pub(crate) fn call(call_soon_threadsafe: Py<PyAny>) -> Self {
         Self { woken: AtomicBool::new(false), method: WakeMethod::Call(call_soon_threadsafe, OnceLock::new()) }
     }
 
-    /// Sets what the loop is to call.
+    /// Sets the callback of the loop.
     pub(crate) fn set_callback(&self, callback: Py<PyAny>) {
         if let WakeMethod::Call(_, cell) = &self.method {
             drop(cell.set(callback));
@@ -48,16 +48,16 @@ impl LoopWaker {
         }
     }
 
-    /// Wakes the loop, from any thread. Does nothing when it was woken and has not taken the answers since.
+    /// Wakes the loop, from any thread. Does nothing if it was woken and has not taken the answers since.
     pub(crate) fn wake(&self) {
         if self.woken.swap(true, Ordering::AcqRel) {
             return;
         }
         match &self.method {
-            // It cannot fail: the buffer has room for more than the one wake-up that is ever in it.
+            // The write cannot fail, because the buffer has room for more than one wake-up, and never holds more.
             WakeMethod::File(file) => drop(file.writer().write(&1_u64.to_ne_bytes())),
             WakeMethod::Call(call_soon_threadsafe, callback) => {
-                // Without an interpreter, or with a closed loop, nothing is left to wake.
+                // Without an interpreter, or with a closed loop, there is nothing left to wake.
                 Python::try_attach(|py| {
                     let _call = PythonCall::begin(py);
                     let callback = callback.get()?.clone_ref(py);
@@ -67,17 +67,17 @@ impl LoopWaker {
         }
     }
 
-    /// The loop is about to take the answers by itself: until `enable` it need not be woken.
+    /// Notes that the loop is about to take the answers on its own. Until `enable` it need not be woken.
     pub(crate) fn suppress(&self) {
         self.woken.store(true, Ordering::Release);
     }
 
-    /// The loop takes the answers now. Any that arrive later wake it again.
+    /// Notes that the loop takes the answers now. Later answers wake it again.
     pub(crate) fn enable(&self) {
         self.woken.store(false, Ordering::Release);
     }
 
-    /// The loop was woken and takes the answers now. Any that arrive later wake it again.
+    /// Notes that the woken loop takes the answers now. Later answers wake it again.
     pub(crate) fn acknowledge(&self) {
         if let WakeMethod::File(file) = &self.method {
             let mut buffer = [0; 8];
@@ -105,7 +105,7 @@ mod wake_file {
 
     use rustix::event::{EventfdFlags, eventfd};
 
-    /// One eventfd is both ends: half the cost of a pipe.
+    /// One eventfd is both ends, at half the cost of a pipe.
     pub(super) struct WakeFile(File);
 
     impl WakeFile {
@@ -162,7 +162,7 @@ mod wake_file {
 mod wake_file {
     use std::io;
 
-    /// There is none: loops are called.
+    /// There is no such file, so the waker calls loops.
     pub(super) struct WakeFile;
 
     impl WakeFile {

@@ -1,4 +1,4 @@
-//! `Observation`, and what reads them of a response.
+//! `Observation`, and the function that reads Observations from a response.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -189,7 +189,7 @@ fn moment(date: &Bound<'_, PyAny>) -> PyResult<Duration> {
     named_seconds("date", number("date", date)?)
 }
 
-/// The fields of any client's headers, repeated ones too.
+/// The header fields of any client, including repeated ones.
 fn fields(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Vec<u8>)>> {
     let wrong = |given: &Bound<'_, PyAny>| {
         PyTypeError::new_err(format!(
@@ -197,20 +197,20 @@ fn fields(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Vec<u8>)>> {
             shown(given)
         ))
     };
-    // httpx joins repeated fields in `items`. A list has neither, and an attribute that is missing takes time.
+    // httpx joins repeated fields in `items`. A list has neither method, and looking for one takes time.
     let methods = if headers.is_instance_of::<PyList>() { &[][..] } else { &["multi_items", "items"] };
     let pairs = methods.iter().find_map(|name| headers.call_method0(*name).ok());
     let pairs = pairs.as_ref().unwrap_or(headers);
     let mut fields = Vec::new();
     for pair in pairs.try_iter().map_err(|_| wrong(headers))? {
         let pair = pair?;
-        // A text is a sequence too, of its characters.
+        // A text is a sequence too, namely of its characters.
         let is_text = pair.is_instance_of::<PyString>() || pair.is_instance_of::<PyBytes>();
         let parts = if is_text { None } else { pair.extract::<[Bound<'_, PyAny>; 2]>().ok() };
         let [name, value] = parts.ok_or_else(|| wrong(headers))?;
         let (name, value) = (bytes("headers", &name)?, bytes("headers", &value)?);
         let name = String::from_utf8_lossy(&name);
-        // Nearly every field says nothing, and is not copied.
+        // Nearly every field has no meaning here, so it is not copied.
         if ResponseReader::reads_field(&name) {
             fields.push((name.into_owned(), value.into_owned()));
         }

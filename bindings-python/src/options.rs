@@ -17,7 +17,7 @@ use crate::store_change;
 
 /// The keyword options, as `tidegate/_options.py` declares them.
 pub(crate) struct LimiterOptions<'a, 'py> {
-    /// The function that was called, for messages.
+    /// The called function, for messages.
     pub(crate) function: &'static str,
     pub(crate) store: Option<&'a Bound<'py, PyAny>>,
     pub(crate) options: Option<&'a Bound<'py, PyDict>>,
@@ -99,7 +99,7 @@ impl LimiterOptions<'_, '_> {
                 shown(given)
             ))
         };
-        // A client of Redis can be indexed, and Python would iterate over its numbers: it would read the keys 0, 1, ….
+        // A Redis client can be indexed, so Python would iterate over its numbers and read the keys 0, 1, ….
         if !store.hasattr("__iter__")? {
             return Err(wrong(store));
         }
@@ -109,7 +109,7 @@ impl LimiterOptions<'_, '_> {
     }
 }
 
-/// No message shows what was given.
+/// Reads a secret. No message shows it.
 fn secret(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let Ok(text) = value.cast::<PyString>() else {
         return value.extract().map_err(|_| PyTypeError::new_err(format!("argument '{name}': a text or bytes")));
@@ -120,7 +120,7 @@ fn secret(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 
 /// A number of callers.
 fn callers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
-    // True is a number to Python.
+    // Python takes True for a number.
     if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
         return Err(PyTypeError::new_err(format!("argument '{name}': a whole number, not {}", shown(value))));
     }

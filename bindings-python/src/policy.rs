@@ -38,7 +38,7 @@ fn to_limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Limit>> {
         return Ok(vec![limit.get().inner.clone()]);
     }
     let wrong = || PyTypeError::new_err(format!("limits are a str, a Limit or a list of both, not {}", shown(given)));
-    // A dict is iterable too, over its keys.
+    // A dict is iterable too, namely over its keys.
     if given.is_instance_of::<PyDict>() {
         return Err(wrong());
     }
@@ -53,7 +53,7 @@ fn to_limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Limit>> {
     Ok(limits)
 }
 
-/// The choice of that word, or why there is none.
+/// The choice for that word, or the reason why there is none.
 pub(crate) fn on_store_error(word: &Bound<'_, PyAny>) -> Result<OnStoreError, String> {
     let choices = || OnStoreError::ALL.map(OnStoreError::name).join(", ");
     let choice = word.extract::<&str>().ok().and_then(OnStoreError::from_name);
@@ -65,7 +65,7 @@ fn to_optional_name(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     name.transpose()
 }
 
-/// The value of an option that was given; `None` where that is its default.
+/// The value of an option, from the caller's argument. `None` if that is None and None is the default.
 fn option_value(option: &PolicyOption, given: &Bound<'_, PyAny>) -> PyResult<Option<OptionValue>> {
     if given.is_none() && option.get(&Options::default()).is_none() {
         return Ok(None);
@@ -86,14 +86,14 @@ fn option_value(option: &PolicyOption, given: &Bound<'_, PyAny>) -> PyResult<Opt
     }))
 }
 
-/// A lease as Python reads it.
+/// A lease in the form for Python.
 #[derive(IntoPyObject)]
 enum LeaseValue {
     Units(u64),
     Part(String),
 }
 
-/// The value of an option, as Python gives it.
+/// The value of an option in the form for Python.
 fn shown_value(py: Python<'_>, value: Option<OptionValue>) -> PyResult<Bound<'_, PyAny>> {
     match value {
         None => Ok(py.None().into_bound(py)),
@@ -131,12 +131,12 @@ fn priorities(given: &Bound<'_, PyAny>) -> PyResult<Priorities> {
     Priorities::new(parts).map_err(raise)
 }
 
-/// The limits of each key with numbers of its own, as Python reads them.
+/// The limits of each override, in the form for Python.
 fn override_texts(overrides: &Overrides) -> BTreeMap<String, String> {
     overrides.iter().map(|(key, own)| (key.to_owned(), own.to_string())).collect()
 }
 
-/// Limits as `override` takes them: a notation or "none", a Limit, a list of both, or a Policy, of which only its limits count.
+/// Reads the argument of `override`: a notation or "none", a Limit, a list of both, or a Policy, which gives only its limits.
 pub(crate) fn key_override(given: &Bound<'_, PyAny>) -> PyResult<KeyOverride> {
     if let Ok(text) = given.cast::<PyString>() {
         let text = self::text(text, ErrorKind::PolicyInvalid, "the notation of an override")?;
@@ -162,7 +162,7 @@ fn overrides(given: &Bound<'_, PyAny>) -> PyResult<Overrides> {
     given.iter().map(own).collect()
 }
 
-/// The lengths of blocks in seconds, as Python reads them.
+/// The lengths of blocks in seconds, in the form for Python.
 #[derive(IntoPyObject)]
 enum BlockLengths {
     One(f64),
@@ -198,7 +198,7 @@ fn lease(given: &Bound<'_, PyAny>) -> PyResult<Lease> {
     Lease::units(whole(given).ok_or_else(wrong)?).map_err(raise)
 }
 
-/// A policy as `policies={…}` takes it: a Policy, the limits of one, or a dict as in a policy file.
+/// Reads a value of `policies={…}`: a Policy, the limits of one, or a dict as in a policy file.
 fn named(name: &str, given: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     if let Ok(policy) = given.cast::<Policy>() {
         return policy.get().inner.clone().named(name).map_err(raise);
@@ -210,7 +210,7 @@ fn named(name: &str, given: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     tidegate::Policy::new(limits, Options::default()).and_then(|policy| policy.named(name)).map_err(raise)
 }
 
-/// The error in a notation, with the name of its policy.
+/// Adds the name of the policy to an error in its notation.
 fn about_policy(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     if error.is_instance_of::<PolicyError>(py) {
         let value = error.value(py);
@@ -224,7 +224,7 @@ fn about_policy(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     error
 }
 
-/// The policies of a map by name.
+/// Reads a map of policies by name.
 pub(crate) fn named_policies(policies: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Policy>> {
     let wrong = || PyTypeError::new_err(format!("policies is a map by name, not {}", shown(policies)));
     let mut found = Vec::new();
@@ -237,7 +237,7 @@ pub(crate) fn named_policies(policies: &Bound<'_, PyAny>) -> PyResult<Vec<tidega
     Ok(found)
 }
 
-/// A policy as a dict: the core reads it as a policy file, so that both mean the same.
+/// Reads a policy from a dict. The core reads it as a policy file, so that both mean the same.
 fn from_dict(name: &str, map: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     let py = map.py();
     let (whole, policies) = (PyDict::new(py), PyDict::new(py));
@@ -245,7 +245,7 @@ fn from_dict(name: &str, map: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     whole.set_item("policies", policies)?;
     let dumps = py.import("tidegate._options")?.getattr("as_json")?;
     let text: String = dumps.call1((whole,))?.extract()?;
-    // Variables of the environment are only for files.
+    // Environment variables are only for files.
     let file = PolicyFile::parse_with(&text, Format::Json, None, &|_| None)
         .map_err(|error| policy(format!("policy {name:?}: {}", error.message())))?;
     file.policies().first().cloned().ok_or_else(|| policy(format!("policy {name:?} has no limits")))

@@ -1,4 +1,4 @@
-//! The policy of a call, as Python gives it: a name, a notation or a Policy.
+//! The policy of a call, as Python passes it: a name, a notation or a Policy.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -74,7 +74,7 @@ impl AsPolicy for OwnedPolicy {
     }
 }
 
-/// All or nothing is no part: `check_all` refuses to be partial.
+/// Refuses `partial` for `check_all`, which takes all or nothing.
 pub(crate) fn refuse_partial(partial: bool) -> PyResult<()> {
     if partial {
         return Err(config(
@@ -87,7 +87,7 @@ pub(crate) fn refuse_partial(partial: bool) -> PyResult<()> {
 /// The entries of a `check_all`.
 pub(crate) type OwnedEntries = Vec<(OwnedPolicy, String, CheckOptions)>;
 
-/// Reads the entries of `check_all`: `(policy, key)`, and behind it a cost, metadata and a class.
+/// Reads the entries of `check_all`: `(policy, key)`, then perhaps a cost, metadata and a class.
 pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<OwnedEntries> {
     let wrong = |entry: &Bound<'_, PyAny>| {
         PyTypeError::new_err(format!(
@@ -97,7 +97,7 @@ pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<OwnedEntries> {
         ))
     };
     let entry = |entry: Bound<'_, PyAny>| {
-        // A text is a sequence too, of its characters.
+        // A text is a sequence too, namely of its characters.
         let parts: Vec<Bound<'_, PyAny>> = if entry.is_instance_of::<PyString>() {
             return Err(wrong(&entry));
         } else {

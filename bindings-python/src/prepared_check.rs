@@ -1,4 +1,4 @@
-//! The check of a limit, prepared where a web layer declares it: with a request come its key, and the cost that a function returned.
+//! The check of a limit, prepared where a web layer declares it. A request adds its key, and the cost that a function returned.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::prepared_policy::{PolicyAtPlace, PreparedPolicy};
 #[pyclass(module = "tidegate._tidegate", frozen)]
 pub(crate) struct PreparedCheck {
     policies: Vec<CheckedPolicy>,
-    /// The header fields announce these before the Decision. A Decision of one policy says everything itself.
+    /// The header fields announce these before the Decision. The Decision of a single policy carries everything itself.
     announced: Vec<tidegate::Policy>,
     headers: Py<Headers>,
     ip: Option<Py<ClientIp>>,
@@ -29,11 +29,11 @@ pub(crate) struct PreparedCheck {
 
 struct CheckedPolicy {
     at_place: Arc<PolicyAtPlace>,
-    /// The cost, where it is always the same.
+    /// The cost, if it is always the same.
     cost: Option<Cost>,
 }
 
-/// A policy as Python gives it: prepared, as it is announced, and its cost, or `None` for that of the request.
+/// A policy as Python passes it: prepared, as announced, and its cost. `None` stands for the cost of the request.
 type GivenPolicy<'py> = (Bound<'py, PreparedPolicy>, Bound<'py, Policy>, Bound<'py, PyAny>);
 
 impl CheckedPolicy {
@@ -46,7 +46,7 @@ impl CheckedPolicy {
         placed_key(self.at_place.place.as_deref(), None, client)
     }
 
-    /// The units that it takes of a request, whose cost is 1 where no function returned one.
+    /// The units that a request takes. Its cost is 1 if no function returned one.
     fn cost(&self, of_request: Option<u64>) -> Cost {
         self.cost.clone().unwrap_or_else(|| Cost::from(of_request.unwrap_or(1)))
     }
@@ -57,13 +57,13 @@ impl CheckedPolicy {
 }
 
 impl PreparedCheck {
-    /// Whose budget a request uses.
+    /// The client with the budget that a request uses.
     fn client(&self, identity: &Bound<'_, PyString>) -> PyResult<String> {
         let identity = utf8(identity)?;
         self.ip.as_ref().map_or_else(|| Ok(identity.to_owned()), |ip| ip.get().direct(identity))
     }
 
-    /// The questions of several policies.
+    /// The entries for a check of several policies.
     fn entries<'a>(&'a self, client: &str, cost: Option<u64>) -> Vec<(PolicyRef<'a>, String, Cost)> {
         self.policies.iter().map(|one| (one.at_place.policy.as_policy(), one.key(client), one.cost(cost))).collect()
     }
@@ -117,7 +117,7 @@ impl PreparedCheck {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, client) = (limiter.py(), self.client(identity)?);
         let reader = &limiter.get().reader;
-        // Where no call ever waits, awaiting would cost more than the check.
+        // If no call ever waits, awaiting would cost more than the check.
         let blocking = reader.limiter.to_blocking();
         if let [only] = &self.policies[..] {
             let (policy, key, call) = (only.at_place.argument(), only.key(&client), only.call(cost));

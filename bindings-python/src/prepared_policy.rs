@@ -1,4 +1,4 @@
-//! A policy at a place, prepared where a web layer declares it: with a request come its key and its cost.
+//! A policy at a place, prepared where a web layer declares it. A request adds its key and its cost.
 
 use std::sync::Arc;
 
@@ -73,8 +73,8 @@ impl CheckEntry for AskedPolicy {
 }
 
 impl AskedPolicy {
-    /// Reads the policies of a request: each `(prepared, key, cost, meta, priority, method)`, where the method is that of a limit that has
-    /// a budget for each.
+    /// Reads the policies of a request: each `(prepared, key, cost, meta, priority, method)`. The method is for a limit with a budget for
+    /// each method.
     pub(crate) fn list(given: &Bound<'_, PyList>) -> PyResult<Vec<Self>> {
         given.iter().map(|one| Self::of(one.cast::<PyTuple>()?)).collect()
     }

@@ -1,8 +1,8 @@
-//! Python code that the module calls, and the end of the interpreter.
+//! Calls from this module into Python code, and the end of the interpreter.
 //!
 //! Before 3.14 the interpreter ends daemon threads when it exits: it unwinds the stack of each one that asks for its lock. Python
 //! code asks for the lock every few milliseconds. If this module has called that code, the unwinding frees objects without the
-//! lock, and the process aborts. So at exit such calls are let to their end, and threads begin no further one.
+//! lock, and the process aborts. So the exit waits until such calls end, and threads begin no further ones.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-/// How long the exit waits for calls that run, and a call for the exit. What runs at exit may wait for a daemon thread, so that
-/// thread has to go on at some time.
+/// How long the exit waits for running calls, and a call for the exit. Code that runs at exit may wait for a daemon thread, so
+/// that thread has to go on at some time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many calls of Python code run.
+/// The number of running calls of Python code.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static EXIT: OnceLock<InterpreterExit> = OnceLock::new();
 
@@ -24,14 +24,13 @@ struct InterpreterExit {
     began: Instant,
 }
 
-/// A part of this module that calls Python code.
+/// A part of this module that calls Python code. It lasts until the drop.
 pub(crate) struct PythonCall(());
 
 impl PythonCall {
-    /// It lasts until this is dropped.
     #[inline]
     pub(crate) fn begin(py: Python<'_>) -> Self {
-        // The counter and the cell are read in the other order by `before_exit`: one of both sees the other.
+        // `before_exit` reads the counter and the cell in the other order, so one of the two sees the other.
         CALLS.fetch_add(1, Ordering::SeqCst);
         let call = Self(());
         match EXIT.get() {
@@ -43,7 +42,7 @@ impl PythonCall {
     #[cold]
     fn after(self, py: Python<'_>, exit: &InterpreterExit) -> Self {
         drop(self);
-        // The interpreter ends meanwhile, and with it this thread.
+        // The interpreter ends meanwhile, and this thread with it.
         py.detach(|| thread::sleep(PATIENCE.saturating_sub(exit.began.elapsed())));
         CALLS.fetch_add(1, Ordering::SeqCst);
         Self(())
@@ -66,7 +65,7 @@ pub(crate) fn before_exit(py: Python<'_>) {
     }
 }
 
-/// In a forked child the calls of other threads are gone.
+/// Forgets the calls of other threads, which are gone in a forked child.
 pub(crate) fn forget_calls() {
     CALLS.store(0, Ordering::SeqCst);
 }

@@ -22,7 +22,7 @@ impl Rollout {
         self.percent
     }
 
-    // Without the URLs, which may contain passwords.
+    // Leaves out the URLs, which may contain passwords.
     fn __repr__(&self) -> String {
         format!("<Rollout {:?} %>", self.percent)
     }

@@ -1,4 +1,4 @@
-//! What a limiter has counted, as a dict, and the metrics.
+//! The stats and counters of a limiter as dicts, and the metrics.
 
 use pyo3::prelude::*;
 use tidegate::host::{counters_json, metrics_json, stats_json};

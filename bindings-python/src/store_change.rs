@@ -1,4 +1,4 @@
-//! `StoreChange`, and the thread that tells Python of it.
+//! `StoreChange`, and the thread that reports it to Python.
 
 use std::collections::VecDeque;
 use std::process;
@@ -51,18 +51,18 @@ impl StoreChange {
     }
 }
 
-/// A listener as the core takes it.
+/// A listener in the form that the core needs.
 pub(crate) type Listener = Arc<dyn Fn(&tidegate::StoreChange) + Send + Sync>;
 
-/// The changes that Python has not been told of yet, and the process whose thread is telling them.
+/// The changes that Python has not heard of yet, and the process with the thread that reports them.
 #[derive(Default)]
 struct Untold {
     changes: VecDeque<tidegate::StoreChange>,
     told_by: Option<u32>,
 }
 
-/// Logs each change, then calls `on_change`, if there is one. All of that happens on a thread of its own, which lives as long
-/// as there is something to tell: the thread that noticed the change must not wait for the interpreter or for user code.
+/// Logs each change, then calls `on_change`, if there is one. A separate thread does this and lives while it has changes to
+/// report, because the thread that noticed a change must not wait for the interpreter or for user code.
 pub(crate) fn listener(on_change: Option<&Bound<'_, PyAny>>) -> PyResult<Listener> {
     if let Some(given) = on_change.filter(|given| !given.is_callable()) {
         return Err(PyTypeError::new_err(format!("argument 'on_change': a function, not {}", shown(given))));
@@ -79,7 +79,7 @@ pub(crate) fn listener(on_change: Option<&Bound<'_, PyAny>>) -> PyResult<Listene
         }
         let (on_change, untold) = (Arc::clone(&on_change), Arc::clone(&untold));
         let thread = std::thread::Builder::new().name("tidegate-log".to_owned());
-        // If no thread can be started, the next change tries again.
+        // If no thread starts, the next change tries again.
         waiting.told_by = thread.spawn(move || tell_all(&untold, &on_change)).is_ok().then(process::id);
     }))
 }
@@ -94,7 +94,7 @@ fn tell_all(untold: &InheritedMutex<Untold>, on_change: &Option<Py<PyAny>>) {
             };
             change
         };
-        // There is no interpreter any more when the process ends.
+        // When the process ends, there is no interpreter any more.
         Python::try_attach(|py| tell(py, on_change.as_ref(), change));
     }
 }

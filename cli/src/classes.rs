@@ -1,4 +1,4 @@
-//! The classes of a policy's calls, and what each of them leaves free in numbers.
+//! The classes of a policy's calls, and the number of units that each of them leaves free.
 
 use serde_json::{Value, json};
 use tidegate::{Policy, host};
@@ -8,20 +8,20 @@ use crate::number_text::of_unit;
 /// A class of a policy.
 pub(crate) struct PolicyClass<'a> {
     pub(crate) name: &'a str,
-    /// As it is written: `30%`.
+    /// The part as the policy has it, such as `30%`.
     pub(crate) part: String,
-    /// Of each limit, what stays free.
+    /// The units of each limit that the class leaves free.
     pub(crate) free: Vec<u64>,
 }
 
-/// The classes of a policy, in the order in which they are written.
+/// The classes of a policy, in the order of its text.
 pub(crate) fn of_policy(policy: &Policy) -> Vec<PolicyClass<'_>> {
     let classes = policy.options().priorities.iter().flat_map(|classes| classes.iter());
     classes.map(|(name, part)| PolicyClass { name, part, free: host::left_free(policy, name) }).collect()
 }
 
 impl PolicyClass<'_> {
-    /// Of each limit, what is not kept from the class.
+    /// The units of each limit that the class can take.
     pub(crate) fn takes(&self, policy: &Policy) -> Vec<u64> {
         policy.limits().iter().zip(&self.free).map(|(limit, free)| limit.capacity() - free).collect()
     }

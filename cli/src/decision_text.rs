@@ -81,7 +81,7 @@ pub(crate) fn headline(decision: &Decision) -> String {
     format!("{answer}  {}  {:?}{cost}", paint(NAME, decision.policy()), decision.key())
 }
 
-/// What the call was about, of each unit once: `5`, `1 and 1,200 tokens`.
+/// The cost of the call, each unit once: `5`, `1 and 1,200 tokens`.
 pub(crate) fn cost(decision: &Decision) -> String {
     let mut amounts: Vec<(Option<Unit>, u64)> = decision.limits().map(|state| (state.unit, state.cost)).collect();
     let mut seen: Vec<Option<Unit>> = Vec::new();
@@ -96,7 +96,7 @@ pub(crate) fn cost(decision: &Decision) -> String {
     amounts.iter().map(|(unit, count)| of_unit(*count, unit.as_ref())).collect::<Vec<_>>().join(" and ")
 }
 
-/// What follows the first line: when to try again, and a table of the limits.
+/// The lines after the first one: when to try again, and a table of the limits.
 pub(crate) fn details(decision: &Decision, policy: &Policy) -> Vec<String> {
     let mut lines = Vec::new();
     if decision.granted() > 0 && decision.granted() < decision.cost() {
@@ -119,20 +119,20 @@ pub(crate) fn details(decision: &Decision, policy: &Policy) -> Vec<String> {
     lines
 }
 
-/// Whose limits answered, where they are not those of the policy.
+/// The override of the key, if its limits decided instead of those of the policy.
 pub(crate) fn overridden(decision: &Decision) -> Option<String> {
     let text = host::override_text(decision)?;
     Some(if text == "none" { "overridden: this key has no limit".to_owned() } else { format!("overridden: {text}") })
 }
 
-/// How long a block still lasts.
+/// The end of a block, and how long it still lasts.
 pub(crate) fn blocked(decision: &Decision) -> Option<String> {
     let left = host::block_left(decision)?;
     let until = moment((decision.at() + left).as_micros() as u64);
     Some(format!("{} {until} UTC, for {}", paint(BAD, "blocked until"), paint(BOLD, &length(left))))
 }
 
-/// Who waits for the key.
+/// The number of callers in line for the key, and the wait of the first one.
 pub(crate) fn waiting(decision: &Decision) -> Option<String> {
     let (callers, longest) = host::line(decision)?;
     let are =
@@ -153,7 +153,7 @@ pub(crate) fn table(decision: &Decision, policy: &Policy) -> Vec<String> {
     lines
 }
 
-/// What stands after a limit's numbers.
+/// The remarks after a limit's numbers.
 fn remark(state: &LimitState) -> String {
     let mut remarks = Vec::new();
     if state.exceeded {

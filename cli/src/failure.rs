@@ -1,8 +1,8 @@
-//! Why a verb could not do its work.
+//! The error of a verb that could not do its work.
 
 use std::{fmt, io};
 
-/// A stable code, and a message that says what was wrong, where, and what to do.
+/// A stable code, and a message with the problem, its place and the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: &'static str,

@@ -1,4 +1,4 @@
-//! The options that make a key as a web service makes it of a request.
+//! The options that make a key in the same way as a web service makes it from a request.
 
 use clap::Args;
 use tidegate::Policy;
@@ -20,7 +20,7 @@ pub(crate) struct KeyOptions {
 }
 
 impl KeyOptions {
-    /// The key under which the policy counts a request of which the user has named this.
+    /// Returns the key under which the policy counts a request, from the KEY that the user has named.
     pub(crate) fn key(&self, named: &str, policy: &Policy) -> Result<String, Failure> {
         if self.place.is_some() && policy.name() != policy.to_string() {
             return Err(Failure::argument(format!(

@@ -47,8 +47,8 @@ use failure::Failure;
 use outcome::Outcome;
 use output::Output;
 
-/// Runs the command with these arguments, of which the first is its name; returns its exit code: 0, 1 for a denial or a
-/// finding, 2 for an error.
+/// Runs the command with these arguments. The first one is the name of the program. Returns the exit code: 1 for a
+/// denial or a finding, 2 for an error, else 0.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let colours = terminal::colours_of(&arguments);
@@ -73,7 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     temporary_keys::exit_code().unwrap_or_else(|| output.end(code))
 }
 
-/// An environment variable without a value is as good as none: shells and compose files set such ones.
+/// Ignores environment variables with an empty value, because shells and compose files set such ones.
 fn without_empty_variables(command: clap::Command) -> clap::Command {
     let is_empty =
         |argument: &clap::Arg| argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
@@ -82,7 +82,7 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
     })
 }
 
-/// Prints help or what is wrong with the arguments, without the secrets of store URLs among them.
+/// Prints the help or an error in the arguments, without the secrets of store URLs among them.
 fn usage(error: &clap::Error, arguments: &[OsString], colours: ColorChoice) -> u8 {
     let is_help = !error.use_stderr();
     let text = Output::without_secrets(&error.render().ansi().to_string(), arguments);

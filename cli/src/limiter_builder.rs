@@ -1,8 +1,8 @@
-//! What every limiter of the command is built from.
+//! The builder of every limiter of the command.
 
 use tidegate::{Builder, Limiter, host};
 
-/// A builder of a limiter that `tidegate top` does not show: it shows services, and no commands.
+/// A builder of a limiter that `tidegate top` does not show, because it shows services and no commands.
 pub(crate) fn limiter_builder() -> Builder {
     host::unpublished(Limiter::builder())
 }

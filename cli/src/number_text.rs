@@ -17,7 +17,7 @@ pub(crate) fn number(value: u64) -> String {
     text
 }
 
-/// A number of what a limit counts, which it may name: `1,200 tokens`.
+/// A number with the unit of a limit, if that has a name: `1,200 tokens`.
 pub(crate) fn of_unit(count: u64, unit: Option<&Unit>) -> String {
     unit.map_or_else(|| number(count), |unit| format!("{} {unit}", number(count)))
 }
@@ -44,7 +44,7 @@ pub(crate) fn bytes(count: f64) -> String {
     if unit == 0 { format!("{value:.0} bytes") } else { format!("{value:.1} {}", units[unit]) }
 }
 
-/// A count such as `50M`, `1.5k` or `2_000`.
+/// Parses a count such as `50M`, `1.5k` or `2_000`.
 pub(crate) fn count(text: &str) -> Result<f64, String> {
     let text = text.trim().replace(['_', ','], "");
     let (digits, factor) = match text.char_indices().last() {
@@ -59,7 +59,7 @@ pub(crate) fn count(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A rate for each second: `1M/s`, `1.5k/minute`, `500`.
+/// Parses a rate per second: `1M/s`, `1.5k/minute`, `500`.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let wrong = |_| format!("{text:?} is no rate: give a number and a time, as in 20/s, 1.5k/minute or 1M/s");
     let (amount, period) = text.split_once('/').unwrap_or((text, "s"));

@@ -1,4 +1,4 @@
-//! Where a verb writes: results to standard output, errors, notes and progress to standard error.
+//! The output of a verb: results go to standard output, errors, notes and progress to standard error.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use crate::terminal::{BAD, DIM, WARN, escaped, escaped_lines, may_be_url, paint}
 pub(crate) struct Output {
     json: bool,
     closed: bool,
-    /// Why standard output could not be written.
+    /// The error, if standard output could not be written.
     unwritten: Option<io::Error>,
     shows_progress: bool,
     progress_is_shown: bool,
@@ -26,12 +26,12 @@ impl Output {
         Self { json, closed: false, unwritten: None, shows_progress, progress_is_shown: false }
     }
 
-    /// Whether the user asked for JSON.
+    /// True if the user asked for JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether nothing more can be written. What only writes may end then.
+    /// True if nothing more can be written. A verb that only writes may end then.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -55,7 +55,7 @@ impl Output {
     fn note_written(&mut self, written: io::Result<()>) {
         let Err(error) = written else { return };
         self.closed = true;
-        // A reader that has enough closes the pipe: that is no error.
+        // A reader that has enough closes the pipe, which is no error.
         if error.kind() != io::ErrorKind::BrokenPipe {
             self.unwritten.get_or_insert(error);
         }
@@ -71,13 +71,13 @@ impl Output {
         self.line(coded(&value.to_string()));
     }
 
-    /// Writes what is no result but has to be known, to standard error.
+    /// Writes a note to standard error: the user has to know it, but it is no result.
     pub(crate) fn note(&mut self, text: &str) {
         self.end_progress();
         let _ = writeln!(anstream::stderr(), "{} {}", paint(WARN, "note:"), escaped(text));
     }
 
-    /// Replaces the line of progress on standard error, where that is a terminal.
+    /// Replaces the line of progress on standard error, if that is a terminal.
     pub(crate) fn progress(&mut self, text: &str) {
         if self.shows_progress {
             self.progress_is_shown = true;
@@ -92,7 +92,7 @@ impl Output {
         }
     }
 
-    /// Writes what went wrong to standard error.
+    /// Writes the failure of a verb to standard error.
     pub(crate) fn failure(&mut self, failure: &Failure) {
         self.end_progress();
         let _ = if self.json {
@@ -104,7 +104,7 @@ impl Output {
         };
     }
 
-    /// Writes what is wrong with the arguments to standard error.
+    /// Writes an error in the arguments to standard error.
     pub(crate) fn usage(&mut self, text: &str, colours: ColorChoice) {
         if self.json {
             let message = anstream::adapter::strip_str(text).to_string();
@@ -113,7 +113,7 @@ impl Output {
         let _ = write!(anstream::AutoStream::new(io::stderr(), colours), "{text}");
     }
 
-    /// A text in which the store URLs among the arguments have no user, password and options.
+    /// Returns the text without the user, password and options of the store URLs among the arguments.
     pub(crate) fn without_secrets(text: &str, arguments: &[OsString]) -> String {
         let mut text = text.to_owned();
         for argument in arguments.iter().filter_map(|argument| argument.to_str()).filter(|text| may_be_url(text)) {
@@ -126,7 +126,7 @@ impl Output {
         text
     }
 
-    /// Writes what is left, and returns the exit code: that of the verb, unless its result could not be written.
+    /// Flushes standard output and returns the exit code: the verb's code, or 2 if its result could not be written.
     pub(crate) fn end(mut self, code: u8) -> u8 {
         self.end_progress();
         self.note_written(io::stdout().flush());
@@ -136,7 +136,7 @@ impl Output {
     }
 }
 
-/// JSON in which each character that a terminal would obey stands as its code: programs read it back.
+/// Replaces each character that a terminal would obey by its JSON escape, so that programs still read the same text.
 fn coded(json: &str) -> String {
     let mut last = ' ';
     let of = |c: char| {

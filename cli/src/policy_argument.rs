@@ -1,4 +1,4 @@
-//! A policy as an argument names it: the name of one of the policy file, a notation, or `name=notation`.
+//! A policy as an argument names it: a name from the policy file, a notation, or `name=notation`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use tidegate::{Error, ErrorKind, Policy, PolicyFile, host};
 
 use crate::Failure;
 
-/// What the option of the policy file is called.
+/// The name of the option for the policy file.
 pub(crate) const POLICIES: &str = "policies";
 
 #[derive(Debug, Clone, Args)]
@@ -18,13 +18,13 @@ pub(crate) struct PoliciesOption {
 }
 
 impl PoliciesOption {
-    /// The policy file, where one was named.
+    /// Reads the policy file, if one was named.
     pub(crate) fn read(&self) -> Result<Option<PolicyFile>, Failure> {
         Ok(self.file.as_ref().map(PolicyFile::read).transpose()?)
     }
 }
 
-/// The policies that texts mean; without any, all of the file.
+/// Finds the policies of all texts, or returns all policies of the file if there is no text.
 pub(crate) fn find_all(texts: &[String], file: Option<&PolicyFile>) -> Result<Vec<Policy>, Failure> {
     match file {
         Some(file) if texts.is_empty() => match file.policies() {
@@ -35,7 +35,7 @@ pub(crate) fn find_all(texts: &[String], file: Option<&PolicyFile>) -> Result<Ve
     }
 }
 
-/// The policy that a text means.
+/// Finds the policy of a text.
 pub(crate) fn find(text: &str, file: Option<&PolicyFile>) -> Result<Policy, Failure> {
     if let Some(policy) = file.and_then(|file| file.get(text)) {
         return Ok(policy.clone());
@@ -47,14 +47,14 @@ pub(crate) fn find(text: &str, file: Option<&PolicyFile>) -> Result<Policy, Fail
     Policy::parse(text).map_err(|error| explained(text, file, error))
 }
 
-/// Whether a text before `=` is a name, and no part of a URL.
+/// True if a text before `=` is a name, and no part of a URL.
 fn is_name(text: &str) -> bool {
     !text.trim().is_empty()
         && text.chars().all(|c| c.is_alphanumeric() || " -_.:/".contains(c))
         && !text.contains("://")
 }
 
-/// What is wrong with a text that is neither: a text with digits may be a misspelt name or a wrong notation.
+/// The error for a text that is neither. A text with digits may be a misspelt name or a wrong notation.
 fn explained(text: &str, file: Option<&PolicyFile>, error: Error) -> Failure {
     let names: Vec<&str> = file.map_or_else(Vec::new, |file| file.policies().iter().map(Policy::name).collect());
     let near = host::did_you_mean(text, names.iter().copied());
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(find("20/minute; 5/3s", Some(&file)).expect("a notation").limits().len(), 2);
         let twice = find("plan=600/minute", Some(&file)).expect("a name and a notation");
         assert_eq!((twice.name(), twice.limits()[0].count()), ("plan", 600));
-        // What if the limits of a policy counted under the name of another?
+        // The limits of a policy can count under another name.
         assert_eq!(find("x=login", Some(&file)).expect("a name").limits()[0].count(), 20);
         let failed = |text: &str| find(text, Some(&file)).expect_err(text);
         for (text, code, said) in [

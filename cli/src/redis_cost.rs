@@ -1,4 +1,4 @@
-//! What a policy takes in Redis: bytes of a key, and calls.
+//! The cost of a policy in Redis: the bytes of a key, and the calls.
 
 use serde_json::{Value, json};
 use tidegate::{Algorithm, Policy, host};
@@ -14,9 +14,9 @@ const FOLDED: u32 = 256;
 pub(crate) struct RedisCost {
     /// Bytes of the value of a key that is hardly used, and of one that uses all its limits.
     pub(crate) value: (usize, usize),
-    /// A key with its name and what Redis keeps of both, as `MEMORY USAGE` counts.
+    /// Bytes of a key with its name and its value, as `MEMORY USAGE` counts them.
     pub(crate) key: (usize, usize),
-    /// What grows with each unit or attempt, in a key beside it.
+    /// The data that grows with each unit or attempt, in another key beside it.
     pub(crate) beside: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl RedisCost {
     }
 }
 
-/// What Redis allocates for a key: an entry of its table, the name, and the value in its object.
+/// The bytes that Redis allocates for a key: an entry of its table, the name, and the value in its object.
 fn memory_usage(value: usize) -> usize {
     const ENTRY: usize = 24;
     const OBJECT: usize = 16;
@@ -71,7 +71,7 @@ fn memory_usage(value: usize) -> usize {
     ENTRY + name_bytes(PREFIX) + value
 }
 
-/// What Redis allocates for the name of a key under a prefix of so many bytes.
+/// The bytes that Redis allocates for the name of a key under a prefix of `prefix` bytes.
 pub(crate) fn name_bytes(prefix: usize) -> usize {
     let name = prefix + host::KEY_DIGEST;
     allocation(name + header(name) + 1)

@@ -1,4 +1,4 @@
-//! Replies of servers to commands that are no calls.
+//! Replies of servers to other commands than the calls of a limiter.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ pub(crate) fn moment(reply: &Value) -> Option<Duration> {
     Some(Duration::new(text(seconds)?.parse().ok()?, micros * 1_000))
 }
 
-/// What a server says of itself: the reply to INFO.
+/// The reply of a server to INFO.
 #[derive(Debug, Default)]
 pub(crate) struct Info(String);
 
 impl Info {
-    /// `None` when the user may not ask.
+    /// `None` if the user may not run INFO.
     pub(crate) fn of(reply: &Value) -> Option<Self> {
         text(reply).map(|text| Self(text.lines().map(visible).collect::<Vec<_>>().join("\n")))
     }

@@ -1,4 +1,4 @@
-//! The options that say where usage lives, and the limiter that they describe.
+//! The options of the store, and the limiter that they describe.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,21 +49,21 @@ pub(crate) struct StoreOptions {
 /// The largest file of a secret, in bytes: a guard against reading another file by mistake.
 const MAX_SECRET: usize = 65_536;
 
-/// The stores of a command: of a rollout the old one, and the new one with its share of the keys.
+/// The stores of a command. In a rollout, `urls` is the old store and `rollout` the new one with its share of the keys.
 pub(crate) struct ChosenStore {
     pub(crate) urls: Vec<String>,
     pub(crate) rollout: Option<(String, f64)>,
-    /// What keys begin with where --prefix says nothing.
+    /// The prefix of keys, if there is no `--prefix`.
     pub(crate) prefix: String,
 }
 
 impl ChosenStore {
-    /// Whether usage lives in this process.
+    /// True if usage lives in this process.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(&*self.urls, [url] if url.starts_with("memory:")) && self.rollout.is_none()
     }
 
-    /// The URL of a file that processes share, where that is the store.
+    /// The URL of a file that processes share, if that is the store.
     pub(crate) fn file(&self) -> Option<&str> {
         self.all().find(|url| url.starts_with("file:"))
     }
@@ -83,20 +83,20 @@ impl ChosenStore {
         self.all().map(of).collect()
     }
 
-    /// For people, without secrets.
+    /// The URLs for people, without secrets.
     pub(crate) fn shown(&self) -> String {
         escaped(&self.all().map(host::without_secrets).collect::<Vec<_>>().join(", "))
     }
 }
 
-/// What an empty memory is to a verb that works on a key.
+/// How a verb that works on a key treats a store in memory, which is empty at every start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnMemory {
     Works,
     Refuses,
 }
 
-/// A policy that a verb was given, and a limiter on the store.
+/// The policy of a verb, and a limiter on the store.
 pub(crate) struct OpenStore {
     pub(crate) limiter: Limiter,
     pub(crate) policy: Policy,
@@ -113,7 +113,7 @@ impl StoreOptions {
         ChosenStore { urls: of_file.unwrap_or_else(|| vec!["memory://".to_owned()]), rollout, prefix }
     }
 
-    /// What every key begins with.
+    /// The prefix of every key.
     pub(crate) fn prefix<'a>(&'a self, store: &'a ChosenStore) -> &'a str {
         self.prefix.as_deref().unwrap_or(&store.prefix)
     }
@@ -138,12 +138,12 @@ impl StoreOptions {
         Ok(OpenStore { limiter: self.limiter(&store, output)?, policy: by_itself(&policy)? })
     }
 
-    /// These options with keys of their own, for a measurement that removes them again.
+    /// These options with a temporary prefix, for a measurement that removes its keys again.
     pub(crate) fn with_temporary_keys(&self, verb: &str) -> Self {
         Self { prefix: Some(temporary_prefix(verb)), key_secret_file: None, ..self.clone() }
     }
 
-    /// A limiter without layers that answer in the place of the store.
+    /// A limiter without the layers that answer in place of the store.
     pub(crate) fn limiter(&self, store: &ChosenStore, output: &Output) -> Result<Limiter, Failure> {
         let is_json = output.is_json();
         let warn = move |text: &str| {
@@ -154,20 +154,20 @@ impl StoreOptions {
         Ok(self.builder(store)?.on_warning(Arc::new(warn)).build()?)
     }
 
-    /// A limiter for tasks, whose checks are sent in batches.
+    /// A limiter for tasks, which sends their checks in batches.
     pub(crate) fn shared_limiter(&self, store: &ChosenStore) -> Result<AsyncLimiter, Failure> {
         Ok(self.builder(store)?.build_async()?)
     }
 
-    /// How the names of keys are made.
+    /// The rules for the names of keys: the prefix and the secret.
     pub(crate) fn names(&self, store: &ChosenStore) -> Result<KeyNames, Failure> {
         Ok(KeyNames::new(self.prefix(store), self.key_secret()?.as_deref())?)
     }
 
-    /// What the file of the secret holds, without blanks at its end.
+    /// Reads the file of the secret, without blanks at its end.
     fn key_secret(&self) -> Result<Option<Vec<u8>>, Failure> {
         let Some(path) = &self.key_secret_file else { return Ok(None) };
-        // The path is not shown: it may be the secret itself, given in its place.
+        // The path is not shown, because a user may have passed the secret itself in its place.
         let secret = host::read_regular_file(path, MAX_SECRET, Links::Followed)
             .map_err(|why| Failure::argument(format!("the file that --key-secret-file names {why}")))?;
         Ok(Some(secret.trim_ascii_end().to_vec()))
@@ -188,8 +188,8 @@ impl StoreOptions {
     }
 }
 
-/// The policy without what a service does in the place of its store: a command reports that the store failed, and asks it
-/// for every check.
+/// The policy without its lease and its choice for a failed store. A command asks the store for every check, and
+/// reports a failure.
 fn by_itself(policy: &Policy) -> Result<Policy, Failure> {
     let mut options = policy.options().clone();
     (options.on_store_error, options.lease) = (None, None);

@@ -1,4 +1,4 @@
-//! Keys that a verb writes for a measurement. They are gone when the verb ends, however it ends: also when it fails, and by
+//! Keys that a verb writes for a measurement. They are removed when the verb ends, even if it fails or is ended by
 //! SIGINT or SIGTERM.
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,7 +13,7 @@ use crate::Failure;
 
 /// The signal that ends the command: 0 for none.
 static SIGNAL: AtomicU8 = AtomicU8::new(0);
-/// What ends the work that is under way.
+/// The functions that end the work under way.
 static CLOSES: Mutex<Vec<Box<dyn Fn() + Send>>> = Mutex::new(Vec::new());
 static LISTENS: Once = Once::new();
 
@@ -23,20 +23,20 @@ const SIGTERM: u8 = 15;
 
 /// Removes the keys of a measurement when it is dropped.
 pub(crate) struct TemporaryKeys {
-    /// It is not closed by a signal, and so can remove what the others wrote.
+    /// A signal does not close it, so it can remove the keys of the other limiters.
     cleaner: Limiter,
     is_removed: bool,
 }
 
 impl TemporaryKeys {
-    /// The keys under the prefix of a limiter that this builds, which the other limiter writes. Fails where that cannot reach
-    /// its store.
+    /// The keys that `limiter` writes. `builder` builds another limiter with the same prefix to remove them. Fails if
+    /// the store cannot be reached.
     pub(crate) fn of(builder: Builder, limiter: &Limiter) -> Result<Self, Failure> {
         let keys = Self { cleaner: builder.build()?, is_removed: false };
         LISTENS.call_once(|| {
             let (ready, listens) = mpsc::channel();
             drop(std::thread::Builder::new().name("signals".to_owned()).spawn(|| listen(ready)));
-            // Nothing is written before a signal is heard. The channel is closed where there is no thread.
+            // Writes nothing before the thread can hear a signal. If there is no thread, the channel is closed.
             let _ = listens.recv();
         });
         let writer = limiter.clone();
@@ -45,12 +45,12 @@ impl TemporaryKeys {
         Ok(keys)
     }
 
-    /// Has a signal end what writes the keys, so that the verb comes to its end.
+    /// Registers a function that a signal calls to end the writing of keys, so that the verb ends.
     pub(crate) fn ended_by(&self, close: impl Fn() + Send + 'static) {
         CLOSES.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(close));
     }
 
-    /// Removes the keys. Nothing writes them any more.
+    /// Removes the keys, which nothing writes any more.
     pub(crate) fn remove(mut self) -> Result<(), Failure> {
         self.is_removed = true;
         Ok(self.cleaner.clear_all()?)
@@ -60,7 +60,7 @@ impl TemporaryKeys {
 impl Drop for TemporaryKeys {
     fn drop(&mut self) {
         if !self.is_removed {
-            // Why the verb failed is told already.
+            // The verb already returns its own failure.
             let _ = self.cleaner.clear_all();
         }
     }
@@ -77,8 +77,8 @@ pub(crate) fn exit_code() -> Option<u8> {
     Some(SIGNAL.load(Ordering::SeqCst)).filter(|signal| *signal > 0).map(|signal| 128 + signal)
 }
 
-/// Waits for signals, and says when it hears them. The first ends the work, and the verb removes its keys; the second ends the
-/// process.
+/// Waits for signals, and drops `ready` once it can hear them. The first signal ends the work, and the verb removes its
+/// keys. The second one ends the process.
 fn listen(ready: mpsc::Sender<()>) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
     let _: Option<()> = runtime.block_on(async {

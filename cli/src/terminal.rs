@@ -17,12 +17,12 @@ pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 
-/// The width where the output is no terminal, and the widest that text and pictures become.
+/// The width if the output is no terminal, and the largest width of text and pictures.
 const DEFAULT_WIDTH: usize = 80;
 const MAX_WIDTH: usize = 120;
 const DEFAULT_HEIGHT: usize = 24;
 
-/// What `--color` says, before the arguments are parsed: help and mistakes are coloured too.
+/// Finds `--color` before the arguments are parsed, because help and errors are coloured, too.
 pub(crate) fn colours_of(arguments: &[OsString]) -> ColorChoice {
     let mut texts = arguments.iter().filter_map(|argument| argument.to_str());
     while let Some(text) = texts.next() {
@@ -37,13 +37,13 @@ pub(crate) fn colours_of(arguments: &[OsString]) -> ColorChoice {
     ColorChoice::Auto
 }
 
-/// A text in a style, which may be one of others. The output drops the codes where there are no colours.
+/// A text in a style. The text may come from others. The output drops the codes if there are no colours.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{}{style:#}", escaped(text))
 }
 
-/// A text of others, of which nothing acts on the terminal or on the machine that keeps the log: services of CI obey lines that begin
-/// with two colons, and texts behind two number signs.
+/// Escapes a text from others, so that it does nothing to the terminal or to the machine that keeps the log. Services
+/// of CI obey lines that begin with two colons, and texts after two number signs.
 pub(crate) fn escaped(text: &str) -> String {
     let (address, prefix) = text.trim().split_once('/').unwrap_or((text.trim(), ""));
     if address.parse::<Ipv6Addr>().is_ok() && prefix.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -62,7 +62,7 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// A message of several lines, each of which may have texts of others.
+/// Escapes each line of a message.
 pub(crate) fn escaped_lines(message: &str) -> String {
     message.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
@@ -72,7 +72,7 @@ pub(crate) fn columns_of(text: &str) -> usize {
     text.width()
 }
 
-/// A text of exactly so many columns: filled with blanks, or cut.
+/// A text of exactly `columns` columns, filled with blanks or cut.
 pub(crate) fn fitted(text: &str, columns: usize) -> String {
     let mut fitted = text.to_owned();
     if columns_of(text) > columns {
@@ -82,18 +82,18 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
     fitted + &" ".repeat(rest)
 }
 
-/// The beginning of a text that takes at most so many columns.
+/// The beginning of a text that takes at most `columns` columns.
 pub(crate) fn within(text: &str, columns: usize) -> &str {
     let beginnings = text.char_indices().map(|(at, c)| &text[..at + c.len_utf8()]);
     beginnings.take_while(|beginning| columns_of(beginning) <= columns).last().unwrap_or_default()
 }
 
-/// Whether an argument may be the URL of a store, or what is left of one.
+/// True if an argument may be the URL of a store, or a part of one.
 pub(crate) fn may_be_url(argument: &str) -> bool {
     argument.contains("://") || argument.split_once(':').is_some_and(|(_, rest)| rest.contains('@'))
 }
 
-/// An argument as messages show it. The URL of a store in its place may have a password.
+/// An argument as messages show it. If it is the URL of a store by mistake, it may have a password.
 pub(crate) fn argument_text(argument: &str) -> String {
     if may_be_url(argument) { tidegate::host::without_secrets(argument) } else { escaped(argument) }
 }
@@ -103,12 +103,12 @@ pub(crate) fn path_text(path: &Path) -> String {
     argument_text(&path.to_string_lossy())
 }
 
-/// Whether standard output is a terminal.
+/// True if standard output is a terminal.
 pub(crate) fn is_interactive() -> bool {
     io::stdout().is_terminal()
 }
 
-/// The size of standard output, where that is a terminal.
+/// The size of standard output, if that is a terminal.
 fn size() -> Option<(Width, Height)> {
     is_interactive().then(terminal_size).flatten()
 }
@@ -125,10 +125,10 @@ pub(crate) fn screen_rows() -> usize {
     rows.unwrap_or(DEFAULT_HEIGHT).max(4) - 1
 }
 
-/// A bar of so many columns that is filled by a share of 0 to 1.
+/// A bar of `columns` columns, filled by a share from 0 to 1.
 pub(crate) fn bar(share: f64, columns: usize) -> String {
     let filled = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
-    // Something is never shown as nothing, and not quite everything never as everything.
+    // A small share is never shown as empty, and a share below 1 never as full.
     let filled = match filled {
         0 if share > 0.0 => 1,
         all if all == columns && share < 1.0 => columns - 1,
@@ -137,7 +137,7 @@ pub(crate) fn bar(share: f64, columns: usize) -> String {
     format!("{}{}", "█".repeat(filled), "░".repeat(columns - filled))
 }
 
-/// Rows of a table, a line each: the cells of a column are as wide as the widest.
+/// The rows of a table as lines. All cells of a column are as wide as the widest one.
 pub(crate) fn columns<Row: AsRef<[String]>>(rows: &[Row]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| columns_of(&row.as_ref()[column])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len())).map(width).collect();
@@ -148,7 +148,7 @@ pub(crate) fn columns<Row: AsRef<[String]>>(rows: &[Row]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// A text cut into lines of at most so many columns, at blanks.
+/// Cuts a text at blanks into lines of at most `columns` columns.
 pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -22,7 +22,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_micros(period.micros()))
 }
 
-/// `250 µs`, `3.15 ms`, `3.15 s`, `1m 03s`, `2h 05m`, `3d 04h`. It is rounded up: a caller that waits so long has waited enough.
+/// `250 µs`, `3.15 s`, `1m 03s`, `2h 05m`, `3d 04h`. Rounded up, so that a caller that waits so long has waited enough.
 pub(crate) fn length(time: Duration) -> String {
     let micros = time.as_micros();
     let hundredths = |unit: u128| {
@@ -50,7 +50,7 @@ fn long(seconds: u128) -> String {
     }
 }
 
-/// The moment of so many microseconds since 1970, in UTC: `2026-01-31 23:59:59.125`.
+/// The date and time in UTC of a moment in microseconds since 1970: `2026-01-31 23:59:59.125`.
 pub(crate) fn moment(micros: u64) -> String {
     format!("{} {}", date(micros), time_of_day(micros, 1_000))
 }

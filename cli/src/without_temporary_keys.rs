@@ -1,4 +1,4 @@
-//! The names of `temporary_keys.rs` in a command that has no stores: nothing is written that has to be removed.
+//! The names of `temporary_keys.rs` in a command without stores, which writes nothing that it has to remove.
 
 use tidegate::{Builder, Limiter};
 
@@ -17,12 +17,12 @@ impl TemporaryKeys {
     }
 }
 
-/// A limiter in memory needs no prefix of its own.
+/// A limiter in memory needs no unique prefix.
 pub(crate) fn temporary_prefix(verb: &str) -> String {
     format!("{verb}:")
 }
 
-/// No signal is waited for.
+/// This command waits for no signal.
 pub(crate) fn exit_code() -> Option<u8> {
     None
 }

@@ -1,4 +1,4 @@
-//! What the verbs that work on a store say of units and of classes of calls.
+//! The output of the verbs on a store about units and classes of calls.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn the_units_and_the_classes_of_a_key() {
     assert_eq!((inspected.code, inspected.error.as_str()), (0, ""));
     golden("inspect-units", &without_numbers(&inspected.out));
     assert!(inspected.out.contains("69,500 of 100,000 tokens used"), "{}", inspected.out);
-    // 150 of 500 and 30,000 of 100,000 tokens stay free of those who batch; 349 and 500 are left for them.
+    // 150 of 500 and 30,000 of 100,000 tokens stay free of batch calls. 349 and 500 are left for these calls.
     assert!(
         inspected.out.contains("batch leaves 150 and 30,000 tokens free: 349 and 500 tokens left for it, next now"),
         "{}",
@@ -30,7 +30,7 @@ fn the_units_and_the_classes_of_a_key() {
     }]);
     assert_eq!(json["classes"], batch);
     assert_eq!(tidegate(&["inspect", "--key", "org", "--json"]).json()["policies"][0]["classes"], batch);
-    // The limits of its own, and the same part of them.
+    // The key gets an override, and the class leaves the same part of its limits.
     assert_eq!(tidegate(&["override", "two", "org", "fixed-window 200000 tokens/hour"]).code, 0);
     let overridden = tidegate(&["inspect", "two", "org"]);
     assert!(overridden.out.contains("69,500 of 200,000 tokens used"), "{}", overridden.out);

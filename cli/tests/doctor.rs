@@ -107,7 +107,7 @@ fn a_user_that_may_not_do_enough() {
     for user in ["few", "told"] {
         let (code, report) = as_user(user);
         assert_eq!((code, advice(&report, "permissions")), (1, format!("ACL SETUSER {user} +evalsha +set +del")));
-        // What it says to do is enough.
+        // The advice is enough.
         let line = advice(&report, "permissions");
         redis.command(0, &line.split(' ').collect::<Vec<_>>());
         assert_eq!(as_user(user).0, 0, "{user}");
@@ -119,7 +119,7 @@ fn a_user_that_may_not_do_enough() {
     let wrong = run(&["doctor", "--json", "--store", &redis.url().replace("redis://", "redis://least:wrong@")]);
     assert_eq!(wrong.code, 2);
     assert!(!format!("{}{}", wrong.out, wrong.error).contains("wrong@"), "{}", wrong.out);
-    // What a policy of the file needs is a problem, not a note.
+    // A permission that a policy of the file needs is a problem, not a note.
     let url = redis.url().replace("redis://", "redis://least:secret@");
     let with_file = on(&url, &["doctor", "--json"]);
     assert_eq!(with_file.code, 1, "the policy `login` has a journal");
@@ -147,7 +147,7 @@ fn sentinels_and_clusters() {
     }
 }
 
-/// Users, passwords and settings are of each server: a replica without them would refuse every check after a failover.
+/// Each server has separate users, passwords and settings. A replica without them would refuse every check after a failover.
 #[test]
 fn replicas_are_examined_and_a_user_that_lacks_what_a_cluster_needs() {
     let cluster = Servers::start(Kind::Cluster);
@@ -179,7 +179,7 @@ fn replicas_are_examined_and_a_user_that_lacks_what_a_cluster_needs() {
     let (code, report) = doctor(&url);
     assert_eq!((code, levels(&report, "replica")), (1, vec!["problem".to_owned(); 3]), "{report:#}");
     assert!(advice(&report, "replica").contains("ACLs and passwords are not replicated"), "{report:#}");
-    // The slot of a key moves: without ASKING its calls would fail.
+    // When the slot of a key moves, its calls would fail without ASKING.
     (0..6).for_each(|server| {
         drop(cluster.command(server, &["ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", "-asking"]))
     });
@@ -198,8 +198,8 @@ fn an_encrypted_server_and_a_socket() {
     }
 }
 
-/// The port of a server that does not know what it is told: it answers the first bytes with others and ends the connection, or
-/// stays silent as a Redis does that waits for the end of a line.
+/// The port of a server that does not understand its clients. It answers the first bytes with others and ends the
+/// connection, or it stays silent, like a Redis that waits for the end of a line.
 fn deaf_server(answer: Option<&'static [u8]>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port();
@@ -240,7 +240,7 @@ fn one_side_alone_speaks_tls_or_trusts() {
         let message = reachable["message"].as_str().expect("a message");
         assert_eq!((code, &reachable["level"]), (2, &json!("problem")), "{report:#}");
         assert!(message.contains(said) && message.contains(do_this), "{url}: {message}");
-        // It has no text of a library, and no advice about something else.
+        // The message has no text of a library, and no advice about something else.
         let is_raw = |text: &str| message.contains(text);
         assert!(!["Error", "(os error", "invalid peer", "{"].into_iter().any(is_raw), "{message}");
         assert_eq!(reachable["advice"], Value::Null, "{report:#}");

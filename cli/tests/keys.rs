@@ -1,4 +1,4 @@
-//! Keys as web services make them of requests, and the prefix that the policy file says.
+//! Keys as web services make them from requests, and the prefix in the policy file.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What a verb wrote for a measurement is gone when it ends, however it ends.
+//! The keys that a verb wrote for a measurement are gone when it ends, however it ends.
 
 mod support;
 

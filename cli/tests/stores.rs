@@ -85,7 +85,7 @@ fn one_key(url: &str) {
         let decision = json.get("decision").unwrap_or(&json);
         let left = decision["blocked_for"].as_f64();
         assert!(left > Some(500.0) && left <= Some(600.0), "{verb}: {json:#}");
-        // The limits are as if unused, the key is not.
+        // The limits are as if unused, but the key is blocked.
         assert_eq!(
             (&decision["next_after"], &decision["reset_after"]),
             (&left.into(), &left.into()),
@@ -108,7 +108,7 @@ fn why_a_customer_is_limited_and_what_if() {
     assert_eq!(tidegate(&["check", "login", "alice", "--cost", "3", "--meta", "import"]).code, 0);
     assert_eq!(tidegate(&["charge", "login", "alice", "2"]).code, 0);
     assert_eq!(tidegate(&["check", "login", "alice", "--cost", "4"]).code, 1);
-    // Those that refuse come first, then those that were used.
+    // Policies that refuse come first, then those that were used.
     let all = tidegate(&["inspect", "--key", "alice"]);
     assert_eq!((all.code, all.error.as_str()), (0, ""));
     let heads: Vec<&str> = all.out.lines().filter_map(|line| line.strip_suffix("  \"alice\"")).collect();
@@ -135,7 +135,7 @@ fn why_a_customer_is_limited_and_what_if() {
     assert_eq!(of(0), [json!("login"), json!(9), json!(5)]);
     assert_eq!(of(1), [json!("twice"), json!(9), json!(9)]);
 
-    // The store's own usage under a changed file.
+    // The usage in the store, under a changed file.
     let changed = scratch.file("changed.yaml");
     std::fs::write(&changed, "policies: {login: 40/hour; 10/minute}\n").expect("a file");
     let peek = ["peek", "login", "alice", "--cost", "4", "--store", redis.url(), "--policies"];
@@ -178,14 +178,13 @@ fn the_command_and_a_limiter_share_usage() {
     limiter.charge("fixed-window 5/minute", "alice", 4).expect("a charge");
     let check = |cost| run(&["check", "fixed-window 5/minute", "alice", "--cost", cost, "--store", redis.url()]).code;
     assert_eq!([check("2"), check("1"), check("1")], [1, 0, 1]);
-    // A policy that leases or falls back asks the store all the same.
+    // The command asks the store, even if a policy leases or falls back.
     redis.kill(0);
     let failed = run(&["check", "5/minute", "alice", "--store", redis.url()]);
     assert_eq!(failed.code, 2);
     assert!(failed.error.contains("store_unavailable"), "{}", failed.error);
 }
 
-/// The findings of a check of the doctor: their levels.
 #[test]
 fn measurements_on_a_store_leave_nothing_behind() {
     let redis = redis();
@@ -198,11 +197,11 @@ fn measurements_on_a_store_leave_nothing_behind() {
     let json = size.json();
     assert_eq!(json["measured"], true);
     assert!(json["costs"].as_str().expect("a text").contains("measured now"), "{json}");
-    // The stated bytes are those of this server: 72 as MEMORY USAGE counts, and what its tables take.
+    // The stated bytes are those of this server: 72 by MEMORY USAGE, and the part of its tables.
     assert_eq!(json["key_bytes"]["least"], 136.0);
     let (alone, folded) = (&json["alone"]["micros_per_check"], &json["folded"]["micros_per_check"]);
     assert!(folded.as_f64() < alone.as_f64(), "{json}");
-    // The ping's keys live for a second.
+    // The keys of the ping live for a second.
     std::thread::sleep(std::time::Duration::from_millis(2_100));
     assert_eq!(redis.command(0, &["DBSIZE"]), 0);
 }
@@ -252,7 +251,7 @@ fn the_stated_bytes_of_a_key_are_those_of_redis() {
     }
 }
 
-/// Whether a terminal, and a service that keeps the log of a run, obeys nothing in this.
+/// Asserts that neither a terminal, nor a service that keeps the log of a run, obeys anything in this text.
 #[cfg(unix)]
 #[track_caller]
 fn acts_on_nothing(what: &[&str], text: &str) {

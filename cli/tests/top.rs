@@ -1,4 +1,4 @@
-//! `top` on real servers under load: what it shows, and that it costs the servers little.
+//! `top` on real servers under load: its output, and its low cost for the servers.
 
 mod support;
 
@@ -19,7 +19,7 @@ use support::{Scratch, command, golden, ran, without_numbers};
 const POLICIES: &str =
     "policies: {login: fixed-window 5/hour, api: gcra 1000/hour, trial: {limits: fixed-window 3/day, shadow: true}}\n";
 
-/// A process that publishes what it denies, until it is dropped.
+/// A process that publishes its denials, until it is dropped.
 struct PublishingProcess(Child);
 
 impl PublishingProcess {
@@ -37,7 +37,7 @@ impl Drop for PublishingProcess {
     }
 }
 
-/// Runs in a process of its own: limits are a property of the environment there.
+/// Runs in a separate process, because the environment there makes its limiter publish.
 #[test]
 #[ignore = "a part of other tests, which start it"]
 fn publishing_process() {
@@ -89,7 +89,7 @@ fn last_reading(ran: &support::Ran) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {}", ran.out))
 }
 
-/// A key at its limit whose name no process publishes, and its digest.
+/// Brings a key to its limit. Returns its limiter and its digest, because no process publishes the name of this key.
 fn limited(store: &str, key: &str) -> (Limiter, String) {
     let limiter = limiter(store);
     while limiter.check("login", key).expect("a decision").allowed() {}
@@ -110,7 +110,7 @@ fn a_file_under_load() {
     let store = shared.url("max_bytes=1MB");
     let process = PublishingProcess::start(&names_folder(&scratch), &store);
     let (limiter, _) = limited(&store, "carol");
-    // One of another prefix is no key of this page.
+    // A key of another prefix is no key of this page.
     let other =
         Limiter::builder().store(&store).timeout(Duration::from_secs(10)).prefix("other").build().expect("a limiter");
     while other.check("fixed-window 5/hour", "mallory").expect("a decision").allowed() {}
@@ -143,7 +143,7 @@ fn a_cluster_under_load() {
         (0..3).map(|server| servers.command(server, &["DBSIZE"]).as_i64().expect("a number of keys")).sum()
     };
     wait_until(Duration::from_secs(60), "the process has used many keys", || keys() > 150);
-    // Limiters publish once a second: of four readings the last has two versions of their files.
+    // Limiters publish once a second, so the last of four readings has two versions of their files.
     let reading = last_reading(&top(store, &scratch, true, &["--readings", "4", "--json"]));
     assert_eq!((&reading["servers"], &reading["failures"]), (&3.into(), &Value::Array(Vec::new())), "{reading}");
     assert!(reading["of_prefix"].as_u64() > Some(100), "{reading}");
@@ -167,7 +167,7 @@ fn a_cluster_under_load() {
     let last = page.out.rsplit("tidegate top").next().expect("a page");
     assert!(!last.contains(&digest[..8]), "carol is not at its limit any more\n{last}");
     drop(process);
-    // In a cluster each server has a third of the keys; a reading looks at up to 1,000 of each, 100 at a time.
+    // In a cluster each server has a third of the keys. A reading looks at up to 1,000 of each, 100 at a time.
     let (mut scans, readings) = (0, 7);
     for server in 0..3 {
         let stats = servers.command(server, &["INFO", "commandstats"]).to_string();
@@ -195,7 +195,7 @@ fn names_alone_and_keys_alone() {
     let scans = servers.command(0, &["INFO", "commandstats"]).to_string().matches("cmdstat_scan:").count();
     assert_eq!(scans, 1);
 
-    // A key whose numbers were raised is not at its limit.
+    // A key with raised numbers is not at its limit.
     let more = tidegate::KeyOverride::parse("fixed-window 50/hour").expect("limits");
     limiter.set_override("login", "dave", Some(&more), None).expect("an override");
     let raised = last_reading(&top(store, &scratch, false, &["--readings", "2", "--json"]));
@@ -210,7 +210,7 @@ fn names_alone_and_keys_alone() {
         (&reading["keys"][0]["key"], &reading["keys"][0]["remaining"]),
         (&"alice\u{1b}[31m".into(), &Value::Null)
     );
-    // What a shadow would have denied was allowed.
+    // A call that a shadow policy would have denied was allowed.
     assert_eq!(reading["keys"].as_array().map(Vec::len), Some(1), "{reading}");
     let rates = |policy: &str| {
         let all = reading["policies"].as_array().expect("policies");
@@ -220,7 +220,7 @@ fn names_alone_and_keys_alone() {
     };
     assert_eq!([rates("trial"), rates("login")], [[true, false, true], [false, true, false]], "{reading}");
     drop(process);
-    // A process that has ended is not shown, and a file that is no such file is counted.
+    // A process that has ended is not shown. A file with other contents is counted.
     std::fs::write(scratch.file("names/tidegate-1-1.json"), "{}").expect("a file");
     let mut after = command(&["top", "--names", &names, "--json", "--sample", "0", "--store", store]);
     let after = ran(&mut after).json();
@@ -274,7 +274,7 @@ fn what_stands_in_the_way_is_said() {
     assert!(!gone.error.is_empty());
 }
 
-/// Runs a command in a terminal of so many rows and columns, and writes what it shows.
+/// Runs a command in a terminal with this number of rows and columns, and writes its screen.
 #[cfg(unix)]
 const TERMINAL: &str = "
 import fcntl, os, pty, struct, sys, termios
@@ -296,7 +296,7 @@ os.waitpid(child, 0)
 sys.stdout.buffer.write(shown)
 ";
 
-/// Rewrites a file as forty policies and sixty denied keys publish it, until it is stopped.
+/// Rewrites a file as forty policies and sixty denied keys would publish it, until it is stopped.
 #[cfg(unix)]
 fn publish_much(file: &str, stop: &AtomicBool) {
     let began = SystemTime::now();
@@ -373,7 +373,7 @@ fn a_page_fits_the_screen_with_its_head() {
     });
 }
 
-/// A line without what colours it.
+/// A line without its colours.
 #[cfg(unix)]
 fn visible(line: &str) -> String {
     let mut parts = line.trim_end_matches('\r').split('\u{1b}');

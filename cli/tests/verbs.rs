@@ -1,4 +1,4 @@
-//! The output of every verb that needs no server, its exit code, and how it behaves in a shell; the examples of all.
+//! The output and exit code of every verb that needs no server, its behaviour in a shell, and the examples of all verbs.
 
 mod support;
 
@@ -132,7 +132,7 @@ fn endless(scratch: &Scratch, ending: &str) -> [String; 2] {
     [pipe, link]
 }
 
-/// What a run has left that ends by itself, in bounded memory.
+/// The output of a command that must end by itself.
 #[cfg(unix)]
 #[track_caller]
 fn ended(mut command: std::process::Command) -> Ran {
@@ -176,7 +176,7 @@ fn the_file_of_a_secret_is_regular_and_holds_nothing_else() {
         ("/", "is no regular file"),
         (&long, "is larger than 64 KiB"),
         (&short, "has 7 bytes"),
-        // The secret where its file belongs.
+        // The secret itself in the place of its file.
         ("hunter2-hunter2-hunter2", "cannot be read"),
     ];
     for (file, said) in wrong {
@@ -230,7 +230,7 @@ fn check_answers_with_its_exit_code() {
     assert_eq!((partial.code, &partial.json()["granted"]), (0, &5.into()));
     let peek = run(&["peek", "0/minute", "alice", "--json"]);
     assert_eq!((peek.code, peek.json()["retry_after"].is_null()), (1, true));
-    // It is looked at after the charge: of an hour the moments between are not seen.
+    // The output shows a moment after the charge. With a limit per hour, this moment is not visible.
     let charge = run(&["charge", "fixed-window 5/hour", "alice", "7"]);
     assert_eq!(charge.code, 0);
     golden("charge", &charge.out);
@@ -314,7 +314,7 @@ fn errors_have_a_code_and_advice_and_no_secret() {
 fn the_demonstration() {
     let shown = run(&["demo"]);
     assert_eq!((shown.code, shown.error.as_str()), (0, ""));
-    // How often it shows that it waits depends on the machine.
+    // The number of lines about waiting depends on the machine.
     let (waits, rest): (Vec<&str>, Vec<&str>) = shown.out.lines().partition(|line| line.contains("waiting"));
     assert!(waits.last().is_some_and(|last| last.contains("0.00 s left")), "{waits:?}");
     golden("demo", &without_numbers(&rest.join("\n")));
@@ -403,7 +403,7 @@ fn help_of_every_verb() {
         assert_eq!(help.code, 0);
         golden(&format!("help-{verb}"), &help.out);
         assert!(help.out.contains("  $ tidegate "), "{verb} has no example");
-        // An example that is wrapped cannot be copied.
+        // A wrapped example cannot be copied.
         let verb = format!("  $ tidegate {verb}");
         assert!(help.out.lines().all(|line| !line.contains("$ tidegate") || line.starts_with(&verb)), "{}", help.out);
     }
@@ -414,7 +414,7 @@ fn help_of_every_verb() {
 fn the_examples_of_the_help_run() {
     let redis = Servers::start(Kind::Single);
     let mut count = 0;
-    // Those of simulate need traces: `simulate/examples.rs` runs them.
+    // The examples of simulate need traces. `simulate/examples.rs` runs them.
     for verb in VERBS.into_iter().filter(|verb| *verb != "simulate") {
         let help = run(&[verb, "--help"]).out;
         for example in help.lines().filter_map(|line| line.trim().strip_prefix("$ tidegate ")) {
@@ -449,7 +449,7 @@ fn units_stand_beside_numbers_and_classes_in_numbers() {
     assert_eq!((explained.code, explained.error.as_str()), (0, ""));
     golden("explain-units", &explained.out);
     let json = run(&["explain", "llm", "--policies", "units.yaml", "--json"]).json();
-    // 30 % of 500, of 100,000 and of 8, rounded up; and 60 %.
+    // 30 % of 500, of 100,000 and of 8, rounded up. Then 60 %.
     let class = |name: &str, part: &str, free: [u64; 3], takes: [u64; 3]| serde_json::json!({"class": name, "part": part, "free": free, "takes": takes});
     assert_eq!(
         json["classes"],

@@ -1,4 +1,4 @@
-//! Parts of the crate that the benchmarks and tests of this repository use alone, behind the feature `bench`.
+//! Parts of the crate in isolation, for the benchmarks and tests of this repository, behind the feature `bench`.
 
 mod replies;
 mod stored_reply;
@@ -41,7 +41,7 @@ impl BenchStore {
         Self { store: memory(max_keys), plan: plan_of(policy) }
     }
 
-    /// Whether a key is admitted.
+    /// True if a key is admitted.
     ///
     /// # Errors
     /// None.
@@ -65,7 +65,7 @@ impl BenchRule {
         Self { state: rule.fresh(), rule }
     }
 
-    /// Whether a unit is admitted at a moment.
+    /// True if a unit is admitted at a moment.
     pub fn check(&mut self, now: u64) -> bool {
         match self.rule.try_charge(&mut self.state, now, 1, &mut View::default()) {
             Tried::Admitted { .. } => true,
@@ -123,7 +123,7 @@ impl BenchSnapshots {
     }
 }
 
-/// Takes units in advance, without the layer that spends them. Returns how many, when, and what the limits say then.
+/// Takes units in advance, without the layer that spends them. Returns their number, the time, and the state of the limits.
 ///
 /// # Errors
 /// Those of the store.
@@ -133,7 +133,7 @@ pub fn lease(limiter: &Limiter, policy: &Policy, key: &str, units: u64, life: u6
     Ok((answer.granted, answer.now, format!("{} {:?}", answer.applied, answer.views)))
 }
 
-/// Gives back what was not spent of such units.
+/// Gives back units of such a lease that were not spent.
 ///
 /// # Errors
 /// Those of the store.

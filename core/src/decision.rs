@@ -1,4 +1,4 @@
-//! The answer, as data.
+//! The answer to a check, as data.
 
 mod parts;
 mod settlement;
@@ -30,23 +30,23 @@ pub struct LimitState {
     pub algorithm: Algorithm,
     /// The most units it ever admits at once.
     pub limit: u64,
-    /// What it counts, where it names it.
+    /// The unit that it counts, if it names one.
     pub unit: Option<Unit>,
-    /// The units of it that were asked for.
+    /// The units that the call asked of it.
     pub cost: u64,
-    /// Its period; the ttl of the holds for `concurrency`.
+    /// Its period. For `concurrency`, the ttl of the holds.
     pub period: Period,
     /// Units it would admit now.
     pub remaining: u64,
-    /// Units that are used beyond it: by a charge, or because its numbers were lowered.
+    /// Units used beyond it, by a charge or because its numbers were lowered.
     pub over: u64,
-    /// The time until it admits the cost; zero when it does now, `None` when it never will.
+    /// The time until it admits the cost: zero if it does now, `None` if it never will.
     pub retry_after: Option<Duration>,
-    /// The time until it admits the same cost again, also of a Decision that is allowed.
+    /// The time until it admits the same cost again, also for an allowed Decision.
     pub next_after: Option<Duration>,
     /// The time until it is as if unused.
     pub reset_after: Duration,
-    /// Whether it refused.
+    /// True if it refused.
     pub exceeded: bool,
 }
 
@@ -62,7 +62,7 @@ impl Decision {
         Self { parts: KeptParts::new(limiter.here(), plan, key.into(), cost, answer) }
     }
 
-    /// The Decision of the answer of one limit.
+    /// Makes the Decision from the answer of a policy with one limit.
     #[inline(always)]
     pub(crate) fn of_simple(limiter: LimiterId, plan: &Arc<Plan>, key: &str, cost: u64, answer: &SimpleAnswer) -> Self {
         Self { parts: KeptParts::of_simple(limiter.here(), plan, key, cost, answer) }
@@ -77,12 +77,12 @@ impl Decision {
         &self.parts.settlement
     }
 
-    /// One Decision of several: the first denial, else the one with least left in proportion.
+    /// Chooses one of several Decisions: the first denial, else the one with the least left in proportion.
     pub(crate) fn of_all(decisions: Vec<Self>) -> Option<Self> {
         let first = decisions.iter().find(|decision| !decision.allowed());
         let tightest = || decisions.iter().min_by(|a, b| a.by_what_is_left(b));
         let chosen = first.or_else(tightest)?;
-        // It is settled through its entries: it shares no settlement with the one that it resembles.
+        // It is settled through its entries, so it does not share the settlement of the chosen one.
         let DecisionParts { plan, key, cost, answer, limiter, .. } = &*chosen.parts;
         let whole = KeptParts::new(*limiter, Arc::clone(plan), key.clone(), *cost, answer.clone());
         let whole = Self { parts: whole };
@@ -95,7 +95,7 @@ impl Decision {
         self
     }
 
-    /// What it has consumed of each limit of `plan`, which may be another version of its policy.
+    /// The consumed units for each limit of `plan`, which may be another version of its policy.
     pub(crate) fn charged_amounts(&self, plan: &Plan) -> impl Iterator<Item = u64> {
         let own = &self.parts.plan.format.tags;
         plan.format.tags.iter().zip(plan.policy.limits()).map(move |(tag, limit)| {
@@ -105,12 +105,12 @@ impl Decision {
         })
     }
 
-    /// What it has consumed of one of its limits.
+    /// The units that it consumed of one of its limits.
     pub(crate) fn charged(&self, index: usize) -> u64 {
         self.parts.answer.charged(index)
     }
 
-    /// What it has consumed, as the limits of `plan` have to know it to give it back: that may be another version of its policy.
+    /// Its charge, in the form that the limits of `plan` need to give it back. `plan` may be another version of its policy.
     pub(crate) fn charge(&self, plan: &Plan) -> Charge {
         let limits = plan.format.tags.iter().zip(&plan.rules).map(|(tag, rule)| {
             let index = self.parts.plan.format.tags.iter().position(|own| own.is_same_limit(tag))?;
@@ -140,8 +140,8 @@ impl Decision {
         std::mem::take(&mut self.parts.answer)
     }
 
-    /// The units that were consumed: the cost or 0, of a partial check anything between, of a charge the cost. `settle`
-    /// starts from it.
+    /// The consumed units: the cost or 0, for a partial check anything between, for a charge always the cost. `settle`
+    /// starts from this number.
     #[must_use]
     pub fn granted(&self) -> u64 {
         self.parts.answer.granted
@@ -151,12 +151,12 @@ impl Decision {
         &self.parts.plan
     }
 
-    /// Whether its policy is one that never denies.
+    /// True if its policy never denies.
     pub(crate) fn in_shadow(&self) -> bool {
         self.parts.plan.policy.options().shadow
     }
 
-    /// Whether it says what the other side of an outgoing call said: that is what refuses, or what is left.
+    /// True if limits learned from the responses to outgoing calls decided: they refuse, or give the remaining units.
     #[must_use]
     pub fn learned(&self) -> bool {
         let Some(learned) = self.learned_answer() else { return false };
@@ -168,7 +168,7 @@ impl Decision {
         self.parts.answer.rare.as_ref()?.learned.as_ref()
     }
 
-    /// The most units that a limit ever admits at once: of what was learned, where that is less.
+    /// The most units that a limit ever admits at once, or less if a lower limit was learned.
     fn capacity(&self, index: usize) -> u64 {
         let own = self.parts.plan.rules[index].capacity();
         let learned = || self.learned_answer()?.limits.iter().find(|(of, _)| usize::from(*of) == index);
@@ -186,7 +186,7 @@ impl Decision {
         &self.parts.plan.policy.limits()[self.binding_index()]
     }
 
-    /// Compares what is left in proportion.
+    /// Compares the remaining shares.
     pub(crate) fn by_what_is_left(&self, other: &Self) -> Ordering {
         by_share((self.remaining(), self.limit()), (other.remaining(), other.limit()))
     }
@@ -195,7 +195,7 @@ impl Decision {
         self.parts.answer.blocked_until > self.parts.answer.now
     }
 
-    /// Whether a limit refused when it was asked.
+    /// True if a limit refused when it was asked.
     fn exceeds(&self, (index, view): (usize, &View)) -> bool {
         !self.parts.answer.applied
             && match self.parts.answer.refused {
@@ -219,13 +219,13 @@ impl Decision {
         self.parts.answer.views.iter().enumerate().min_by(order).unwrap_or((0, &EMPTY))
     }
 
-    /// Whether it is admitted.
+    /// True if the call was admitted.
     #[must_use]
     pub fn allowed(&self) -> bool {
         self.parts.answer.applied || self.in_shadow()
     }
 
-    /// Whether a shadow policy would have denied.
+    /// True if a shadow policy would have denied.
     #[must_use]
     pub fn shadow(&self) -> bool {
         !self.parts.answer.applied && self.in_shadow()
@@ -255,7 +255,7 @@ impl Decision {
         self.capacity(self.binding().0)
     }
 
-    /// The units that the binding limit would admit now; 0 while the key is blocked.
+    /// The units that the binding limit would admit now. 0 while the key is blocked.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         if self.blocked() { 0 } else { self.binding().1.remaining() }
@@ -270,8 +270,8 @@ impl Decision {
         self.next_after()
     }
 
-    /// The time until the same check is admitted again, if no other call uses the key: also of a Decision that is allowed.
-    /// Zero when another one is admitted at once, `None` for never.
+    /// The time until the same check is admitted again, if no other call uses the key, also for an allowed Decision.
+    /// Zero if another one is admitted at once, `None` for never.
     ///
     /// ```
     /// use std::time::Duration;
@@ -347,29 +347,29 @@ impl Decision {
         })
     }
 
-    /// What gave the answer.
+    /// The source of the answer.
     #[must_use]
     pub fn source(&self) -> Source {
         self.parts.answer.source
     }
 
-    /// Whether it is denied because the store failed (`on_store_error: closed`), not because a limit refused: a web layer
-    /// answers 503 then, and 429 otherwise.
+    /// True if it is denied because the store failed (`on_store_error: closed`), and not because a limit refused. A web
+    /// layer answers 503 then, and 429 otherwise.
     #[must_use]
     pub fn unavailable(&self) -> bool {
         self.parts.answer.unavailable && !self.allowed()
     }
 
-    /// Whether it is denied by a block that follows repeated denials: of a policy whose `block_for` has several lengths, and not of one that
-    /// was made by hand.
+    /// True if it is denied by a block that follows repeated denials, for a policy with several lengths in `block_for`.
+    /// A block by hand does not count.
     #[must_use]
     pub fn abnormal(&self) -> bool {
         self.blocked() && self.parts.answer.block_level().by_denials() > 0 && !self.allowed()
     }
 
-    /// How long a caller may repeat this denial for the same policy, key and cost without asking again, counted from the
-    /// moment of this answer: until it may be admitted, and no longer than the limiter's `deny_cache`. `None` when every
-    /// check must be asked for: it was allowed, or denials are counted, or the cache is off.
+    /// How long a caller may repeat this denial for the same policy, key and cost without asking again, counted from
+    /// the moment of this answer. It ends when the call may be admitted, at the latest after the limiter's
+    /// `deny_cache`. `None` if every check must ask: this one was allowed, or denials are counted, or the cache is off.
     #[must_use]
     pub fn denied_for(&self) -> Option<Duration> {
         (self.parts.answer.denied_for > 0 && !self.parts.answer.applied)
@@ -387,7 +387,7 @@ impl Decision {
         self.parts.decisions.as_deref().unwrap_or(std::slice::from_ref(self))
     }
 
-    /// When the store gave the answer, by its own clock, since 1970.
+    /// The time of the answer by the store's own clock, since 1970.
     #[must_use]
     pub fn at(&self) -> Duration {
         Duration::from_micros(self.parts.answer.calendar_at(self.parts.answer.now))
@@ -398,11 +398,11 @@ impl Decision {
         &self.parts.plan.policy
     }
 
-    /// The time until the binding limit admits more units than now, if no other call uses the key. `None` when nothing of it
-    /// is used, when its units are held and may come back at any moment, and while the key is blocked.
+    /// The time until the binding limit admits more units than now, if no other call uses the key. `None` if none of it
+    /// is used, if its units are held and may come back at any moment, and while the key is blocked.
     ///
-    /// It is exact or later: where only a part of the state is known, as of a `sliding-log` on Redis that admits more, it is
-    /// the time until all units are back.
+    /// It is exact or later. If only a part of the state is known, as for a `sliding-log` on Redis that admits more, it
+    /// is the time until all units are back.
     pub(crate) fn more_after(&self) -> Option<Duration> {
         let (index, view) = self.binding();
         let known = !self.blocked() && !self.parts.answer.views.is_empty();
@@ -411,7 +411,7 @@ impl Decision {
 }
 
 impl Clone for Decision {
-    /// Both are settled as one.
+    /// The two share one settlement.
     fn clone(&self) -> Self {
         let DecisionParts { plan, key, cost, answer, decisions, limiter, settlement } = &*self.parts;
         let mut parts = KeptParts::new(*limiter, Arc::clone(plan), key.clone(), *cost, answer.clone());
@@ -420,7 +420,7 @@ impl Clone for Decision {
     }
 }
 
-/// Compares what is left in proportion to the limit, without rounding.
+/// Compares two remaining shares of their limits, without rounding.
 fn by_share((left, limit): (u64, u64), (other_left, other_limit): (u64, u64)) -> Ordering {
     (u128::from(left) * u128::from(other_limit.max(1))).cmp(&(u128::from(other_left) * u128::from(limit.max(1))))
 }

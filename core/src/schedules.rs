@@ -1,16 +1,16 @@
-//! What the simulations share: their settings, and the threads that run their schedules.
+//! The settings of the simulations, and the threads that run their schedules.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The number in a variable of the environment.
+/// The number in an environment variable.
 pub(crate) fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// Calls `run` with each number below `count`, on the two cores that the simulations reserve, for so many seconds. With
-/// `TIDEGATE_FULL=1` all of them run, and otherwise at least a hundredth. A panic goes on in the caller.
+/// Calls `run` with each number below `count`, on the two cores that the simulations reserve, for up to `seconds`. With
+/// `TIDEGATE_FULL=1` all of them run, otherwise at least a hundredth. A panic is passed on to the caller.
 pub(crate) fn run_each(count: u64, seconds: u64, run: impl Fn(u64) + Sync) {
     let is_full = std::env::var_os("TIDEGATE_FULL").is_some_and(|value| !value.is_empty());
     let least = if is_full { count } else { count.div_ceil(100) };

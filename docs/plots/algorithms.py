@@ -1,5 +1,5 @@
-"""Draws what each algorithm admits of the same traffic: docs/images/*.svg. The answers are those of the real limiter,
-with a ManualClock.
+"""Draws the admissions of each algorithm for the same traffic: docs/images/*.svg. A real limiter with a ManualClock
+gives the answers.
 
     .cache/venv/bin/python docs/plots/algorithms.py           writes the pictures
     .cache/venv/bin/python docs/plots/algorithms.py --check   fails when the committed ones are not these
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tidegate import Limiter, ManualClock
 
 IMAGES = Path(__file__).resolve().parent.parent / "images"
-# A whole minute of the UTC calendar.
+# The first second of a UTC minute.
 START = 1_700_000_040.0
 MINUTE = 60.0
 
@@ -36,7 +36,7 @@ text { fill: #1f2328; font: 12px system-ui, -apple-system, "Segoe UI", Helvetica
 
 
 class Answer(NamedTuple):
-    """What became of a call: when it was made, and when it goes, if it goes."""
+    """The outcome of a call: when it was made, and when it goes. `goes_at` is None for a refused call."""
 
     at: float
     goes_at: float | None
@@ -44,14 +44,14 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Figure:
-    """Calls at certain seconds, and the policies that are asked about them."""
+    """Calls at certain seconds, and the policies that answer them."""
 
     file: str
     title: str
     subtitle: str
     calls: Sequence[float]
     policies: Sequence[str]
-    # What no minute should pass.
+    # A minute should admit at most this many calls.
     count: int
     seconds: float
 
@@ -72,18 +72,18 @@ def answers(policy: str, calls: Sequence[float]) -> list[Answer]:
 
 
 def most_in_any_minute(times: Sequence[float]) -> int:
-    """The most calls that go within a minute, wherever it begins. A minute ends just before its last instant."""
+    """Returns the most calls that go within any minute. A minute ends just before its last instant."""
     return max((sum(begin <= at < begin + MINUTE - 1e-6 for at in times) for begin in times), default=0)
 
 
 def ticks(times: Sequence[float], y: float, kind: str, scale: float) -> str:
-    """A line of each moment."""
+    """Draws a line for each moment."""
     path = "".join(f"M{LEFT + at * scale:.1f} {y:g}v16" for at in times)
     return f'<path d="{path}" class="{kind}" stroke-width="1.6"/>' if path else ""
 
 
 def drawn(figure: Figure) -> str:
-    """The picture of a figure."""
+    """Returns the SVG of a figure."""
     scale = (WIDTH - LEFT - RIGHT) / figure.seconds
     height = TOP + ROW * (len(figure.policies) + 1) + 34
     parts = [
@@ -159,7 +159,7 @@ FIGURES = [
 
 
 def main() -> int:
-    """Writes the pictures, or compares them."""
+    """Writes the pictures, or compares them with the committed ones."""
     changed = []
     for figure in FIGURES:
         path, picture = IMAGES / figure.file, drawn(figure)

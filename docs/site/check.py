@@ -1,6 +1,6 @@
 """Checks the links of the built site: every relative link leads to a file, every anchor to an element.
 
-mkdocs checks what it builds itself. This reads the pages as a browser does, also links to the crate's documentation.
+mkdocs checks its own pages. This script follows links as a browser does, also those to the crate's documentation.
 
     python docs/site/check.py FOLDER
 """
@@ -23,7 +23,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collects what a tag has."""
+        """Collects the links and the anchors of a tag."""
         for name, value in attrs:
             if value is not None and name in ("id", "name"):
                 self.anchors.add(value)
@@ -39,12 +39,12 @@ def target_of(page: Path, link: str, folder: Path) -> Path:
 
 
 def main() -> int:
-    """Prints each broken link. Returns how many there are."""
+    """Prints each broken link. Returns 1 if there is one, or if no link was found."""
     folder = Path(sys.argv[1]).resolve()
     pages = {path.resolve(): Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
     broken, links = [], 0
     for path, page in pages.items():
-        # rustdoc checks its own pages, and mkdocs gives its error page links from the root of the host.
+        # rustdoc checks its own pages. The links of mkdocs' error page begin at the root of the host.
         if "rust-api" in path.parts or path.name == "404.html":
             continue
         for link in page.links:

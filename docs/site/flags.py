@@ -1,5 +1,5 @@
-"""The page with the flags of every verb of the command: docs/reference/flags.md, of what `--help` prints, which the
-tests of the command hold in cli/tests/golden.
+"""Writes docs/reference/flags.md, the flags of every verb of the command, from the output of `--help`. The tests of
+the command keep that output in cli/tests/golden.
 
     .cache/venv/bin/python docs/site/flags.py           writes the page
     .cache/venv/bin/python docs/site/flags.py --check   fails when the committed one is not this
@@ -23,7 +23,7 @@ output.
 
 
 def page() -> str:
-    """The page as it has to be: the verbs in the order in which the command lists them."""
+    """Returns the page. The verbs are in the order of the command's own list."""
     help_of_all = (GOLDEN / "help.txt").read_text(encoding="utf-8")
     commands = help_of_all.partition("Commands:\n")[2].partition("\nOptions:")[0]
     parts = [HEAD]
@@ -36,7 +36,7 @@ def page() -> str:
 
 
 def main() -> int:
-    """Writes the page, or compares it."""
+    """Writes the page, or compares it with the committed one."""
     if "--check" not in sys.argv:
         PAGE.write_text(page(), encoding="utf-8")
     elif PAGE.read_text(encoding="utf-8") != page():

@@ -1,8 +1,8 @@
 """Hooks of mkdocs.
 
-The site has files that are not in `docs`: the documents of the repository's root, the API of Node that TypeDoc has
-written, and the command for the playground. A link to any other file of the repository leads to GitHub, and fails the
-build when the file does not exist.
+The site has files that are not in `docs`: the documents of the repository's root, the API of Node from TypeDoc, and
+the command for the playground. A link to any other file of the repository leads to GitHub, and fails the build if the
+file does not exist.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ log = get_plugin_logger("links")
 ROOT = Path(__file__).resolve().parents[2]
 GITHUB = "https://github.com/tidegate/tidegate/blob/main/"
 DOCUMENTS = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
-# What scripts/docs.sh has compiled for the playground, and what unpacks it.
+# The command for the playground, which scripts/docs.sh compiles, and the script that unpacks it.
 COMMAND = ROOT / ".cache" / "tidegate.wasm.zst"
 UNPACKER = ROOT / ".cache" / "typedoc" / "node_modules" / "fzstd" / "esm" / "index.mjs"
-# Where scripts/docs.sh has TypeDoc write the API of Node, and where it is in the site.
+# TypeDoc writes the API of Node into this folder (scripts/docs.sh starts it). Its place in the site follows.
 NODE_API = ROOT / ".cache" / "node-api"
 NODE_PAGES = "reference/node"
 
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))")
 NUMBERED = re.compile(r"\]\((?P<file>[^)\s#]*)#(?P<name>[\w-]+)-(?P<number>\d+)\)")
-# Tabs are written so that they can be read where there are none, as on GitHub: under bold names, between two comments.
+# GitHub shows no tabs. So a page has bold names between two comments, and these read well there, too.
 TABS = re.compile(r"^<!-- tabs -->\n(.*?)^<!-- end of tabs -->\n", re.DOTALL | re.MULTILINE)
 PICTURE = re.compile(r'<p>(<img [^>]*src="[^"]*\.svg"[^>]*>)</p>')
 TAB = re.compile(r"^\*\*([^*\n]+)\*\*\n", re.MULTILINE)
@@ -48,14 +48,14 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def _heading_link(link: re.Match[str], page: str) -> str:
-    """TypeDoc numbers headings of one name with a hyphen, this site with an underscore. Its anchors keep the hyphen."""
+    """TypeDoc numbers equal headings with a hyphen, this site with an underscore. TypeDoc's anchors keep the hyphen."""
     text = (NODE_API / (link["file"] or f"{page}.md")).read_text(encoding="utf-8")
     mark = "-" if f'id="{link["name"]}-{link["number"]}"' in text else "_"
     return f"]({link['file']}#{link['name']}{mark}{link['number']})"
 
 
 def _tabs(found: re.Match[str]) -> str:
-    """The blocks of pymdownx for the tabs of a page."""
+    """Turns the tabs of a page into blocks of pymdownx."""
     _, *parts = TAB.split(found[1])
     tabs = zip(parts[::2], parts[1::2], strict=True)
     return "".join(f"/// tab | {name}\n{text.rstrip()}\n\n///\n\n" for name, text in tabs)
@@ -84,15 +84,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return GITHUB + file + anchor
 
     markdown = TABS.sub(_tabs, markdown)
-    # Code shows links of its own.
+    # Links inside code stay as they are.
     parts = CODE.split(markdown)
     parts[::2] = [LINK.sub(rewritten, part) for part in parts[::2]]
     return "".join(parts)
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    """Docstrings announce their code with two colons, as `help` shows them. A picture that a narrow screen would make
-    illegible scrolls."""
+    """Docstrings announce their code with two colons, and the site shows one. Pictures get a box that scrolls, because
+    a narrow screen would make them illegible."""
     if page.file.src_uri == "reference/python.md":
         html = html.replace("::</p>", ":</p>")
     return PICTURE.sub(r'<div class="picture">\1</div>', html)

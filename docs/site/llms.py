@@ -1,5 +1,5 @@
-"""Writes llms.txt beside the site: what Tidegate is, and each page of the navigation with its first sentence, for
-programs that read documentation. https://llmstxt.org has the form."""
+"""Writes llms.txt beside the site, for programs that read documentation: an introduction, and each page of the
+navigation with its first sentence. https://llmstxt.org describes the form."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ HEAD = """# Tidegate
 > of a call are checked in one atomic step, in memory, in a file that processes share, or on Redis and Valkey. A
 > refusal says how long to wait.
 """
-# The pages of these parts of the navigation are for those who work on Tidegate.
+# Pages for people who work on Tidegate itself.
 LEFT_OUT = ("Contributing",)
 
 _first: dict[str, str] = {}
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Remembers the first sentence of a page, of its first paragraph that is a text."""
+    """Remembers the first sentence of a page, from its first paragraph of text."""
     paragraphs = re.split(r"\n\s*\n", re.sub(r"```.*?```", "", markdown, flags=re.DOTALL))
     texts = (" ".join(text.split()) for text in paragraphs if re.match(r"[A-Z`*\[]", text.lstrip()))
     sentence = re.match(r".*?[.:](?= |$)", next(texts, ""))
@@ -30,7 +30,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_nav(nav: Any, config: Any, files: Any) -> Any:
-    """Remembers the navigation, whose titles are known when all pages were read."""
+    """Remembers the navigation. Its titles are known only after all pages were read."""
     config.extra["llms_nav"] = nav
     return nav
 

@@ -12,7 +12,7 @@ class ReferenceOfPython(griffe.Extension):
     """Shows the package as its callers see it."""
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """`__new__` makes the classes of the compiled module: its arguments are shown as those of `__init__`."""
+        """Shows the arguments of `__new__` as those of `__init__`, because compiled classes have only `__new__`."""
         made = cls.members.get("__new__")
         if isinstance(made, griffe.Function) and "__init__" not in cls.members:
             of_caller = [parameter for parameter in made.parameters if parameter.name != "cls"]
@@ -20,10 +20,10 @@ class ReferenceOfPython(griffe.Extension):
             cls.set_member("__init__", shown)
 
     def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
-        """The sections of the page say what a module is for."""
+        """Drops the docstring of a module, because the sections of the page explain its purpose."""
         mod.docstring = None
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Two colons before a block of code are of another markup."""
+        """Replaces the two colons before a block of code, which belong to another markup."""
         if obj.docstring is not None:
             obj.docstring.value = re.sub(r"::$", ":", obj.docstring.value, flags=re.MULTILINE)

@@ -1,14 +1,14 @@
-"""What the search of the site ranks, as a hook of mkdocs.
+"""A hook of mkdocs that ranks the pages in the search of the site.
 
-Guides come before the reference, and both before what was decided, changed or measured. KEYWORDS has the words that a
-reader types and a page does not say in its title: they stand in the search index as tags of the page.
+Guides come before the reference, and both before decisions, changes and measurements. KEYWORDS has words that a reader
+types and that the title of the page lacks. They stand in the search index as tags of the page.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-# The boost of the pages below a path; the longest path counts.
+# The boost of the pages below a path. The longest path counts.
 BOOSTS = {
     "": 1.0,
     "start.md": 2.0,
@@ -198,7 +198,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Fails where keywords are of a page that does not exist."""
+    """Fails if a page with keywords does not exist."""
     missing = [source for source in KEYWORDS if files.get_file_from_path(source) is None]
     if missing:
         raise SystemExit(f"docs/site/search.py has keywords of pages that do not exist: {missing}")

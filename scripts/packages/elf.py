@@ -1,4 +1,4 @@
-"""What a compiled library for Linux needs, as `readelf` of binutils tells it."""
+"""The requirements of a compiled library for Linux, from the output of `readelf` (binutils)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Library:
-    """A shared library: its machine, what it needs, the newest glibc it asks for, and whether it is stripped."""
+    """A shared library: its machine, the libraries and the newest glibc that it needs, and whether it is stripped."""
 
     def __init__(self, path: Path) -> None:
         if shutil.which("readelf") is None:

@@ -3,9 +3,9 @@
     python scripts/packages/emulated.py dist
 
 Interpreters come as packages into .cache/sysroot: Python for aarch64 and musl itself from Debian, Node for aarch64 and
-Bun for musl from npm. No registry has a Python for musl, so its module is compared by symbols with musl's library, and
-with the module for glibc, and run in a container where docker serves. What is not run is named: the release workflow
-runs it on machines that can.
+Bun for musl from npm. No registry has a Python for musl. So its symbols are compared with those of musl's library and
+of the module for glibc, and it runs in a container if docker is available. The output names all parts that did not run.
+The release workflow runs them on machines that can.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ALPINE = "python:3.13-alpine"
 
 
 class CannotBeHad(Exception):
-    """What is missing on this machine, and how it gets there."""
+    """Something is missing on this machine. The message names it, and often the command that installs it."""
 
 
 class NotBuilt(Exception):
@@ -99,7 +99,7 @@ def debian(cpu: str, packages: list[str], name: str) -> Path:
     (root / "lib").symlink_to("usr/lib")
     for package in sorted((apt / "debs").glob("*.deb")):
         with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as unpacked:
-            # Through the link, where dpkg-deb --extract would replace it.
+            # Follows the link, which dpkg-deb --extract would replace.
             subprocess.run(
                 ["tar", "-x", "--keep-directory-symlink", "-C", str(root)], stdin=unpacked.stdout, check=True
             )
@@ -109,7 +109,7 @@ def debian(cpu: str, packages: list[str], name: str) -> Path:
 
 
 def from_npm(package: str, program: str) -> Path:
-    """The path of a program that a package of npm contains, for whatever machine."""
+    """Returns the path of a program in a package of npm, which may be for another machine."""
     folder = CACHE / "npm" / package.replace("/", "-").replace("@", "-")
     name = package[: package.rindex("@")]
     path = folder / "node_modules" / name / program
@@ -193,14 +193,14 @@ def musl_npm(dist: Path, cpu: str, folder: Path) -> str:
     program = unpacked_npm(dist, ["tidegate", f"tidegate-linux-{NPM[cpu]}-musl"], folder)
     bun = from_npm(f"@oven/bun-linux-{cpu.replace('x86_64', 'x64')}-musl@{BUN}", "bin/bun")
     loader: list[str | Path] = [*emulator(cpu), musl(cpu), "--library-path", stdcpp(cpu), bun]
-    # The loader of the package asks the system's ldd, which is that of this machine.
+    # The loader of the package would ask the ldd of this machine, so it gets the path of the addon.
     addon = next((folder / "node_modules" / f"tidegate-linux-{NPM[cpu]}-musl").glob("*.node"))
     run(*loader, program, folder=folder, NAPI_RS_NATIVE_LIBRARY_PATH=str(addon))
     return f"{program.name} ran with Bun {BUN} for musl"
 
 
 def docker_serves() -> bool:
-    """Whether docker is there and its daemon answers."""
+    """True if docker is installed and its daemon answers."""
     if shutil.which("docker") is None:
         return False
     asked = subprocess.run(["docker", "info"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
@@ -223,21 +223,21 @@ def musl_wheel(dist: Path, cpu: str, folder: Path) -> str:
 
 
 def stable_abi(dist: Path, cpu: str, folder: Path) -> set[str]:
-    """What the wheel for glibc asks of Python: it is loaded by the Pythons here, so they define all of it."""
+    """The symbols that the wheel for glibc needs from Python. The Pythons here load it, so they define all of them."""
     site = unpacked_wheel(artefact(dist, f"python/*manylinux*{cpu}.whl"), folder / "glibc")
     asked = Library(site / "tidegate" / "_tidegate.abi3.so").undefined()
     return {name for name in asked if name.startswith(("Py", "_Py"))}
 
 
 def prepare() -> None:
-    """Installs what is missing where that needs no password, as scripts/setup.sh does."""
+    """Installs missing packages if that needs no password, as scripts/setup.sh does."""
     wanted = [] if KEYS.exists() else ["debian-archive-keyring"]
     if any(cpu != platform.machine() and shutil.which(f"qemu-{cpu}") is None for cpu in DEBIAN):
         wanted.append("qemu-user")
     as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if wanted and shutil.which("apt-get") and shutil.which((as_root or ["apt-get"])[0]):
         for words in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *wanted]):
-            # What still cannot be had is said where it is needed.
+            # If a package is still missing, the part that needs it reports it.
             subprocess.run([*as_root, "apt-get", *words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
 
 

@@ -1,8 +1,8 @@
-"""Examines the folder of `make dist`: sizes against the bounds on standard input, and what each archive contains.
+"""Examines the folder of `make dist`: sizes against the bounds on standard input, and the contents of each archive.
 
     python scripts/packages/examine.py dist <bounds
 
-A line of the bounds is a pattern of paths, the most KiB, and perhaps the most KiB of the library inside.
+A line of the bounds is a pattern of paths, the most KiB, and optionally the most KiB of the library inside.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from elf import Library
 
-# What the oldest systems have: manylinux2014 and Node 20 on glibc, and musl's one library.
+# The libraries of the oldest systems: manylinux2014 and Node 20 on glibc, and musl's one library.
 GLIBC = {"whl": (2, 17), "node": (2, 28)}
 GLIBC_NEEDED = {
     "libc.so.6",
@@ -35,7 +35,7 @@ MACHINES = {"x86_64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": 
 
 
 def members(path: Path) -> dict[str, bytes]:
-    """The files of an archive, without the folder that all of a tar file's are in."""
+    """The files of an archive, without the top folder of a tar file."""
     if path.suffix == ".whl":
         with zipfile.ZipFile(path) as wheel:
             return {name: wheel.read(name) for name in wheel.namelist() if not name.endswith("/")}
@@ -70,7 +70,7 @@ def expected(name: str) -> list[str]:
 
 
 def library_faults(name: str, path: Path) -> list[str]:
-    """What is wrong with a compiled library inside the package `name`."""
+    """Returns the faults of a compiled library inside the package `name`."""
     library = Library(path)
     faults = []
     machine = next(machine for word, machine in MACHINES.items() if word in name)
@@ -89,7 +89,7 @@ def library_faults(name: str, path: Path) -> list[str]:
 
 
 def faults(path: Path, most: int | None) -> tuple[list[str], str]:
-    """What is wrong with an artefact whose library may have that many KiB, and what is in it, in a few words."""
+    """Returns the faults of an artefact, and its contents in a few words. Its library may have `most` KiB."""
     files = members(path)
     found = [f"it contains no {pattern}" for pattern in expected(path.name) if not fnmatch.filter(list(files), pattern)]
     words = [f"{len(files)} files", f"{sum(map(len, files.values())) / 1024:,.0f} KiB unpacked"]

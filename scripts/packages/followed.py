@@ -1,5 +1,5 @@
-"""Follows each page that begins with an installation as its reader does, with the packages of `make dist`: in a clean
-folder, with an environment of its own for Python, and a program of its own for Rust.
+"""Follows each page that begins with an installation as its reader does, with the packages of `make dist`. Each page
+gets a clean folder, a new environment for Python, and a new program for Rust.
 
 python scripts/packages/followed.py dist [page …]
 """
@@ -25,7 +25,7 @@ from snippets import Block, blocks_of, is_followed, pages
 
 
 class InstalledPage(FollowedPage):
-    """A page whose installations are made."""
+    """A page that really runs its installations."""
 
     # A server may have to be compiled first.
     patience = 900
@@ -37,12 +37,12 @@ class InstalledPage(FollowedPage):
         for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "NODE_PATH"):
             self._environment.pop(name, None)
         self._environment["PATH"] = os.pathsep.join([str(folder / "venv" / "bin"), os.environ["PATH"]])
-        # One for all pages, and none of the checkout: a package with the same name is another one there.
+        # One for all pages, and not that of the checkout, where the same name is another package.
         self._environment["CARGO_TARGET_DIR"] = str(folder.parent / "target")
         shutil.copy(ROOT / "rust-toolchain.toml", folder)
 
     def may_be_followed_by_a_reader(self) -> bool:
-        """Cargo writes into the home folder of the user who has installed it."""
+        """False for a page with cargo, which writes into the home folder of the user who has installed it."""
         return not any("cargo" in block.code for block in self.blocks if block.language == "sh")
 
     def _run_commands(self, block: Block) -> str | None:
@@ -61,9 +61,9 @@ class InstalledPage(FollowedPage):
         return "cargo run --quiet"
 
     def _with_package(self, line: str) -> str:
-        """A line that installs, with the package of `dist` in place of that of a registry."""
+        """A line that installs the package of `dist` in place of that of a registry."""
         if line == "cargo install tidegate-cli":
-            # cargo would look for the crate below it in a registry. A wheel has the same command.
+            # cargo would look for the crate `tidegate` in a registry. A wheel has the same command.
             line = 'pip install "tidegate"'
         if line.startswith("pip "):
             kind = "musllinux" if suffix().endswith("musl") else "manylinux"
@@ -77,14 +77,14 @@ class InstalledPage(FollowedPage):
             return line.replace("npm install tidegate", f"npm install {options} {' '.join(packages)}")
         if line.startswith("cargo add tidegate"):
             with tarfile.open(self.one("crates/tidegate-[0-9]*.crate")) as archive:
-                # The archive is our own; Python 3.10 has no filter in its first releases.
+                # The archive is our own, and the first releases of Python 3.10 have no filter.
                 archive.extractall(self.folder)
             [crate] = self.folder.glob("tidegate-*")
             return line.replace("tidegate", f"tidegate --quiet --path {crate}", 1)
         return line
 
     def one(self, pattern: str) -> str:
-        """The artefact of that name."""
+        """The path of the one artefact that fits the pattern."""
         [found] = self._dist.glob(pattern)
         return str(found)
 

@@ -32,7 +32,7 @@ fn main() -> Result<(), tidegate::Error> {
 
 
 def run(*words: str | Path, folder: Path, **environ: str) -> str:
-    """Runs a program and returns what it printed; a failure ends this program with the output."""
+    """Runs a program and returns its output. If it fails, this program ends and prints that output."""
     ended = subprocess.run(
         [str(word) for word in words],
         cwd=folder,
@@ -51,7 +51,7 @@ def run(*words: str | Path, folder: Path, **environ: str) -> str:
 
 
 def pythons() -> list[str]:
-    """An interpreter of each supported version that this machine has; that of this program is one."""
+    """An interpreter of each supported version that this machine has, including that of this program."""
     found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     for version in PYTHONS:
@@ -105,7 +105,7 @@ def crate(dist: Path, folder: Path) -> None:
     inside = folder / "program"
     (inside / "src").mkdir(parents=True)
     with tarfile.open(found[0]) as archive:
-        # The archive is our own; Python 3.10 has no filter in its first releases.
+        # The archive is our own, and the first releases of Python 3.10 have no filter.
         archive.extractall(inside)
     name = found[0].name.removesuffix(".crate")
     (inside / "Cargo.toml").write_text(
@@ -113,7 +113,7 @@ def crate(dist: Path, folder: Path) -> None:
         f"[dependencies]\ntidegate = {{ path = '{name}' }}\n"
     )
     (inside / "src" / "main.rs").write_text(CRATE_EXAMPLE)
-    # The versions that were tested; a newer one of a registry is no question of the archive.
+    # The tested versions, because the archive is not at fault if a newer one in a registry fails.
     shutil.copy(inside / name / "Cargo.lock", inside / "Cargo.lock")
     shutil.copy(ROOT / "rust-toolchain.toml", inside)
     target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
@@ -121,7 +121,7 @@ def crate(dist: Path, folder: Path) -> None:
 
 
 def suffix() -> str:
-    """How npm packages of this machine end."""
+    """The end of the names of npm packages for this machine."""
     system = SYSTEMS[platform.system()]
     cpu = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}[platform.machine().lower()]
     kind = {"linux": "-gnu" if platform.libc_ver()[0] == "glibc" else "-musl", "darwin": "", "win32": "-msvc"}[system]

@@ -4,10 +4,10 @@ ahead, and in another locale: no test depends on the date, the hour, the time zo
     python3 scripts/workflows/clock.py rust python node     (all of them without arguments)
     python3 scripts/workflows/clock.py rust deadlines::     (further words: tests, or files, that have one in the name)
 
-Every test of Rust, and every file of the other languages, is a process of its own that begins at that moment, so that
-midnight and the new year pass while it runs. Its servers and other children have the same clock. Monotonic clocks are
-as they are. The clock is tests/servers/harness/clock.c, which is preloaded: libfaketime would be one more package, and
-starts the clock of each child anew.
+Every test of Rust, and every file of the other languages, is a separate process that begins at that moment, so that
+midnight and the new year pass while it runs. Its servers and other children have the same clock. Monotonic clocks stay
+real. The clock is tests/servers/harness/clock.c, which is preloaded. libfaketime would be one more package, and
+restarts the clock in each child.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PYTHON = os.environ.get("TIDEGATE_PYTHON", str(ROOT / ".cache/venv/bin/python"))
 LANGUAGES = ("rust", "python", "node")
 # Turkish has an i without a dot, German a comma in numbers.
 LOCALES = ("tr_TR.UTF-8", "de_DE.UTF-8")
-# Only ends what would wait for ever.
+# Only ends processes that would wait for ever.
 LONGEST = 900.0
 
 
@@ -64,7 +64,7 @@ def environment() -> dict[str, str]:
 
 
 def refuse_another_clock(languages: list[str], variables: dict[str, str]) -> None:
-    """A run whose processes do not have the clock would show nothing."""
+    """Ends the program if processes do not have the clock, because their tests would show nothing."""
     programs = {
         "rust": ["date", "-u", "+%m-%dT%H:%M"],
         "python": [PYTHON, "-c", "import datetime as d; print(d.datetime.now(d.timezone.utc).isoformat())"],
@@ -108,7 +108,7 @@ def node() -> list[Job]:
 
 
 def run(job: Job, variables: dict[str, str]) -> tuple[Job, float, str | None]:
-    """How long it took, and what it said if it failed."""
+    """Runs a job, and returns it with its seconds and, if it failed, its output."""
     began = time.monotonic()
     process = subprocess.Popen(
         job.command,

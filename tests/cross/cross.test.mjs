@@ -11,7 +11,7 @@ import { fieldsOf } from '../node/decision_fields.mjs';
 import { python, running } from '../node/web/programs.mjs';
 import { Servers } from '../servers/servers.mjs';
 
-/** Limits of which nothing comes back within a test, one of each algorithm that counts without holds. */
+/** Limits that give nothing back within a test, one of each algorithm that counts without holds. */
 const DRAINED = [
   'fixed-window 5000/year',
   'calendar-window 5000/10years',

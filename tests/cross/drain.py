@@ -1,4 +1,4 @@
-"""One process that takes units until it is denied, and prints how many it took."""
+"""One process that takes units until a check is denied, and prints their number."""
 
 import asyncio
 import sys

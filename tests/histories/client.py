@@ -1,7 +1,7 @@
 """A client that records its calls: threads with a Limiter and tasks with an AsyncLimiter, until stdin closes.
 
-It gets one JSON object: see `tests/rust/src/call_records/programs.rs`. A line of its output is a call, in the form of
-`tests/rust/src/call_records/record.rs`.
+Its argument is one JSON object, described in `tests/rust/src/call_records/programs.rs`. Each line of its output is a
+call, in the form of `tests/rust/src/call_records/record.rs`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Call = dict[str, Any]
 
 
 def draw_call(plan: dict[str, Any], draw: random.Random) -> Call:
-    """A call on one of the keys of this moment."""
+    """Draws a random call on one of the keys of this moment."""
     policies = plan["policies"]
     now = time.monotonic_ns() // plan["slice"]
     number = draw.randrange(plan["groups"])
@@ -58,7 +58,7 @@ def draw_call(plan: dict[str, Any], draw: random.Random) -> Call:
 
 
 def start(limiter: Any, call: Call, own: dict[str, str]) -> Any:
-    """Makes the call; of an AsyncLimiter the result is awaitable."""
+    """Makes the call. With an AsyncLimiter the result is awaitable."""
     policy, key, cost = call["entries"][0]
     match call["operation"]:
         case "check":
@@ -81,12 +81,12 @@ def start(limiter: Any, call: Call, own: dict[str, str]) -> Any:
 
 
 def outcome_of(answer: object) -> object:
-    """The outcome of a call that did not fail."""
+    """Returns the outcome of a call that did not fail."""
     if not isinstance(answer, Decision):
         return "done"
     if answer.source != "store":
         return "local"
-    # The store's time is among the numbers that a Decision is pickled as. An unused limit has no `reset_at` to tell it.
+    # Only the pickled form of a Decision has the time of the store. `reset_at` would not do: an unused limit has none.
     _, arguments = cast(Any, answer.__reduce__())
     return {"at": arguments[4][2], "decision": fields_of(answer)}
 
@@ -99,7 +99,7 @@ class Recorder:
         self.draw = random.Random(f"{plan['seed']} {self.name}")
 
     def record(self, call: Call, begin: int, answer: object) -> tuple[float, bool]:
-        """Writes a call down; returns how long to wait, and whether to make the same call then."""
+        """Writes a call down. Returns the pause before the next call, and True if that repeats this one."""
         end = time.monotonic_ns()
         outcome = {"error": answer.code} if isinstance(answer, TidegateError) else outcome_of(answer)
         line = {**call, "client": self.name, "number": len(self.lines), "begin": begin, "end": end, "outcome": outcome}
@@ -147,7 +147,7 @@ async def run_tasks(limiter: AsyncLimiter, recorders: list[Recorder], over: thre
 
 
 def main() -> None:
-    # Each fault would be a line.
+    # Each failure of the store would log a warning.
     logging.disable(logging.WARNING)
     plan = json.loads(sys.argv[1])
     options = {"timeout": plan["timeout"], "on_store_error": "raise", "deny_cache": 0.0}

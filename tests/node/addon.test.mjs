@@ -56,7 +56,7 @@ describe('a bundle by esbuild', () => {
 });
 
 describe('an installed package', () => {
-  /** A copy of the package, with that in place of its addon. */
+  /** A copy of the package, with this text in place of its addon. */
   function installed(name, addon, program = PROGRAM) {
     const copy = join(folder, name);
     for (const part of ['package.json', 'bindings-node/dist', 'bindings-node/binding']) {

@@ -11,7 +11,7 @@ import { limited } from 'tidegate/bullmq';
 import { Servers } from '../servers/servers.mjs';
 import { connectionTo, startWorkers } from './programs/bullmq_workers.mjs';
 
-/** How many workers are killed in the midst of a job, where that is asked for: it waits for locks of BullMQ to expire. */
+/** The number of workers that are killed in the midst of a job. By default none is, because this waits for locks of BullMQ to expire. */
 const KILLS = Number(process.env.TIDEGATE_KILLS ?? 0);
 const PROGRAM = fileURLToPath(new URL('programs/bullmq_workers.mjs', import.meta.url));
 
@@ -62,7 +62,7 @@ for (const version of ['bullmq', 'bullmq5']) {
     const noted = async (what) => (await redis.lrange(`${version}:${what}`, 0, -1)).map((line) => JSON.parse(line));
     const waits = async (key) => (await noted('waits')).filter((one) => one.key === `job:${key}`).length;
 
-    /** The jobs, when each has ended. */
+    /** Adds jobs, and returns them when each has ended. */
     async function ended(name, jobs, options = {}) {
       const queue = queueOf(name);
       const added = await queue.addBulk(jobs.map((data) => ({ name: 'job', data, opts: options })));
@@ -82,13 +82,13 @@ for (const version of ['bullmq', 'bullmq5']) {
       const ran = await noted('window');
       assert.equal(new Set(ran.map(({ number }) => number)).size, 50);
       for (const user of users) {
-        // Ten in each two seconds: a job is noted after it was admitted, and was admitted after all began.
+        // Ten in each two seconds. A job is noted after it was admitted, and was admitted after all began.
         const times = ran.filter((one) => one.user === user).map(({ at }) => at - began);
         times.sort((a, b) => a - b);
         assert.equal(times.length, 25);
         for (const [place, at] of times.entries())
           assert.ok(at >= Math.floor(place / 10) * 2_000 - 1, `${place}: ${at}`);
-        // Where the machine is so busy that the jobs come late by themselves, few have to wait.
+        // On a very busy machine the jobs come late by themselves, and few have to wait.
         assert.ok((await waits(user)) >= 15 || times.at(-1) > 6_000);
       }
     });
@@ -104,7 +104,7 @@ for (const version of ['bullmq', 'bullmq5']) {
       const times = ran.map(({ at }) => at - began);
       times.sort((a, b) => a - b);
       for (const [place, at] of times.entries()) assert.ok(at >= place * 50 - 2, `${place}: ${at}`);
-      // If all waited for the same moment, each of them would refuse all but one: 60 * 59 / 2 times.
+      // If all waited for the same moment, all but one would be refused each time: 60 * 59 / 2 times.
       const waited = await waits('carol');
       assert.ok((waited >= 50 || times.at(-1) > 4_000) && waited <= 600, `${waited}`);
     });
@@ -149,7 +149,7 @@ for (const version of ['bullmq', 'bullmq5']) {
         next = start('hangs');
         const before = await waits('all');
         await queue.add('job', { isLong: false, kill });
-        // A machine that stalls for longer than the ttl ends the hold: then the short job runs at once.
+        // If the machine stalls for longer than the ttl, the hold ends, and the short job runs at once.
         const ran = async () => (await noted('hangs')).some((one) => !one.isLong && one.kill === kill);
         await until(async () => (await waits('all')) > before || (await ran()));
         assert.equal((await noted('hangs')).findLast((one) => one.isLong).pid, victim.pid);
@@ -166,7 +166,7 @@ for (const version of ['bullmq', 'bullmq5']) {
       await workers.limiter.block('rare', 'job:dan', 1_500);
       const jobs = await ended('rare', [{ user: 'dan' }, { user: 'free' }, { user: 'eve', cost: 11 }]);
       assert.ok(jobs[0].finishedOn - blocked >= 1_499);
-      // Its wait is exact: it asks once more at most.
+      // Its wait is exact, so it asks once more at most.
       assert.ok(jobs[0].attemptsStarted <= 2);
       assert.equal(jobs[1].returnvalue, 'free');
       assert.match(jobs[2].failedReason, /rare denies this key: this is never admitted/);

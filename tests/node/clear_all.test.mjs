@@ -1,4 +1,4 @@
-// `clearAll`: a limiter as if it had never been used, and no other limiter.
+// After `clearAll` a limiter is as if it had never been used, and no other limiter is changed.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';

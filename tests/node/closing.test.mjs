@@ -1,4 +1,4 @@
-// A limiter that is closed ends what waits, and gives back what it has.
+// Closing a limiter ends its waiting calls, and gives its holds and turns back.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// The files that a fresh process loads with the package: each takes Node longer to find, to read and to wrap than to run.
+// The files that a fresh process loads with the package. Node takes longer to find, read and wrap each file than to run it.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 
 const cwd = fileURLToPath(new URL('../../', import.meta.url));
 
-/** What a program prints in a fresh process, as JSON. */
+/** The JSON that a program prints in a fresh process. */
 function run(program, ...options) {
   return JSON.parse(execFileSync(process.execPath, [...options, '-e', program], { cwd, encoding: 'utf8' }));
 }
@@ -43,7 +43,7 @@ it('importing the package gives the same classes as requiring it', () => {
 });
 
 it('importing the package does not read its file for names', async () => {
-  // Node would take 50 ms for that, and know the names then.
+  // Node would take 50 ms for that, and would know the names then.
   const names = Object.keys(await import('../../bindings-node/dist/index.js'));
   assert.deepEqual(
     names.filter((name) => name !== 'module.exports'),

@@ -1,4 +1,4 @@
-// A bundle for an edge runtime: it is built, whatever it imports, and says why it cannot run.
+// A bundle for an edge runtime. It is built, whatever it imports, and its error explains why it cannot run.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const ENTRIES = Object.keys(exports).filter((entry) => entry !== './package.json');
 
-// What their bundlers say of themselves: Next.js for the Edge runtime, Wrangler, a starter kit of Fastly, a web worker.
+// The conditions that bundlers set: Next.js for the Edge runtime, Wrangler, a starter kit of Fastly, a web worker.
 const EDGES = [['edge-light'], ['workerd', 'worker', 'browser'], ['fastly', 'edge-light'], ['worker']];
 
 let folder;
@@ -23,7 +23,7 @@ before(() => {
 });
 after(() => rmSync(folder, { recursive: true }));
 
-/** A program that imports every entry, in a bundle for these conditions: what it is made of, and how it ends. */
+/** Bundles a program that imports every entry for these conditions. Returns the parts of the bundle, and how it ends. */
 async function bundled(conditions) {
   const outfile = join(folder, 'bundle.mjs');
   const imports = ENTRIES.map((entry, index) => {

@@ -1,4 +1,4 @@
-// Every example without a server runs, and prints what it should.
+// Every example without a server runs, and prints the expected lines.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,4 +1,4 @@
-// Leases as Node sees them: the option, the source, the counters.
+// Leases in Node: the option, the source, the counters.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';

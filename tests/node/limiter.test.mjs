@@ -67,7 +67,7 @@ it('a Decision has the fields of its check', async () => {
     shadow: false,
     unavailable: false,
   });
-  // A copy has what is stored in it, and nothing of the inside; `toJSON` has all fields.
+  // A copy has the stored fields, and nothing of the inside. `toJSON` has all fields.
   const stored = { allowed: true, key: 'alice', cost: 1, decisions: [] };
   assert.deepEqual([{ ...decision }, structuredClone(decision)], [stored, stored]);
   assert.deepEqual(Object.keys(JSON.parse(JSON.stringify(decision))), Object.keys(decision.toJSON()));
@@ -118,7 +118,7 @@ it('settle charges or refunds the difference to what a check consumed', async ()
     [policy, 'b', 2],
   ]);
   assert.deepEqual([all.decisions.length, all.key], [2, 'a']);
-  // Of several one number is for those that name a cost.
+  // With several entries, one number is for those that name a cost.
   await limiter.settle(all, 3);
   assert.equal((await limiter.peek(policy, 'a')).remaining, 4);
   assert.equal((await limiter.peek(policy, 'b')).remaining, 7);

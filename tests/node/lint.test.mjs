@@ -1,4 +1,4 @@
-// lint of notations, of policies given in code and of files, what loading a file logs, and what else a file may say.
+// lint of notations, of policies given in code and of files, the log lines when a file is loaded, and other contents of a file.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

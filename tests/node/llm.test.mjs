@@ -1,4 +1,4 @@
-// `tidegate/llm`: what calls of models cost. The calls are vectors, in `tests/http/llm.json`.
+// `tidegate/llm`: the costs of model calls. The calls are vectors, in `tests/http/llm.json`.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -56,7 +56,7 @@ test('a tokenizer counts the texts', () => {
   const texts = [];
   const tokenizer = (text) => texts.push(text) * 0 + 50;
   const made = chat({ tools: [{ type: 'function' }] });
-  // 50 of each text, (16 + 12 + 64) / 4 around them, 100 for the answer.
+  // 50 for each text, (16 + 12 + 64) / 4 around them, 100 for the answer.
   assert.deepEqual(openaiPreset({ tokenizer }).cost(made), { tokens: 2 * 50 + 23 + 100 });
   assert.deepEqual(texts, ['Say hello.', '[{"type":"function"}]']);
   assert.deepEqual(openaiPreset({ tokenizer: (text) => [...text] }).cost(chat()), { tokens: 10 + 7 + 100 });
@@ -136,10 +136,10 @@ test('a call that never fits says so', async () => {
   }
   const whole = { cost: { tokens: 90_000 } };
   assert.equal(neverFits(await limiter.check(policy, 'k', whole)), undefined);
-  // What is over comes back.
+  // The used units come back, so the cost fits later.
   assert.equal(neverFits(await limiter.check(policy, 'k', whole)), undefined);
   assert.equal(neverFits(await limiter.check(new Policy('5/minute', { shadow: true }), 'k', { cost: 7 })), undefined);
-  // Nothing is admitted to anything: that is no matter of the cost.
+  // Nothing is ever admitted, so the cost is not the reason.
   assert.equal(neverFits(await limiter.check('0/minute', 'k')), undefined);
   assert.match(neverFits(await limiter.check('5/minute', 'k', { cost: 7 })).message, /a call of 7 units/);
 });

@@ -38,13 +38,13 @@ afterEach(async () => {
 const ask = async (path) => (await fetch(`${url}${path}`)).json();
 const paced = (policy, preset) => pacedFetch({ limiter, policy, ...preset });
 
-/** The policy as a transport asks for it. */
+/** The policy in the form that a transport uses. */
 function asked(policy) {
   const made = new Policy(policy);
   return typeof made.paced === 'function' ? made.paced() : policy;
 }
 
-/** What is used of each limit by calls to the service, on a clock that stands still. */
+/** The units that calls to the service have used of each limit, on a clock that stands still. */
 async function used(policy, names) {
   const cost = Object.fromEntries(names.map((name) => [name, 0]));
   const { limits } = await limiter.peek(asked(policy), `out:${url}`, { cost });
@@ -206,7 +206,7 @@ test('of twenty streams with cancellations none is lost', async () => {
   });
   const texts = streams.map((stream) => stream.finalText().catch((error) => error));
   await Promise.all(begun);
-  // All are under way: a third is cancelled, before the others go on.
+  // All are under way. Every third one is cancelled, before the others go on.
   const isCancelled = (index) => index % 3 === 0;
   for (const [index, stream] of streams.entries()) if (isCancelled(index)) stream.abort();
   await ask('/-/go');
@@ -215,7 +215,7 @@ test('of twenty streams with cancellations none is lost', async () => {
     else assert.equal(text, words(10 + index));
   }
   const sum = (of) => Array.from({ length: 20 }, (_, index) => of(index)).reduce((a, b) => a + b);
-  // What was read is known of all of them; of those that were cancelled the answer stays as it was charged.
+  // The input of all of them is known. For the cancelled ones, the answer stays as it was charged.
   const expected = [20, sum((index) => 100 + index), sum((index) => (isCancelled(index) ? 100 : 10 + index)), 0];
   const names = ['requests', 'input-tokens', 'output-tokens', 'cost'];
   // A body that was given up is settled when the reader of the response has noticed.

@@ -35,7 +35,7 @@ describe('prom-client', () => {
     const root = fileURLToPath(new URL('../../', import.meta.url));
     const modules = join(folder, 'node_modules');
     mkdirSync(modules);
-    // The package is linked, and the application has a prom-client of its own.
+    // The package is linked, and the application has a separate prom-client.
     symlinkSync(root, join(modules, 'tidegate'));
     for (const name of ['prom-client', 'tdigest', 'bintrees', '@opentelemetry/api']) {
       cpSync(join(root, 'node_modules', name), join(modules, name), { recursive: true });

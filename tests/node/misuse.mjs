@@ -1,6 +1,6 @@
 import { TidegateError } from 'tidegate';
 
-/** Says what is wrong about an error, if anything is. */
+/** Describes how an error differs from the expected one, if it does. */
 export function mistake(error, code, says) {
   if (!(error instanceof TidegateError)) return `${error?.stack ?? error}`;
   if (error.code !== code) return `${error.code}: ${error.message}`;

@@ -1,5 +1,5 @@
-// A call that is given an option that does not exist, or a value of a wrong type, says which, what is near, and what it takes.
-// What returns a promise rejects; what throws is in `misuse_throws.test.mjs`. Nothing throws a TypeError of JavaScript.
+// A call with an option that does not exist, or with a value of a wrong type, fails. The error names it, a near one, and the allowed
+// values. Calls that return a promise reject. `misuse_throws.test.mjs` has those that throw. Nothing throws a TypeError of JavaScript.
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -12,7 +12,7 @@ const P = 'fixed-window 5/minute';
 const HELD = 'concurrency 5';
 const fn = () => {};
 
-/** What is given, the code, and what the message says. */
+/** The call, the code of its error, and a pattern of its message. */
 const CALLS = {
   'check(p, k, 5)': [(l) => l.check(P, 'k', 5), 'config_invalid', /check .*an object of options.*\{ cost: 5 \}/],
   "check(p, k, '5')": [(l) => l.check(P, 'k', '5'), 'config_invalid', /check .*an object of options/],
@@ -170,7 +170,7 @@ describe('a call that returns a promise rejects', () => {
         (error) => error,
       );
       assert.equal(mistake(error, code, says), undefined);
-      // Nothing was consumed of the policies that these calls name, except by the checks that `settle` is given.
+      // These calls consumed nothing of their policies, except for the checks that `settle` gets.
       assert.equal((await fresh.peek(P, 'k')).remaining, 5);
       assert.equal((await fresh.peek(HELD, 'k')).remaining, 5);
     });

@@ -14,10 +14,10 @@ const fn = () => {};
 const refuse = () => {
   throw new Error('from the handler of a proxy');
 };
-/** A Proxy that throws whatever it is asked. */
+/** A Proxy that throws for every operation. */
 const SILENT = new Proxy({}, Object.fromEntries(Object.getOwnPropertyNames(Reflect).map((name) => [name, refuse])));
 
-/** What is given, the code, and what the message says. */
+/** The call, the code of its error, and a pattern of its message. */
 const THROWS = {
   'new Limiter(url)': [() => new Limiter('redis://u:secret@h'), 'config_invalid', /a URL.*an object of options/],
   'new Limiter(5)': [() => new Limiter(5), 'config_invalid', /5.*an object of options/],

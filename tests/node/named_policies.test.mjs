@@ -1,4 +1,4 @@
-// A policy that is made of a notation at run time and has a name of its own, as one out of a database.
+// A named policy that a program makes from a notation at run time, like one out of a database.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';

@@ -1,4 +1,4 @@
-// What a response says of the limits of its service is learned.
+// A limiter learns from the limits that a response announces.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,6 +1,6 @@
-// Behind a proxy that repeats, drops, swaps and cuts replies no call gets another call's Decision.
+// Behind a proxy that repeats, drops, swaps and cuts replies, no call gets another call's Decision.
 //
-// `TIDEGATE_OUT_OF_STEP` says how many Decisions there have to be.
+// `TIDEGATE_OUT_OF_STEP` sets the necessary number of Decisions.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -50,7 +50,7 @@ describe('behind a proxy at fault', () => {
           answered += 1;
         } catch (error) {
           if (!(error instanceof StoreError)) throw error;
-          // While the breaker is open calls fail at once.
+          // While the breaker is open, calls fail at once.
           await sleep(1);
         }
       }

@@ -1,4 +1,4 @@
-// `tidegate/outgoing`: whatever headers a client has. The dialects are vectors, in `tests/http/responses.json`.
+// `tidegate/outgoing` with the headers of any client. The dialects are vectors, in `tests/http/responses.json`.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -63,7 +63,7 @@ test('what cannot be read is an error that says so', () => {
 test('no field that says something is passed over', () => {
   const { cases } = JSON.parse(readFileSync(new URL('../http/responses.json', import.meta.url), 'utf8'));
   const telling = cases.filter(({ response, observations }) => response.headers?.length > 0 && observations.length > 0);
-  // Of what is refused every field is read, and a body too.
+  // The client reads every field and the body of a refusal anyway.
   const served = telling.filter(({ response }) => !(response.status >= 400));
   assert.ok(served.length >= 20, `only ${served.length} responses`);
   for (const { name, response } of served) {

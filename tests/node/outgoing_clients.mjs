@@ -10,7 +10,7 @@ import { Limiter, ManualClock } from 'tidegate';
 import { pacedFetch } from 'tidegate/fetch';
 import { paced } from 'tidegate/undici';
 
-/** The response of `fetch`, and of what is made like it. */
+/** The response of `fetch`, or of a client that imitates it. */
 function ofFetch(response) {
   return {
     status: response.status,
@@ -78,9 +78,9 @@ export const clients = [fetchClient, axiosClient, undiciClient('undici 7', await
 const [major, minor] = process.versions.node.split('.').map(Number);
 if (major > 22 || (major === 22 && minor >= 19)) clients.push(undiciClient('undici 8', await import('undici8')));
 
-/** A server that answers as it is told, and writes down what it was asked. */
+/** A server that answers with a function, and records its requests. */
 export class Site {
-  /** What came, as `GET /path`. */
+  /** The requests, as `GET /path`. */
   asked = [];
   requests = [];
 
@@ -105,19 +105,19 @@ export class Site {
   }
 }
 
-/** A limiter in memory whose time stands still. */
+/** A limiter in memory, with a clock that stands still. */
 export function limiterAt(options = {}) {
   const clock = new ManualClock();
   return { clock, limiter: new Limiter({ clock, ...options }) };
 }
 
-/** What is left of a limit for calls that go out. */
+/** The rest of a limit for calls that go out. */
 export async function leftOf(limiter, policy, key, cost = 1) {
   const { limits } = await limiter.peek(limiter.policy(policy).paced(), key, { cost });
   return limits.map(({ remaining }) => remaining);
 }
 
-/** How many calls that go out wait for a key. */
+/** The number of calls that go out and wait for a key. */
 export function waitingOf(limiter, policy, key) {
   return limiter.waiting(limiter.policy(policy).paced(), key);
 }
@@ -131,12 +131,12 @@ export async function until(holds) {
   throw new Error(`it never held: ${holds}`);
 }
 
-/** An error that a client wrapped, as it was. */
+/** The original of an error that a client wrapped. */
 export function unwrapped(error) {
   return error?.isAxiosError && error.cause ? unwrapped(error.cause) : error;
 }
 
-/** Servers, and clients of one kind, that each test closes at its end. `defaults` are options of the clients. */
+/** Servers, and clients of one kind. Each test closes them at its end. `defaults` are options of the clients. */
 export function opened(kind, defaults = {}) {
   const open = [];
   const kept = (one) => {

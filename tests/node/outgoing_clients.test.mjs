@@ -1,4 +1,4 @@
-// What every client does with calls that go out: real clients, real servers.
+// Calls that go out, the same for every client: real clients, real servers.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -148,7 +148,7 @@ for (const kind of clients) {
       assert.equal(await left(limiter, policy, key), 0);
       await second.giveUp();
       await until(async () => (await left(limiter, policy, key)) === 1);
-      // One that breaks off has ended, too.
+      // A response that breaks off has ended, too.
       const third = await call(origin);
       parts[2].socket.destroy();
       await assert.rejects(third.text());
@@ -165,7 +165,7 @@ for (const kind of clients) {
       assert.equal(await left(limiter, policy, `out:${origin}`), 0);
       controller.abort(new Error('the user left'));
       await until(async () => (await left(limiter, policy, `out:${origin}`)) === 1);
-      // It was not read, and is still there.
+      // The body was not read yet. Reading it fails now.
       await assert.rejects(response.text());
     });
 
@@ -283,7 +283,7 @@ for (const kind of clients) {
     });
 
     suite('sends again', () => {
-      /** A server that refuses that often. */
+      /** A server that refuses the first `times` requests. */
       const refusing = (times, status = 429, wait = '5') =>
         site((_, response, { asked }) => {
           if (asked.length > times) return response.end('at last');
@@ -420,7 +420,7 @@ for (const kind of clients) {
         await once(socket, 'data');
         controller.abort();
         await assert.rejects(waiting);
-        // It may have arrived: what was charged stays so, what was held goes back.
+        // The request may have arrived, so its charge stays, and its hold goes back.
         const limits = await leftOf(limiter, policy, `out:${origin}`);
         assert.deepEqual(limits, [1, 4]);
         socket.destroy();

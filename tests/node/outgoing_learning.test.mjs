@@ -1,4 +1,4 @@
-// What clients learn from the responses of real servers.
+// Clients learn from the responses of real servers.
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
@@ -11,7 +11,7 @@ for (const kind of clients) {
   suite(kind.name, () => {
     const { site, make } = opened(kind, { timeoutMs: 0 });
     const read = async (call) => (await call).text();
-    /** How long a call would have to wait. */
+    /** The time that a call would have to wait. */
     const waitOf = async (call) => {
       const error = await call.then(
         () => assert.fail('it was sent'),
@@ -49,7 +49,7 @@ for (const kind of clients) {
         assert.deepEqual([refused.status, await refused.text()], [429, 'no']);
         near(await waitOf(call(origin)), 20_000);
         assert.equal(asked.length, 1);
-        // Of another client with the same limiter, too; but not of another server.
+        // This holds for another client with the same limiter, too, but not for another server.
         near(await waitOf(make({ limiter, policy }).call(origin)), 20_000);
         assert.equal(await read(call(other.origin)), 'hello');
       });
@@ -131,7 +131,7 @@ for (const kind of clients) {
       const { call } = make({ limiter });
       assert.equal((await call(origin)).status, 429);
       near(await waitOf(call(target.origin)), 20_000);
-      // The first hop is sent again; the second one has to wait.
+      // The first hop is sent again. The second one has to wait.
       near(await waitOf(call(origin)), 20_000);
       assert.deepEqual([asked.length, target.asked.length], [2, 1]);
     });
@@ -166,7 +166,7 @@ for (const kind of clients) {
 
 for (const shares of [false, true]) {
   test(`a turn that is older than a refusal is given back; ${shares ? 'all callers are told' : 'of one key'}`, async () => {
-    // The event loop comes to a turn when another call has read a refusal.
+    // The event loop comes to a turn only after another call has read a refusal.
     const servers = await Servers.start();
     const [begun, refused] = [deferred(), deferred()];
     const sent = [];

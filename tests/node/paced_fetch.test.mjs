@@ -1,4 +1,4 @@
-// `tidegate/fetch` beside the `fetch` that it wraps: what the server sees and what the caller gets are the same.
+// `tidegate/fetch` beside the `fetch` that it wraps: servers get the same requests, and callers the same answers.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
@@ -31,10 +31,10 @@ before(async () => {
 after(() => Promise.all([here.close(), there.close()]));
 
 const plain = { limiter: new Limiter(), policy: '1000000/s' };
-/** With what ends at the end of a body. */
+/** The options with a settle function, which runs at the end of a body. */
 const settled = { ...plain, settle: () => 1 };
 
-/** What a call came to: the servers' books, and the response or the error. */
+/** The outcome of a call: the servers' books, and the response or the error. */
 async function outcome(fetch, make) {
   here.requests.length = 0;
   there.requests.length = 0;
@@ -95,7 +95,7 @@ describe('pacedFetch answers as fetch does', () => {
   for (const [name, init] of Object.entries(inits)) {
     it(name, async () => {
       for (const path of paths) {
-        // Of what is not followed a redirect is like any other.
+        // Without following, all redirects are alike, so a few paths are enough.
         for (const redirect of ['/301', '/302?to=none', '/end'].includes(path)
           ? ['follow', 'manual', 'error']
           : ['follow']) {
@@ -189,7 +189,7 @@ describe('pacedFetch', () => {
     assert.equal(await (await outer('https://example.com/')).text(), 'mine');
     assert.deepEqual([seen.length, seen[0][0]], [1, 'https://example.com/']);
     await assert.rejects(outer('https://EXAMPLE.com:443/other'), { code: 'rate_limited' });
-    // The inner one sent nothing, so the outer one has its unit back.
+    // The inner fetch sent nothing, so the outer one has its unit back.
     assert.deepEqual(await leftOf(limiter, 'fixed-window 5/minute', 'out:https://example.com'), [4]);
   });
 
@@ -209,7 +209,7 @@ describe('pacedFetch', () => {
       collect();
       return (await leftOf(limiter, 'concurrency 2', `out:${here.origin}`))[0] === 2;
     });
-    // What has ended is not ended again.
+    // A body that has ended is not ended again.
     for (let round = 0; round < 5; round++) await new Promise((resolve) => setTimeout(resolve, 1, collect()));
     assert.equal(ends, 2);
   });

@@ -1,4 +1,4 @@
-// `tidegate/undici` in what only undici has: its interceptors, its other calls, and how it takes a response.
+// `tidegate/undici` with features of undici alone: its interceptors, its other calls, and its way of taking a response.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -118,7 +118,7 @@ for (const version of versions) {
       let length = 0;
       for await (const chunk of large.body) {
         length += chunk.length;
-        // The reader is slow: nothing is lost, and nothing comes twice.
+        // The reader is slow, but nothing is lost, and nothing comes twice.
         await new Promise(setImmediate);
       }
       assert.equal(length, 2_000_000);
@@ -231,7 +231,7 @@ for (const version of versions) {
       const keyed = await client.compose(paced({ ...options, key: 'mine' })).request(request);
       assert.equal(await keyed.body.text(), 'hello');
       assert.deepEqual(await leftOf(limiter, '5/minute', 'mine'), [4]);
-      // undici 8 says which origin it is.
+      // undici 8 passes its origin.
       const unkeyed = client.compose(paced(options)).request(request);
       if (version === 'undici8') await (await unkeyed).body.dump();
       else

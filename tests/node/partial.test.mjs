@@ -1,4 +1,4 @@
-// What only Node can show of partial checks and of the fields that came with them; the vectors have the rest.
+// Partial checks, and the fields that came with them, where only Node can show them. The vectors have the rest.
 
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';

@@ -1,4 +1,4 @@
-// The packages of a release on npm: one for each platform, and one that depends on them; each machine loads its own.
+// The packages of a release on npm: one for each platform, and one that depends on them. Each machine loads the right one.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -87,7 +87,7 @@ it('the main package depends on all of them, contains no binary, and builds noth
   assert.equal(manifest.devDependencies, undefined);
   assert.deepEqual(readdirSync(join(folder, 'bindings-node/binding')).sort(), ['index.d.ts', 'index.js']);
   assert.ok(existsSync(join(folder, 'bindings-node/dist/index.mjs')));
-  // npm shows this file, and the README of the repository is about three languages.
+  // npm shows this file, because the README of the repository is about three languages.
   const readme = readFileSync(join(folder, 'README.md'), 'utf8');
   assert.equal(readme, readFileSync(join(root, 'bindings-node/README.md'), 'utf8'));
 });
@@ -162,7 +162,7 @@ for (const { title, platform, arch, ldd = '', report = GLIBC, first, universal }
     const words = ['-e', MACHINE, loader, platform, arch, ldd, JSON.stringify(report)];
     const { stdout } = await call(process.execPath, words);
     const { asked, message } = JSON.parse(stdout);
-    // The package is not installed here: so the test sees which one is asked for first, and the error that it is missing.
+    // The package is not installed here, so the test sees which one is asked for first, and the error that it is missing.
     const wanted = asked.filter((name) => !name.endsWith('/package.json') && !name.includes('wasm'));
     assert.deepEqual(wanted, [...(universal ? ['tidegate-darwin-universal'] : []), `tidegate-${first}`]);
     assert.match(message, /Cannot find native binding/);

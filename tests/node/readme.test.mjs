@@ -1,4 +1,4 @@
-// Every Node block of the READMEs and of the pages runs as it stands there, against a real server.
+// Every Node block of the READMEs and of the pages runs as printed, against a real server.
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
@@ -72,7 +72,7 @@ it('no block uses what it does not declare, in functions that nothing calls eith
   assert.match(ended.stdout + ended.stderr, /Checked \d+ files/);
 });
 
-/** What a block of a page prints that has this text, with more behind it. */
+/** The output of the block of a page that has this text, with more code behind it. */
 async function printed(page, text, more) {
   const { code } = snippets().find(({ name, code }) => name.startsWith(`${page}:`) && code.includes(text));
   const program = join(folder, 'printed.mjs');

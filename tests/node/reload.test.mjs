@@ -1,4 +1,4 @@
-// A reload takes a changed policy file as a whole or not at all, and keeps what code relies on.
+// A reload takes a changed policy file as a whole or not at all, and keeps everything that code relies on.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ function policyFile(t, text) {
 
 const counts = (limiter, ...names) => names.map((name) => limiter.policy(name).limits[0].count);
 
-/** The parts are in the message of the error. */
+/** Checks that the message of the error has these parts. */
 const refusal =
   (code, ...parts) =>
   (error) => {

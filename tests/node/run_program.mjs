@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 
 const program = (name) => fileURLToPath(new URL(`programs/${name}`, import.meta.url));
 
-/** Runs a program of `programs/` to its end: what it printed. A program that does not end is killed, and the test fails. */
+/** Runs a program of `programs/` to its end, and returns its output. A program that does not end is killed, and the test fails. */
 export function run(name, ...args) {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, ['--expose-gc', program(name), ...args], {

@@ -1,4 +1,4 @@
-// The same binary in other runtimes. They are installed from npm; when one cannot be installed, its test is skipped.
+// The same binary in other runtimes, which npm installs. If one cannot be installed, its test is skipped.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -60,14 +60,14 @@ async function install({ name, spec, program }) {
   return path;
 }
 
-/** What comes of installing each. Where npm cannot be reached, that takes it a minute: all are installed at once, and once. */
+/** The outcome of installing each. If npm cannot be reached, that takes a minute, so all are installed at once, and once. */
 const installed = new Map();
 before(() => {
   for (const runtime of glibc ? runtimes : []) installed.set(runtime, install(runtime));
   return Promise.allSettled(installed.values());
 });
 
-/** The path for a test, which is skipped where it cannot be installed. */
+/** The path for a test. The test is skipped if the runtime cannot be installed. */
 async function pathFor(test, runtime) {
   if (!glibc) return test.skip('its packages are for glibc');
   try {
@@ -78,7 +78,7 @@ async function pathFor(test, runtime) {
 }
 
 for (const runtime of runtimes) {
-  // Hono also runs on Bun and Deno. The web adapters on Node have tests of their own.
+  // Hono also runs on Bun and Deno. The web adapters on Node have separate tests.
   const programs = ['bun', 'deno'].includes(runtime.name)
     ? ['everywhere.mjs', 'web.mjs', 'calls.mjs']
     : ['everywhere.mjs'];
@@ -105,7 +105,7 @@ for (const runtime of runtimes.filter(({ name }) => name.startsWith('node'))) {
     const path = await pathFor(test, runtime);
     if (path === undefined) return;
     const files = ['outgoing_clients', 'paced_undici'].map((name) => join(root, `tests/node/${name}.test.mjs`));
-    // Not as a part of this test.
+    // Without this variable the run is no part of this test.
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     const { stdout } = await call(path, ['--test', '--test-reporter=tap', ...files], {
       cwd: root,

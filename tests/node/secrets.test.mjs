@@ -9,7 +9,7 @@ import { inspect } from 'node:util';
 import { Limiter, lint, Policy, rollout } from 'tidegate';
 import { rateLimit } from 'tidegate/express';
 
-// Where a secret stands in a URL, or where a mistake puts it. No server listens on port 1.
+// The places of a secret in a URL, also those of a mistake. No server listens on port 1.
 const PLACES = [
   'redis://user:{}@127.0.0.1:1/0',
   'redis://:{}@127.0.0.1:1/0',
@@ -29,7 +29,7 @@ const PLACES = [
   'redis:/u:{}@127.0.0.1:1/0',
   'u:{}@127.0.0.1:1/0',
 ];
-// A piece of four characters with one of these can only come from the secret: no message has such a piece.
+// No message has a piece of four characters with one of these, so such a piece can only come from the secret.
 const MARKS = 'QXZJVKWY';
 const SYMBOLS = [...MARKS, ...'89/?#@:&%=+ ,;[]{}$\\"\'<>|^`~!*().-_\té😀'];
 
@@ -42,7 +42,7 @@ function chance(seed) {
   };
 }
 
-/** Secrets, and URLs with them: as they are, and escaped. */
+/** Secrets, and URLs with them, plain and escaped. */
 function* secrets(cases) {
   const below = chance(7);
   for (let number = 0; number < cases; number++) {
@@ -59,7 +59,7 @@ function pieces(secret) {
   return new Set(found.flatMap((piece) => [piece, inspect(piece).slice(1, -1), JSON.stringify(piece).slice(1, -1)]));
 }
 
-/** What a program may see of a call: its result, or its error with all that is printed of one. */
+/** Everything that a program may see of a call: its result, or its error in every printed form. */
 async function said(call) {
   try {
     return inspect(await call(), { depth: 5 });
@@ -70,7 +70,7 @@ async function said(call) {
 
 const mayBeUrl = (text) => text.includes('://') || /:.*@/s.test(text);
 
-/** The ways in which a URL may get into a message. */
+/** The ways of a URL into a message. */
 function* used(url) {
   const other = 'redis://127.0.0.1:1/9';
   const checked = (store) => async () => {

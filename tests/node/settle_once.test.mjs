@@ -1,4 +1,4 @@
-// A Decision is settled once, by the limiter that made it; metadata reaches the journal; queues have bounds.
+// A Decision is settled once, by the limiter that made it. Metadata reaches the journal, and queues have bounds.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -76,7 +76,7 @@ test('each entry of checkAll is settled once', async (t) => {
   assert.equal(await used(limiter), 4);
 });
 
-/** Waits until that is so. */
+/** Waits until a condition holds. */
 async function until(holds) {
   const deadline = performance.now() + 20_000;
   while (!(await holds())) {
@@ -85,7 +85,7 @@ async function until(holds) {
   }
 }
 
-/** What is left of each policy after a settle of a request to a model: requests, tokens and requests at once. */
+/** The rest of each policy after a settle of a request to a model: requests, tokens and requests at once. */
 async function leftAfter(t, settle, rpm = ['rpm', 'k']) {
   const limiter = new Limiter({
     policies: { rpm: '60/hour', tpm: '1000/hour', tpd: '9000/day', busy: 'concurrency 8' },
@@ -101,7 +101,7 @@ test('one number settles the entries that name a cost, and all where none does',
   const by = (actual) => (limiter, decision) => limiter.settle(decision, actual);
   assert.deepEqual(await leftAfter(t, by(300)), [59, 700, 8700]);
   assert.deepEqual(await leftAfter(t, by(0)), [59, 1000, 9000]);
-  // A cost of one is named too.
+  // A cost of one counts as named if the call gives it.
   assert.deepEqual(await leftAfter(t, by(30), ['rpm', 'k', 1]), [30, 970, 8970]);
   assert.deepEqual(await leftAfter(t, by(30), { policy: 'rpm', key: 'k' }), [59, 970, 8970]);
   const limiter = new Limiter({ policies: POLICIES });
@@ -247,13 +247,13 @@ test('a settle is made again only where it certainly did not run', async (t) => 
   const limiter = new Limiter({ store: servers.url, policies: POLICIES, onStoreError: 'raise', timeoutMs: 2_000 });
   t.after(() => Promise.all([limiter.close(), servers.close()]));
   const [late, refused] = [await limiter.check('p', 'k', { cost: 5 }), await limiter.check('p', 'k', { cost: 3 })];
-  // The server gets it and does not answer in time.
+  // The server gets the settle, but it does not answer in time.
   await servers.stop();
   await assert.rejects(limiter.settle(late, 1), { code: 'store_timeout' });
   await servers.cont();
   await assert.rejects(limiter.settle(late, 1), config(/"p" was settled before/));
   await servers.kill();
-  // What was sent over the lost connection may have run; behind this call there is no connection.
+  // A call over the lost connection may have run. After this loop there is no connection.
   await until(() =>
     limiter.peek('p', 'k').then(
       () => false,

@@ -1,4 +1,4 @@
-// What `limiter.stats()` says.
+// The contents of `limiter.stats()`.
 
 import assert from 'node:assert/strict';
 import { it } from 'node:test';

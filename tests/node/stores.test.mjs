@@ -1,4 +1,4 @@
-// What a limiter reports of its stores: log lines, changes and counters; and a move from one store to another.
+// Reports of a limiter about its stores: log lines, changes and counters. Also a move from one store to another.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -82,7 +82,7 @@ describe('a store that comes and goes', () => {
 });
 
 describe('log lines', () => {
-  /** Runs a program that loses its store: what it printed. */
+  /** Runs a program that loses its store, and returns its output. */
   async function lost(options) {
     const program = `
       import { Limiter } from 'tidegate';

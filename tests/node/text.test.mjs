@@ -1,4 +1,4 @@
-// Texts that no UTF-8 has, and texts that are too long for a message.
+// Texts that UTF-8 cannot express, and texts that are too long for a message.
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -6,7 +6,7 @@ import { inspect } from 'node:util';
 import { Limit, Limiter, lint, Policy, RateLimited, rollout } from 'tidegate';
 import { header } from 'tidegate/express';
 
-// Half a surrogate pair: Node-API would make U+FFFD of it, which is another text.
+// Half a surrogate pair. Node-API would turn it into U+FFFD, which is another text.
 const HALF = 'a\ud800';
 const REPLACED = 'a\ufffd';
 const LONG = 'k'.repeat(60_000);

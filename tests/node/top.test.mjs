@@ -1,4 +1,4 @@
-// A process publishes what it denies, where `TIDEGATE_TOP` asks for it: also the denials that Node would repeat by itself.
+// If `TIDEGATE_TOP` is set, a process publishes its denials, also those that Node would repeat by itself.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

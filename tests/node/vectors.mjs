@@ -29,7 +29,7 @@ export async function run(one, store, prefix) {
   let limiter;
   try {
     const start = one.start ?? START;
-    // In microseconds; the clock takes milliseconds.
+    // In microseconds. The clock takes milliseconds.
     const clock = new ManualClock(start / 1000);
     let failure;
     try {
@@ -53,19 +53,19 @@ export async function run(one, store, prefix) {
   }
 }
 
-/** A text; a long one is written as a part and how often it repeats. */
+/** A text. A long one is written as a part and the number of its repetitions. */
 function text(value) {
   return value !== null && typeof value === 'object' && 'repeat' in value ? value.repeat.repeat(value.times) : value;
 }
 
-/** A number; one that JSON cannot write is written as an object. */
+/** A number. If JSON cannot write it, the vector has an object. */
 function number(value) {
   if (value === null || typeof value !== 'object') return value;
   if ('float' in value) return value.float === 'nan' ? NaN : Infinity;
   return Object.fromEntries(Object.entries(value).map(([name, units]) => [name, number(units)]));
 }
 
-/** Waits until a condition holds; no call takes that long where nothing is broken. */
+/** Waits until a condition holds. No call takes that long unless something is broken. */
 async function until(holds, what) {
   const deadline = performance.now() + 20_000;
   while (!holds()) {
@@ -74,7 +74,7 @@ async function until(holds, what) {
   }
 }
 
-/** A call that may wait, and what the clock shows when it is answered. */
+/** A call that may wait, and the time of the clock at its answer. */
 class WaitingCall {
   #controller = new AbortController();
   #cancelled = new Error('cancelled');
@@ -98,7 +98,7 @@ class WaitingCall {
   }
 }
 
-/** A limiter, its clock, and what the steps of a case have named. */
+/** A limiter, its clock, and the named answers of a case. */
 class History {
   #named = new Map();
   #holds = new Map();
@@ -119,7 +119,7 @@ class History {
       await this.#act(step).catch(() => {});
       this.#set((this.now ?? 0) + (step.every ?? 0));
     }
-    // Only in Rust a Decision says when it was made.
+    // Only in Rust a Decision has the time when it was made.
     const { error, column, says, at: _, ...wanted } = step.expect ?? {};
     let found;
     try {
@@ -135,18 +135,18 @@ class History {
     compare(found, wanted);
   }
 
-  /** The fields of a Decision, which a later step may name. */
+  /** The fields of a Decision. A later step may refer to it by name. */
   #fieldsOf(step, decision) {
     if (step.as !== undefined) this.#named.set(step.as, decision);
     return fieldsOf(decision);
   }
 
-  /** Begins a call that may wait. Where the step does not say how many wait then, this is its answer. */
+  /** Begins a call that may wait. If the step does not count the waiting calls, it returns the answer. */
   async #begin(step, about) {
     this.#waiting.set(step.as, new WaitingCall(this.limiter, this.clock, step, about));
     if (!('waiting' in step)) return this.#answerOf(step.as);
     await this.#seeWaiting(step.as, step);
-    // The first of a line stands there already when it asks the store.
+    // The first of a line stands there already when it asks the store, so this waits for its answer.
     await this.limiter.ping();
     assert.equal(this.#waiting.get(step.as).answered, undefined, 'it does not wait');
     return {};
@@ -169,7 +169,7 @@ class History {
     return this.#fieldsOf({ as: name }, answer.decision ?? answer);
   }
 
-  /** Peeks until the answer is the expected one, or for too long. */
+  /** Peeks until the answer is the expected one, or the deadline is over. */
   async #peekUntil(expected, [policy, key, options]) {
     const deadline = performance.now() + 20_000;
     for (;;) {
@@ -196,7 +196,7 @@ class History {
       case 'await':
         return this.#answerOf(step.of);
       case 'waits':
-        // A call that was woken has the time in which this one goes to the store and back.
+        // While this call goes to the store and back, a call that was woken has time to end.
         await limiter.ping();
         await this.#seeWaiting(step.of, step);
         assert.equal(this.#waiting.get(step.of).answered, undefined);

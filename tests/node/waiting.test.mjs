@@ -53,7 +53,7 @@ describe('waits', () => {
     for (const timeoutMs of [2 ** 31, 2 ** 40, 2 ** 50, Number.MAX_SAFE_INTEGER, Number.MAX_VALUE, Infinity]) {
       assert.equal((await limiter.acquire('1/hour', `a${timeoutMs}`, { timeoutMs })).allowed, true);
       assert.equal(await limiter.hold('concurrency 1', `a${timeoutMs}`, () => 'held', { timeoutMs }), 'held');
-      // One that waits.
+      // One of these calls waits.
       const waiting = [
         limiter.acquire('fixed-window 2/second', `b${timeoutMs}`, { cost: 2, timeoutMs }),
         limiter.acquire('fixed-window 2/second', `b${timeoutMs}`, { cost: 2, timeoutMs }),

@@ -1,4 +1,4 @@
-// Holds that wait for room, settle what they were charged, and end with their age.
+// Holds that wait for room, settle their charges, and end with their age.
 
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';

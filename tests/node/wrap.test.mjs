@@ -1,4 +1,4 @@
-// Functions that a limiter has wrapped: what they are given, what they hold, and how long they wait.
+// Functions that a limiter has wrapped: their arguments, their holds, and their waits.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -65,7 +65,7 @@ it('a wrapped generator function is limited when it is called', async () => {
   await assert.rejects(wrapped(), RateLimited);
 });
 
-/** A promise, and what settles it. */
+/** A promise, and the functions that settle it. */
 function gate() {
   let [open, fail] = [];
   const promise = new Promise((resolve, reject) => {
@@ -74,7 +74,7 @@ function gate() {
   return { promise, open, fail };
 }
 
-/** The policies that hold units, and the limit that says how many are held. */
+/** The policies that hold units, and the index of the limit that counts the held units. */
 const HELD = {
   'concurrency 2': 0,
   'fixed-window 100/minute; concurrency 2': 1,
@@ -183,7 +183,7 @@ describe('a leaky-bucket delays the function', () => {
       const wrapped = new Limiter().wrap(policy, () => times.push(performance.now() - began), { key: 'a' });
       await Promise.all(Array.from({ length: 4 }, () => wrapped()));
       assert.equal(times.length, 4);
-      // One for every 50 ms, none too early. The clock of the limiter and this one may be a millisecond apart.
+      // One for every 50 ms, and none too early. The clock of the limiter and this one may be a millisecond apart.
       for (const [index, time] of times.entries()) assert.ok(time > 50 * index - 1, `${times}`);
     });
   }
@@ -194,7 +194,7 @@ describe('a leaky-bucket delays the function', () => {
     assert.deepEqual(await Promise.all([wrapped(), wrapped(), wrapped()]), [7, 7, 7]);
   });
 
-  /** The wait of a delay, which reads its timer when it is loaded: that of the mock. */
+  /** The `delay` function with the timer of the mock. It reads its timer when it is loaded. */
   function mockedDelay(context) {
     context.mock.timers.enable({ apis: ['setTimeout'] });
     const paths = ['delay', 'bundle'].map((name) => require.resolve(`../../bindings-node/dist/${name}.js`));
@@ -228,7 +228,7 @@ describe('a leaky-bucket delays the function', () => {
       context.mock.timers.tick(86_400_000);
       for (let turn = 0; turn < 20; turn++) await Promise.resolve();
     }
-    // A day later where the first timer ended between two ticks.
+    // One day more if the first timer ended between two ticks.
     assert.ok(days === 50 || days === 51, `${days}`);
   });
 });
@@ -250,7 +250,7 @@ describe('a class leaves room for others', () => {
       });
       const named = limiter.wrap('jobs', work, { key: 'k', cost: 3, priority: (name) => name });
       await assert.rejects(named('batch'), RateLimited);
-      // Without a class it may take what stays free.
+      // Without a class it may take the units that stay free.
       await named(undefined);
       assert.deepEqual(left, [1, 0]);
     });

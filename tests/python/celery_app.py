@@ -1,4 +1,4 @@
-"""The application that the workers of test_celery.py run. What its tasks did is in lists of Redis."""
+"""The application that the workers of test_celery.py run. Its tasks note their steps in lists of Redis."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _redis = redis.Redis.from_url(URL)
 
 
 def end_with_the_tests() -> None:
-    # Not by sys.stdin, whose lock a forked process would find taken.
+    # Reads without sys.stdin, because a forked process would find its lock taken.
     os.read(0, 1)
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
@@ -46,7 +46,7 @@ if "TIDEGATE_TEST_WORKER" in os.environ:
 
 
 def note(what: str, **more: Any) -> None:
-    """Adds a line to what happened."""
+    """Adds an event to one of the lists."""
     _redis.rpush(f"{PREFIX}:{what}", json.dumps({"at": time.time(), "pid": os.getpid(), **more}))
 
 

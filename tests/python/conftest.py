@@ -1,4 +1,4 @@
-"""What the Python tests share: one Redis server, and for each test a prefix of its own."""
+"""Fixtures that the Python tests share: one Redis server, and a prefix for each test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strict_services import StrictServer, StrictService
 
 _numbers = itertools.count()
 
-# These take longest. They begin, so that none of them runs last and by itself: xdist hands the files out in this order.
+# The slowest files. They run first, so that none of them runs last and alone. xdist hands out files in this order.
 LONGEST = (
     "test_outgoing_clients.py",
     "test_outgoing_learning.py",
@@ -32,7 +32,7 @@ LONGEST = (
 )
 
 
-# A shell that starts a program in the background has it ignore Ctrl-C, which tests send to themselves.
+# A shell starts background programs with Ctrl-C ignored. Tests send it to themselves, so it must work again.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -54,12 +54,12 @@ def redis_url(server: Servers) -> str:
 
 @pytest.fixture
 def prefix() -> str:
-    """A prefix that no other test has, and no other run on the same server."""
+    """Returns a prefix that no other test has, and no other run on the same server."""
     return f"py{os.getpid()}-{next(_numbers)}"
 
 
 def url_of(kind: str, request: pytest.FixtureRequest) -> str:
-    """The URL of a store that the test has for itself, or of its part of the server."""
+    """Returns the URL of a store for this test. On Redis the tests share one server."""
     if kind == "file":
         folder: Path = request.getfixturevalue("tmp_path")
         return f"file://{folder}/limits?max_bytes=4MB"
@@ -102,7 +102,7 @@ def serve() -> Iterator[Any]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of an `adapter` or an `outgoing` client is one of all of them. Only such tests import the packages."""
+    """Runs a test of an `adapter` or an `outgoing` client with each of them. Only such tests import the packages."""
     if "adapter" in metafunc.fixturenames:
         from web_adapters import ADAPTERS
 

@@ -8,12 +8,12 @@ from tidegate import Decision
 
 
 def micros(seconds: float | None) -> int | None:
-    """A time in seconds, as Python has it, in microseconds."""
+    """Converts seconds, which Python uses, into microseconds."""
     return None if seconds is None else round(seconds * 1e6)
 
 
 def fields_of(decision: Decision) -> dict[str, Any]:
-    """Every field of a Decision."""
+    """Returns every field of a Decision."""
     return {
         "allowed": decision.allowed,
         "shadow": decision.shadow,
@@ -29,7 +29,7 @@ def fields_of(decision: Decision) -> dict[str, Any]:
         "retry_after": micros(decision.retry_after),
         "next_after": micros(decision.next_after),
         "reset_after": micros(decision.reset_after),
-        # Truncated to milliseconds: a Date of JavaScript has no finer times.
+        # Truncated to milliseconds, because a Date of JavaScript has no finer times.
         "reset_at": int(decision.reset_at * 1000 + 0.0005),
         "delay": micros(decision.delay),
         "source": decision.source,

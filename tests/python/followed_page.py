@@ -1,15 +1,15 @@
-"""Follows a page as its reader does, in a clean folder: writes the files that it shows, starts its servers, runs its
-commands, and compares what they print with what the page says.
+"""Follows a page as its reader does, in a clean folder: writes its files, starts its servers, runs its commands, and
+compares their output with the page.
 
     a block with a title      is a file of that name
     sh title="server"         is started, and serves until the page starts another one
-    sh                        runs; exported variables stay. What it prints is compared with the block that follows:
-    text, http                a text as it stands there; of a response the status, the fields that are shown, the body
+    sh                        runs. Exported variables stay. Its output is compared with the block that follows:
+    text, http                the text as it stands, or of a response the status, the shown fields and the body
 
-What differs from run to run is compared by its shape: moments, lengths of time, seconds to wait, and where the folder
-is. Two things are of the test: the port, and that packages are installed already; `scripts/packages/followed.py`
-installs them. Where the tests run as root, servers and commands run as a user who may read everything and write to the
-folder alone: what needs root fails, as it does for a reader.
+Values that change from run to run are compared by their shape: moments, lengths of time, waits, and the path of the
+folder. The test differs from a reader in two ways: it chooses the port, and its packages are installed already
+(`scripts/packages/followed.py` installs them). If the tests run as root, servers and commands run as a user who may
+read everything and write only to the folder. So a step that needs root fails, as it does for a reader.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from paths import ROOT
 from snippets import Block, blocks_of
 
 PORTS = ("8000", "3000")
-# The folder of the reader, where a page shows a path in it.
+# The path of the reader's folder, as pages show it.
 HOME = "/home/me/app"
-# The reader: a user without an account.
+# The user id of the reader, who has no account.
 READER = 65534
 INSTALLS = re.compile(r"(pip|npm) install |cargo (add|new|install) |cd \w+$|python -m venv ")
-# What cargo would compile for minutes is compiled with the tests, from the same text.
+# cargo would compile for minutes. So the same text is compiled with the tests, into this folder.
 COMPILED = ROOT / "target" / "x86_64-unknown-linux-gnu" / "debug" / "examples"
 
 VOLATILE = [
@@ -43,24 +43,24 @@ VOLATILE = [
     (re.compile(r"\b\d{10}\b"), "MOMENT"),
     (re.compile(r"\b\d+h( \d\dm)?\b|\b\d+m( \d\ds)?\b|\b\d+(\.\d+)? [mµ]?s\b|\b\d+ seconds?\b"), "LENGTH"),
     (re.compile(r"\bt=\d+"), "t=SECONDS"),
-    # Of `top`: a rate is not known before its second reading.
+    # `top` does not know a rate before its second reading.
     (re.compile(r"  (\?|\d+\.\d)$", re.MULTILINE), "  RATE"),
 ]
 
 
 def as_reader() -> list[str]:
-    """What runs a command as a user without root; nothing where the tests are run by one."""
+    """Returns the words that make a command run without root. There are none if another user runs the tests."""
     if os.geteuid() != 0 or sys.platform != "linux":
         return []
     command = ["setpriv", f"--reuid={READER}", f"--regid={READER}", "--clear-groups", "--no-new-privs"]
     status = Path("/proc/self/status").read_text(encoding="ascii")
-    # Python and the packages may be in a folder that root alone may read: that one right stays, where root has it.
+    # Python and the packages may be in a folder that only root may read. The reader keeps this right if root has it.
     may_read = int(re.findall(r"^CapEff:\s*(\w+)$", status, re.MULTILINE)[0], 16) & 1 << 2
     return [*command, "--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search"] if may_read else command
 
 
 def shape(text: str) -> str:
-    """A text without what differs from run to run."""
+    """Replaces everything that changes from run to run."""
     for pattern, word in VOLATILE:
         text = pattern.sub(word, text)
     return "\n".join(re.sub(r"  +", "  ", line.rstrip()) for line in text.strip().splitlines())
@@ -69,7 +69,7 @@ def shape(text: str) -> str:
 class FollowedPage:
     """A page and the folder of its reader."""
 
-    # The longest that a server may take to listen, and a command to end.
+    # The most seconds for a server to listen, and for a command to end.
     patience = 60
 
     def __init__(self, path: Path, folder: Path) -> None:
@@ -78,7 +78,7 @@ class FollowedPage:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = str(free.getsockname()[1])
-        # What the reader's terminal knows: the environment of the tests, whose packages are installed.
+        # The environment of the reader's terminal is that of the tests, where the packages are installed.
         search = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
         self._environment = {**os.environ, "PATH": os.pathsep.join(search), "NO_COLOR": "1", "PORT": self._port}
         self._environment.pop("TIDEGATE_STORE", None)
@@ -96,13 +96,13 @@ class FollowedPage:
         self._stop()
 
     def may_be_followed_by_a_reader(self) -> bool:
-        """Whether the packages that the page needs are there already."""
+        """True if the packages that the page needs are installed already."""
         return True
 
     def _command(self, script: str) -> list[str]:
-        """Runs a script as the reader, to whom everything in the folder belongs."""
+        """Returns the command that runs a script as the reader, who owns everything in the folder."""
         if self._reader:
-            # Files of a server that is running may go meanwhile.
+            # A running server may remove files meanwhile.
             owns = ["chown", "--no-dereference", "--recursive", f"{READER}:{READER}", str(self.folder)]
             subprocess.run(owns, stderr=subprocess.DEVNULL, check=False)
         return [*self._reader, "bash", "-c", script]
@@ -130,7 +130,7 @@ class FollowedPage:
         return compared
 
     def _here(self, code: str) -> str:
-        """A block with the port of this run."""
+        """Puts the port of this run into a block."""
         for port in PORTS:
             code = re.sub(rf"\b{port}\b", self._port, code)
         return code
@@ -140,7 +140,7 @@ class FollowedPage:
         return self._here("\n".join(lines)).replace("cargo run", self._cargo_run())
 
     def _cargo_run(self) -> str:
-        """The example that is compiled with the tests, and has the text of the page's main.rs."""
+        """Returns the compiled example that has the text of the page's main.rs."""
         shown = next((block.code for block in self.blocks if block.title == "src/main.rs"), "")
         same = (file for file in (ROOT / "examples").glob("*.rs") if file.read_text(encoding="utf-8") == shown)
         return str(COMPILED / next(same, Path("no example has the text of src/main.rs")).stem)
@@ -149,7 +149,7 @@ class FollowedPage:
         self._stop()
         log = self.folder / "server.log"
         command = self._command(self._commands(block))
-        # A group of its own, so that its workers end with it.
+        # In a new session, so that its workers end with it.
         with log.open("wb") as output:
             self._server = subprocess.Popen(
                 command, cwd=self.folder, env=self._environment, stdout=output, stderr=subprocess.STDOUT,
@@ -178,7 +178,7 @@ class FollowedPage:
             self._wait_for_the_port()
 
     def _wait_for_the_port(self) -> None:
-        """The next server takes the port that the workers of this one may still have."""
+        """Waits until the workers of the last server have left the port, because the next server takes it."""
         ends = time.monotonic() + self.patience
         while time.monotonic() < ends:
             with socket.socket() as client:
@@ -196,7 +196,7 @@ class FollowedPage:
             self._command(before + script), cwd=self.folder, env=self._environment, capture_output=True, text=True,
             timeout=self.patience, check=False,
         )  # fmt: skip
-        # A denial of a command is 1, and what the page is about.
+        # A denied command exits with 1, and some pages show just that.
         log = self.folder / "server.log"
         said = log.read_text(encoding="utf-8") if log.exists() else ""
         assert ended.returncode in (0, 1), f"{block}: {ended.returncode}\n{ended.stdout}\n{ended.stderr}\n{said}"

@@ -1,4 +1,4 @@
-"""A server of HTTP/2 without TLS, for clients that are told so."""
+"""A server of HTTP/2 without TLS, for clients that are configured to expect it."""
 
 from __future__ import annotations
 

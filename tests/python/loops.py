@@ -1,4 +1,4 @@
-"""The event loops that the tests use, and how a test runs a coroutine on one of them."""
+"""The event loops that the tests use, and functions that run coroutines on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Main = Callable[[], Coroutine[Any, Any, Any]]
 
 
 class Fileless(asyncio.SelectorEventLoop):
-    """A loop that watches no files, as the default loop of Windows."""
+    """A loop that watches no files, like the default loop of Windows."""
 
     def add_reader(self, fd: Any, callback: Any, *args: Any) -> Any:  # type: ignore[override]
         raise NotImplementedError
@@ -36,7 +36,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 
 
 def run(main: Main, loop: str = "asyncio") -> Any:
-    """The same as asyncio.run, on a loop of that kind."""
+    """Does the same as asyncio.run, on a loop of that kind."""
     made = LOOPS[loop]()
     asyncio.set_event_loop(made)
     try:
@@ -48,7 +48,7 @@ def run(main: Main, loop: str = "asyncio") -> Any:
 
 
 async def until(condition: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
-    """Waits until another thread has done something."""
+    """Waits until a condition holds, which another thread brings about."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
         found = condition()

@@ -1,4 +1,4 @@
-"""The metrics that docs/metrics.md lists: every exporter has exactly these."""
+"""The metrics that docs/metrics.md lists. Every exporter has exactly these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Listed(NamedTuple):
 
 
 def listed() -> dict[str, Listed]:
-    """The metrics by their names in Prometheus."""
+    """Returns the metrics by their names in Prometheus."""
     line = re.compile(r"^\| `(tidegate_\w+)` \| (\w+) \| ([^|]*) \| `(tidegate\.[\w.]+)` \|", re.MULTILINE)
     found = {}
     for name, kind, labels, dotted in line.findall(DOCUMENT.read_text(encoding="utf-8")):

@@ -10,7 +10,7 @@ from typing import Any
 
 from paths import ROOT
 
-# Without the proxies that the environment may name.
+# Ignores the proxies of the environment.
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
@@ -32,7 +32,7 @@ class ModelServer:
         return list(self.ask("/-/calls"))
 
     def client(self, made: Any) -> Any:
-        """A client that is closed with the service."""
+        """Closes the client with the service."""
         self._clients.append(made)
         return made
 

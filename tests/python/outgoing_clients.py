@@ -1,4 +1,4 @@
-"""Real HTTP clients behind one face, so that one test of outgoing calls runs with each of them."""
+"""Real HTTP clients behind one interface, so that one test of outgoing calls runs with each of them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tidegate.aiohttp import paced
 from tidegate.requests import PacedAdapter
 
 T = TypeVar("T")
-# A transport of its own would make one each time, which takes longer than most tests.
+# Shared, because a transport would make a new one each time, which takes longer than most tests.
 TLS = ssl.create_default_context()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A response that was read to its end. Names of fields are in lower case."""
+    """A response that was read to its end. Names of header fields are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -34,18 +34,18 @@ class Answer:
 
 
 class Stream:
-    """A response whose body is read chunk by chunk."""
+    """A response with a body that is read chunk by chunk."""
 
     def __init__(self, status: int, chunks: Callable[[], bytes], close: Callable[[], object]) -> None:
         self.status, self.next, self.close = status, chunks, close
 
 
 class Client:
-    """A client whose calls are paced. What runs on an event loop has one of its own."""
+    """A client with paced calls. One that needs an event loop has its own."""
 
     name: ClassVar[str]
     is_async: ClassVar[bool]
-    # What a server that is not there raises, one that closes the connection, and one that does so within a body.
+    # The errors for a server that is not there, for a connection that closes, and for one that closes within a body.
     connect_error: Any
     read_error: Any
     broken_error: Any
@@ -74,7 +74,7 @@ class Client:
         raise NotImplementedError
 
     def gather(self, urls: Iterable[str]) -> list[Any]:
-        """Gets all of them at the same time: answers, or errors."""
+        """Gets all of them at the same time. Returns answers and errors."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -252,7 +252,7 @@ class Aiohttp(LoopClient):
 
         async def closed() -> None:
             response.close()
-            # What its end begins.
+            # Lets the loop run the callbacks that the close has started.
             for _ in range(5):
                 await asyncio.sleep(0)
 
@@ -264,13 +264,13 @@ class Aiohttp(LoopClient):
 
 
 CLIENTS: list[Any] = [Httpx, AsyncHttpx, Requests, Aiohttp]
-# It needs Python 3.11.
+# httpx2 needs Python 3.11.
 if importlib.util.find_spec("httpx2"):
     CLIENTS += [Httpx2, AsyncHttpx2]
 
 
 def until(client: Client, holds: Any) -> None:
-    """Waits, on the loop of a client that has one, since what ends there may end a little later."""
+    """Waits until a condition holds. If the client has a loop, it runs that meanwhile, as calls end there later."""
     deadline = time.monotonic() + 10
     while not holds():
         assert time.monotonic() < deadline
@@ -281,11 +281,11 @@ def until(client: Client, holds: Any) -> None:
 
 
 def paced_policy(limiter: Limiter, policy: str | Policy) -> Policy:
-    """A policy as clients keep it."""
+    """Returns the policy that clients use, which is paced."""
     return limiter.policy(policy).paced()
 
 
 def used(limiter: Limiter, policy: str | Policy, key: str, cost: Any = 1) -> list[int]:
-    """What clients have used of each limit of a policy."""
+    """Returns the units of each limit of a policy that clients have used."""
     states = limiter.peek(paced_policy(limiter, policy), f"out:{key}", cost).limits
     return [state.limit - state.remaining for state in states]

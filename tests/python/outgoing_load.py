@@ -1,5 +1,5 @@
-"""Calls that go out, from a process of its own: it says that it is ready, reads JSON of `outgoing_share.py`,
-and writes its answers by their status, and when it sent what was refused."""
+"""Makes outgoing calls from a separate process. It prints that it is ready, reads JSON from `outgoing_share.py`, and
+writes the number of answers by status, and when it sent the requests that were refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate import Limiter
 
 
 def tells_when_it_sends(client: Any) -> Any:
-    """Options of a call that note in a list when its request leaves, behind its turn. Threads note nothing."""
+    """Returns options of a call that note in a list when its request leaves, after its turn. Threads note nothing."""
     if isinstance(client, Aiohttp):
 
         async def note(_: Any, context: Any, __: Any) -> None:
@@ -54,7 +54,7 @@ def main(told: dict[str, Any]) -> None:
         options["cost"] = lambda request: {"tokens": json.loads(request.content)["tokens"]}
 
     numbers = count()
-    # When a request was sent that was refused, by its target.
+    # The times at which refused requests were sent, by their target.
     refused: dict[str, float] = {}
 
     def arguments(number: int) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def main(told: dict[str, Any]) -> None:
 
         async def all_callers() -> None:
             tasks = [asyncio.ensure_future(acall()) for _ in range(told["callers"])]
-            # What still waits has nothing to wait for.
+            # The time is over, so a call that still waits has nothing to wait for.
             _, late = await asyncio.wait(tasks, timeout=max(0.0, until + 0.5 - time.time()))
             for task in late:
                 task.cancel()
@@ -102,7 +102,7 @@ def main(told: dict[str, Any]) -> None:
                 thread.join(max(0.0, until + 0.5 - time.time()))
         print(json.dumps({"answers": answers, "sent": refused}), flush=True)
         if not isinstance(client, LoopClient):
-            # Threads that wait for a turn do not keep the process.
+            # Threads that wait for a turn must not keep the process alive.
             os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Several processes that call a service with strict books: how often it refused, and what they used."""
+"""Several processes call a service with strict books: how often it refuses them, and how much they use."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ NODE = ROOT / "tests" / "node" / "programs" / "outgoing_load.mjs"
 
 @dataclass(frozen=True)
 class Case:
-    """A service, and what its callers know of it."""
+    """A service, and the limit that its callers know."""
 
     book: str
     limit: int
     window: float = 10.0
     dialect: str = "ietf"
-    # None: what responses say.
+    # None: the callers learn the limit from responses.
     policy: str | None = None
     burst: int = 0
-    # The most tokens of a request, each of which takes half of them at least; 0 counts requests.
+    # The most tokens of a request. Each takes at least half of them. 0 counts requests.
     tokens: int = 0
-    # How long the service takes for a request.
+    # The seconds that the service takes for a request.
     wait: float = 0.0
 
     def __str__(self) -> str:
@@ -49,18 +49,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of it."""
+    """The result of a run."""
 
     case: Case
     admitted: int
     refused: int
-    # For each second of the service: its number, what was admitted, refused, and the units.
+    # A row for each second of the service: its number, admitted and refused requests, and units.
     seconds: list[list[int]]
-    # What was used of what was allowed, from the second window to the last whole one.
+    # The used part of the allowed units, from the second window to the last whole one.
     share: float
-    # By process: answers by their status.
+    # For each process, the number of answers by their status.
     answers: list[dict[str, int]]
-    # How late after a refusal another request was still sent, in seconds.
+    # The longest time after a refusal until another request was still sent, in seconds.
     late: float
 
     def refused_from(self, second: float) -> int:
@@ -84,9 +84,9 @@ def run(
     callers: int = 16,
     becomes: int | None = None,
 ) -> Report:
-    """Calls the service for so many windows, from one process for each client; `fetch` is one of Node.
+    """Calls the service for this many windows, from one process for each client. `fetch` is a client of Node.
 
-    In the middle the limit becomes another one, where that is given.
+    In the middle the limit changes to `becomes`, if that is given.
     """
     node = ["node", str(NODE)]
     python = [sys.executable, str(HERE / "outgoing_load.py")]
@@ -95,7 +95,7 @@ def run(
     for process in processes:
         assert process.stdout is not None
         process.stdout.readline()
-    # At the beginning of a second, so that no window of the service is cut.
+    # Waits for a whole second, so that no window of the service is cut.
     time.sleep(1 - time.time() % 1)
     service = strict.service_of(*case.limits, dialect=case.dialect)
     told = {
@@ -127,9 +127,9 @@ def run(
 
 
 def latest_after_refusal(requests: list[dict[str, Any]], sent: dict[str, float]) -> float:
-    """How late after a refusal a request was still sent that was refused, too, in seconds: the longest of all waits.
+    """Returns the longest time between a refusal and the sending of a later request that was refused, too, in seconds.
 
-    What had been sent by then was on its way, and nothing could stop it. `sent` are the times by the target.
+    Requests that had left before the refusal could not be stopped. `sent` has the times by their target.
     """
     latest, first = 0.0, None
     for request in requests:

@@ -2,10 +2,10 @@
 
 Each block names its language, and each language has one rule:
 
-    python              runs, pasted alone into a module. Blocks of a page about Django run in one namespace, since
-                        a block with the title settings.py configures the process; one with the title of a PROGRAM is
-                        a file of its own: test_programs.py
-    js, ts              runs as a program of its own: tests/node/readme.test.mjs
+    python              runs, pasted alone into a module. Blocks of a page about Django run in one namespace, as a
+                        block with the title settings.py configures the process. A block with the title of a PROGRAM is
+                        a separate file: test_programs.py
+    js, ts              runs as a separate program: tests/node/readme.test.mjs
     rust                compiles and runs as a test of the documentation, with its own `main`: tests/rust/build.rs
     yaml, toml, json    is read: a policy file by a limiter, anything else by a parser
     sh                  names only commands that exist
@@ -53,7 +53,7 @@ class Block:
 
     @property
     def is_alone(self) -> bool:
-        """Whether it runs by itself, and is no file of a program or of a page that is followed."""
+        """True if it runs by itself, and is no file of a program or of a page that is followed."""
         return not (self.title in PROGRAMS or (self.title and is_followed(ROOT / self.page)))
 
 
@@ -64,7 +64,7 @@ def pages() -> list[Path]:
 
 
 def blocks_in(text: str, page: str) -> Iterator[Block]:
-    """The blocks of a page, also indented ones."""
+    """Yields the blocks of a page, also indented ones."""
     for found in FENCE.finditer(text):
         language, _, more = found["info"].partition(" ")
         title = re.search(r'title="([^"]*)"', more)
@@ -84,7 +84,7 @@ def blocks_of(path: Path) -> list[Block]:
 
 @functools.cache
 def is_followed(path: Path) -> bool:
-    """Whether a page starts a server or says so, so that it is followed from top to bottom."""
+    """True if a page is followed from top to bottom: it starts a server, or has the comment `followed`."""
     return "<!-- followed -->" in path.read_text(encoding="utf-8") or any(
         block.title == "server" for block in blocks_of(path)
     )

@@ -1,5 +1,5 @@
-"""Runs the Python blocks of pages. `python snippets_page.py PAGE` is a process for one page, which a page about Django
-needs, since Django has one configuration for each process."""
+"""Runs the Python blocks of pages. `python snippets_page.py PAGE` is a process for one page. A page about Django needs
+it, because Django has one configuration for each process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LOCAL_SERVER = "redis://127.0.0.1:6379"
 
 
 def namespace_of(blocks: Iterable[Block], redis_url: str) -> dict[str, Any]:
-    """Runs blocks in one namespace, which it returns."""
-    # A module, so that a dotted path such as "shop.views.login" leads to what the page defines.
+    """Runs blocks in one namespace. Returns the namespace."""
+    # A module, so that a dotted path such as "shop.views.login" finds the functions of the page.
     page = types.ModuleType("shop.views")
     sys.modules.update({"shop": types.ModuleType("shop"), "shop.views": page})
     page.__dict__["__name__"] = "shop.views"
@@ -31,7 +31,7 @@ def namespace_of(blocks: Iterable[Block], redis_url: str) -> dict[str, Any]:
 
 
 def python_blocks(path: Path) -> list[Block]:
-    """The blocks of a page that are neither files nor programs; those of a page about Django have titles."""
+    """Returns the blocks of a page that are neither files nor programs. On a page about Django, blocks have titles."""
     blocks = [block for block in blocks_of(path) if block.language == "python"]
     if any(block.title == "settings.py" for block in blocks):
         return [block for block in blocks if block.title in ("settings.py", "views.py", "")]
@@ -39,7 +39,7 @@ def python_blocks(path: Path) -> list[Block]:
 
 
 def configure_django(block: Block, code: types.CodeType) -> None:
-    """Gives Django the settings that a block says, and those that every project has."""
+    """Configures Django with the settings of a block, and with those that every project has."""
     import django
     from django.conf import settings
 
@@ -59,7 +59,7 @@ def configure_django(block: Block, code: types.CodeType) -> None:
 
 
 def main() -> None:
-    """Runs a page, then each request that stands behind it: `POST /login 21` prints the statuses of 21 requests."""
+    """Runs a page, then the requests of the arguments: `POST /login 21` prints the statuses of 21 requests."""
     path, redis_url, *requests = sys.argv[1:]
     namespace = namespace_of(python_blocks(Path(path)), redis_url)
     if requests:

@@ -1,4 +1,4 @@
-"""Services that keep strict books of what they admit (`tests/servers/strict_server.py`), for tests."""
+"""Services that keep strict books of their admissions (`tests/servers/strict_server.py`), for tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from paths import ROOT
 
 PROGRAM = ROOT / "tests" / "servers" / "strict_server.py"
-# Without the proxies that the environment may name.
+# Ignores the proxies of the environment.
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
@@ -23,24 +23,24 @@ def _ask(url: str, body: Any = None, method: str | None = None) -> Any:
 
 
 class StrictService:
-    """A service on a port of its own."""
+    """A service on its own port."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def counts(self) -> dict[str, Any]:
-        """`admitted`, `refused`, both for each of the `seconds`, `most` at the same time, and `running`."""
+        """Returns `admitted` and `refused`, rows of `seconds`, `busy` seconds, `most` at once, and `running` now."""
         return dict(_ask(f"{self.url}/-/counts"))
 
     def requests(self) -> list[dict[str, Any]]:
-        """What was asked: `at` (unix seconds), `method`, `target`, `status` and the length of the `body`."""
+        """Returns the requests: `at` (unix seconds), `method`, `target`, `status` and the length of the `body`."""
         return list(_ask(f"{self.url}/-/requests"))
 
     def targets(self) -> list[str]:
         return [one["target"] for one in self.requests()]
 
     def change(self, *limits: int) -> None:
-        """Gives its books other limits."""
+        """Changes the limits of its books."""
         _ask(f"{self.url}/-/limits", list(limits), "PUT")
 
 
@@ -63,11 +63,11 @@ class StrictServer:
         self.close()
 
     def service(self, book: str = "", limit: int = 0, window: float = 1, dialect: str = "ietf") -> StrictService:
-        """A service with one limit, or with none."""
+        """Starts a service with one limit, or with none."""
         return self.service_of(*([{"book": book, "limit": limit, "window": window}] if book else []), dialect=dialect)
 
     def service_of(self, *limits: dict[str, Any], dialect: str = "ietf") -> StrictService:
-        """A service with these limits."""
+        """Starts a service with these limits."""
         answer = _ask(self._control, {"limits": limits, "dialect": dialect})
         if not answer["ok"]:
             raise ValueError(answer["error"])

@@ -1,4 +1,4 @@
-"""Arguments of the wrong and of the right kind, where Python has more kinds than the core."""
+"""Arguments of right and wrong types, for which Python has more types than the core."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_timedelta_is_a_length_of_time_everywhere() -> None:
 
 
 class Indexed:
-    """Like a client of redis-py, which reads a key for each index."""
+    """Acts like a client of redis-py, which reads a key for each index."""
 
     def __getitem__(self, index: object) -> bytes:
         raise AssertionError("it was asked")

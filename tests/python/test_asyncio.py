@@ -1,4 +1,4 @@
-"""AsyncLimiter as users of asyncio use it: awaited, gathered, in several loops, and never blocking one."""
+"""AsyncLimiter in programs with asyncio: awaited, gathered, in several loops, and never blocking one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_all_calls(loop: str, store: str, prefix: str) -> None:
             assert not await limiter.check("api", "a")
             assert [one.meta for one in await limiter.journal("api", "a")] == [None, None, "x"]  # a charge too
             await limiter.clear("api", "a")
-            # What was charged in the moment of a clear does not go back.
+            # A settle gives back nothing of a charge in the same moment as a clear, so the clock moves on.
             clock.advance(0.001)
             await limiter.settle(await limiter.check("api", "a", cost=5), 2)
             assert (await limiter.peek("api", "a")).remaining == 8
@@ -97,7 +97,7 @@ def test_a_call_behaves_like_a_coroutine(store: str, prefix: str) -> None:
         assert (await limiter.peek("api", "b")).remaining == 4
 
     run(main)
-    # `asyncio.run` takes a call.
+    # `asyncio.run` accepts a call like a coroutine.
     assert isinstance(asyncio.run(limiter.peek("api", "c")), Decision)
 
 
@@ -238,7 +238,7 @@ def test_a_task_of_a_call_can_be_shown() -> None:
             assert "coro=" in repr(task)
             await task
             assert "coro=" in repr(task)
-            # Only asyncio may ask whether there is a coroutine.
+            # asyncio may ask whether a task has a coroutine. Anyone else has forgotten an `await`.
             call = limiter.check("5/minute", "a")
             with pytest.raises(TypeError, match="not awaited"):
                 bool(call)
@@ -246,5 +246,5 @@ def test_a_task_of_a_call_can_be_shown() -> None:
             assert asking(call)
             await call
 
-    # Debug mode shows the tasks whose steps are slow.
+    # In debug mode asyncio shows the tasks with slow steps.
     asyncio.run(main(), debug=True)

@@ -1,4 +1,4 @@
-"""What becomes of a call of AsyncLimiter whose await was cancelled, or whose loop was closed."""
+"""Calls of AsyncLimiter after their await was cancelled, or their loop was closed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_ten_thousand_in_flight_with_cancellations_count_exactly(loop: str, redi
         answered = [one for one in ended if isinstance(one, Decision)]
         cancelled = [one for one in ended if isinstance(one, asyncio.CancelledError)]
         assert len(answered) + len(cancelled) == calls and all(answered)
-        # Every call that was answered has counted exactly once. A cancelled call in flight may have counted.
+        # Each answered call has counted exactly once. A cancelled call in flight may have counted.
         used = sum([limit - (await limiter.peek("api", f"k{n}")).remaining for n in range(50)])
         return len(answered), used, len(cancelled)
 

@@ -21,12 +21,12 @@ from paths import ROOT
 from tidegate import AsyncLimiter, ConfigError, Limiter, ManualClock, Policy, PolicyError, RateLimited
 from tidegate.celery import limited
 
-# How many workers are killed in the midst of a job: 50 for a long run.
+# The number of workers to kill in the midst of a job. A long run uses 50.
 KILLS = int(os.environ.get("TIDEGATE_KILLS", "2"))
 
 
 class Worker:
-    """The application, and what its tasks have noted."""
+    """The application, and the notes of its tasks."""
 
     def __init__(self, app: Any, url: str, prefix: str) -> None:
         self.app, self._redis, self._prefix = app, redis.Redis.from_url(url), prefix
@@ -36,7 +36,7 @@ class Worker:
         return [json.loads(line) for line in lines]
 
     def waits(self, key: str) -> list[float]:
-        """How long each job of the key was told to wait."""
+        """Returns the waits that the key's jobs were given, in seconds."""
         return [one["seconds"] for one in self.noted("waits") if one["key"] == f"job:{key}"]
 
     def unacknowledged(self) -> int:
@@ -85,7 +85,7 @@ def test_no_window_has_more_jobs_than_the_limit(worker: Worker) -> None:
     assert set(Counter((one["user"], one["number"]) for one in ran).values()) == {1}
     for user in ("alice", "bob"):
         times = sorted(one["at"] - began for one in ran if one["user"] == user)
-        # Ten in each two seconds: a job is noted after it was admitted, and was admitted after all began.
+        # Ten jobs in two seconds: `began` is earlier than any admission, and each note is later than its admission.
         assert len(times) == 20
         assert [place for place, at in enumerate(times) if at < place // 10 * 2] == []
         assert len(worker.waits(user)) >= 10
@@ -103,7 +103,7 @@ def test_jobs_that_wait_do_not_thunder_and_use_no_attempt(worker: Worker) -> Non
     assert {(one["retries"], one["mine"]) for one in ran} == {(0, "kept")}
     times = sorted(one["at"] - began for one in ran)
     assert [place for place, at in enumerate(times) if at < place * 0.05 - 0.001] == []
-    # If all waited for the same moment, each of them would refuse all but one: 60 * 59 / 2 times.
+    # If all jobs waited for the same moment, one would go and the others be refused each time: 60 * 59 / 2 times.
     assert 50 <= len(worker.waits("carol")) <= 600
     until(lambda: worker.unacknowledged() == 0)
 
@@ -143,7 +143,7 @@ def test_a_worker_that_is_killed_gives_its_units_back(worker: Worker) -> None:
         long = until(lambda n=kill: [one for one in worker.noted("hangs") if one["is_long"]][n:])[0]
         before = len(worker.waits("all"))
         worker.app.hangs.delay(False)
-        # A machine that stalls for longer than the ttl ends the hold: then the short job runs at once.
+        # A machine that stalls for longer than the ttl ends the hold. The short job then runs at once.
         until(lambda n=before, k=kill: len(worker.waits("all")) > n or len(worker.noted("hangs")) == 2 * k + 2)
         os.kill(long["pid"], signal.SIGKILL)
         until(lambda n=kill: [one for one in worker.noted("hangs") if not one["is_long"]][n:])
@@ -159,14 +159,14 @@ def test_a_job_waits_longer_than_its_longest_countdown_or_is_revoked(worker: Wor
     until(lambda: worker.waits("eve"))
     revoked.revoke()
     assert rarely.delay("free").get(timeout=60) == "free"
-    # It asks again after half a second, though it was told to wait for ten minutes.
+    # The job asks again after half a second, although its wait is ten minutes.
     until(lambda: len(worker.waits("dan")) >= 2)
     assert worker.waits("dan")[0] > 500
     limiter.unblock("rare", "job:dan")
     assert waiting.get(timeout=60) == "dan"
     until(lambda: revoked.state == "REVOKED")
     assert [one["user"] for one in worker.noted("rarely")] == ["free", "dan"]
-    # What was revoked had no units.
+    # The revoked job took no units.
     limiter.unblock("rare", "job:eve")
     assert limiter.peek("rare", "job:eve").remaining == 10
 

@@ -1,4 +1,4 @@
-"""What a fresh process loads with `import tidegate`: not the modules that only some of its calls need."""
+"""`import tidegate` in a fresh process loads no module that only some of its calls need."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 import tidegate
 
-# They take most of the time of an import that has them: the first four 40 ms and more.
+# These modules take most of the time of an import: the first four 40 ms and more.
 SLOW = {"asyncio", "ssl", "logging", "inspect", "dataclasses", "typing", "json", "re", "enum", "datetime", "threading"}
 OWN = {"tidegate", "tidegate._tidegate", "tidegate.errors", "tidegate._shown"}
-# Without `site`, whose files may load anything.
+# Without `site`, because its files may load anything.
 FRESH = [sys.executable, "-S", "-c"]
 
 CHECK = """
@@ -27,7 +27,7 @@ limiter.close()
 
 
 def loaded(program: str) -> set[str]:
-    """The modules that a fresh process has after a program."""
+    """Returns the modules that a fresh process has loaded after a program."""
     path = [folder for folder in sys.path if folder]
     text = f"import sys\nsys.path = {path!r}\nimport tidegate\n{program}\nprint(*sys.modules)"
     return set(subprocess.run([*FRESH, text], capture_output=True, text=True, check=True).stdout.split())

@@ -36,7 +36,7 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 def test_an_interrupt_ends_it() -> None:
     with subprocess.Popen([*COMMAND, "demo"], stdout=subprocess.PIPE) as command:
-        # It runs, and waits for seconds in the middle.
+        # The demo waits for seconds in the middle, so the signal arrives while it runs.
         assert command.stdout is not None
         assert command.stdout.readline() == b"\n"
         command.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Tasks continue within the callback that brings their answers, and notice no difference to the usual way."""
+"""Tasks continue within the callback that brings their answers, and notice no difference from the usual way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="")
 
 
 def task_of_python(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **named: Any) -> Any:
-    """Such a task as asyncio makes where its C module is missing."""
+    """Makes a task as asyncio does without its C module."""
     return asyncio.tasks._PyTask(coroutine, loop=loop, **named)  # type: ignore[attr-defined]
 
 
@@ -144,7 +144,7 @@ def test_a_task_that_never_continues_is_freed_with_its_loop(redis_url: str, pref
         return weakref.ref(task)
 
     loop = asyncio.new_event_loop()
-    # That the task is destroyed while it is pending is what this test wants.
+    # The test destroys a pending task on purpose, and asyncio would report it.
     loop.set_exception_handler(lambda loop, context: None)
     waiting = loop.run_until_complete(begin())
     assert waiting() is not None

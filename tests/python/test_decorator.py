@@ -1,4 +1,4 @@
-"""`@limiter.limit` on everything that can be called; wrong use raises."""
+"""`@limiter.limit` on everything that can be called. Wrong use raises."""
 
 from __future__ import annotations
 
@@ -362,7 +362,7 @@ def test_an_async_generator_gets_what_is_sent_and_ends_within_its_hold(policy: s
         assert await items.asend(None) == 1
         assert await items.asend("sent") == 2
         assert await items.athrow(KeyError()) == 3
-        # It is closed early, and cleans up within its hold.
+        # The generator is closed early, and cleans up within its hold.
         await items.aclose()
         assert seen == ["sent", "thrown", held]
         if held == 0:
@@ -393,7 +393,7 @@ def test_a_class_leaves_room_for_others(kind: Kind, sort: str, held: bool) -> No
 
             asyncio.run(items())
 
-    # Tells what a call of the class may still take while it runs: of 10 units 8 stay free.
+    # Notes the units that a call of the class may still take while the function runs. 8 of the 10 units stay free.
     blocking = limiter if isinstance(limiter, Limiter) else limiter.to_blocking()
 
     def note() -> None:
@@ -422,7 +422,7 @@ def test_a_class_leaves_room_for_others(kind: Kind, sort: str, held: bool) -> No
     named = limiter.limit("jobs", key="k", priority=lambda name=None, cost=1: name, cost=3)(work)
     with pytest.raises(RateLimited):
         run(named, "batch")
-    # Without a class it may take what stays free.
+    # A call without a class may take the units that the class leaves free.
     run(named, None)
     assert left == [1, 0]
 
@@ -441,7 +441,7 @@ def test_a_class_that_no_call_could_have_is_an_error_where_it_is_written() -> No
         limiter.limit("plain", key="k", priority="batch")
     with pytest.raises(TypeError, match="priority is text"):
         limiter.limit("api", key="k", priority=5)  # type: ignore[arg-type]
-    # A cost that is made of the arguments has no number yet.
+    # The cost is a function of the arguments, so its number is not known yet.
     with pytest.raises(ConfigError, match="did you mean"):
         limiter.limit("llm", key="k", cost=lambda tokens: {"tokens": tokens}, priority="bach")
 

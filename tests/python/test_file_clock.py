@@ -1,4 +1,4 @@
-"""A file on a machine whose clock is set: windows of the calendar follow it, and moments are what it says."""
+"""A file store on a machine with a changed clock: calendar windows follow the clock, and so do the times it gives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.clock import Clock
 
 HOUR = 3600.0
 
-# Answers one question a line, by a clock that the test sets.
+# Answers one question for each line, with a clock that the test sets.
 PROGRAM = """
 import json, sys, time
 from tidegate import Limiter
@@ -73,7 +73,7 @@ def ask(tmp_path: Path, clock: Clock) -> Iterator[Ask]:
 
 
 def until(ask: Ask, policy: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Asks until an answer is so."""
+    """Peeks until an answer fulfils the condition."""
     end = time.monotonic() + 60
     while True:
         answer = ask(policy, "peek")
@@ -111,7 +111,7 @@ def test_windows_of_the_calendar_follow_the_clock(ask: Ask, clock: Clock) -> Non
             pass
     clock.jump(week)
     for policy in calendars:
-        # The clock shows a later week, and its window ends with that.
+        # The clock is in a later week, so the window ends with that week.
         until(ask, policy, lambda answer: bool(answer["allowed"]))
         answer = ask(policy)
         assert answer["allowed"] and answer["remaining"] == 1, answer

@@ -1,5 +1,5 @@
-"""Every page that starts a server, or says so, is followed from top to bottom, as its reader does: the packages of this
-checkout are installed, the rest is what the page says."""
+"""Every page that starts a server, or has the comment `followed`, is followed from top to bottom, as its reader does.
+The packages of this checkout are installed, and everything else comes from the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLLOWED = [path for path in pages() if is_followed(path)]
 
 
 def folder_for(path: Path) -> tempfile.TemporaryDirectory[str]:
-    """A clean folder. That of a page about Node is in the checkout, so that `tidegate` is this package."""
+    """Makes a clean folder. For a page about Node it is in the checkout, so that `tidegate` is this package."""
     is_node = any(block.language in ("js", "ts") for block in blocks_of(path))
     if is_node:
         (ROOT / ".cache").mkdir(exist_ok=True)

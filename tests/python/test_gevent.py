@@ -1,4 +1,4 @@
-"""Waiting in a greenlet of gevent: the hub runs others meanwhile, which may give back what it waits for."""
+"""A greenlet of gevent waits. The hub runs others meanwhile, and these may give back the units that it waits for."""
 
 from __future__ import annotations
 

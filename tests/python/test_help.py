@@ -15,9 +15,9 @@ import pytest
 import tidegate
 from web_django import django_settings
 
-# What the modules for frameworks share; applications do not import it.
+# The modules for frameworks share it. Applications do not import it.
 INTERNAL = {"web"}
-# This package needs Python 3.11.
+# httpx2 needs Python 3.11.
 HTTPX2 = {"httpx2"} if importlib.util.find_spec("httpx2") else set[str]()
 MODULES = ["tidegate"] + [
     f"tidegate.{one.name}"
@@ -28,7 +28,7 @@ MODULES.append("tidegate.django.rest_framework")
 
 
 def public(name: str) -> Iterator[tuple[str, Any]]:
-    """Everything that has a public name in a module: itself, its functions and classes, and their members."""
+    """Yields everything with a public name in a module: itself, its functions and classes, and their members."""
     if name.startswith("tidegate.django"):
         django_settings()
     module = importlib.import_module(name)
@@ -42,11 +42,11 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
         yield f"{name}.{known}", noun
         if not is_class:
             continue
-        # The members that every exception has are documented by Python.
+        # Python documents the members that every exception has.
         inherited = set(dir(BaseException)) if issubclass(noun, BaseException) else set()
         for member in (one for one in dir(noun) if one[0] != "_" and one not in inherited):
             found = inspect.getattr_static(noun, member)
-            # Plain attributes are documented in their class.
+            # The docstring of a class describes its plain attributes.
             if callable(getattr(noun, member)) or isinstance(found, property) or inspect.isgetsetdescriptor(found):
                 yield f"{name}.{known}.{member}", found if inspect.isgetsetdescriptor(found) else getattr(noun, member)
 

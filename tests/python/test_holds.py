@@ -1,4 +1,4 @@
-"""Holds that are lost: what `lost` says, what is counted and what is logged."""
+"""Holds that are lost: `lost`, the counter, and the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTERVAL = 10.0
 
 
 def soon(holds: Callable[[], bool]) -> None:
-    """Waits for what another thread does, and takes long only when something is broken."""
+    """Waits for another thread. It takes long only if something is broken."""
     deadline = time.monotonic() + 20
     while not holds():
         assert time.monotonic() < deadline

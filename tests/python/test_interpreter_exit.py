@@ -56,7 +56,7 @@ asyncio.run_coroutine_threadsafe(work(limiter), loop).result(60)
 
 
 def run(program: str, url: str) -> subprocess.CompletedProcess[str]:
-    # Without asyncio's warning of tasks that are pending at exit the run says nothing.
+    # Without this option asyncio warns of tasks that are pending at exit.
     command = [sys.executable, "-X", "dev", "-W", "ignore", "-c", program, url]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 

@@ -1,4 +1,4 @@
-"""Leases as Python sees them: the option, the source, the counters."""
+"""Leases in Python: the option, the source, the counters."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def test_a_hot_key_needs_few_calls(redis_url: str, prefix: str) -> None:
         decision = limiter.check(HOT, "k")
         assert decision and decision.source == "lease" and decision.granted == 1
         limiter.settle(decision, 0)
-        # This process notices at once what it has done itself.
+        # A process notices its own block at once, in spite of its lease.
         limiter.block(HOT, "k", 60)
         assert not limiter.check(HOT, "k")
         limiter.unblock(HOT, "k")
         limiter.clear(HOT, "k")
         assert limiter.check(HOT, "k")
-    # What was left goes back, also of a request that was under way during the clear.
+    # The rest of the lease goes back, also that of a request that was under way during the clear.
     with Limiter(redis_url, prefix=prefix, timeout=5.0) as limiter:
         deadline = time.monotonic() + 20
         while (left := limiter.peek(HOT, "k").remaining) != 999_999:

@@ -54,7 +54,7 @@ def test_all_calls(store: str, prefix: str) -> None:
     assert limiter.charge("api", "a", 20).remaining == 0
     assert not limiter.check("api", "a")
     limiter.clear("api", "a")
-    # What was charged in the moment of a clear does not go back.
+    # A settle gives back nothing of a charge in the same moment as a clear, so the clock moves on.
     clock.advance(0.001)
     decision = limiter.check("api", "a", cost=5)
     limiter.settle(decision, 2)

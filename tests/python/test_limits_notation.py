@@ -1,7 +1,7 @@
-"""The notation beside `limits.parse_many`: what that package reads means the same here.
+"""Compares the notation with `limits.parse_many`: a text that this package reads means the same here.
 
-There are two differences, both deliberate, and each is an error that says so: a count above 10^12, and a period above
-ten years. What only Tidegate reads, such as algorithms, `week` or `burst`, `limits` refuses.
+There are three deliberate differences, and each is an error with its reason: a count above 10^12, a period above ten
+years, and more than 15 limits. `limits` refuses extensions of Tidegate such as algorithms, `week` or `burst`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from tidegate import Policy, PolicyError
 
-# What the documentation of the package shows: quickstart, "Rate limit string notation", strategies and the API page.
+# The examples of the package's documentation: quickstart, "Rate limit string notation", strategies and the API page.
 DOCUMENTED = [
     "1/minute",
     "1/second",
@@ -62,7 +62,7 @@ def is_deliberate(read: list[tuple[int, int]]) -> bool:
 
 
 def compared(text: str) -> bool:
-    """Whether `limits` reads the text; Tidegate must read the same then."""
+    """Compares both readings of a text. False if `limits` cannot read it, or if a deliberate difference applies."""
     read = theirs(text)
     if read is None:
         return False
@@ -108,7 +108,7 @@ def test_the_deliberate_differences_are_errors_that_say_so() -> None:
 
 
 def generated(chance: random.Random) -> str:
-    """A text near the pattern of the package: mostly right, and often with one character changed."""
+    """Returns a text near the pattern of the package: mostly valid, and often with one character changed."""
     blank = lambda: chance.choice(["", "", " ", " ", "  ", "\t", "\u00a0", "\n"])  # noqa: E731
     unit = ["second", "minute", "hour", "day", "month", "year"]
     parts = []
@@ -132,5 +132,5 @@ def generated(chance: random.Random) -> str:
 def test_generated_texts_mean_the_same() -> None:
     chance = random.Random(20_260_730)
     read = sum(compared(generated(chance)) for _ in range(10_000))
-    # Otherwise nothing was compared.
+    # With fewer texts too little would be compared.
     assert read > 2_500

@@ -1,4 +1,4 @@
-"""`tidegate.limits` beside the storages of `limits` itself, over the same histories."""
+"""Compares `tidegate.limits` with the storages of `limits` itself, over the same histories."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_random_histories_have_the_answers_of_the_memory_storage(
     item = limits.RateLimitItemPerMinute(chance.choice([1, 7, 40, 100_000]), chance.choice([1, 3]))
     costs = [1, 1, 2, 3] if item.amount < 1_000 else [1, 999, 4_321, 20_000]
     for step in range(60):
-        # Never exactly at the end of an entry, where the storages of limits differ from each other.
+        # Never exactly at the end of an entry, because there the storages of `limits` differ from each other.
         clock.advance(chance.choice([0.0, 0.5, 3.25, 17.125, 59.0, 61.0]) + chance.randrange(1, 1_000) / 1_000_000)
         call = chance.choice(["hit", "hit", "hit", "test", "get_window_stats"])
         if call != "get_window_stats":
@@ -102,7 +102,7 @@ def test_random_histories_have_the_answers_of_the_memory_storage(
         theirs, ours = pair.both(loop, call, item, "k")
         assert ours.remaining == theirs.remaining, step
         if strategy == "sliding-window-counter" and theirs.remaining == item.amount:
-            # What is left of the window before counts for nothing: Tidegate says that nothing is used.
+            # The rest of the last window counts for nothing, so Tidegate reports that nothing is used.
             assert clock.now() - 1e-5 <= ours.reset_time <= theirs.reset_time + 1e-5, step
         elif strategy == "sliding-window-counter" or theirs.remaining < item.amount:
             assert ours.reset_time == pytest.approx(theirs.reset_time, abs=2e-5), step
@@ -120,7 +120,7 @@ def test_histories_have_the_answers_of_the_redis_storage(
         url = servers.url
         storage = storage_from_string(f"tidegate+{url}", prefix=prefix, timeout=20.0, deny_cache=0.0)
         pair = Pair(strategy, RedisStorage(url), storage)
-        # A day is long beside the time that the test takes. The windows of Redis begin with their first hit, here at
+        # A day is long compared with the time of the test. The windows of Redis begin with their first hit, here at
         # midnight, where those of Tidegate begin.
         item = limits.RateLimitItemPerDay(40)
         # With 0.618 of a window left, no count up to 40 weighs nearly a whole number, so seconds make no difference.
@@ -136,7 +136,7 @@ def test_histories_have_the_answers_of_the_redis_storage(
                 theirs, ours = pair.both(loop, call, item, "k")
                 assert ours.remaining == theirs.remaining, (jump, step)
                 if theirs.remaining < item.amount:
-                    # In the millisecond in which its window begins, RedisStorage says that it resets at once.
+                    # In the first millisecond of its window RedisStorage reports a reset at once.
                     apart = (ours.reset_time - theirs.reset_time + 43_200) % 86_400 - 43_200
                     assert abs(apart) < 120, (jump, step)
 
@@ -262,7 +262,7 @@ def test_the_fallback_of_flask_limiter_starts(strategy: str, prefix: str) -> Non
         assert [call_wsgi(app).status for _ in range(4)] == [200, 200, 429, 429]
         servers.start()
         deadline = time.monotonic() + 20
-        # What Flask-Limiter asks before it goes back.
+        # Flask-Limiter asks this before it goes back to the store.
         while not limiter.storage.check():
             assert time.monotonic() < deadline
             time.sleep(0.01)

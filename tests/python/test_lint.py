@@ -1,4 +1,4 @@
-"""`lint` of notations, of policies given in code and of files, and what loading a file logs."""
+"""`lint` of notations, of policies in code and of files, and the warnings that loading a file logs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_loading_a_file_logs_its_warnings_once(
     path = tmp_path / "tidegate.yaml"
 
     def logged() -> list[str]:
-        # A thread writes the log: that of an earlier test may arrive here.
+        # A thread writes the log, so lines of an earlier test may arrive here.
         found = [one.getMessage() for one in caplog.records if one.name == "tidegate" and one.levelname == "WARNING"]
         return [message for message in found if str(path) in message]
 
@@ -100,7 +100,7 @@ def test_a_rollout_and_shards_in_a_file(tmp_path: Path, redis_url: str, prefix: 
     with Limiter.from_file(path, prefix=prefix, timeout=5.0) as limiter:
         assert limiter.check("login", "a").source == "store"
         limiter.set_rollout(100.0)
-    # A store that is given replaces the rollout of the file.
+    # The argument `store` replaces the rollout of the file.
     with (
         Limiter.from_file(path, store="memory://", prefix=prefix) as limiter,
         pytest.raises(Exception, match="rollout"),

@@ -1,4 +1,4 @@
-"""`tidegate.llm`: what calls of models cost. The calls are vectors, in `tests/http/llm.json`."""
+"""`tidegate.llm`: the costs of model calls. The calls are vectors, in `tests/http/llm.json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRESETS: dict[str, Callable[..., LlmPreset]] = {"openai": openai_preset, "anthro
 
 
 class Request:
-    """A request, as a transport gives it to `cost`."""
+    """A request in the form that a transport passes to `cost`."""
 
     def __init__(self, path: str = "/v1/chat/completions", content: Any = b"", **body: Any) -> None:
         self.method, self.url = "POST", f"https://api.example.com{path}"
@@ -31,7 +31,7 @@ class Request:
 
 
 class Response:
-    """The head of a response, as a transport gives it to `settle`."""
+    """The head of a response in the form that a transport passes to `settle`."""
 
     def __init__(self, request: Any, status: int = 200) -> None:
         self.status_code, self.request = status, request
@@ -91,7 +91,7 @@ def test_a_tokenizer_counts_the_texts() -> None:
         return 50
 
     request = chat(tools=[{"type": "function"}])
-    # 50 of each text, (16 + 12 + 64) / 4 around them, 100 for the answer.
+    # 50 for each text, (16 + 12 + 64) / 4 for the bytes around them, 100 for the answer.
     assert openai_preset(tokenizer=tokenizer)["cost"](request) == {"tokens": 2 * 50 + 23 + 100}
     assert texts == ["Say hello.", '[{"type":"function"}]']
     assert openai_preset(tokenizer=list)["cost"](chat()) == {"tokens": 10 + 7 + 100}
@@ -121,7 +121,7 @@ def test_bodies_of_every_client() -> None:
     assert openai_preset()["cost"](Prepared()) == charge
 
     class Unread:
-        """The request of httpx whose body is a stream."""
+        """The request of httpx with a stream as its body."""
 
         url = "https://api.example.com/v1/chat/completions"
 
@@ -193,10 +193,10 @@ def test_a_call_that_never_fits_says_so() -> None:
     for said in ("120000 tokens", "at most 90000", "Make the call smaller", "raise the limit"):
         assert said in str(error)
     assert never_fits(limiter.check(policy, "k", {"tokens": 90_000})) is None
-    # What is over comes back.
+    # The missing tokens come back later.
     assert never_fits(limiter.check(policy, "k", {"tokens": 90_000})) is None
     assert never_fits(limiter.check(Policy("5/minute", shadow=True), "k", 7)) is None
-    # Nothing is admitted to anything: that is no matter of the cost.
+    # A limit of 0 admits nothing, whatever the cost is.
     assert never_fits(limiter.check("0/minute", "k")) is None
     assert "a call of 7 units" in str(never_fits(limiter.check("5/minute", "k", 7)))
 
@@ -226,7 +226,7 @@ def test_bodies_are_decoded() -> None:
     damaged = decoder({"content-encoding": "gzip"})
     assert damaged is not None
     assert damaged.decode(b"no gzip") == damaged.decode(packed(31)) == b""
-    # A little that says a lot is not unpacked to its end.
+    # A small body that unpacks to 64 MiB is not unpacked to its end.
     bomb = zlib.compress(bytes(64 << 20))
     found = decoder({"content-encoding": "deflate"})
     assert found is not None

@@ -30,7 +30,7 @@ SPLIT = "500 requests/minute; 50000 input-tokens/minute; 20000 output-tokens/min
 
 @pytest.fixture(scope="module", autouse=True)
 def clients() -> None:
-    """Imports them when a test runs: it takes seconds, and each worker of pytest reads this file."""
+    """Imports them when a test runs. It takes seconds, and each worker of pytest reads this file."""
     global anthropic, openai
     import anthropic
     import openai
@@ -44,13 +44,13 @@ def server() -> Iterator[ModelServer]:
 
 
 def asked(policy: str) -> Any:
-    """The policy as a transport asks for it."""
+    """Returns the policy in the form that a transport uses."""
     paced = getattr(Policy(policy), "paced", None)
     return policy if paced is None else paced()
 
 
 def used(limiter: Any, policy: str, server: ModelServer) -> dict[str, int]:
-    """What is used of each limit by calls to the service, on a clock that stands still."""
+    """Returns the units of each limit that calls to the service have used, on a clock that stands still."""
     decision = limiter.peek(asked(policy), f"out:{server.url}", dict.fromkeys(_units(policy), 0))
     return {str(state.unit): state.limit - state.remaining for state in decision.limits}
 
@@ -116,7 +116,7 @@ def test_a_stream_without_usage_stays_as_it_was_charged(limiter: Limiter, server
     client = openai_client(limiter, server, **openai_preset(output="used"))
     for _ in client.chat.completions.create(**chat(21, 12, stream=True)):
         pass
-    # The text has 18 bytes, and 28 are around it.
+    # The text has 18 bytes, and 28 bytes are around it.
     assert used(limiter, POLICY, server)["tokens"] == -(-46 // 4) + 100
 
 
@@ -161,7 +161,7 @@ def test_a_request_that_never_fits_is_an_error_that_says_so(
 
 
 def _huge(mine: Any) -> dict[str, Any]:
-    """What is larger than the limit has in a minute: Anthropic's bound alone is not charged."""
+    """Makes a request larger than a minute's limit. Anthropic's bound alone is not charged."""
     return {} if mine is openai else {"system": "a" * 400_000}
 
 
@@ -246,7 +246,7 @@ async def twenty_messages(server: ModelServer) -> None:
     begun = [asyncio.Event() for _ in range(20)]
     tasks = [asyncio.create_task(read(index, event)) for index, event in enumerate(begun)]
     await asyncio.gather(*(event.wait() for event in begun))
-    # All are under way: a third is cancelled, before the others go on.
+    # All are under way. A third is cancelled before the others go on.
     cancelled = [index for index in range(20) if index % 3 == 0]
     for index in cancelled:
         tasks[index].cancel()
@@ -259,7 +259,7 @@ async def twenty_messages(server: ModelServer) -> None:
     names = {"requests": 0, "input-tokens": 0, "output-tokens": 0, "cost": 0}
     decision = await limiter.peek(asked(policy), f"out:{server.url}", names)
     left = {state.unit or "held": state.limit - state.remaining for state in decision.limits}
-    # What was read is known of all of them; of those that were cancelled the answer stays as it was charged.
+    # Every stream has reported its input. Those that were cancelled stay charged for the longest answer.
     assert left == {
         "requests": 20,
         "input-tokens": sum(100 + index for index in range(20)),
@@ -296,7 +296,7 @@ async def twenty_chats(server: ModelServer) -> None:
     assert await asyncio.gather(*tasks[1::2]) == [11 + index for index in range(1, 20, 2)]
     await client.close()
     decision = await limiter.peek(asked(POLICY), f"out:{server.url}", {"requests": 0, "tokens": 0})
-    # The text has 19 bytes and " wait", and 28 are around it.
+    # The text has 19 bytes and " wait", and 28 bytes are around it.
     charged = -(-(19 + 5 + 28) // 4) + 100
     settled = sum(110 + 2 * index for index in range(1, 20, 2))
     assert [state.limit - state.remaining for state in decision.limits] == [20, 10 * charged + settled]

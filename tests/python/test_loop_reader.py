@@ -30,7 +30,7 @@ MUCH = "1000000/hour"
 
 
 def count_calls(loop: asyncio.AbstractEventLoop) -> Counter[str]:
-    """What calls the loop from now on: the files that it watches, by kind, and other threads."""
+    """Counts the calls into the loop from now on, by the kind of the file that it watches, and by other threads."""
     calls: Counter[str] = Counter()
     add_reader, call_soon_threadsafe = loop.add_reader, loop.call_soon_threadsafe
 
@@ -53,7 +53,7 @@ def count_calls(loop: asyncio.AbstractEventLoop) -> Counter[str]:
 
 
 async def wakes_by_threads(limiter: AsyncLimiter, checks: int) -> int:
-    """How often threads wake this loop while it makes so many checks, one after the other."""
+    """Returns how often threads wake this loop while it makes this many checks, one after the other."""
     loop: Any = asyncio.get_running_loop()
     calls: Counter[str] = loop.calls if hasattr(loop, "calls") else count_calls(loop)
     # The first checks connect.
@@ -67,10 +67,10 @@ async def wakes_by_threads(limiter: AsyncLimiter, checks: int) -> int:
 
 
 async def threads_answer(limiter: AsyncLimiter, checks: int) -> bool:
-    """Whether a thread wakes this loop for every answer. If the loop reads, hardly any answer needs a thread.
+    """True if a thread wakes this loop for every answer. If the loop reads, hardly any answer needs a thread.
 
-    The engine's thread reads what a busy loop leaves unread for 12 ms, so on a busy machine it may now and then be
-    faster than the loop. Where it is meant to read, it wakes the loop for every answer, in every attempt.
+    The engine's thread reads replies that a busy loop leaves unread for 12 ms. So on a busy machine it may now and then
+    be faster than the loop. If the thread is meant to read, it wakes the loop for every answer, in every attempt.
     """
     for _ in range(20):
         wakes = await wakes_by_threads(limiter, checks)
@@ -81,12 +81,12 @@ async def threads_answer(limiter: AsyncLimiter, checks: int) -> bool:
 
 
 def file_writes() -> int:
-    """How often this thread has written to files; sockets do not count. One thread wakes another by a file."""
+    """Returns how often this thread has written to files, without sockets. One thread wakes another by a file."""
     return int(Path("/proc/thread-self/io").read_text().split("syscw:")[1].split()[0])
 
 
 def files(kind: str = "") -> int:
-    """The number of open files of a kind. The collector runs first, since it closes what loops have left."""
+    """Returns the number of open files of a kind. The collector runs first, because it closes those of dead loops."""
     gc.collect()
     found = 0
     for one in Path("/proc/self/fd").iterdir():
@@ -140,12 +140,12 @@ def test_threads_read_for_two_loops(loop: str, redis_url: str, prefix: str) -> N
     first, second = LOOPS[loop](), LOOPS[loop]()
     assert not first.run_until_complete(threads_answer(limiter, 200))
     reading = files("eventpoll")
-    # The first loop is open but does not run: no answer may depend on it.
+    # The first loop is open but does not run, so no answer may depend on it.
     assert second.run_until_complete(threads_answer(limiter, 200))
     assert first.run_until_complete(threads_answer(limiter, 200))
     # The first loop no longer watches the limiter's file.
     assert files("eventpoll") == reading - 1
-    # Limiters that share connections also share who reads.
+    # Limiters that share connections also share their reader.
     assert first.run_until_complete(threads_answer(limiter.to_blocking().to_async(), 200))
     first.close()
     second.close()
@@ -193,7 +193,7 @@ def test_a_loop_that_was_not_closed_is_collected_with_its_limiter(redis_url: str
         loop.limiter = limiter  # type: ignore[attr-defined]
 
     with warnings.catch_warnings():
-        # The loops are not closed, which Python warns of.
+        # Python warns of loops that are not closed.
         warnings.simplefilter("ignore", ResourceWarning)
         use()
         before = files()
@@ -224,7 +224,7 @@ def test_calls_that_were_answered_together_send_their_next_calls_together(loop: 
             return scripts(servers) - before
 
         calls: int = run(main, loop)
-    # One call alone and the others after it would be two in each round.
+    # Two calls in each round would mean that one task goes alone, and the others after it.
     assert calls <= rounds * 1.5
 
 
@@ -267,7 +267,7 @@ def test_a_task_that_stops_the_loop_does_not_delay_other_tasks(redis_url: str, p
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_context_of_a_call_is_not_kept(loop: str, redis_url: str, prefix: str) -> None:
     class Request:
-        """What a framework keeps in the context of a task."""
+        """Stands for an object that a framework keeps in the context of a task."""
 
     current: contextvars.ContextVar[Request] = contextvars.ContextVar("current")
 

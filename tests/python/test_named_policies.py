@@ -1,4 +1,4 @@
-"""A policy that is made of a notation at run time and has a name of its own, as one out of a database."""
+"""A policy that is made of a notation at run time and has its own name, such as one from a database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_its_name_and_not_its_notation_is_what_counts(store: str, prefix: str) -
             assert decision.policy == name
             return decision.allowed, decision.remaining
 
-        # What was used stays used, and the numbers of each call answer it.
+        # The used units stay used, and each call is decided by its own numbers.
         assert check("fixed-window 2/hour") == (True, 1)
         assert check("fixed-window 2/hour") == (True, 0)
         assert check("fixed-window 2/hour") == (False, 0)
@@ -27,7 +27,7 @@ def test_its_name_and_not_its_notation_is_what_counts(store: str, prefix: str) -
         # Another period is another limit, and another name another policy.
         assert check("fixed-window 2/day") == (True, 1)
         assert check("fixed-window 2/hour", "visitor") == (True, 1)
-        # The notation by itself is a policy of its own.
+        # The notation without a name is another policy.
         assert limiter.check("fixed-window 5/hour", "alice").remaining == 4
         assert {"customer", "visitor"} <= set(limiter.stats()["policies"])
         assert limiter.stats()["policies"]["customer"]["denied"] == 2

@@ -1,4 +1,4 @@
-"""What a response says of the limits of its service is learned in every store, by both limiters."""
+"""Every store learns the limits that responses announce, through both limiters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_usage_is_raised_until_its_reset(store: str, prefix: str) -> None:
         denied = limiter.peek("10/minute", "k")
         assert denied.learned and denied.retry_after == 30.0
         assert "learned=True" in repr(denied) and denied.as_dict()["learned"]
-        # Nothing that is said later gives anything back.
+        # A later observation gives nothing back.
         assert limiter.observe("10/minute", "k", [Observation(limit=10, remaining=10, reset_after=60)]).remaining == 0
         clock.advance(30)
         assert limiter.peek("10/minute", "k").remaining == 8
@@ -48,7 +48,7 @@ def test_calls_on_their_way_are_counted(store: str, prefix: str) -> None:
     with Limiter(store=store, prefix=prefix, clock=clock, timeout=20.0) as limiter:
         policy = Policy.learned()
         first, *_others = [limiter.check(policy, "k") for _ in range(4)]
-        # The first one found nothing used but itself, and three are on their way.
+        # The first call found only itself used, and three more are on their way.
         seen = limiter.observe(policy, "k", Observation(limit=10, remaining=9, reset_after=30), decision=first)
         assert (seen.limit, seen.remaining) == (10, 6)
 

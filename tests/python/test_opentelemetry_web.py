@@ -1,4 +1,4 @@
-"""Spans of the web layers: of a limiter that is traced, and of what `traced` returns."""
+"""Spans of the web layers, for a limiter that is traced and for the limiter that `traced` returns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from web_django import django_settings
 
 POLICIES = {"login": "fixed-window 2/minute", "day": "fixed-window 9/day", "exports": "concurrency 1"}
 DENIED = ("tidegate.denied", {"tidegate.policy": "login", "tidegate.limit": "fixed-window 2/60s"})
-# Makes a request; its status.
+# Makes a request and returns its status.
 Request = Callable[[], int]
 
 
@@ -65,7 +65,7 @@ each_framework = pytest.mark.parametrize("serve", FRAMEWORKS)
 
 @pytest.fixture(params=["given", "traced", "traced later"])
 def tracing(request: pytest.FixtureRequest) -> Callable[..., Request]:
-    """Serves with a limiter that is traced before or after the web layer takes it, or with what `traced` returns."""
+    """Serves a limiter that is traced before or after the web layer takes it, or the limiter that `traced` returns."""
 
     def start(serve: Any, limiter: Any, policy: Any, spans: Spans) -> Request:
         if request.param == "traced later":

@@ -1,6 +1,6 @@
 """The alert rules and the dashboard: checked with promtool, and against a Prometheus that scrapes the example services.
 
-They need `prometheus` and `promtool` (`apt-get install prometheus`) and are skipped without them.
+Tests that need `prometheus` and `promtool` (`apt-get install prometheus`) are skipped without them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ needs_prometheus = pytest.mark.skipif(
 
 
 def expressions() -> list[str]:
-    """Those of the dashboard, with its variables replaced as Grafana does."""
+    """Returns the expressions of the dashboard, with its variables replaced as Grafana does."""
     found = []
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", []):
@@ -99,7 +99,7 @@ def wait_until_served(url: str, program: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Prometheus that scrapes both example services twice a second, while clients call them."""
+    """Runs a Prometheus that scrapes both example services every second, while clients call them."""
     folder = tmp_path_factory.mktemp("prometheus")
     python, node, own = free_port(), free_port(), free_port()
     config = folder / "prometheus.yml"
@@ -158,7 +158,7 @@ def test_every_expression_returns_data_of_the_example_services(prometheus: str) 
     rules = [rule for group in groups for rule in group["rules"]]
     assert len(rules) == len(re.findall(r"alert: ", RULES))
     assert {rule["health"] for rule in rules} == {"ok"}, rules
-    # An alert compares: what it compares must be there.
+    # An alert compares two sides, and each must return data.
     for rule in rules:
         for side in re.split(r" (?:>|<|and) ", rule["query"]):
             compared = re.sub(r"\[\d+[mh]\]", "[15s]", side).replace("offset 5m", "")

@@ -1,6 +1,6 @@
 """Behind a proxy that repeats, drops, swaps and cuts replies no call gets another call's Decision.
 
-`TIDEGATE_OUT_OF_STEP` says how many Decisions each way of calling has to get.
+`TIDEGATE_OUT_OF_STEP` sets the number of Decisions that each way of calling has to get.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROXY = Path(__file__).resolve().parents[1] / "servers" / "faulty_proxy.py"
 DECISIONS = int(os.environ.get("TIDEGATE_OUT_OF_STEP", "5000"))
 COUNT = 1_000_000
 POLICIES = ["fixed-window 1000000/hour", "gcra 1000000/hour", "sliding-log 1000000/hour"]
-# While the breaker is open calls fail at once.
+# Calls fail at once while the breaker is open, so a pause keeps them from spinning.
 AFTER_FAILURE = 0.001
 
 
@@ -41,7 +41,7 @@ def faulty_proxy(port: int, seed: int) -> Iterator[str]:
 
 
 class Question:
-    """A call that no other call resembles, so that its Decision is known."""
+    """A call unlike any other, so that its Decision is known."""
 
     def __init__(self, number: int, chance: random.Random) -> None:
         self.policy = chance.choice(POLICIES)

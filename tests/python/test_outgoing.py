@@ -1,4 +1,4 @@
-"""`tidegate.outgoing`: whatever headers a client has. The dialects are vectors, in `tests/http/responses.json`."""
+"""`tidegate.outgoing` with the headers of every client. The dialects are vectors, in `tests/http/responses.json`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIELDS = {"X-RateLimit-Limit": "10", "X-RateLimit-Remaining": "0", "X-RateLimit-
 
 
 class Multi:
-    """The headers of httpx: `items` joins what is repeated."""
+    """The headers of httpx, where `items` joins repeated fields."""
 
     def multi_items(self) -> list[tuple[str, str]]:
         return [*FIELDS.items(), ("x-ratelimit-remaining", "3")]

@@ -1,4 +1,4 @@
-"""Calls that go out behave the same with every client: real clients against servers with books of their own."""
+"""Outgoing calls behave the same with every client: real clients against servers that keep their own books."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from strict_services import StrictServer, StrictService
 from tidegate import CostError, Decision, Limiter, Policy, RateLimited
 from tidegate.outgoing import SettleReader
 
-# A bucket of this many units that are not back while a test runs.
+# A bucket that gives back no unit while a test runs.
 SLOW = "token-bucket 10/hour"
 
 
@@ -35,7 +35,7 @@ def test_it_waits_for_its_turn(outgoing: Any, service: StrictService) -> None:
         assert [client.get(service.url).status for _ in range(4)] == [200] * 4
         assert [answer.status for answer in client.gather([service.url] * 4)] == [200] * 4
         times = [one["at"] for one in service.requests()]
-        # A request is seen after its turn.
+        # The turns span 0.7 s. The service sees each request a little after its turn.
         assert times[-1] - times[0] > 0.6
 
 
@@ -104,7 +104,7 @@ def test_options_may_be_functions_of_the_request(outgoing: Any, service: StrictS
             client.call("POST", service.url, headers={"X-User": user}, content=b"xyz")
         assert seen[0] == ("POST", service.url + "/" * seen[0][1].endswith("/"), "alice", b"xyz")
         assert used(limiter, costly, "alice") == [3]
-        # A class that leaves half of it free.
+        # The class has to leave half of the bucket free.
         with pytest.raises(RateLimited):
             client.call("POST", service.url, headers={"X-User": "alice"}, content=b"xyz")
         assert used(limiter, costly, "free") == [0]
@@ -112,7 +112,7 @@ def test_options_may_be_functions_of_the_request(outgoing: Any, service: StrictS
 
 def test_a_key_may_be_a_text_and_policies_have_names(outgoing: Any, service: StrictService) -> None:
     with Limiter(policies={"partner": SLOW}) as limiter:
-        # Either kind of limiter will do.
+        # A client accepts either kind of limiter.
         given = limiter if outgoing.is_async else limiter.to_async()
         with outgoing(given, "partner", key="all", cost=3, prefix="calls:") as client:
             client.get(service.url)
@@ -214,13 +214,13 @@ def test_streams_stay_streams(outgoing: Any, service: StrictService) -> None:
         stream = client.stream(f"{service.url}/stream?chunks=40&gap=0.5")
         assert stream.next() == b"chunk 0\n"
         assert stream.next() == b"chunk 1\n"
-        # Twenty seconds in all.
+        # The whole stream takes twenty seconds.
         assert time.monotonic() - began < 15
         stream.close()
 
 
 class Reader:
-    """Reads a body, and says a cost."""
+    """Reads a body, and returns a cost."""
 
     def __init__(self, cost: Any) -> None:
         self.chunks: list[bytes] = []
@@ -314,7 +314,7 @@ def said(service: StrictService, status: int, times: int = 1000, **more: Any) ->
 BODY = {"error": {"message": "slow", "details": ["x" * 100]}}
 
 
-# The longer one has more than is read. It has less than aiohttp buffers: 3.14 sometimes breaks off what it paused.
+# 700 repeats are more than Tidegate reads, and less than aiohttp buffers: aiohttp 3.14 may cut off a paused body.
 @pytest.mark.parametrize("encoding", ["", "gzip", "chunked"])
 @pytest.mark.parametrize("repeat", [1, 700])
 def test_a_body_that_was_read_stays_readable(outgoing: Any, service: StrictService, encoding: str, repeat: int) -> None:
@@ -369,7 +369,7 @@ def test_what_is_idempotent_is_sent_again(outgoing: Any, service: StrictService,
         once = said(service, 429, 1, fields=["Retry-After:0"])
         assert sent(once) == ((200, 2) if again else (429, 1))
         assert sent(f"{once}&key=1", headers={"Idempotency-Key": "k"}) == (200, 2)
-        # Each attempt is a call of its own.
+        # Each attempt is charged like a separate call.
         assert used(limiter, SLOW, service.url) == [len(service.requests())]
 
 
@@ -382,12 +382,12 @@ def test_retries_are_bounded(outgoing: Any, service: StrictService) -> None:
 
         assert sent(said(service, 429, 9, fields=["Retry-After:0"])) == (429, 3)
         assert sent(said(service, 503, 9, fields=["Retry-After:0"])) == (503, 3)
-        # Nothing says a wait, and a 500 is not a limit.
+        # The first response names no wait, and a 500 is not a limit.
         assert sent(said(service, 503, 1)) == (503, 1)
         assert sent(said(service, 500, 1, fields=["Retry-After:0"])) == (500, 1)
-        # It does not fit into the timeout.
+        # The wait does not fit into the timeout.
         assert sent(said(service, 429, 1, fields=["Retry-After:6"])) == (429, 1)
-        # The wait for its turn has taken a part of it.
+        # The wait for the turn has used a part of the timeout.
         limiter.block(paced_policy(limiter, "token-bucket 100/hour"), f"out:{service.url}", 0.2)
         assert sent(said(service, 429, 1, fields=["Retry-After:5"])) == (429, 1)
         # A body that can be sent again, and one that cannot.

@@ -1,4 +1,4 @@
-"""What responses say of limits counts for every client of the limiter, in every process."""
+"""A limit that a response announces counts for every client of the limiter, in every process."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_wait_in_the_head_is_learned_before_the_body_ends(outgoing: Any, servi
 
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_body_that_comes_late_is_handed_on(outgoing: Any, service: StrictService, retries: int) -> None:
-    # It says its wait at the end, and a 503 without a wait says none.
+    # The body names its wait only at the end, and until then this 503 stops no one.
     url = said(service, "Content-Type: application/json", status=503, body=INFO) + "&late=3"
     with Limiter() as limiter, outgoing(limiter, "concurrency 2; 100/hour", timeout=0.1, retries=retries) as client:
         began = time.monotonic()
@@ -111,7 +111,7 @@ def test_a_body_that_comes_late_is_handed_on(outgoing: Any, service: StrictServi
             read += chunk
         stream.close()
         assert read == INFO.encode()
-        # One that is given up in the middle.
+        # The caller gives up this response in the middle.
         client.stream(url + "&again=1").close()
         assert client.get(service.url).status == 200
         assert time.monotonic() - began < 20
@@ -139,7 +139,7 @@ def test_a_key_is_that_of_the_origin_that_was_asked(outgoing: Any, strict: Stric
         target = quote(said(two, "Retry-After: 60", status=429))
         assert client.get(f"{one.url}/redirect?to={target}", follow=True).status == 429
         assert client.get(one.url).status == 200
-        # A call that begins there has the key.
+        # A call that begins at the other origin has the key, too.
         assert client.get(two.url).status == 200
         assert used(limiter, "10/hour", "account") == [5]
         with pytest.raises(RateLimited):
@@ -183,7 +183,7 @@ def test_a_store_that_fails_while_it_learns_fails_no_request(outgoing: Any, serv
 def test_the_limits_of_a_service_are_kept_without_a_policy(outgoing: Any, strict: StrictServer) -> None:
     service = strict.service("fixed-window", 10, 2, "ietf")
     with Limiter() as limiter, outgoing(limiter, None) as client:
-        # The first says what the limit is. All that follow keep it.
+        # The first response announces the limit. All later calls keep it.
         assert client.get(service.url).status == 200
         for _ in range(3):
             assert {answer.status for answer in client.gather([service.url] * 9)} <= {200, 429}

@@ -1,4 +1,4 @@
-"""Options of calls that go out, and what single clients have: HTTP/2, other transports, cancelled tasks, spans."""
+"""Options of outgoing calls, and features of single clients: HTTP/2, other transports, cancelled tasks, spans."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidegate.httpx import AsyncPacedTransport, PacedTransport
 from tidegate.opentelemetry import traced
 from tidegate.requests import PacedAdapter
 
-# A bucket of this many units that are not back while a test runs.
+# A bucket that gives back no unit while a test runs.
 SLOW = "token-bucket 10/hour"
 
 
@@ -123,7 +123,7 @@ def test_options_of_the_transport_reach_it(service: StrictService) -> None:
             PacedTransport(limiter, SLOW, transport=httpx.HTTPTransport(), http2=True)
         transport = PacedTransport(limiter, SLOW, proxy=service.url)
         with httpx.Client(transport=transport) as client:
-            # The proxy gets the whole URL. The key is that of the service behind it.
+            # The proxy gets the whole URL. The key is the origin of the service behind it.
             assert client.get("http://api.test/a").json()["target"] == "http://api.test/a"
         assert used(limiter, SLOW, "http://api.test") == [1]
 
@@ -143,7 +143,7 @@ def test_http_2(respond: bool) -> None:
                 return [one.http_version for one in responses]
 
         assert asyncio.run(several()) == ["HTTP/2"] * 20
-        # All of them over one connection.
+        # The blocking client has used one connection, and all calls of the other client share one.
         assert server.connections == 2
 
 
@@ -167,7 +167,7 @@ def test_a_request_that_is_cancelled_gives_its_turn_back(kind: Any, service: Str
         client.run(cancelled(client))
         until(client, lambda: blocking.waiting(known, f"out:{service.url}") == 0)
         assert service.requests() == []
-        # Nothing stands before the next one.
+        # No turn of a cancelled request stands before the next one.
         blocking.clear(known, f"out:{service.url}")
         assert client.get(service.url).status == 200
 
@@ -210,7 +210,7 @@ def test_a_stream_that_is_cancelled_ends_its_hold_and_is_settled(kind: Any, serv
 
 
 def test_the_parts_of_a_body_of_aiohttp(service: StrictService) -> None:
-    """All ways to read a body that something waits for."""
+    """Reads a body in every way that waits for data."""
     lines = [b"chunk %d\n" % number for number in range(12)]
 
     class Reader:
@@ -314,7 +314,7 @@ def test_calls_are_counted_as_checks(outgoing: Any, service: StrictService) -> N
 
 @pytest.mark.parametrize("shares", [False, True], ids=["a key of its own", "told all callers"])
 def test_a_turn_that_is_older_than_a_refusal_is_given_back(redis_url: str, prefix: str, shares: bool) -> None:
-    """The event loop comes to a turn when another call has read a refusal."""
+    """The event loop comes to a turn only after another call has read a refusal."""
     sent: list[str] = []
     told = {"X-RateLimit-Global": "true"} if shares else {}
     options: Any = {"key": lambda request: request.url.path if shares else "one"}
@@ -363,7 +363,7 @@ def test_a_turn_that_is_older_than_a_refusal_is_given_back(redis_url: str, prefi
 
 
 def test_what_a_turn_takes_itself_is_no_refusal() -> None:
-    """After a wait that was ended by hand, the next call goes alone until it is answered."""
+    """After a wait that was ended by hand, the next call goes alone until its answer arrives."""
     codes = iter([429, 200, 200])
 
     def service(_: httpx.Request) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""The blocking limiter, the async limiter and the stubs have the same calls, and all that users may call."""
+"""The blocking limiter, the async limiter and the stubs have the same calls, and every public name is exported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only Python can show of partial checks and of the fields that came with them; the vectors have the rest."""
+"""Partial checks, and the fields that came with them, where only Python can show it. The vectors have the rest."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 
 
 def in_child(work: Callable[[], object]) -> None:
-    """Runs the function in a forked child, and fails when it fails there."""
+    """Runs the function in a forked child, and fails if it fails there."""
     process = os.fork()
     if process == 0:
         code = 1
@@ -84,7 +84,7 @@ sys.exit(os.waitpid(child, 0)[1])
 
 
 def test_a_child_of_a_fork_during_the_first_call_of_a_process_works(shared_store: str, prefix: str) -> None:
-    # What a process makes once was half made then, and the child waited for it.
+    # A fork at a bad moment copied a half-made global of the process, and the child waited for it.
     for tenths in range(3, 21):
         command = [sys.executable, "-c", FIRST_CALL, shared_store, prefix, str(tenths / 10_000)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -107,7 +107,7 @@ def test_a_child_may_drop_what_its_parent_uses(shared_store: str, prefix: str) -
     asyncio.run(limiter.to_async().ping())
 
     def child() -> None:
-        # Threads to join and connections to close are the parent's.
+        # The child must not join the parent's threads or close its connections.
         nonlocal limiter
         held.clear()
         del limiter
@@ -158,7 +158,7 @@ def test_forks_in_the_middle_of_calls_leave_an_exact_count(shared_store: str, pr
     admitted: list[int] = []
 
     def check() -> int:
-        # Alone, and with another key, which stands in another part of the file.
+        # Takes one key alone, and then with a second key, which is in another part of the file.
         return count(limiter, 1) + bool(limiter.check_all([("api", "one"), ("other", "two")]))
 
     def on_thread() -> None:
@@ -174,7 +174,7 @@ def test_forks_in_the_middle_of_calls_leave_an_exact_count(shared_store: str, pr
         admitted.append(done)
 
     def child() -> None:
-        # It ends a child that waits for a thread of its parent.
+        # Ends a child that waits for a thread of its parent.
         signal.alarm(60)
         assert sum(check() for _ in range(10)) == 20
         assert asyncio.run(count_async(awaitable, 10)) == 10

@@ -1,4 +1,4 @@
-"""The programs of the pages run as they stand there, in processes of their own, against real servers."""
+"""The programs of the pages run unchanged, in separate processes, against real servers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from strict_services import StrictServer
 from tidegate import Limiter, Policy
 
 PYTHON = [sys.executable, "-u"]
-# Ends what would wait for ever: on a busy machine it has taken a minute to import Celery.
+# Ends a wait that would last for ever. On a busy machine an import of Celery has taken a minute.
 LONG = 300
-# Twenty calls a second, as the programs have it. Four callers that a busy machine stalls and that go on together find
-# room in its bucket; callers that do not wait for each other empty it at once.
+# Twenty calls a second, as in the programs. If a busy machine stalls four callers and they go on together, the bucket
+# has room for them. Callers that do not wait for each other empty it at once.
 PARTNER = {"book": "token-bucket", "limit": 20, "window": 1, "burst": 10}
 
 
@@ -38,7 +38,7 @@ def write(title: str, folder: Path) -> str:
 
 @contextlib.contextmanager
 def started(command: list[str], folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A program with the processes that it starts, until the end of the block."""
+    """Runs a program, and ends it and its children at the end of the block."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     environment = {**os.environ, **environment}
     with subprocess.Popen(command, cwd=folder, env=environment, preexec_fn=os.setpgrp, **pipes) as process:
@@ -95,7 +95,7 @@ def test_an_assistant_answers_while_its_batch_waits(tmp_path: Path) -> None:
     try:
         with started(command, tmp_path, **environment) as assistant:
             assert assistant.stdin is not None and assistant.stdout is not None
-            # Six summaries leave less than 30 % and what the next one takes.
+            # After six summaries, less is free than 30 % and the tokens of the next one.
             until(lambda: answers(5) >= 6)
             assistant.stdin.write("read 10, answer 2\nread 10, answer 3\n")
             assistant.stdin.flush()
@@ -115,10 +115,10 @@ def test_an_assistant_answers_while_its_batch_waits(tmp_path: Path) -> None:
 
 def test_a_queue_of_orders_keeps_the_limit(strict: StrictServer, redis_url: str, tmp_path: Path) -> None:
     service = strict.service_of(PARTNER)
-    # A database of its own: pages leave jobs in the queue of the first.
+    # A separate database, because pages leave jobs in the queue of the first.
     environment = {"REDIS_URL": f"{redis_url.removesuffix('/0')}/1", "PARTNER_URL": service.url}
     program = [*PYTHON, write("orders.py", tmp_path)]
-    # With threads it is one process, which ends with the tests however they end.
+    # With threads it is one process, which ends with the tests in any case.
     options = ["--pool", "threads", "--concurrency", "4", "--without-mingle", "--without-gossip"]
     celery = [sys.executable, "-m", "celery", "--app", "orders", "--workdir", str(tmp_path), "worker", *options]
     worker = spawn(celery, str(tmp_path / "log"), environment)

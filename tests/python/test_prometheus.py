@@ -20,7 +20,7 @@ UNREACHABLE = "redis://user:secret@127.0.0.1:1/0"
 
 
 def scraped(registry: CollectorRegistry) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Each sample by its name and the values of its labels, in the order of their names."""
+    """Returns each sample by its name and its label values, in the order of the label names."""
     text = generate_latest(registry).decode()
     assert "secret" not in text
     found = {}

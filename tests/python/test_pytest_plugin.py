@@ -55,7 +55,7 @@ def test_pytest_finds_them_by_itself_and_loads_them_only_where_they_are_wanted(t
         "    tidegate_clock.advance(63)\n"
         "    assert tidegate_limiter.check('1/minute', 'a')\n"
     )
-    # The one of the page about testing.
+    # The test file of the page about testing.
     (block,) = [block for block in blocks_of(ROOT / "docs/guides/testing.md") if block.title]
     (tmp_path / block.title).write_text(block.code)
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(tmp_path)]

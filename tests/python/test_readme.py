@@ -41,7 +41,7 @@ def test_every_block_is_in_a_run() -> None:
 
 
 def test_every_fence_is_found() -> None:
-    """A fence that the pattern does not match would be in no run."""
+    """No run would include a fence that the pattern does not match."""
     for path in pages():
         fences = re.findall(r"^[ ]*```", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert len(fences) == 2 * len(blocks_of(path)), named(path)
@@ -70,7 +70,7 @@ def test_a_block_runs_alone(block: Block, redis_url: str, monkeypatch: pytest.Mo
 
 
 def test_no_block_uses_what_it_does_not_define(tmp_path: Path) -> None:
-    """Also in the functions that nothing calls."""
+    """Checks also the functions that nothing calls."""
     for number, block in enumerate(PYTHON):
         (tmp_path / f"block{number}.py").write_text(f"# {block}\n{block.code}", encoding="utf-8")
     lint = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "F821", str(tmp_path)]
@@ -84,14 +84,14 @@ def test_a_page_about_django_runs(path: Path, redis_url: str) -> None:
 
 
 def policy_files(path: Path, folder: Path) -> None:
-    """Writes the policy files of a page that have a title, for its other blocks."""
+    """Writes the titled policy files of a page, for its other blocks."""
     for block in blocks_of(path):
         if block.language in READ and block.title:
             (folder / block.title).write_text(block.code, encoding="utf-8")
 
 
 def django_page(path: Path, redis_url: str, *requests: str) -> dict[str, list[int]]:
-    """Runs a page in a process of its own. Returns the statuses of the requests by their paths."""
+    """Runs a page in a separate process. Returns the statuses of the requests by their paths."""
     program = [
         sys.executable,
         "-W",
@@ -109,7 +109,7 @@ def django_page(path: Path, redis_url: str, *requests: str) -> dict[str, list[in
 
 
 def application(page: str, part: str, redis_url: str) -> dict[str, Any]:
-    """What the block of a page defines that has this text."""
+    """Runs the block of the page that has this text. Returns its names."""
     (block,) = [block for block in python_blocks(ROOT / "docs" / page) if part in block.code]
     return namespace_of([block], redis_url)
 
@@ -144,7 +144,7 @@ def test_the_application_of_the_page_about_tokens(redis_url: str) -> None:
     page = application("guides/concurrency.md", "/complete", redis_url)
     assert call_wsgi(page["app"], "POST", "/complete").status == 200
     limiter = page["tg"].limiter
-    # Settled: far less than the estimate of 500 is used.
+    # The settled cost is far less than the estimate of 500.
     assert limiter.peek("tokens", "203.0.113.9").remaining > 30_000 - 100
     assert limiter.peek("streams", "203.0.113.9").remaining == 4
 
@@ -183,7 +183,7 @@ def test_a_file_is_read(block: Block, tmp_path: Path) -> None:
     elif block.language == "json":
         json.loads(block.code)
     elif block.language == "toml":
-        # Python 3.10 has no parser of TOML; a dependency of Cargo is one line.
+        # Python 3.10 has no parser of TOML, and a dependency of Cargo is one line.
         assert re.fullmatch(r'tidegate = \{ version = "[^"]+"(, [a-z-]+ = .+)* \}\n', block.code), block.code
     else:
         pytest.fail(f"{block}: what reads this file?")
@@ -209,7 +209,7 @@ def test_the_page_of_errors_has_each_code_its_classes_and_its_sentence() -> None
 
 
 MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-# What the shell blocks may call besides `make`: the installers with our package, and a redis-cli that is not ours.
+# Other commands of shell blocks than `make`: installers with our package, and programs such as redis-cli.
 SHELL = [
     r"pip install \"?tidegate(\[[a-z0-9,-]+\])?\"?( openai)?",
     r"npm install tidegate( [@a-z/-]+)*",
@@ -221,7 +221,7 @@ SHELL = [
 ]
 
 
-# The commands of a page that is followed run.
+# The commands of other pages are followed: they run.
 LISTED = [block for block in BLOCKS if block.language in COMMANDS and not is_followed(ROOT / block.page)]
 
 
@@ -236,7 +236,7 @@ def test_commands_exist(block: Block) -> None:
 
 
 def test_commands_of_a_text_exist() -> None:
-    """`tidegate VERB --option …` in a line of text, in any page but those that only history reads."""
+    """Checks `tidegate VERB --option …` in the text of every page, except the ADRs, which are history."""
     golden = ROOT / "cli" / "tests" / "golden"
     help_of = {path.stem.removeprefix("help-"): path.read_text(encoding="utf-8") for path in golden.glob("help-*.txt")}
     found = 0
@@ -259,7 +259,7 @@ def test_links_of_the_readmes_lead_to_files() -> None:
             if link.startswith(blob):
                 assert (ROOT / link.removeprefix(blob)).exists(), f"{named(path)}: {link}"
             elif not link.startswith("https://"):
-                # PyPI and crates.io show these pages without the repository.
+                # PyPI and crates.io show the other READMEs without the repository.
                 assert path == ROOT / "README.md", f"{named(path)}: {link} is relative"
                 assert (ROOT / link.partition("#")[0]).exists(), f"{named(path)}: {link}"
 

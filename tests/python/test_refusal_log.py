@@ -24,7 +24,7 @@ async def plain_app(scope: Any, receive: Any, send: Any) -> None:
 
 
 def lines(caplog: pytest.LogCaptureFixture, count: int) -> list[str]:
-    """The lines, which a thread of their own writes."""
+    """Returns the lines. It waits for them, because a separate thread writes the log."""
     deadline = time.monotonic() + 10
     while len(caplog.records) < count and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -1,5 +1,5 @@
-"""Why was this request refused? The command finds the limit and its usage with what the response says, the header that
-the caller sends, and the policy file."""
+"""Why was this request refused? The command finds the limit and its usage from the response, the caller's header, and
+the policy file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def refusal(folder: Path, policy: str, **options: Any) -> str:
-    """What the service says has refused the third request."""
+    """Returns the policy that refused the third request, as the response names it."""
     app = Flask(__name__)
     with Limiter.from_file(folder / "tidegate.yaml") as limiter:
         tg = Tidegate(app, limiter=limiter)

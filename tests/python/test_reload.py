@@ -1,4 +1,4 @@
-"""A reload takes a changed policy file as a whole or not at all, and keeps what code relies on."""
+"""A reload takes a changed policy file as a whole or not at all, and keeps the parts that code relies on."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 
 from tidegate import AsyncLimiter, ConfigError, Limit, Limiter, Policy, TidegateError, lint, rollout
 
-# Where a secret stands in a URL, or where a mistake puts it. No server listens on port 1.
+# The places of a secret in a URL, right or by mistake. No server listens on port 1.
 PLACES = [
     "redis://user:{}@127.0.0.1:1/0",
     "redis://:{}@127.0.0.1:1/0",
@@ -35,14 +35,14 @@ PLACES = [
     "redis:/u:{}@127.0.0.1:1/0",
     "u:{}@127.0.0.1:1/0",
 ]
-# A piece of four characters with one of these can only come from the secret: no message has such a piece.
+# A piece of four characters with one of these can only come from the secret, so no message may have such a piece.
 MARKS = "QXZJVKWY"
 OTHERS = "89/?#@:&%=+ ,;[]{}$\\\"'<>|^`~!*().-_\té😀"
 SURROGATE = "\ud800"
 
 
 def secrets(cases: int) -> Iterator[tuple[str, str]]:
-    """Secrets, and URLs with them: as they are, and escaped."""
+    """Yields secrets, and URLs with them, plain and escaped."""
     chance = random.Random(7)
     for _ in range(cases):
         secret = "".join(chance.choice(MARKS + OTHERS) for _ in range(chance.randrange(4, 24)))
@@ -57,7 +57,7 @@ def pieces(secret: str) -> set[str]:
 
 
 def said(call: Callable[[], Any]) -> str:
-    """What a program may see of a call: its result, or its error with all that is printed of one."""
+    """Returns everything that a program may see of a call: its result, or its error in all printed forms."""
     try:
         return repr(call())
     except Exception as error:
@@ -66,7 +66,7 @@ def said(call: Callable[[], Any]) -> str:
 
 
 def used(url: str) -> Iterator[Callable[[], Any]]:
-    """The ways in which a URL may get into a message."""
+    """Yields the calls that might put a URL into a message."""
     other = "redis://127.0.0.1:1/9"
 
     def checked(store: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A Decision is settled once, by the limiter that made it; metadata reaches the journal; queues have bounds."""
+"""A Decision is settled once, by the limiter that made it. Metadata reaches the journal. Queues have bounds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_second_settle_is_an_error_and_changes_nothing(limiter: Limiter) -> No
             limiter.settle(again, 0)
         assert caught.value.code == "config_invalid"
     assert used(limiter) == 2
-    # Copies share it, whichever is settled.
+    # Copies count as one Decision, whichever of them is settled.
     decision = limiter.check("p", "k", 5)
     limiter.settle(copy.copy(decision), 5)
     with pytest.raises(ConfigError, match="settled once"):

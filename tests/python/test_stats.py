@@ -1,4 +1,4 @@
-"""What `limiter.stats()` says, and when `on_change` is called."""
+"""The contents of `limiter.stats()`, and the calls of `on_change`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores as Python sees them: failures, the deny cache, shards, rollouts, counters and logging."""
+"""Stores in Python: failures, the deny cache, shards, rollouts, counters and logging."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_lost_store_is_logged_once_and_so_is_its_return(caplog: pytest.LogCapt
     caplog.set_level(logging.INFO, logger="tidegate")
 
     with Servers("single") as servers:
-        # A thread writes the log: that of an earlier test may arrive here.
+        # A thread writes the log, so lines of an earlier test may arrive here.
         address = servers.url.removeprefix("redis://").removesuffix("/0")
 
         def logged(level: int) -> int:

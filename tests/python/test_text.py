@@ -1,4 +1,4 @@
-"""Texts that no UTF-8 has, and texts that are too long for a message."""
+"""Texts that UTF-8 cannot encode, and texts that are too long for a message."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tidegate import (
 )
 from tidegate._tidegate import ClientIp, Headers, anonymous, hashed, restore_decision
 
-# Half a surrogate pair: Python's texts may have it, and UTF-8 has not.
+# Half a surrogate pair. Python's texts may have it, and UTF-8 cannot encode it.
 HALF = "a\ud800"
 LONG = "k" * 60_000
-# The most characters of a text that a message shows.
+# A message shows at most this many characters of a text.
 MOST = 64
 
 CALLS: dict[str, tuple[type[TidegateError], Callable[[Any], Any]]] = {
@@ -93,7 +93,7 @@ MAKERS: dict[str, tuple[type[TidegateError], Callable[[], Any]]] = {
 def raised(kind: type[TidegateError], call: Callable[[], Any]) -> str:
     with pytest.raises(kind) as caught:
         call()
-    # It can be printed and sent.
+    # The error can be printed and pickled.
     shown = f"{caught.value} {caught.value!r}"
     assert len(shown.encode()) < 2_000
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -127,7 +127,7 @@ def test_half_a_surrogate_pair_in_a_key_of_a_web_layer() -> None:
     for key in (lambda scope: HALF, claim_of("sub", of=lambda scope: {"sub": HALF})):
         for cost in (1, lambda scope: 1):
             limited = TidegateMiddleware(app, "1/s", key=key, cost=cost)
-            # The client's fault.
+            # The client is at fault.
             assert call_asgi(limited).status == 400
 
 

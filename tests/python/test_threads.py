@@ -13,7 +13,7 @@ THREADS = 16
 
 
 def on_threads(work: Callable[[int], int]) -> int:
-    """The sum of what the work returns on 16 threads."""
+    """Runs the work on 16 threads at once. Returns the sum of the results."""
     done: list[int] = []
     barrier = threading.Barrier(THREADS)
 

@@ -1,4 +1,4 @@
-"""A process publishes what it denies, where `TIDEGATE_TOP` asks for it."""
+"""A process publishes its denials if `TIDEGATE_TOP` asks for it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_each_process_publishes_its_own_denials(tmp_path: Path) -> None:
         wanted = {(process.pid, "alice", 2), ("child", "alice", 1), ("child", "bob", 1)}
         found: set[tuple[Any, str, int]] = set()
         files: list[dict[str, Any]] = []
-        # A file is written once a second. The readings are bounded by the time limit of the suite.
-        # One may be written while the parent still asks.
+        # Each process writes its file once a second, perhaps while it still makes its checks. So this reads until the
+        # files are complete. The time limit of the suite ends the loop.
         while found != wanted or not any(file["denials_of_long_keys"] for file in files):
             files = published(tmp_path)
             found = {
@@ -73,10 +73,10 @@ def test_nothing_is_published_without_being_asked(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
-    # One that is missing would be made.
+    # A file, because Tidegate would make a folder that is missing.
     file = tmp_path / "file\x1b[2J"
     file.touch()
-    # Warnings are logged on a thread of their own.
+    # A separate thread logs warnings, so the script waits for the line.
     script = f"""
 import logging
 said = []

@@ -38,7 +38,7 @@ def test_a_turn_of_a_cancelled_task_goes_to_the_next_one(store: str, prefix: str
                 clock.advance(1.0)
                 decision = await asyncio.wait_for(task, 20)
                 assert decision.allowed and decision.retry_after == 0.0, second
-            # The last turn went back.
+            # Waits until the last turn was given back.
             while (await limiter.peek(policy, "k")).next_after != 1.0:
                 await asyncio.sleep(0.001)
 

@@ -1,4 +1,4 @@
-"""The shared vectors: the same answers as every other language, over both stores and through both limiters."""
+"""The shared vectors give the same answers as in every other language, over every store and through both limiters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds that wait for room, settle what they were charged, and end with their age."""
+"""Holds that wait for room, settle their charge, and end at their longest age."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_class_waits_for_what_it_leaves_free(limiter: Limiter) -> None:
 
 
 def test_ctrl_c_ends_the_wait(store: str, prefix: str) -> None:
-    # The wait is in pieces on the main thread only, where signals are handled.
+    # The wait is in pieces only on the main thread, which handles signals.
     import _thread
 
     with Limiter(store, prefix=prefix, policies=POLICIES, timeout=20.0) as limiter, limiter.hold("one", "k"):

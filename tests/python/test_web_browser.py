@@ -1,4 +1,4 @@
-"""What a page of another origin sees of a limit: a real browser, headless, on this machine alone."""
+"""A limit as a page of another origin sees it: in a real browser, headless, on this machine alone."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from web_uvicorn import serving
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-# What a page may read of a response of another origin.
+# The fields of a response that a page of another origin may read.
 EXPOSED = ["RateLimit", "RateLimit-Policy", "Retry-After", "X-RateLimit-Remaining"]
 PATHS = ["/decorated", "/depends", "/default"]
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(BROWSERS)}")
 
-# A header of its own makes the browser ask first, with a preflight.
+# The header X-Page makes the browser ask first, with a preflight.
 PAGE = """
 <script>
 const api = 'API';
@@ -123,7 +123,7 @@ def browse(tmp_path: Path) -> Iterator[Any]:
 
     yield run
     for process in started:
-        # Its children are in its group.
+        # Its children are in its process group.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
 

@@ -1,4 +1,4 @@
-"""What every web layer does, each run through the same tests."""
+"""The behaviour of every web layer, each run through the same tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_limit_is_enforced_and_announced(adapter: Adapter, clock: ManualClock)
     assert seen.items("RateLimit") == {"login": {"r": 0, "t": 3}}
     problem = json.loads(seen.body)
     assert (problem["type"], problem["status"], problem["violated-policies"]) == (QUOTA, 429, ["login"])
-    # The times in the headers are right.
+    # The announced time is right: after it one more request is admitted.
     clock.advance(3)
     assert made.get().status == 200
     assert made.get().status == 429
@@ -116,7 +116,7 @@ def test_a_peer_without_an_address_is_refused(adapter: Adapter) -> None:
 
 
 def refused(made: LimitedApp, says: str, **more: Any) -> None:
-    """The framework's error handlers see the error; it is raised, and no request is admitted."""
+    """The framework's error handlers or the caller get the error, and no request is admitted."""
     status: int | None = None
     try:
         status = made.get(**more).status
@@ -126,7 +126,7 @@ def refused(made: LimitedApp, says: str, **more: Any) -> None:
 
 
 def call_of(adapter: Adapter) -> str:
-    """The name of the function that calls its application."""
+    """Returns the name of the function that calls its application."""
     return adapter.make("1/minute").call.__name__
 
 
@@ -289,7 +289,7 @@ def test_a_hold_and_other_policies(adapter: Adapter) -> None:
     assert set(seen.items("RateLimit")) == {"p", "q"}
     with limiter.hold("p", "203.0.113.9"):
         assert made.get().status == 429
-    # A denial by one policy costs nothing of the other.
+    # A denial by one policy charges nothing to the other.
     assert limiter.peek("q", "203.0.113.9").remaining == 4
 
 

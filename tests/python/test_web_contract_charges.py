@@ -1,4 +1,4 @@
-"""What every web layer charges and gives back when a policy has a concurrency limit, beside others or of its own."""
+"""The charges and refunds of every web layer for a policy with a concurrency limit, alone or beside others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ADDRESS = "203.0.113.9"
 
 
 def used(limiter: Limiter, policy: str) -> list[int]:
-    """What is used of each limit of a policy."""
+    """Returns the used units of each limit of a policy."""
     return [limit.limit - limit.remaining for limit in limiter.peek(policy, ADDRESS).limits]
 
 
@@ -98,7 +98,7 @@ def test_a_refused_hold_is_never_preceded_by_a_charge(adapter: Adapter) -> None:
     made = adapter.make(["q", "p"], limiter=limiter)
     with limiter.hold("p", ADDRESS):
         assert made.get().status == 429
-    # The journal has every attempt, also one that was taken back.
+    # The journal has every attempt, even one that was taken back. So the layer did not ask this policy.
     assert limiter.journal("q", ADDRESS) == []
     assert made.get().status == 200
     assert len(limiter.journal("q", ADDRESS)) == 1

@@ -1,4 +1,4 @@
-"""What every web layer does at its edges: nothing limits silently less, or silently more, than what is written."""
+"""The edges of every web layer: no limit is silently weaker, or silently stricter, than it is written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADDRESS = "203.0.113.9"
 
 
 def used(limiter: Limiter, policy: str, key: str = ADDRESS) -> list[int]:
-    """What is used of each limit of a policy."""
+    """Returns the used units of each limit of a policy."""
     return [limit.limit - limit.remaining for limit in limiter.peek(policy, key).limits]
 
 
@@ -109,7 +109,7 @@ def test_a_settle_that_fails_changes_no_response(
     adapter: Adapter, given: Any, body: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     limiter = Limiter(policies={"p": "100/minute"}, clock=ManualClock())
-    # An async function is an error where it is written, and its coroutine where it is returned.
+    # An async function is an error where it is written. So a plain function returns its coroutine.
     settle = (lambda: later()) if given is later else given
     made = adapter.make("p", view=lambda: (200, body), limiter=limiter, cost=10, settle=settle)
     with caplog.at_level(logging.ERROR, "tidegate.http"):
@@ -170,7 +170,7 @@ def test_no_name_is_the_key_of_another_client(adapter: Adapter) -> None:
     for name in names:
         for status in (200, 429):
             assert made.get(headers={"X-Who": name}).status == status, name
-    # Their budgets, and those of the address with and without a name, are apart.
+    # The names do not use the budget of the address, neither of requests without a name nor of the plain address.
     assert [made.get().status for _ in range(2)] == [200, 429]
     by_address = adapter.make("p", limiter=limiter)
     assert [by_address.get().status for _ in range(2)] == [200, 429]
@@ -183,7 +183,7 @@ def test_no_name_is_the_key_of_another_client(adapter: Adapter) -> None:
 def test_no_name_is_the_method_and_the_name_of_another(adapter: Adapter) -> None:
     limiter = Limiter()
     key = claim("sub", of=lambda request: {"sub": adapter.header(request, "X-Who")})
-    # Both notations count at one place.
+    # Both limits count at the same place.
     by_method = adapter.make("1/minute", key=key, limiter=limiter, per_method=True)
     by_name = adapter.make("1/minute", key=key, limiter=limiter)
     assert by_method.get(headers={"X-Who": "alice"}).status == 200

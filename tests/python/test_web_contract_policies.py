@@ -1,4 +1,4 @@
-"""What every web layer does with policies: wrong ones, those chosen by request, the Decision for the view, metadata."""
+"""Policies in every web layer: wrong ones, those chosen by request, the Decision for the view, metadata."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_function_without_a_request_is_no_policy(adapter: Adapter) -> None:
 
 
 def plans(adapter: Adapter) -> Any:
-    """A policy by request: the header X-Plan says which."""
+    """Returns a policy by request, which the header X-Plan chooses."""
     returned = {
         "name": "plan",
         "notation": "2/minute",
@@ -112,7 +112,7 @@ def test_the_policy_by_request(adapter: Adapter) -> None:
         "5/minute": 3,
         "5/hour": 4,
     }
-    # All or nothing.
+    # All or nothing, so the denied requests charge no other policy.
     assert statuses(made, 2, headers={"X-Plan": "several"}) == [429, 429]
     limiter.clear("plan", ADDRESS)
     assert made.get(headers={"X-Plan": "several"}).items("RateLimit")["5/minute"]["r"] == 1
@@ -150,7 +150,7 @@ def test_the_policy_by_request_may_have_a_concurrency_limit(adapter: Adapter) ->
 
 
 def test_a_limitless_variety_of_policies_by_request(adapter: Adapter) -> None:
-    # The core keeps a thousand: two adapters go beyond.
+    # The core keeps a thousand policies, and two adapters go beyond that.
     most = 1_200 if adapter.name in ("flask", "asgi") else 50
     counts = iter(range(1, most))
     made = adapter.make(lambda request: f"{next(counts)}/minute")
@@ -175,7 +175,7 @@ def test_the_decision_in_a_view(adapter: Adapter) -> None:
     assert seen[-1] and seen[-1].policy == "c", "the limit that binds"
     adapter.make("c", view=view, limiter=limiter).get()
     assert seen[-1].policy == "c"
-    # With a function the check is not one prepared call.
+    # With a function the layer does not use one prepared call.
     adapter.make("p", view=view, limiter=limiter, skip=lambda request: False).get()
     assert (seen[-1].policy, seen[-1].remaining) == ("p", 1)
     for nothing in ({"policy": lambda request: None}, {"policy": "p", "skip": lambda request: True}):
@@ -232,7 +232,7 @@ def test_a_limit_that_is_not_enabled_is_as_if_it_were_not_there(adapter: Adapter
 
 def test_the_environment_disables_layers(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_ENABLED", "false")
-    # Nothing is asked: the store is not there, and nothing says what to do without it.
+    # The store is not there and would raise, so this shows that the layer does not ask it.
     made = adapter.make("1/minute", store="redis://127.0.0.1:1/0", on_store_error="raise")
     for _ in range(3):
         seen = made.get()

@@ -1,4 +1,4 @@
-"""What every web layer does when the policy file of its limiter is read again."""
+"""Every web layer after the policy file of its limiter was read again."""
 
 from __future__ import annotations
 

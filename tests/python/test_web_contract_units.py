@@ -1,4 +1,4 @@
-"""What every web layer does where limits name what they count: a request takes of each what `cost` says."""
+"""Limits with named units in every web layer: a request takes the units that `cost` gives for each limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def made_limiter() -> Limiter:
 
 
 def left(limiter: Limiter, policy: str = "llm", cost: Any = None) -> list[int]:
-    """What is left of each limit of a policy."""
+    """Returns the remaining units of each limit of a policy."""
     given = {"tokens": 0} if cost is None else cost
     return [limit.remaining for limit in limiter.peek(policy, ADDRESS, given).limits]
 

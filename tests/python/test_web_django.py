@@ -1,4 +1,4 @@
-"""What is particular to Django: class views, decorators of decorators, settings, and wrong use."""
+"""The particulars of Django: class views, decorators of decorators, settings, and wrong use."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_wrong_use_raises(serve: Any) -> None:
     with pytest.raises(ConfigError, match="has no policy"):
         limit(lambda: HttpResponse("view"))
     with pytest.raises(ConfigError, match="views"):
-        # A function of the request may be a policy, until it stands where a view belongs.
+        # limit(view) might be a policy by request. The mistake shows when the decorator gets something that is no view.
         limit(view)(HttpRequest())
     with pytest.raises(ConfigError, match="views"):
         limit("1/minute")(7)

@@ -1,4 +1,4 @@
-"""Where a limit may stand in Django."""
+"""The places where a limit may stand in Django."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_limits_of_a_class_and_its_method_are_asked_together(serve: Any) -> None
 
     get = serve({"": Both.as_view()}, limiter=limiter, application="all")
     assert statuses(get, "") == [200, 429, 429]
-    # All or nothing: what one of them denies is not charged to the others.
+    # All or nothing: a request that one of them denies is not charged to the others.
     assert limiter.peek("whole", "203.0.113.9").remaining == 1
     assert limiter.peek("all", "203.0.113.9").remaining == 8
 
@@ -199,7 +199,7 @@ def test_a_notation_counts_for_its_place(serve: Any) -> None:
     limiter = Limiter()
     get = serve({"a": limit("1/minute")(new_view()), "plain": new_view()}, limiter=limiter, default="1/hour")
     assert [get("a").status, get("a").status, get("plain").status] == [200, 429, 200]
-    # Functions that a function has made have one name: their route is a part of it.
+    # All functions from one function have the same name, so their key also contains the route.
     name = f"{new_view.__module__}.new_view.<locals>.view"
     limiter.clear("1/minute", placed_key(f"{name} a", "203.0.113.9"))
     assert get("a").status == 200

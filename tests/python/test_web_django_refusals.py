@@ -1,4 +1,4 @@
-"""Which way the refusals of limits in Django go, and what switches them off."""
+"""The way of a refusal through Django, and the switches that turn limits off."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_disabled(serve: Any, asynchronous: bool, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TIDEGATE_ENABLED", "false")
     get = serve(views, asynchronous, default="1/minute", **GONE)
     assert [statuses(get, route, 2) for route in views] == [[200, 200]] * len(views)
-    # What the settings say counts more than the environment.
+    # The settings take precedence over the environment.
     get = serve(views, asynchronous, default="1/minute", enabled=True)
     assert [statuses(get, route, 2) for route in views] == [[200, 429]] * len(views)
     with pytest.raises(ConfigError, match="TIDEGATE\\['enabled'\\]"):

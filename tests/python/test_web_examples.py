@@ -1,4 +1,4 @@
-"""The examples of the web layers do what they show."""
+"""The examples of the web layers work as they show it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from paths import ROOT
 
-# Each runs in a process of its own, since Django is configured once in a process.
+# Each runs in a separate process, because Django is configured once in a process.
 FLASK = """
 from python_flask import app
 from web import call_wsgi as call

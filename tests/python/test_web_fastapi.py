@@ -1,4 +1,4 @@
-"""What is particular to FastAPI and Starlette: dependencies, routers, mounts, and kinds of endpoints."""
+"""The particulars of FastAPI and Starlette: dependencies, routers, mounts, and kinds of endpoints."""
 
 from __future__ import annotations
 

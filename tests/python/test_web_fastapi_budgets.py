@@ -1,4 +1,4 @@
-"""FastAPI and Starlette: what a default counts, and what the limit of an application counts."""
+"""FastAPI and Starlette: the requests that a default counts, and those that the limit of an application counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def other(request: Request) -> PlainTextResponse:
 
 
 async def answering(scope: Any, receive: Any, send: Any) -> None:
-    """An application that is no Starlette."""
+    """An application without Starlette."""
     answering.calls += 1  # type: ignore[attr-defined]
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"foreign"})
@@ -125,10 +125,10 @@ def test_the_limit_of_an_application_counts_everything_once(make: Any) -> None:
     assert get(app, "/no").status == 404 and left() == 5
     assert get(app, "/a", method="DELETE").status == 405 and left() == 4
     assert get(app, "/a/").status == 307 and left() == 3
-    # A route's own limit refuses: the application's is not charged.
+    # The route's own limit refuses, so the application's limit is not charged.
     assert statuses(app, "/a", "/a") == [200, 429] and left() == 2
     assert statuses(app, "/no", "/no") == [404, 404] and left() == 0
-    # The budget of all is spent: everything is refused, and a page may read that.
+    # The application's budget is spent. Every request is refused, and a page of another origin may read that.
     for path in ("/own", "/a", "/b", "/no", "/a/"):
         seen = get(app, path, headers={"Origin": "http://page.example"})
         assert seen.status == 429 and seen["Content-Type"] == "application/problem+json", path
@@ -213,7 +213,7 @@ def test_a_mounted_application_without_routes_is_a_view(option: str) -> None:
     Tidegate(app, **{option: TWO})
     before = answering.calls  # type: ignore[attr-defined]
     assert statuses(app, "/one/x", "/one/y", "/one/x") == [200, 200, 429]
-    # What is refused is not called.
+    # A refused request does not reach the application.
     assert answering.calls == before + 2  # type: ignore[attr-defined]
     assert statuses(app, "/two/x") == [200 if option == "default" else 429]
 
@@ -232,13 +232,13 @@ def test_the_routes_of_mounted_applications_have_their_limits() -> None:
     for prefix in ("/plain", "/behind"):
         paths = [f"{prefix}/{path}" for path in ("own", "own", "a", "a", "a")]
         assert statuses(app, *paths) == [200, 429, 200, 200, 429]
-    # A 404 inside is counted by the application alone.
+    # Only the application's limit counts a 404 inside.
     seen = get(app, "/plain/no")
     assert seen.status == 404 and seen["X-RateLimit-Limit"] == "100"
 
 
 def test_a_hidden_route_of_a_mounted_application_keeps_its_limit() -> None:
-    """An application that hides its routes counts as one view; a limit inside holds all the same."""
+    """An application that hides its routes counts as one view. A limit inside still holds."""
     inner = FastAPI()
     app = FastAPI()
     tg = Tidegate(app, default="3/minute", application="100/minute")

@@ -15,7 +15,7 @@ from tidegate.asgi import TidegateMiddleware
 from tidegate.fastapi import RateLimit, Tidegate
 from web import SeenResponse, call_asgi, plain_endpoint, websocket
 
-# FastAPI reads annotations in the globals of a module.
+# FastAPI looks up the names of annotations in the globals of a module.
 FIVE = RateLimit("5/minute")
 Five = Annotated[Decision | None, Depends(FIVE)]
 NAMED = RateLimit("p")
@@ -168,7 +168,7 @@ def test_limits_of_an_application_a_router_and_a_route() -> None:
     def remaining(name: str) -> int:
         return limiter.peek(name, "203.0.113.9").remaining
 
-    # What one limit refused costs nothing of the others.
+    # A request that one limit refused is not charged to the others.
     assert [remaining(name) for name in ("app", "router", "route", "own")] == [5, 0, 0, 6]
 
 

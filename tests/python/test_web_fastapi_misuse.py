@@ -88,7 +88,7 @@ def wrapping(view: Any) -> Any:
 
 
 def starts(app: Any) -> None:
-    """Starts an application as a server does; an application that does not start raises."""
+    """Starts an application as a server does. Raises if it does not start."""
 
     async def main() -> None:
         sent: list[Any] = []
@@ -103,7 +103,7 @@ def starts(app: Any) -> None:
         try:
             await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
         except ConfigError:
-            # A server that is told so does not go on without the lifespan.
+            # After this message a server does not go on without the lifespan.
             assert sent == ["lifespan.startup.failed"]
             raise
         assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
@@ -190,7 +190,7 @@ def test_a_limit_that_no_route_meets_raises_at_the_start_and_with_each_request(w
     write(app, Tidegate(app))
     with pytest.raises(ConfigError, match=rf"{write.__name__}.*target.*no route calls.*below @app"):
         starts(app)
-    # A server without a lifespan, and tests.
+    # Servers without a lifespan, and tests, get the error with each request.
     for _ in range(3):
         with pytest.raises(ConfigError, match="no route calls"):
             call_asgi(app)
@@ -267,7 +267,7 @@ def test_a_limit_on_what_has_routes_raises(made: Any) -> None:
 
 
 def test_an_asgi_middleware_outside_does_not_disturb() -> None:
-    """Both layers note something in the scope."""
+    """Both layers put something into the scope."""
     for inside in (False, True):
         app = FastAPI()
         app.get("/")(plain_endpoint())

@@ -1,4 +1,4 @@
-"""What the OpenAPI document of a FastAPI application says of its limits."""
+"""The limits in the OpenAPI document of a FastAPI application."""
 
 from __future__ import annotations
 

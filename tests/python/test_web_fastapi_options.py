@@ -17,7 +17,7 @@ from tidegate.asgi import TidegateMiddleware
 from tidegate.fastapi import RateLimit, Tidegate, claim, client_ip, user
 from web import call_asgi, plain_endpoint, websocket
 
-# FastAPI reads annotations in the globals of a module.
+# FastAPI looks up the names of annotations in the globals of a module.
 Five = Annotated[Decision | None, Depends(RateLimit("5/minute"))]
 
 

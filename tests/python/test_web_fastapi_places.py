@@ -1,4 +1,4 @@
-"""FastAPI and Starlette: under which names notations count."""
+"""FastAPI and Starlette: the names under which notations count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A refusal of FastAPI and Starlette goes the way of every answer: through middleware, CORS and exception handlers."""
+"""A refusal of FastAPI and Starlette passes through middleware, CORS and exception handlers, like every answer."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def way(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 def second(app: Any, **more: Any) -> SeenResponse:
-    """The response to the second request, which a limit of one refuses."""
+    """Returns the response to the second request, which a limit of one refuses."""
     assert call_asgi(app, **more).status == 200
     return call_asgi(app, **more)
 
@@ -126,7 +126,7 @@ def test_handlers_of_the_application_answer(way: Callable[..., Any], kind: Any) 
     app.add_exception_handler(kind, handler)
     seen = second(app)
     assert (seen.status, json.loads(seen.body)) == (429, {"slow": "down"})
-    # What the handler leaves out is added once.
+    # The layer adds the missing fields once.
     assert seen["X-Wait"] == seen["Retry-After"] and seen.items("RateLimit")
 
 
@@ -206,7 +206,7 @@ def fresh_starlette_endpoint() -> Any:
 
 
 def test_the_middleware_of_a_mount_sees_the_refusal() -> None:
-    """As it sees what an endpoint raises."""
+    """The mount's middleware sees exceptions of endpoints, too."""
     cors = Middleware(CORSMiddleware, allow_origins=["*"])
     app = Starlette(routes=[Mount("/api", routes=[Route("/", starlette_endpoint)], middleware=[cors])])
     Tidegate(app, default="1/minute")
@@ -281,7 +281,7 @@ def test_handlers_may_answer_a_websocket(depends: bool) -> None:
     app = made(status=as_http)
     start, body = asyncio.run(websocket(app, denial))
     assert start["type"] == "websocket.http.response.start" and body["body"] == b"mine"
-    # A server that can only close the connection is told to.
+    # Without the extension a server can only close the connection, so it gets a close.
     (seen,) = asyncio.run(websocket(app))
     assert (seen["type"], seen["code"]) == ("websocket.close", 1008)
 
@@ -317,7 +317,7 @@ def test_a_refused_request_leaves_no_reference_cycles(way: Callable[..., Any]) -
     async def garbage(requests: int) -> int:
         gc.collect()
         gc.disable()
-        # What all frameworks have loaded is not looked at again.
+        # The collector skips the objects that the frameworks have loaded.
         gc.freeze()
         try:
             for _ in range(requests):

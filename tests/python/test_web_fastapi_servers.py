@@ -34,7 +34,7 @@ PREFLIGHT = {**ORIGIN, "Access-Control-Request-Method": "GET"}
 
 
 class Server:
-    """A server in processes of its own, and what it logs."""
+    """A server in separate processes, and its log."""
 
     def __init__(self, command: list[str], store: str, prefix: str, log: Path) -> None:
         with socket.socket() as free:
@@ -66,7 +66,7 @@ class Server:
             return False
 
     def ask(self, path: str, method: str = "GET", headers: dict[str, str] | None = None) -> Any:
-        """One request on a connection of its own, which any of the workers may take."""
+        """Sends one request on a new connection, which any of the workers may take."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request(method, path, headers=headers or {})
@@ -89,7 +89,7 @@ class Server:
         return answers
 
     def connect(self) -> Any:
-        """What a client of a websocket gets: its first text, or the status of the refusal."""
+        """Opens a websocket. Returns its first text, or the status of the refusal."""
         client = WSConnection(ConnectionType.CLIENT)
         with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
             connection.sendall(client.send(Request(host="127.0.0.1", target="/ws")))
@@ -117,7 +117,7 @@ def served(request: pytest.FixtureRequest, redis_url: str, prefix: str, tmp_path
 
 def test_refusals_pass_all_middleware_of_a_served_application(served: Server) -> None:
     for path in ("/decorated", "/depends", "/default"):
-        # What no view answers is not charged.
+        # A request that no view answers is not charged.
         for _ in range(LIMIT + 1):
             assert served.ask(path, "OPTIONS", PREFLIGHT).status == 200
             assert served.ask(path, "DELETE").status == 405
@@ -143,7 +143,7 @@ def test_refusals_pass_all_middleware_of_a_served_application(served: Server) ->
 def test_websockets_of_a_served_application_are_refused_before_they_open(served: Server) -> None:
     texts = [served.connect() for _ in range(LIMIT)]
     assert texts == [f"{LIMIT - 1 - number} left" for number in range(LIMIT)]
-    # A server that cannot send the problem makes a 403 of it.
+    # A server that cannot send the problem answers with 403.
     assert {served.connect() for _ in range(LIMIT)} <= {429, 403}
     served.close()
     logged = served.log.read_text()

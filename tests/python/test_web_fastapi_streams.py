@@ -1,4 +1,4 @@
-"""Websockets, streams and requests of FastAPI and Starlette: what they hold, and when that ends."""
+"""Websockets, streams and requests of FastAPI and Starlette: the units that they hold, and the end of these holds."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_aborted_stream_gives_back_its_hold() -> None:
 
 @pytest.mark.parametrize("limited", [False, True])
 def test_a_request_leaves_no_reference_cycles(limited: bool) -> None:
-    """A reference cycle lives until the collector runs, which then stops a busy server."""
+    """A reference cycle lives until the collector runs, and that stops a busy server."""
     app = FastAPI()
     if limited:
         Tidegate(app, default="1000/minute")
@@ -96,7 +96,7 @@ def test_a_request_leaves_no_reference_cycles(limited: bool) -> None:
     async def garbage(requests: int) -> int:
         gc.collect()
         gc.disable()
-        # What all frameworks have loaded is not looked at again.
+        # The collector skips the objects that the frameworks have loaded.
         gc.freeze()
         try:
             for _ in range(requests):

@@ -11,7 +11,7 @@ from tidegate import Limiter, ManualClock, Policy
 from web import SeenResponse
 from web_adapters import Adapter
 
-# Two limits, one, and one whose units are held: the order is that of the route.
+# A policy with two limits, one that holds units, and one with a limit. The fields keep the order of the route.
 POLICIES = {"login": "fixed-window 20/minute; fixed-window 2/3s", "slots": "concurrency 1", "all": "gcra 20/minute"}
 ANNOUNCED = {
     "login-1": {"q": 20, "w": 60},
@@ -23,7 +23,7 @@ TEXT = '"login-1";q=20;w=60, "login-2";q=2;w=3, "slots";q=1;qu="concurrent-reque
 
 
 def announced(seen: SeenResponse) -> dict[str, Any]:
-    """The items of RateLimit. Each names an item of RateLimit-Policy, which is the same on every response."""
+    """Returns the items of RateLimit. Each names an item of RateLimit-Policy, which is the same on every response."""
     assert seen["RateLimit-Policy"] == TEXT
     assert seen.items("RateLimit-Policy") == ANNOUNCED
     items = seen.items("RateLimit")
@@ -44,7 +44,7 @@ def test_every_response_of_a_route_announces_the_same_policies(adapter: Adapter,
     assert seen.status == 200
     assert announced(seen) == {"login-2": {"r": 1, "t": 3}, "slots": {"r": 0}, "all": {"r": 19, "t": 3}}
     with limiter.hold("slots", "203.0.113.9"):
-        # The others are not asked, and still announced.
+        # The layer does not ask the other policies, and still announces them.
         seen = made.get()
         assert seen.status == 429
         assert announced(seen) == {"slots": {"r": 0}}
@@ -58,7 +58,7 @@ def test_every_response_of_a_route_announces_the_same_policies(adapter: Adapter,
         clock.advance(3)
         made.get()
         seen = made.get()
-    # Another limit binds: the policies are the same.
+    # Another limit binds, and the announced policies stay the same.
     clock.advance(3)
     seen = made.get()
     assert seen.status == 429

@@ -1,4 +1,4 @@
-"""What is particular to Flask: blueprints, class views, factories, defaults, and wrong use."""
+"""The particulars of Flask: blueprints, class views, factories, defaults, and wrong use."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_the_user_is_authenticated_before_the_check() -> None:
     app.add_url_rule("/", "index", tg.limit(["p"], key=user())(named("index")))
     app.add_url_rule("/claim", "claim", tg.limit("q", key=claim("sub"))(named("claim")))
 
-    # Applications register this after the Tidegate.
+    # Applications register this function after the Tidegate.
     @app.before_request
     def authenticate() -> None:
         g.user, g.claims = "alice", {"sub": "bob"}

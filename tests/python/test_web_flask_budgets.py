@@ -1,4 +1,4 @@
-"""Which budget a request of a Flask application uses: that of its view, of the application, of its method."""
+"""The budget of a request in a Flask application: that of its view, of the application, or of its method."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_the_configuration_disables_the_layer(app: Flask, monkeypatch: pytest.Mo
             seen = call_wsgi(app, path=path)
             assert seen.status == 200 and "RateLimit" not in seen
         assert statuses(app, "/nowhere") == [404]
-    # The configuration of the application is nearer than the environment and than the option.
+    # The configuration of the application takes precedence over the environment and the option.
     other = Flask("other")
     other.config["TIDEGATE_ENABLED"] = True
     monkeypatch.setenv("TIDEGATE_ENABLED", "false")

@@ -1,4 +1,4 @@
-"""How a refusal reaches the client of a Flask application, and what user() and claim() need."""
+"""The way of a refusal to the client of a Flask application, and the needs of user() and claim()."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def app() -> Flask:
 
 
 def refused(app: Flask) -> Any:
-    """The second response."""
+    """Returns the second response."""
     assert call_wsgi(app).status == 200
     return call_wsgi(app)
 

@@ -1,4 +1,4 @@
-"""Where a limit may stand in a Flask application: under any decorator, on any callable. It limits, or is an error."""
+"""The places of a limit in a Flask application: under any decorator, on any callable. It limits, or is an error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def careless(view: Any) -> Any:
 
 
 def without_arguments(view: Any) -> Any:
-    """One more, whose wrapper passes on nothing."""
+    """Another one, with a wrapper that passes no arguments on."""
 
     def inner() -> Any:
         return view()
@@ -68,7 +68,7 @@ def test_a_limit_below_any_decorator(app: Flask, outer: Any, default: str | None
         return "later"
 
     view = outer(tg.limit("2/minute")(later if asynchronous else text))
-    # The wrapper of a coroutine function is a plain function, which Flask would not await.
+    # The wrapper of a coroutine function is a plain function, so Flask would not await it.
     app.add_url_rule("/", "index", (lambda: app.async_to_sync(_call)(view)) if asynchronous else view)
     assert statuses(app, "/", "/", "/") == [200, 200, 429]
     seen = call_wsgi(app)

@@ -1,4 +1,4 @@
-"""The keys of limits in a layer, in every framework: `tests/http/layered-keys.json`, and what only Python has."""
+"""The keys of limits in a layer, in every framework: `tests/http/layered-keys.json`, and cases of Python alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_caller_without_a_key(adapter: Adapter, case: dict[str, Any]) -> None:
     assert app.get(headers=case["headers"]).status == 200
     key = case["counted"].format(peer=PEER)
     if len(case.get("limit", ())) > 2:
-        # A key that was given with `otherwise` is as it is.
+        # A key from `otherwise` has no prefix.
         key = key.removeprefix("anonymous:")
     assert limiter.peek("p", key).remaining == 99, key
 
@@ -88,7 +88,7 @@ def test_otherwise_is_any_key(adapter: Adapter) -> None:
     app = adapter.make("p", key=by_tenant, limiter=limiter)
     assert app.get(headers={"X-Tenant": "acme"}).status == 200
     assert limiter.peek("p", "acme").remaining == 99
-    # One key after the other, and at last the address as the layer reads it.
+    # One header after the other, and at last the address that the layer reads.
     chained = header("X-API-Key", otherwise=header("X-Tenant"))
     app = adapter.make("p", key=chained, layer_key=client_ip(trusted_proxies=1), limiter=limiter)
     assert app.get(headers={"X-Forwarded-For": "198.51.100.7"}).status == 200

@@ -21,7 +21,7 @@ STRATEGIES = ["fixed-window", "moving-window", "sliding-window-counter"]
 
 @pytest.fixture(params=["sync", "async"])
 def made(request: pytest.FixtureRequest, store: str, prefix: str) -> Any:
-    """A storage, its strategies, and a function that awaits an answer if necessary."""
+    """Yields a storage, its strategies, and a function that awaits an answer if necessary."""
     scheme = "tidegate+" if request.param == "sync" else "async+tidegate+"
     storage = storage_from_string(scheme + store, prefix=prefix, timeout=10.0)
     loop = asyncio.new_event_loop()
@@ -96,7 +96,7 @@ def test_used_units_return(made: Any, name: str) -> None:
     while wait(limiter.hit(item, "k")):
         pass
     moment = wait(limiter.get_window_stats(item, "k")).reset_time
-    # A two-counter estimate needs two windows until all units have returned.
+    # A two-counter estimate needs two windows to give back all units.
     time.sleep(max(0.0, moment - time.time()) + (1.2 if name == "sliding-window-counter" else 0.05))
     assert wait(limiter.hit(item, "k"))
 

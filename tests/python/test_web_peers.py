@@ -1,4 +1,4 @@
-"""Requests whose client has no address: a connection that was reset, and a Unix domain socket."""
+"""Requests from clients without an address: on a connection that was reset, and on a Unix domain socket."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GET = b"GET / HTTP/1.1\r\nHost: test\r\n"
 
 
 class SeenRequests:
-    """What reaches the server, and what gets past the limit."""
+    """The requests that reach the server, and those that pass the limit."""
 
     def __init__(self) -> None:
         self.arrived: list[str] = []
@@ -89,7 +89,7 @@ APPS: dict[str, Callable[[SeenRequests], Any]] = {
 
 @contextmanager
 def serving(app: Any, seen: SeenRequests, **where: Any) -> Iterator[uvicorn.Server]:
-    """The application on a real uvicorn. What it gets and sends is noted."""
+    """Serves the application on a real uvicorn, and notes its requests and its messages."""
 
     async def observed(scope: Any, receive: Any, send: Any) -> None:
         async def observe(message: Any) -> None:
@@ -101,7 +101,7 @@ def serving(app: Any, seen: SeenRequests, **where: Any) -> Iterator[uvicorn.Serv
         finally:
             seen.arrived.append(scope["type"])
 
-    # uvicorn itself would believe X-Forwarded-For of a peer on this machine.
+    # Otherwise uvicorn itself would believe X-Forwarded-For from a peer on this machine.
     config = uvicorn.Config(
         observed, log_level="critical", access_log=False, lifespan="off", proxy_headers=False, **where
     )
@@ -122,7 +122,7 @@ def port_of(server: uvicorn.Server) -> int:
 
 
 def reset_at_once(port: int, request: bytes, client: str) -> None:
-    """Sends a request and resets its connection. The server reads the request; its client has no address any more."""
+    """Sends a request and resets its connection. The server reads the request of a client without an address."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.sendall(request + b"X-Forwarded-For: " + client.encode() + b"\r\n\r\n")
@@ -142,9 +142,9 @@ def test_connections_that_are_reset_at_once_do_not_pass_a_limit(
         answer = connection.getresponse()
         answer.read()
         connection.close()
-        # A server may notice the reset before it reads the request; most arrive.
+        # A server may notice the reset before it reads the request, but most requests arrive.
         wait_until(lambda: len(seen.arrived) > RESETS // 2)
-    # Of a framework each of the two views has a budget of its own.
+    # In a framework each of the two views has its own budget.
     assert max(seen.admitted.count(kind) for kind in ("http", "websocket")) <= LIMIT
     assert answer.status == (429 if len(seen.admitted) == LIMIT and "http.response.start 429" in seen.sent else 200)
     if request_ is UPGRADE:

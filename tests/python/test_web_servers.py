@@ -33,7 +33,7 @@ SERVERS = {
 }  # fmt: skip
 
 
-# Once for all tests, which have policies of their own: three processes that import a framework take seconds.
+# Started once, because three processes that import a framework take seconds. The tests have different policies.
 @pytest.fixture(scope="module", params=SERVERS.values(), ids=SERVERS.keys())
 def served(request: pytest.FixtureRequest, redis_url: str) -> Iterator[Served]:
     served = Served(request.param, redis_url, f"served{os.getpid()}-{request.param_index}")
@@ -50,7 +50,7 @@ def test_concurrent_requests_are_admitted_exactly_up_to_the_limit(served: Served
             try:
                 answers.append(served.get("/crowd", connection))
             except (http.client.RemoteDisconnected, ConnectionError):
-                # A server may close an idle connection; it has not read the request then.
+                # A server may close an idle connection. It has not read the request then.
                 connection.close()
         connection.close()
 

@@ -1,4 +1,4 @@
-"""A layer closes the limiter that it has made when its application is shut down, and leaves open one that was given."""
+"""A layer closes the limiter that it has made when its application shuts down, and leaves a given one open."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_an_application_may_be_started_again_and_called_without_a_start(way: Cal
         assert (await acall(app))["X-RateLimit-Remaining"] == "4"
         async with running(app):
             assert (await acall(app))["X-RateLimit-Remaining"] == "3"
-        # A store in memory is gone with its limiter.
+        # A store in memory ends with its limiter, so the count begins again.
         assert (await acall(app))["X-RateLimit-Remaining"] == "4"
         async with running(app):
             assert (await acall(app))["X-RateLimit-Remaining"] == "3"

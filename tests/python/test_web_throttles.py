@@ -1,4 +1,4 @@
-"""Django REST framework: throttle classes, and how it answers a refusal."""
+"""Django REST framework: throttle classes, and its answer to a refusal."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_throttle_classes_with_rates_from_the_settings(serve: Any, middleware: l
 
     rest = {"DEFAULT_THROTTLE_RATES": {"anon": "1/day", "user": "2/day; 100/week"}}
     get = serve({"a": Throttled.as_view(), "b": Other.as_view()}, rest=rest, middleware=middleware)
-    # As throttles of Django REST framework are: one budget for all views.
+    # One budget for all views, as with the throttles of Django REST framework.
     assert [get("a").status, get("b").status] == [200, 429]
     for token in ("x", "y"):
         assert statuses(get, "a", 3, headers={"X-Token": token}) == [200, 200, 429]
@@ -247,7 +247,7 @@ def test_throttles_of_one_view_are_all_charged_or_none_is(serve: Any, middleware
     assert [get("").status for _ in range(5)] == [200, 200, 429, 429, 429]
     used = {name: 9 - limiter.peek(name, "203.0.113.9").remaining for name in ("user", "some")}
     assert used == {"user": 2, "some": 2}
-    # What a class says by itself is asked in its turn.
+    # A class with its own `allow_request` is asked in its turn.
     limiter.clear("minute", "203.0.113.9")
     assert get("", headers={"X-Free": "yes"}).status == 200
     used = {name: 9 - limiter.peek(name, "203.0.113.9").remaining for name in ("user", "some")}
@@ -271,7 +271,7 @@ def test_of_several_refusals_all_fields_speak_of_one(serve: Any, classes: Any, r
     assert get("").status == 200
     seen = get("")
     problem = json.loads(seen.body)
-    # Of those that were asked together with the first that denies.
+    # The problem names only policies that were asked together with the first one that denies.
     assert problem["violated-policies"] == refused
     waits = [limiter.peek(name, "203.0.113.9").retry_after or 0 for name in problem["violated-policies"]]
     assert abs(int(seen["Retry-After"]) - max(waits)) < 5, (seen["Retry-After"], problem)
@@ -295,9 +295,9 @@ def test_policies_that_are_made_for_each_request_are_known_by_what_they_say(serv
     whole = fixed("all")
     assert served(*([("4/minute", whole, 2)] for _ in range(3))) == [200, 200, 429]
     assert len(standalone_layer().throttle_limits) == 3
-    # Other limits are another policy, also where its object took the place of the first one in memory.
+    # Other limits are another policy, even if its object took the place of the first one in memory.
     assert served(Policy("2/minute"), Policy("9/hour"), Policy("2/minute"), Policy("9/hour")) == [429, 200, 429, 200]
-    # Functions that are made for each request are as many policies as requests.
+    # A function that is made for each request makes as many policies as requests.
     assert served(*([("5/minute", lambda request: "k")] for _ in range(7))) == [200] * 5 + [429] * 2
     more = MAX_POLICIES + 1
     assert set(served(*(f"{count}/minute" for count in range(10, 10 + more)))) == {200}

@@ -1,4 +1,4 @@
-"""What adapters do for a request, from the first function of the application to the last thing that is given back."""
+"""The steps of every adapter for a request, from the application's first function to the last unit given back."""
 
 from __future__ import annotations
 

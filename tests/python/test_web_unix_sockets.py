@@ -1,4 +1,4 @@
-"""What servers say of a Unix domain socket, over WSGI and over real ones."""
+"""Unix domain sockets: the environs that WSGI servers pass, and real servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def unix_socket() -> socket.socket:
     return socket.socket(socket.AF_UNIX)
 
 
-# What servers put into an environ for a client of a Unix domain socket.
+# The environs that servers make for a client of a Unix domain socket.
 UNIX_ENVIRONS: dict[str, Callable[[], dict[str, Any]]] = {
     "gunicorn": lambda: {"REMOTE_ADDR": "", "gunicorn.socket": unix_socket()},
     "nginx before uWSGI": lambda: {"REMOTE_ADDR": "unix:"},
@@ -103,7 +103,7 @@ def test_gunicorn_on_a_unix_domain_socket(worker: str, tmp_path: Path) -> None:
     command = ["gunicorn", "-k", worker, "-b", f"unix:{path}", "--chdir", str(tmp_path), "--log-level", "error"]
     server = subprocess.Popen([sys.executable, "-m", *command, f"unix_apps:{app}"], cwd=tmp_path)
     try:
-        # The path is there before the server listens.
+        # The path exists before the server listens.
         wait_until(lambda: listens(str(path)) or server.poll() is not None)
         answers = [get_over_unix(str(path), f"192.0.2.{client}") for client in (1, 1, 2)]
     finally:

@@ -29,7 +29,7 @@ def cases() -> list[Any]:
     found = []
     for path in sorted((ROOT / "tests" / "http").glob("*.json")):
         if path.stem in ("llm", "layered-keys"):
-            # test_llm.py runs the calls of models, test_web_keys.py the keys of layers.
+            # test_llm.py runs the calls of models, and test_web_keys.py the keys of layers.
             continue
         for case in json.loads(path.read_text())["cases"]:
             found.append(pytest.param(case, id=f"{path.stem}: {case['name']}"))

@@ -1,4 +1,4 @@
-"""Servers with several workers share their limits in a file. On memory each worker says once that they do not."""
+"""Servers with several workers share their limits in a file. In memory each worker warns once that it does not."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from web_servers import UVICORN, Served
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
-# A worker that is still starting may miss that it should end.
+# A worker that is still starting may miss the request to end.
 GUNICORN = [*web_servers.GUNICORN, "--graceful-timeout", "1"]
-# By what they are: their commands, and how many workers they have.
+# For each kind of server its command, and the number of its workers.
 SERVERS = {
     "flask, gunicorn": ([*GUNICORN, "-w4", "flask_app()"], 4),
     "flask, gunicorn, preloaded": ([*GUNICORN, "-w4", "--preload", "flask_app()"], 4),
@@ -76,7 +76,7 @@ def test_each_worker_says_once_that_it_counts_for_itself(command: list[str], wor
     assert len({line.split()[0] for line in lines}) == len(lines) == workers, lines
     for line in lines:
         assert f"{workers} workers of {command[0]}" in line
-        # The user of the worker can use the file as it is named.
+        # The worker's user can use the file under the logged name.
         named = re.search(r"store='(file:///\S*/limits)'", line)
         assert named is not None, line
         Limiter(named[1] + "?max_bytes=1MB").close()

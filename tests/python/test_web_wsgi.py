@@ -1,4 +1,4 @@
-"""What is particular to WSGI applications."""
+"""The particulars of WSGI applications."""
 
 from __future__ import annotations
 

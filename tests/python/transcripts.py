@@ -1,8 +1,8 @@
-"""Writes what each adapter of Python does for the requests of `tests/transcripts` into the transcripts there.
+"""Writes the steps of each Python adapter for the requests of `tests/transcripts` into the transcripts there.
 
     python tests/python/transcripts.py
 
-Look at the difference that git shows before you commit it: it is a change of behaviour.
+Look at the difference in git before you commit it, because it is a change of behaviour.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def cases() -> list[dict[str, Any]]:
 
 
 class Recording:
-    """What happens while one case runs, a line for each thing."""
+    """The events of one case, a line for each of them."""
 
     def __init__(self, case: dict[str, Any]) -> None:
         self.lines: list[str] = []
         policies = {name: Policy(**said) if isinstance(said, dict) else said for name, said in case["policies"].items()}
         self.limiter = Limiter(policies=policies, clock=ManualClock(1_704_067_200))
         limit = case["limit"]
-        # The key that every function of a key returns, and the address of the client.
+        # Every key function returns this key. Without one it is the client's address.
         self.key = limit["key"]["returns"] if "key" in limit else ADDRESS
         self.policies = sorted(policies)
         self.counts_tokens = {name for name, said in case["policies"].items() if "tokens" in str(said)}
-        # What the view does for the request that is made.
+        # The answer that the view gives to the current request.
         self.wanted: dict[str, Any] = {}
 
     def function(self, name: str, answer: Any) -> Callable[..., Any]:
@@ -52,7 +52,7 @@ class Recording:
         return called
 
     def left(self) -> str:
-        """What is left of each policy."""
+        """Returns the remaining units of each policy."""
         left = (f"{name} {self._left(name)}" for name in self.policies)
         return ", ".join(left)
 
@@ -83,7 +83,7 @@ def options_of(recording: Recording, limit: dict[str, Any], adapter: Adapter) ->
 
 
 def transcript(adapter: Adapter, case: dict[str, Any]) -> list[str]:
-    """What happens for the requests of a case, in order."""
+    """Returns the events of a case's requests, in order."""
     recording = Recording(case)
     holds = [recording.limiter.hold(policy, recording.key, cost) for policy, cost in case.get("held", {}).items()]
     options = options_of(recording, case["limit"], adapter)
@@ -96,7 +96,7 @@ def transcript(adapter: Adapter, case: dict[str, Any]) -> list[str]:
         try:
             recording.lines.append(answer(made.get()))
         except TidegateError as error:
-            # A dependency of FastAPI knows its routes only then.
+            # A dependency of FastAPI knows its routes only with the first request.
             return [f"{error.code} at the first request"]
         recording.lines.append(f"after: {recording.left()}")
     for hold in holds:
@@ -114,7 +114,7 @@ def answer(seen: SeenResponse) -> str:
 
 
 def merged(known: dict[str, list[dict[str, Any]]], name: str, found: dict[str, list[str]]) -> dict[str, Any]:
-    """The transcripts with those of one adapter: adapters that do the same stand together."""
+    """Adds the transcripts of one adapter. Adapters with the same lines stand together."""
     for case, lines in found.items():
         groups = known.setdefault(case, [])
         for group in groups:

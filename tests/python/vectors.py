@@ -1,4 +1,4 @@
-"""Runs `tests/vectors/*.json` through either limiter; the README there explains their fields."""
+"""Runs `tests/vectors/*.json` through either limiter. The README there explains their fields."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from waiting_calls import TaskCall, ThreadCall, WaitingCall
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors"
 START = 1_704_067_200_000_000
-# Keys in Redis expire in real time: a case that fails after a longer run is repeated.
+# Keys in Redis expire in real time, so a case that fails after a longer run is repeated.
 MAX_SECONDS = 0.25
 
 _numbers = itertools.count()
 
 
 def cases() -> list[tuple[str, dict[str, Any]]]:
-    """Every case and its name."""
+    """Returns every case and its name."""
     files = [path for path in sorted(FOLDER.glob("*.json")) if not path.name.endswith(".schema.json")]
     return [(f"{path.stem}: {case['name']}", case) for path in files for case in json.loads(path.read_text())["cases"]]
 
 
 def agrees(found: Any, wanted: Any) -> bool:
-    """Whether everything that is wanted was found; all other fields may have any value."""
+    """True if everything that is wanted was found. All other fields may have any value."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(
             name in found and agrees(found[name], value) for name, value in wanted.items()
@@ -42,7 +42,7 @@ def agrees(found: Any, wanted: Any) -> bool:
 
 
 def literal(value: Any) -> Any:
-    """The value; a repeated text, or a number that JSON cannot write, has a notation of its own."""
+    """Returns the value. A repeated text, or a number that JSON cannot write, has a special notation."""
     if isinstance(value, dict) and "repeat" in value:
         return str(value["repeat"]) * int(value["times"])
     if isinstance(value, dict) and "float" in value:
@@ -57,12 +57,12 @@ def policies(written: dict[str, Any]) -> dict[str, Any]:
 
 
 def cancels(case: dict[str, Any]) -> bool:
-    """Whether the case gives calls up, which a thread cannot be asked to do."""
+    """True if the case cancels calls, because no one can cancel a thread."""
     return any(step["do"] == "cancel" for step in case["steps"])
 
 
 def found_of(answer: Any) -> dict[str, Any]:
-    """The fields of a Decision, or of that of a hold."""
+    """Returns the fields of a Decision, or of the Decision of a hold."""
     decision = getattr(answer, "decision", answer)
     return fields_of(decision) if isinstance(decision, Decision) else {}
 
@@ -84,7 +84,7 @@ async def run(case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], st
 
 
 class Run:
-    """A run of one case, on a limiter of its own."""
+    """A run of one case, on its own limiter."""
 
     def __init__(self, case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], store: str, path: Path) -> None:
         self.case = case
@@ -102,7 +102,7 @@ class Run:
         self.path.write_text(json.dumps({"policies": written}))
 
     async def end(self) -> None:
-        """Ends the calls that wait, of a case that has failed."""
+        """Ends the waiting calls of a case that has failed."""
         if self.waiting:
             closed = self.limiter.close()
             if inspect.isawaitable(closed):
@@ -120,7 +120,7 @@ class Run:
             except TidegateError as error:
                 column = error.column if isinstance(error, PolicyError) else None
                 found = {"error": error.code, "column": column, "message": str(error)}
-            # Only in Rust a Decision says when it was made.
+            # Only in Rust a Decision has the time at which it was made.
             wanted = {name: value for name, value in step.get("expect", {}).items() if name != "at"}
             context = f"step {number}: {json.dumps(step)}\nfound {found}"
             assert "error" in wanted or "error" not in found, context
@@ -150,7 +150,7 @@ class Run:
         return found_of(answer)
 
     async def act_waiting(self, step: dict[str, Any]) -> dict[str, Any]:
-        """Begins a call that may wait, or goes on with one."""
+        """Begins a call that may wait, or continues one."""
         name = step.get("of", step.get("as", ""))
         if "timeout" in step:
             about = (step.get("policy", "p"), literal(step["key"]))
@@ -170,7 +170,7 @@ class Run:
         if "waiting" in step:
             await call.until(lambda: self.limiter.waiting(*call.about) == step["waiting"])
         if step["do"] != "cancel":
-            # A call that was woken, or has begun, has the time in which this one goes to the store and back.
+            # While the ping goes to the store and back, a call that has begun or was woken has time to be answered.
             pinged = self.limiter.ping()
             if inspect.isawaitable(pinged):
                 await pinged
@@ -178,7 +178,7 @@ class Run:
         return {}
 
     async def answer_of(self, name: str) -> dict[str, Any]:
-        """The answer of a call, which comes at this moment of the clock."""
+        """Returns the answer of a call, which has to come at this moment of the clock."""
         call = self.waiting.pop(name)
         await call.until(call.is_answered)
         answered_at, answer = call.answer()
@@ -187,7 +187,7 @@ class Run:
         return found_of(answer)
 
     async def act_eventually(self, step: dict[str, Any]) -> dict[str, Any]:
-        """Peeks until the answer is the expected one, or for too long."""
+        """Peeks until the answer is the expected one, or until 20 seconds have passed."""
         deadline = time.monotonic() + 20
         while True:
             found = found_of(await self.answer(step))
@@ -200,7 +200,7 @@ class Run:
         about = (step.get("policy", "p"), literal(step.get("key")))
         cost = {"cost": literal(step["cost"])} if "cost" in step else {}
         meta = {"meta": literal(step["meta"])} if "meta" in step else {}
-        # A class, for the calls that have one.
+        # Only some calls name a class.
         priority = {"priority": step["priority"]} if "priority" in step else {}
         answer: Any
         if do == "change":

@@ -1,4 +1,4 @@
-"""Calls that wait, each on a thread or in a task of its own."""
+"""Calls that wait, each on its own thread or in its own task."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from tidegate import AsyncLimiter, Limiter, ManualClock, RateLimited
 
-# No call takes that long where nothing is broken.
+# No call takes this many seconds unless something is broken.
 PATIENCE = 20.0
 
 
 class WaitingCall:
-    """`acquire` or `hold`, and what the clock shows when it is answered."""
+    """A call of `acquire` or `hold`, and the time on the clock when it is answered."""
 
     def __init__(self, about: tuple[str, Any]) -> None:
         self.about = about
@@ -25,7 +25,7 @@ class WaitingCall:
         return self.answered is not None
 
     def answer(self) -> tuple[float, Any]:
-        """When it was answered, and what: a Decision, also that of a denied hold, or a hold."""
+        """Returns the time and the answer: a hold, or a Decision, also that of a denied hold."""
         assert self.answered is not None
         at, answer = self.answered
         if isinstance(answer, RateLimited):

@@ -30,7 +30,7 @@ class SeenResponse:
         return any(known.lower() == name.lower() for known, _ in self.headers)
 
     def items(self, name: str) -> dict[str, dict[str, Any]]:
-        """A list field, read by an independent parser."""
+        """Returns the items of a list field. An independent parser reads it."""
         parsed = List()
         parsed.parse(self[name].encode("ascii"))
         return {str(item.value): dict(item.params) for item in parsed}
@@ -121,12 +121,12 @@ async def acall(
 
 
 def call_asgi(app: Any, *args: Any, **kwargs: Any) -> SeenResponse:
-    """The same, from a test that is not async."""
+    """Does the same from a test that is not async."""
     return asyncio.run(acall(app, *args, **kwargs))
 
 
 async def websocket(app: Any, extensions: Any = None) -> list[Any]:
-    """The messages that a client of a websocket receives."""
+    """Opens a websocket. Returns the messages that its client receives."""
     seen: list[Any] = []
     scope = {
         "type": "websocket",
@@ -155,7 +155,7 @@ async def websocket(app: Any, extensions: Any = None) -> list[Any]:
 
 
 def flask_app() -> Any:
-    """A Flask application that raises what its views raise, and takes further views after its first request."""
+    """Makes a Flask application that raises errors of its views, and takes further views after its first request."""
     import flask
 
     class Growing(flask.Flask):
@@ -168,7 +168,7 @@ def flask_app() -> Any:
 
 
 def plain_endpoint() -> Any:
-    """A new endpoint: a limit belongs to the function that it decorates."""
+    """Makes a new endpoint, because a limit belongs to the function that it decorates."""
 
     async def endpoint() -> str:
         return "plain"
@@ -177,7 +177,7 @@ def plain_endpoint() -> Any:
 
 
 def get_over_unix(path: str, client: str) -> bytes:
-    """The first line of the response to a request that comes through a proxy on a Unix domain socket."""
+    """Sends a request like a proxy on a Unix domain socket. Returns the first line of the response."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         connection.sendall(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n")
@@ -186,7 +186,7 @@ def get_over_unix(path: str, client: str) -> bytes:
 
 
 def listens(path: str) -> bool:
-    """Whether a server accepts connections on a Unix domain socket."""
+    """True if a server accepts connections on a Unix domain socket."""
     with socket.socket(socket.AF_UNIX) as connection:
         return connection.connect_ex(path) == 0
 

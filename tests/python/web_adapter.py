@@ -1,4 +1,4 @@
-"""What the adapters of all web layers have in common."""
+"""The common parts of the adapters of all web layers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from web import SeenResponse
 
-# The options of the limiter; all others are options of the limit.
+# The options of the limiter. All others are options of the limit.
 LIMITER_OPTIONS = {"limiter", "store", "policies", "prefix", "timeout", "on_store_error", "deny_cache", "clock"}
-# Of these `layer_key` is the key of the layer, whose limits may have keys of their own.
+# Here `layer_key` is the key of the layer. Its limits may have other keys.
 LAYER_OPTIONS = LIMITER_OPTIONS | {"layer_key"}
 numbers = itertools.count()
 
@@ -49,14 +49,14 @@ class Adapter:
     """Makes applications of one framework."""
 
     name = ""
-    # Whether functions given as options may be async.
+    # True if functions that are given as options may be async.
     awaits = False
-    # How a function of the request reads it.
+    # Reads a header from the request that a function gets.
     header: Callable[[Any, str], str | None]
     method: Callable[[Any], str]
     # A response that on_denied may return.
     denial: Callable[[], Any]
-    # The same without a status of its own.
+    # The same without a status.
     plain_denial: Callable[[], Any]
 
     def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:

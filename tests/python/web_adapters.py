@@ -1,4 +1,4 @@
-"""Every web layer behind one interface: an application with one view, limited as a test says."""
+"""Every web layer behind one interface: an application with one view, and with the limit of a test."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class FastapiAdapter(StarletteAdapter):
         def now(request: Request) -> Any:
             return self.answer(view, request.state.rate_limit)
 
-        # FastAPI resolves the names of annotations in the globals of a function.
+        # FastAPI looks up the names of annotations in the globals of a function, which do not have Request.
         later.__annotations__["request"] = now.__annotations__["request"] = Request
 
         endpoint = tg.limit(policy, **options)(later if self.asynchronous else now)
@@ -212,7 +212,7 @@ _folder = tempfile.TemporaryDirectory()
 
 
 class OnFile(Adapter):
-    """Another adapter, on a file that processes share where the test names no store."""
+    """Runs another adapter on a file that processes share, unless the test names a store."""
 
     def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
         if not {"limiter", "store"} & options.keys():

@@ -14,7 +14,7 @@ _numbers = itertools.count()
 
 
 def django_settings() -> Any:
-    """Django's settings, with the middleware only."""
+    """Configures Django once, with only our middleware. Returns the settings."""
     import django
     from django.conf import settings
 
@@ -50,7 +50,7 @@ def django_asgi() -> Any:
 
 
 class Site:
-    """Serves views by path, under settings that end with it."""
+    """Serves views by path, with settings that end with it."""
 
     def __init__(self) -> None:
         self._changed: list[Any] = []
@@ -77,7 +77,7 @@ class Site:
         more_urls: Any = (),
         **tidegate: Any,
     ) -> Callable[..., SeenResponse]:
-        """A function that requests a path. `tidegate` is the setting TIDEGATE, `rest` REST_FRAMEWORK."""
+        """Returns a function that requests a path. `tidegate` is the setting TIDEGATE, `rest` is REST_FRAMEWORK."""
         from django.conf import settings as configured
         from django.core.handlers.wsgi import WSGIHandler
         from django.test import override_settings
@@ -104,5 +104,5 @@ class Site:
 
 
 def statuses(get: Any, route: str, times: int = 3, **more: Any) -> list[int]:
-    """The statuses of the same request, made so many times."""
+    """Makes the same request this many times. Returns the statuses."""
     return [get(route, **more).status for _ in range(times)]

@@ -37,7 +37,7 @@ class DjangoAdapter(Adapter):
 
         from tidegate.django import limit
 
-        # Django's settings hold for the process; each application replaces them.
+        # Django's settings hold for the whole process, so each application replaces them.
         settings.TIDEGATE = layer_options(options)
 
         def answer(request: Any) -> Any:
@@ -65,7 +65,7 @@ class DjangoAdapter(Adapter):
         return LimitedApp(WSGIHandler(), call_wsgi)
 
     def limited(self, decorate: Any, view: Any) -> Any:
-        """The view with its limit."""
+        """Returns the view with its limit."""
         return decorate(view)
 
 

@@ -37,7 +37,7 @@ def hides(view: Any) -> Any:
 
 
 class Hides:
-    """A decorator whose variables nothing finds."""
+    """A decorator that keeps the view in a dict, so that no search of its variables finds it."""
 
     def __init__(self, view: Any) -> None:
         self.views = {"view": view}

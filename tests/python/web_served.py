@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Any
 
-# Which process has logged a line.
+# Shows the process that has logged a line.
 logging.basicConfig(format="%(process)d %(name)s %(message)s")
 
 POLICIES = {
@@ -156,7 +156,7 @@ def django_asgi() -> Any:
 
 
 def rest_framework_wsgi() -> Any:
-    """The views of Django REST framework, limited by decorators and by the throttle classes of the settings."""
+    """The views of Django REST framework, with limits by decorators and by the throttle classes of the settings."""
     from django.conf import settings
 
     application = django_app(False)

@@ -1,4 +1,4 @@
-"""The application that `test_web_fastapi_servers.py` serves: it has all that may be around routes."""
+"""The application of `test_web_fastapi_servers.py`, with everything that may be around routes."""
 
 from __future__ import annotations
 

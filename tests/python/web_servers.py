@@ -1,4 +1,4 @@
-"""A server in processes of its own, which serves an application of `web_served.py`."""
+"""A server in separate processes, which serves an application of `web_served.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UVICORN = ["uvicorn", "--factory", "--log-level", "error", "--no-access-log"]
 
 
 class Served:
-    """A server in processes of its own."""
+    """A server in separate processes."""
 
     def __init__(self, command: list[str], store: str, prefix: str, log: Any = None) -> None:
         with socket.socket() as free:
@@ -60,7 +60,7 @@ class Served:
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """Ends a process that leads a session, and what it started, where it does not end when asked to."""
+    """Asks the leader of a session to end. If it does not, kills it and everything that it started."""
     process.terminate()
     try:
         process.wait(20)

@@ -14,7 +14,7 @@ from web import wait_until
 
 @contextmanager
 def serving(app: Any, **options: Any) -> Iterator[int]:
-    """The port on which the application is served, on this machine alone."""
+    """Serves the application on this machine alone. Yields the port."""
     given = {"log_level": "critical", "access_log": False, "ws": "wsproto", "proxy_headers": False, **options}
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, **given))
     thread = threading.Thread(target=server.run)

@@ -17,7 +17,7 @@ class ServersError(Exception):
 
 
 class Servers:
-    """A harness as a child process. Its servers live until `close`, or until this process ends in whatever way."""
+    """A harness as a child process. Its servers live until `close`, or until this process ends in any way."""
 
     def __init__(self, kind: str = "single", **options: Any) -> None:
         request = json.dumps({"kind": kind, "options": options})
@@ -84,7 +84,7 @@ class Servers:
         self._run("restart", server)
 
     def clock(self, seconds: float, server: int = 0) -> None:
-        """Sets a server's wall clock ahead, or back; with the option `clock`."""
+        """Sets a server's wall clock ahead, or back. It needs the option `clock`."""
         self._run("clock", server, seconds=seconds)
 
     def command(self, *words: object, server: int = 0) -> Any:

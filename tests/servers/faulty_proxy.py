@@ -1,10 +1,10 @@
-"""A proxy at fault, as a program: of the replies that pass it, some are repeated, dropped, swapped, cut or have bytes
-repeated.
+"""A faulty proxy, as a program: it repeats, drops, swaps or cuts some of the replies that pass it, or repeats bytes
+of them.
 
     python3 faulty_proxy.py PORT [SEED [ONE_IN]]
 
-It prints the port where it listens, corrupts one reply of ONE_IN (100), and ends when its standard input does. Then it
-prints how many replies it corrupted.
+It prints the port where it listens, corrupts one reply of ONE_IN (100), and ends with its standard input. Then it
+prints the number of replies that it has corrupted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 
 
 class Corruption:
-    """What a connection's replies become."""
+    """Corrupts the replies of one connection."""
 
     faults = 0
 
@@ -25,7 +25,7 @@ class Corruption:
         self.held = b""
 
     def passed(self, reply: bytes) -> tuple[bytes, bool]:
-        """What passes instead of a reply, and whether the connection ends."""
+        """Returns the bytes to send instead of a reply, and True if the connection ends after them."""
         ends, out = False, reply
         if self.random.randrange(self.one_in) == 0:
             Corruption.faults += 1
@@ -50,7 +50,7 @@ class Corruption:
 
 
 def reply_end(data: bytes, at: int) -> int:
-    """Where the reply that begins there ends; -1 when not all of it is there."""
+    """Returns the end of the reply that begins there, or -1 if a part of it is missing."""
     line = data.find(b"\r\n", at)
     if line < 0:
         return -1

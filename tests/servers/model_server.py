@@ -2,10 +2,10 @@
 
     python3 model_server.py
 
-It prints its URL as JSON, and ends when its standard input does. A call says in its last message what it uses:
-`read 30, answer 12`. One that says `refuse 500 2 times` is refused so often. A stream that is told to `wait` does so
-behind its first word, until `/-/go` is asked for.
-`/-/calls` has what each call used, and whether its answer was written to its end.
+It prints its URL as JSON, and ends with its standard input. The last message of a call sets its usage, for example
+`read 30, answer 12`. A call with `refuse 500 2 times` is refused twice, with status 500. A stream with `wait` pauses
+after its first word until someone requests `/-/go`.
+`/-/calls` has the usage of each call, and whether its answer was written to its end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 from strict.http import Request, read_request, write_response, write_stream
 
 CALLS: list[dict[str, Any]] = []
-# How often each text was asked for.
+# The number of calls with each text.
 REFUSED: Counter[str] = Counter()
-# What streams wait for behind their first half, where a call says `wait`.
+# Streams of calls with `wait` wait for this after their first word.
 GO = asyncio.Event()
 
 
@@ -32,14 +32,14 @@ def event(data: dict[str, Any], name: str = "") -> bytes:
 
 
 def texts(value: Any) -> str:
-    """All texts of a message."""
+    """Returns all texts of a message."""
     if isinstance(value, dict):
         return " ".join(texts(one) for one in value.values())
     return " ".join(map(texts, value)) if isinstance(value, list) else str(value)
 
 
 class Call:
-    """What a call asks for, and what it uses."""
+    """A call with its usage."""
 
     def __init__(self, path: str, body: dict[str, Any]) -> None:
         asked = texts(body.get("messages") or body.get("input"))
@@ -185,7 +185,7 @@ class Call:
 
 
 def refusal(body: dict[str, Any]) -> int | None:
-    """The status with which a call is refused that says `refuse 500 2 times`, so often."""
+    """Returns the status for a call with `refuse 500 2 times`. After that many calls it returns None."""
     asked = texts(body.get("messages") or body.get("input"))
     found = re.search(r"refuse (\d+) (\d+) times", asked)
     REFUSED[asked] += 1

@@ -30,7 +30,7 @@ export class Servers {
 
   constructor(request) {
     this.#child = spawn('python3', [PROGRAM, request], { stdio: ['pipe', 'pipe', 'inherit'] });
-    // When the harness has ended, the missing answer is reported, with a better message than that of the write.
+    // When the harness has ended, the missing answer is reported, with a better message than the error of the write.
     this.#child.stdin.on('error', () => {});
     this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
   }
@@ -75,7 +75,7 @@ export class Servers {
     await this.#run({ do: 'restart', server });
   }
 
-  /** Sets a server's wall clock ahead, or back; with the option `clock`. */
+  /** Sets a server's wall clock ahead or back. The servers need the option `clock`. */
   async clock(seconds, server = 0) {
     await this.#run({ do: 'clock', server, seconds });
   }
@@ -97,7 +97,7 @@ export class Servers {
     await this.close();
   }
 
-  // One command and its answer at a time: answers have no identifiers, only their order.
+  // One command and its answer at a time, because answers have no identifiers, only their order.
   #run(command) {
     const answer = this.#queue.then(() => {
       this.#child.stdin.write(`${JSON.stringify(command)}\n`);

@@ -2,15 +2,15 @@
 
     python3 tests/servers/servers.py '{"kind": "single", "options": {"tls": true}}'
 
-Kinds are single, replica, sentinel and cluster; the options are listed in harness/options.py. Once the servers answer,
-one JSON line on stdout says where they are. Then commands are read from stdin, one JSON object per line, and each is
-answered by one JSON line:
+Kinds are single, replica, sentinel and cluster. harness/options.py lists the options. Once the servers answer, one JSON
+line on stdout has their addresses. Then the harness reads commands from stdin, one JSON object per line, and answers
+each with one JSON line:
 
     {"do": "kill", "server": 0}     also stop, cont, start, restart (same port, no data)
     {"do": "command", "server": 0, "args": ["CONFIG", "SET", "maxmemory", "1mb"]}
     {"do": "clock", "server": 0, "seconds": -3600}      its wall clock, with the option "clock"
 
-When stdin closes, every server is killed and every file is removed; also on SIGTERM, SIGINT and even SIGKILL.
+When stdin closes, the harness kills every server and removes every file, also on SIGTERM, SIGINT and even SIGKILL.
 TIDEGATE_REDIS_SERVER names another server program, such as valkey-server.
 """
 

@@ -1,9 +1,9 @@
-"""HTTP servers that keep strict books of what they admit, as a program.
+"""HTTP servers that keep strict books of their admissions, as a program.
 
     python3 strict_server.py
 
 It prints the URL of its control as JSON. A POST there with the description of a `strict.service.Service` starts one on
-a port of its own and answers with its URL. It ends when its standard input does.
+its own port and answers with its URL. The program ends with its standard input.
 """
 
 from __future__ import annotations

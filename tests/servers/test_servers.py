@@ -24,7 +24,7 @@ from harness.ports import free_port
 from harness.resp import Connection, ReplyError
 from harness.server import Server, Shared
 
-WITHIN = 10.0  # seconds; long enough on a loaded machine
+WITHIN = 10.0  # seconds, long enough on a loaded machine
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
@@ -49,7 +49,7 @@ def exists(pid: int) -> bool:
 
 
 def replies(port: int, *commands: str) -> list[Any]:
-    """The reply to each command over TCP; an error reply is an exception in the list."""
+    """Returns the reply to each command over TCP. An error reply is an exception in the list."""
     return converse(socket.create_connection(("127.0.0.1", port), timeout=5), *commands)
 
 
@@ -232,7 +232,7 @@ class Commands(Gone):
 
 
 class Ends(Gone):
-    """Whatever ends a harness, nothing of it remains."""
+    """However a harness ends, nothing of it remains."""
 
     def start(self) -> subprocess.Popen[str]:
         request = json.dumps({"kind": "replica"})
@@ -266,7 +266,7 @@ class Ends(Gone):
         assert child.stdin is not None
         child.stdin.close()
         self.assertEqual(child.wait(WITHIN), 0)
-        # Already gone, without any wait.
+        # The folder is already gone, without any wait.
         self.assertFalse(os.path.exists(described["dir"]))
         self.assert_gone(described)
 

@@ -1,4 +1,4 @@
-"""The books of the strict servers keep what they promise, and the dialects say it."""
+"""The books of the strict servers keep their promises, and the dialects announce them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from strict.books import Book, admit, book_of
 from strict.dialects import DIALECTS
 
-# The types of the harness are checked before the package is there.
+# Imported by name, because the types of the harness are checked before the package is there.
 Observation: Any = importlib.import_module("tidegate.outgoing").Observation
 
 WINDOW, LIMIT = 10.0, 7
@@ -26,7 +26,7 @@ def book(kind: str, **more: Any) -> Book:
 
 
 def traffic(seed: int) -> list[tuple[float, int]]:
-    """Moments and costs, in bursts with pauses."""
+    """Returns moments and costs, in bursts with pauses."""
     numbers, now, made = random.Random(seed), 1000.0, []
     for _ in range(400):
         now += numbers.choice([0.0, 0.01, 0.7, 0.7, 4.0])
@@ -35,13 +35,13 @@ def traffic(seed: int) -> list[tuple[float, int]]:
 
 
 def allowed(kind: str, before: list[tuple[float, int]], now: float, cost: int) -> bool:
-    """What the definition of a book says, from all that was admitted before: slow, and without any state."""
+    """Applies the definition of a book to all admissions before. It is slow, and keeps no state."""
     if kind == "fixed-window":
         begin = 1000.0 + (now - 1000.0) // WINDOW * WINDOW
         return sum(units for at, units in before if at >= begin) + cost <= LIMIT
     if kind == "sliding-window":
         return sum(units for at, units in before if at > now - WINDOW) + cost <= LIMIT
-    # In any span of time at most the bucket, and what flows in.
+    # Any span of time admits at most the bucket and the inflow.
     spans = [(at, sum(units for then, units in before if then >= at) + cost) for at, _ in before]
     return cost <= LIMIT and all(units <= LIMIT + (now - at) * LIMIT / WINDOW + 1e-6 for at, units in spans)
 

@@ -1,6 +1,6 @@
-"""A machine that lacks something: a checkout, and a PATH whose programs are small scripts. Nothing reaches the network.
+"""A machine that lacks something: a checkout, and a PATH of small scripts as programs. Nothing reaches the network.
 
-Every program that could install something writes a line `CALL …` between the lines that the set-up prints.
+Every program that could install something writes a line `CALL …` between the lines of the set-up.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ COPIED = [
     "package-lock.json",
     "tests/python/requirements.txt",
 ]
-# What every system has.
+# The programs that every system has.
 BASICS = "awk bash cat chmod cmp cp cut dirname env grep gzip head ln mkdir mktemp mv rm sed sh sort tail tar tr wc"
 BASICS += " basename getconf sha256sum shasum"
 PINNED = re.findall(r'channel = "(.*)"', (ROOT / "rust-toolchain.toml").read_text(encoding="utf-8"))[0]
 
-# Makes what it is asked for, as `python -m venv` and pip do, without a network.
+# Does the same as `python -m venv` and pip, without a network.
 PYTHON = f"""
 case "$1 $2" in
     "-m venv") call "$@"; mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
@@ -52,7 +52,7 @@ case "$1 $2" in
     *) exec {sys.executable} "$@" ;;
 esac
 """
-# A manager of packages: a package is a folder of programs.
+# A package manager. A package is a folder of programs.
 MANAGER = """
 call "$@"
 [ -z "$BROKEN" ] || { rm -f "$BIN/broken"; exit 1; }
@@ -73,7 +73,7 @@ cp "$PROVIDES/cargo/cargo" "$CARGO_HOME/bin/cargo"
 cp "$PROVIDES/rustup/rustup" "$CARGO_HOME/bin/rustup"
 : >"$INSTALLED"
 """
-# Where it runs under another name, it is that tool.
+# Under another name it acts as that tool.
 RUSTUP = f"""
 case "${{0##*/}} $1" in
     "rustup run") [ -e "$INSTALLED" ] ;;
@@ -84,7 +84,7 @@ esac
 
 
 def archive(name: str, content: bytes) -> bytes:
-    """An archive with one program."""
+    """Returns an archive with one program."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as written:
         member = tarfile.TarInfo(name)
@@ -95,7 +95,7 @@ def archive(name: str, content: bytes) -> bytes:
 
 
 class Machine:
-    """A checkout, and a PATH with programs that a test takes away or replaces."""
+    """A checkout, and a PATH with programs that a test removes or replaces."""
 
     def __init__(self, folder: Path) -> None:
         self.checkout = folder / "checkout"
@@ -117,7 +117,7 @@ class Machine:
                 (self.bin / name).symlink_to(found)
         self.certificates = folder / "certificates"
         self.certificates.touch()
-        # Its C library is glibc, whatever that of the machine is which runs this.
+        # Makes glibc its C library, whatever this computer has.
         self.change("scripts/setup/cache.sh", "/lib64/ld-linux-x86-64.so.2", str(self.certificates))
         self.package("nodejs", node="echo v22.1.0", npm='call "$@"; mkdir -p node_modules')
         self.package("cargo", cargo=f"echo 'cargo {PINNED} (of a test)'")
@@ -133,7 +133,7 @@ class Machine:
     def program(self, folder: Path, name: str, lines: str) -> None:
         path = folder / name
         path.unlink(missing_ok=True)
-        # `name` of the call, since a program of a package can stand under another name.
+        # Logs the name of the call, because a program of a package can stand under another name.
         head = f'#!/bin/sh\ncall() {{ printf "%s\\n" "CALL ${{0##*/}} $*" >>"{self.transcript}"; }}\n'
         path.write_text(head + lines + "\n", encoding="utf-8")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -149,7 +149,7 @@ class Machine:
                 shutil.copy2(program, self.bin)
 
     def has_all(self) -> None:
-        """Everything that the tests need."""
+        """Installs everything that the tests need."""
         self.has("nodejs", "cargo", "gcc", "openssl", "redis-server", "python3", "curl")
         venv = self.checkout / ".cache" / "venv"
         (venv / "bin").mkdir(parents=True)
@@ -182,7 +182,7 @@ class Machine:
         path.write_text(text.replace(old, new), encoding="utf-8")
 
     def offers(self, name: str, content: bytes, pinned_as: str) -> None:
-        """A download with the SHA-256 that the set-up compares."""
+        """Offers a download, and makes the set-up expect its SHA-256."""
         (self.provides / "downloads" / name).write_bytes(content)
         text = (self.checkout / "scripts/setup/cache.sh").read_text(encoding="utf-8")
         pin = re.search(rf"{re.escape(pinned_as)}\) echo (\w+)", text)
@@ -209,7 +209,7 @@ class Machine:
         return {str(path.relative_to(self.checkout)) for path in self.checkout.rglob("*")}
 
     def setup(self, *arguments: str, **variables: str) -> tuple[int, str]:
-        """Runs the set-up; its status, and all that was printed and called, in order."""
+        """Runs the set-up. Returns its status, and everything that it printed and called, in order."""
         self.transcript.write_bytes(b"")
         environment = {
             "PATH": str(self.bin),
@@ -247,7 +247,7 @@ class Setup(unittest.TestCase):
         self.machine = Machine(Path(temporary.name).resolve())
 
     def refused(self, *arguments: str, **variables: str) -> str:
-        """One message, and nothing is installed."""
+        """Checks that there is one message, and that nothing is installed. Returns the output."""
         before = self.machine.files()
         status, told = self.machine.setup(*arguments, **variables)
         self.assertEqual(status, 1, told)

@@ -1,4 +1,4 @@
-"""What the set-up installs, in which order, and what it says when that fails."""
+"""The installations of the set-up, their order, and its messages when one fails."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ class Installed(Setup):
 
 
 class Rustup(Setup):
-    """Where there is a rustup already, it is used."""
+    """The set-up uses a rustup that is there already."""
 
     def test_without_the_pinned_version(self) -> None:
         self.machine.has("gcc", "rustup")
-        # A proxy of rustup, which would download where it is only asked for its version.
+        # A proxy of rustup would download, even if it is only asked for its version.
         proxy = '[ -e "$INSTALLED" ] || call "$@"\n'
         self.machine.program(self.machine.bin, "cargo", proxy + RUSTUP)
         made = self.installed("demo")

@@ -1,4 +1,4 @@
-"""What the set-up says where it may install nothing, and what it leaves alone."""
+"""The set-up where it may install nothing: its messages, and the things that it leaves alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NothingMissing(Setup):
 
 
 class Refused(Setup):
-    """TIDEGATE_SETUP=no, without each thing in turn."""
+    """Runs with TIDEGATE_SETUP=no, without each thing in turn."""
 
     def lines_without(self, *programs: str, **variables: str) -> str:
         self.machine.has_all()

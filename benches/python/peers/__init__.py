@@ -1,10 +1,10 @@
-"""The contenders in Python, a module each, so that a process loads only its own.
+"""The contenders in Python, one module each, so that a process loads only one of them.
 
-Each module has `check(url, kind)`, which gives a function of a key; most also `async_check`, the same to be awaited. A
-kind is a policy by its name in `KINDS`; every peer has the algorithm of that policy.
+Each module has `check(url, kind)`, which returns a function of a key. Most also have `async_check`, the same for
+asyncio. A kind is the name of a policy in `KINDS`, and every peer uses the algorithm of that policy.
 
-Some have `async_checks(url, limits)`: a function for each limit, an algorithm and a number for each minute. A peer
-counts fixed windows then, the cheapest that it has.
+Some have `async_checks(url, limits)`, which returns a function for each limit. A limit is an algorithm and a number per
+minute, but the peers count fixed windows, their cheapest algorithm.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MODULES = {
 }
 # No benchmark uses it up.
 HIGH = 1_000_000_000
-# Between rounds on one server: what a later process must not find used.
+# Kinds with separate keys for each process, so that a later round on the same server finds no used ones.
 FRESH = {"log"}
 KINDS = {
     "fixed": f"fixed-window {HIGH}/hour",

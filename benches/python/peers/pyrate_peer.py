@@ -27,7 +27,7 @@ RATES = {
 
 
 class KeyBuckets(BucketFactory):
-    """A bucket for each key, as the documentation of pyrate-limiter shows it; a log, or a state for GCRA."""
+    """A bucket for each key, as in the documentation of pyrate-limiter: a log, or a state for GCRA."""
 
     def __init__(self, url: str, kind: str) -> None:
         self.clock = WallClock()

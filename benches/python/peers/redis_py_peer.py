@@ -1,4 +1,4 @@
-"""redis-py, which reads with hiredis: what one would write by hand."""
+"""redis-py with hiredis, as you would write it by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if used == tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
 return {used <= tonumber(ARGV[1]) and 1 or 0, used, redis.call('PTTL', KEYS[1])}
 """
 SCRIPT_ARGUMENTS = (HIGH, 1, 3_600_000)
-# Their own default is 100, and more callers at a time are an error then.
+# The default is 100, and more callers at a time are an error.
 CONNECTIONS: dict[str, Any] = {"max_connections": 512}
 
 

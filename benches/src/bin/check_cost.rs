@@ -1,4 +1,4 @@
-//! Makes so many checks in memory: `check-cost CASE COUNT`, for `benches/instructions.py`, which counts their instructions.
+//! `check-cost CASE COUNT` makes COUNT checks in memory, and `benches/instructions.py` counts their instructions.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -23,7 +23,7 @@ fn main() {
     println!("{case}: {allowed} of {count} allowed, {:.1} ns each", began.elapsed().as_nanos() as f64 / count as f64);
 }
 
-/// What is measured: callgrind collects only while this function runs.
+/// The measured part: callgrind collects only while this function runs.
 #[inline(never)]
 fn measured_checks(limiter: &Limiter, policy: &Policy, by_name: bool, count: u64) -> u64 {
     let mut allowed = 0;

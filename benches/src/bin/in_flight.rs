@@ -1,5 +1,5 @@
-//! Checks per second with many in flight on a live server, through the interface for event loops, with and without the layers
-//! around the store in alternation; and the CPU time of this process per check, which a busy machine affects less.
+//! Checks per second with many in flight on a live server, through the interface for event loops, alternately with and
+//! without the layers around the store. It also prints the CPU time per check, which a busy machine affects less.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -9,11 +9,11 @@ use tidegate::host::{Call, CompletionQueue, Outcome, Wake};
 use tidegate::{AsyncLimiter, Decision, Limiter, Result};
 use tidegate_tests::servers::{Kind, Servers};
 
-/// How long each is measured at a time.
+/// The length of one measurement.
 const ROUND: Duration = Duration::from_millis(700);
 const ROUNDS: usize = 6;
 
-/// Counts answers; the calling thread waits for its wake-up.
+/// Counts answers. The calling thread waits until it is woken.
 #[derive(Default)]
 struct Loop {
     answered: AtomicU64,
@@ -34,7 +34,7 @@ impl CompletionQueue for Loop {
     }
 }
 
-/// Seconds of CPU that this process has used so far.
+/// The CPU seconds of this process so far.
 fn cpu() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let nanos = tasks.filter_map(|task| {

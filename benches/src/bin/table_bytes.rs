@@ -1,4 +1,4 @@
-//! The memory that each table takes for a key, as the process grows by it. Give the URL of a Redis server, which is not
+//! Measures the memory of a key in each table, as the growth of a process. Pass the URL of a Redis server, which is not
 //! emptied: `cargo run --release -p tidegate-benches --bin table-bytes redis://127.0.0.1:6379/0`.
 
 use std::time::Duration;
@@ -13,8 +13,8 @@ fn resident_bytes() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1_024
 }
 
-/// The bytes that the process grows by for each of so many keys. Each table is measured in a process of its own, so that
-/// none uses what another has left.
+/// Prints the growth of a process for each key of a table. Each table has a new process, so that none uses memory that
+/// another one has freed.
 fn measure(table: &str) {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let output = std::process::Command::new(std::env::current_exe().expect("the path of this program"))

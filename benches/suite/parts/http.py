@@ -1,4 +1,4 @@
-"""Web services: the rate that is left of the one without a limiter."""
+"""Web services: their rate with a limiter, as a share of the rate without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def service(framework: str, title: str, limits: int, peers: list[str], lengths: 
     one = "one limit" if limits == 1 else "two limits"
     contenders = [ours("tidegate", "http", **arguments)]
     if limits == 2:
-        # A second policy, and functions for the key and the cost, need more of a layer than one notation does.
+        # A second policy, and functions for the key and the cost, are more work for a layer than one notation.
         more = ("tidegate, memory", "two policies", "functions")
         contenders += [ours(name, "http", **arguments) for name in more]
     contenders += [peer(name, "http", **arguments) for name in peers]

@@ -61,7 +61,7 @@ def part(lengths: Lengths) -> Part:
     ]
     python = dict.fromkeys(["limits", "throttled-py"], "python")
     node = dict.fromkeys(["rate-limiter-flexible", "rate-limit-redis"], "node")
-    # The growth for few keys is that of the rest of the process.
+    # With few keys, most of the growth is that of the rest of the process.
     keys = 300_000 if lengths.quick else 1_000_000
     fewer = 100_000 if lengths.quick else 200_000
     return Part(

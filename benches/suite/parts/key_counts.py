@@ -1,4 +1,4 @@
-"""What a check costs when there are many keys."""
+"""The cost of a check when there are many keys."""
 
 from __future__ import annotations
 

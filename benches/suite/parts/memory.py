@@ -50,7 +50,7 @@ def rust(threads: int, keys: int) -> Case:
 
 
 def rust_call(ask: str, title: str, about: str, *, with_peer: bool = True) -> Case:
-    """One call of Rust on one thread, of 1,000 keys."""
+    """One call of Rust on one thread, with 1,000 keys."""
     arguments = {"mode": "memory", "threads": 1, "keys": 1_000, "ask": ask}
     contenders = [ours("tidegate", "rust", **arguments)]
     if with_peer:

@@ -1,4 +1,4 @@
-"""Calls that go out: the rate that is left of the client alone."""
+"""Outgoing calls: the rate of a client with a limiter, as a share of the rate without one."""
 
 from __future__ import annotations
 

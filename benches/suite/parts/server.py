@@ -1,4 +1,4 @@
-"""What a decision costs the server."""
+"""The cost of a decision on the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def limiter(name: str, policy: str, fold: int, **more: object) -> Contender:
 
 
 def has_increx(version: str) -> bool:
-    """Whether Redis of that version has the command INCREX."""
+    """True if this version of Redis has the command INCREX."""
     numbers = version.split(".")
     return all(number.isdigit() for number in numbers[:2]) and tuple(map(int, numbers[:2])) >= (8, 8)
 

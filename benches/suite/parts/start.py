@@ -1,4 +1,4 @@
-"""Cold starts: what an import adds to a process, and the first call of many processes."""
+"""Cold starts: the time that an import adds to a process, and the first call of many processes."""
 
 from __future__ import annotations
 

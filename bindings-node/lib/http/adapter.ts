@@ -1,4 +1,4 @@
-// What the file of a framework says of it: how its requests are read, and how its responses are written.
+// The adapter of a framework: how to read its requests, and how to write its responses.
 
 import type { KeyInvalid } from '../errors.js';
 import type { ProxyTrust } from './proxy-trust.js';
@@ -17,9 +17,9 @@ export interface RequestAdapter<Request> {
   header(request: Request, name: string): string | undefined;
   /** The address at the other end of the connection. */
   peer(request: Request): string | undefined;
-  /** The error for a request of a kind whose address no server says; undefined for a request that has lost its own. */
+  /** Returns the error for a kind of request that has no address on any server. Undefined for one that has lost its address. */
   withoutPeer?(request: Request): KeyInvalid | undefined;
-  /** Whether the server says that it listens on a Unix domain socket. Only for a request without a peer. */
+  /** True if the server listens on a Unix domain socket. It is called only for a request without a peer. */
   overUnix(request: Request): boolean;
   /** An object that lives as long as the request and remembers its admissions. */
   memory(request: Request): object;
@@ -32,23 +32,23 @@ export interface RequestAdapter<Request> {
 }
 
 /**
- * Reads the requests of one framework, and writes its responses. Where responses are reached through something else, such as a
- * context, `Response` is that.
+ * Reads the requests of one framework, and writes its responses. If the framework reaches responses through another
+ * object, such as a context, `Response` is that object.
  */
 export interface Adapter<Request, Response> extends RequestAdapter<Request> {
-  /** Whether the framework says when a handler has ended. */
+  /** True if the adapter learns when a handler has ended. */
   readonly seesHandlers?: boolean;
   setField(response: Response, name: string, value: string): unknown;
   setStatus(response: Response, status: number): unknown;
-  /** Sends what `onDenied` has returned, unless that has answered itself; of nothing the problem of the refusal. */
+  /** Sends the result of `onDenied`, or without one the problem of the refusal. Sends nothing if `onDenied` has answered itself. */
   refuse(response: Response, body: unknown, refused: Refused): unknown;
-  /** Whether `refuse` leaves every refusal without a body to the framework's error handling. */
+  /** True if `refuse` leaves every refusal without a body to the framework's error handling. */
   readonly throwsRefusals?: boolean;
-  /** What functions given as options get. Default: the response itself. */
+  /** Returns the object that functions among the options get as the response. Default: the response itself. */
   given?(response: Response): unknown;
 }
 
-/** A response of Node, or what says as much of another. That of HTTP/2 is no stream, but has one. */
+/** A response of Node, or an object with the same facts about another one. A response of HTTP/2 is no stream, but has one. */
 export interface Ending {
   readonly destroyed?: boolean;
   readonly writableFinished?: boolean;
@@ -56,12 +56,12 @@ export interface Ending {
   once(event: 'finish' | 'close', listener: () => void): unknown;
 }
 
-/** Whether a response is over: it was sent, or its client has gone. Then no handler should start. */
+/** True if the response is over, because it was sent or its client has gone. Then no handler should start. */
 export function isOver({ destroyed, writableFinished, stream }: Ending): boolean {
   return destroyed === true || writableFinished === true || stream?.destroyed === true;
 }
 
-/** What the requests of Node's own server have in common, whatever framework wraps them. */
+/** The common properties of the requests of Node's own server, in any framework. */
 export interface NodeRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
@@ -70,15 +70,15 @@ export interface NodeRequest {
   readonly socket: { readonly remoteAddress?: string | undefined } | null | undefined;
 }
 
-/** What Node's sockets know of the server that accepted them. */
+/** The properties of a socket of Node that lead to the server that accepted it. */
 interface AcceptedSocket {
   readonly server?: { address?(): unknown };
   readonly _handle?: object | null;
 }
 
 /**
- * Whether a connection came through a Unix domain socket. Its address does not say: a TCP connection that was reset has none any
- * more. The address of its server does. A server that was given a descriptor has no address, but the connection has a pipe.
+ * True if the connection came through a Unix domain socket. Its own address does not show that, because a reset TCP connection has
+ * no address either. The address of the server does. A server on a given descriptor has no address, but the connection has a pipe.
  */
 export function isOverUnix(socket: unknown): boolean {
   const { server, _handle: handle } = (socket ?? {}) as AcceptedSocket;

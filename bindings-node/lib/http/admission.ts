@@ -1,4 +1,4 @@
-// The result of checking one request: what its response has to say, and what is due when the response ends.
+// The result of checking one request: the fields of its response, and the work that is due when the response ends.
 
 import process from 'node:process';
 
@@ -17,21 +17,21 @@ import { rememberAddresses } from './keys.js';
 import { asError, problem, refusalError, retryAfter, status } from './refusal.js';
 import type { FixedCostEntry, LimitedEntry, Settings } from './settings.js';
 
-/** Where a request remembers its admissions. The same symbol for all copies of this module. */
+/** The property with the admissions of a request. All copies of this module share the symbol. */
 const ADMISSION = Symbol.for('tidegate.admission');
 
 /** A policy with the key and the cost of one request. */
 interface RequestCheck extends PolicyCheck {
-  /** True where the options name its cost. */
+  /** True if the options name its cost. */
   readonly namesCost: boolean;
 }
 
-/** What remembers the admissions of a request. */
+/** The object that remembers the admissions of a request. */
 interface Memory<Request extends object, Response> {
   [ADMISSION]?: Admission<Request, Response> | undefined;
 }
 
-/** The admission of the last middleware that a request has passed. */
+/** Returns the admission of the last middleware that a request has passed. */
 export function latestAdmission<Request extends object, Response>(
   adapter: Adapter<Request, Response>,
   request: Request,
@@ -40,8 +40,8 @@ export function latestAdmission<Request extends object, Response>(
 }
 
 /**
- * Checks a request before its handler runs; undefined when it is not limited. An admission that is there at once is returned without
- * a promise, and an error that is found at once is thrown. `memory` is what remembers the admission, where it is not the request.
+ * Checks a request before its handler runs. Returns undefined if the request is not limited, and an immediate admission
+ * without a promise. Throws an immediate error. `memory` remembers the admission, by default it is that of the request.
  */
 export function admit<Request extends object, Response>(
   settings: Settings<Request, Response>,
@@ -49,7 +49,7 @@ export function admit<Request extends object, Response>(
   memory?: Memory<Request, Response>,
 ): Awaitable<Admission<Request, Response> | undefined> {
   const { adapter, addresses, enabled, methods, only, together } = settings;
-  // Also where this middleware limits nothing: what is behind it sees the same proxies.
+  // This also applies if the middleware limits nothing, because those behind it see the same proxies.
   if (addresses !== undefined) rememberAddresses(adapter.memory(request), addresses);
   if (!enabled || (methods !== undefined && !methods.has(adapter.method(request)))) return undefined;
   const first = only ?? together?.[0];
@@ -64,7 +64,7 @@ export function admit<Request extends object, Response>(
   }
 }
 
-/** Checks a request of which only the key had to be known. */
+/** Checks a request after its key is known, if nothing else depends on the request. */
 function admitWith<Request extends object, Response>(
   settings: Settings<Request, Response>,
   request: Request,
@@ -101,11 +101,11 @@ async function admitLater<Request extends object, Response>(
 /** One empty list for all requests. */
 const NONE: readonly never[] = Object.freeze([]);
 
-/** Whether a request is admitted, and why. */
+/** The admission of a request, or its refusal. */
 export class Admission<Request extends object, Response> {
-  /** The Decision; of several policies the one that leads. Undefined when the store could not be asked. */
+  /** The Decision. With several policies it is the one that leads. Undefined if the store could not be asked. */
   decision: Decision | undefined;
-  /** Why the store could not be asked. */
+  /** The reason why the store could not be asked. */
   error: StoreError | undefined;
   readonly settings: Settings<Request, Response>;
   readonly request: Request;
@@ -131,12 +131,12 @@ export class Admission<Request extends object, Response> {
     memory[ADMISSION] = this;
   }
 
-  /** It and the admissions before it, the newest first. */
+  /** This admission and those before it, the newest first. */
   get passed(): readonly Admission<Request, Response>[] {
     return this.before === undefined ? [this] : [this, ...this.before.passed];
   }
 
-  /** The common case: checks one policy, of which nothing is held. */
+  /** The common case: checks one policy. If it holds units, it takes the general way. */
   checkOne({ policy, cost }: FixedCostEntry<Request>, key: string): Awaitable<this> {
     const { limiter } = this.settings;
     this._checks = [{ policy, key, cost, namesCost: true }];
@@ -157,7 +157,7 @@ export class Admission<Request extends object, Response> {
     }
   }
 
-  /** Checks several policies that share a key, of which nothing is held: all are charged, or none is. */
+  /** Checks several policies that share a key: all are charged, or none is. If one holds units, they take the general way. */
   checkTogether(entries: readonly FixedCostEntry<Request>[], key: string): Awaitable<this> {
     const { settings, request } = this;
     const { limiter } = settings;
@@ -182,7 +182,7 @@ export class Admission<Request extends object, Response> {
     }
   }
 
-  /** Of all policies, in the order in which they are asked. */
+  /** Takes the Decision of all policies, in the order in which they are asked. */
   #admitted(decision: Decision): this {
     const entries = partsOf(decision);
     for (const [index, { namesCost }] of this._checks.entries()) if (namesCost) nameCost(entries[index] as Decision);
@@ -213,7 +213,7 @@ export class Admission<Request extends object, Response> {
     try {
       return await this.#decide();
     } catch (error) {
-      // The store is lost, or an option is wrong: what was held ends.
+      // The store is lost, or an option is wrong, so the holds end.
       this.#release();
       return this.#failed(error);
     }
@@ -239,11 +239,11 @@ export class Admission<Request extends object, Response> {
       } else if (entry.ownsCost) {
         cost = this.#costOf(await entry.cost(request));
       } else {
-        // Policies that share a cost function call it once, and each takes of a map what it counts.
+        // Policies that share a cost function call it once. Each takes the units that it counts from a map.
         shared ??= this.#sharedCost(this.#costOf(await entry.cost(request)), entries);
         cost = shareOf(shared, policyRefIn(settings.limiter, policy));
       }
-      // There is nothing to limit, such as an empty batch.
+      // A cost of 0 leaves nothing to limit, as for an empty batch.
       if (cost === 0) continue;
       const namesCost = cost !== undefined;
       checks.push({ policy, key: settings.counted(entry, request, key), cost: cost ?? 1, namesCost });
@@ -251,7 +251,7 @@ export class Admission<Request extends object, Response> {
     return checks;
   }
 
-  /** What a cost function has returned, checked. */
+  /** Checks the result of a cost function. */
   #costOf(cost: unknown): Cost {
     if (typeof cost === 'number' || isUnits(cost)) return cost;
     throw new CostError(
@@ -260,7 +260,7 @@ export class Admission<Request extends object, Response> {
     );
   }
 
-  /** A cost that several policies share. */
+  /** Checks a cost that several policies share. */
   #sharedCost(cost: Cost, entries: readonly LimitedEntry<Request>[]): Cost {
     const { limiter, adapter } = this.settings;
     const sharing = entries.filter(({ ownsCost }) => !ownsCost);
@@ -309,12 +309,12 @@ export class Admission<Request extends object, Response> {
     );
   }
 
-  /** Whether the cost of the request is 0 for all policies, so that nothing is asked. */
+  /** True if the cost of the request is 0 for all policies, so that nothing is asked. */
   get costsNothing(): boolean {
     return this._checks.length === 0;
   }
 
-  /** Whether the handler may run. */
+  /** True if the handler may run. */
   get admitted(): boolean {
     return this.decision?.allowed === true;
   }
@@ -335,7 +335,7 @@ export class Admission<Request extends object, Response> {
     setField = this.settings.adapter.setField as unknown as SetField<Target>,
   ): void {
     let decisions = this.#decisions();
-    // Of one policy that was asked its Decision says everything.
+    // If one policy was asked, its Decision has everything.
     let policies = this._checks.length === 1 && this.decision !== undefined ? NONE : this.#policies();
     for (let { before } = this; before !== undefined; before = before.before) {
       if (before.settings.headers === 'off') continue;
@@ -344,35 +344,35 @@ export class Admission<Request extends object, Response> {
     }
     const wait = this.admitted ? undefined : retryAfter(this.decision);
     announce(decisions, this.settings.headers, wait, setField, target, policies);
-    // A cache that kept a refusal would answer with it when the wait is over.
+    // If a cache kept a refusal, it would still answer with it after the wait.
     if (!this.admitted) setField(target, 'Cache-Control', 'no-store');
   }
 
-  /** The Decision in a list, which is empty where the store could not be asked. */
+  /** Returns the Decision in a list, which is empty if the store could not be asked. */
   #decisions(): readonly Decision[] {
     return this.decision === undefined ? NONE : [this.decision];
   }
 
-  /** The policies of the request, in the order in which they are announced. */
+  /** Returns the policies of the request, in the order in which they are announced. */
   #policies(): readonly PolicyRef[] {
     return this._checks.map(({ policy }) => policyRefIn(this.settings.limiter, policy));
   }
 
-  /** The fields of the answer by name. */
+  /** Returns the fields of the answer by name. */
   fields(): Record<string, string> {
     const fields: Record<string, string> = {};
     this.announce(fields, setInRecord);
     return fields;
   }
 
-  /** How long an admitted request waits before its handler runs: the queue of a leaky bucket. */
+  /** The milliseconds that an admitted request waits before its handler runs, in the queue of a leaky bucket. */
   get delayMs(): number {
     return this.decision?.delayMs ?? 0;
   }
 
   /**
-   * Answers a refused request. `onDenied` may answer it, with the status of the refusal; what that returns is the body. Where it
-   * throws, the error is no refusal.
+   * Answers a refused request. `onDenied` may answer it, with the status of the refusal, or return the body. If it
+   * throws, the answer is its error and no refusal.
    */
   async refuse(response: Response): Promise<unknown> {
     const { adapter, options } = this.settings;
@@ -392,18 +392,18 @@ export class Admission<Request extends object, Response> {
     return adapter.refuse(response, body, this);
   }
 
-  /** What functions given as options get of a response. */
+  /** Returns the object that functions among the options get as the response. */
   #given(response: Response): never {
     const { given } = this.settings.adapter;
     return (given === undefined ? response : given(response)) as never;
   }
 
-  /** Whether anything is due when the response ends. */
+  /** True if work is due when the response ends. */
   get needsEnd(): boolean {
     return this.settings.observesEnd || this._holds.length > 0;
   }
 
-  /** Ends with a response: its last byte was handed over, or its client has gone. */
+  /** Ends the admission with a response: when its last byte was handed over, or when its client has gone. */
   endWith(ending: Ending, response: Response): void {
     if (!this.needsEnd) return;
     const end = (): void => this.end(response);
@@ -412,26 +412,26 @@ export class Admission<Request extends object, Response> {
     ending.once('close', end);
   }
 
-  /** Ends with a response, and waits for its delay. False when no handler should start any more. */
+  /** Ends the admission with a response, and waits for its delay. Returns false if no handler should start any more. */
   async mayBegin(ending: Ending, response: Response): Promise<boolean> {
     this.endWith(ending, response);
     await delay(this.delayMs);
     return !isOver(ending);
   }
 
-  /** The handler begins. With `holdUntil: 'handler'` the response alone is not the end from now on. */
+  /** Called when the handler begins. With `holdUntil: 'handler'` the response alone is not the end from now on. */
   handlerBegins(): void {
     this._handling = this.settings.options.holdUntil === 'handler';
   }
 
-  /** The handler has ended. */
+  /** Called when the handler has ended. */
   handlerEnds(response: Response): void {
     if (!this._handling) return;
     this._handling = false;
     if (this._responseEnded) this.#end(response);
   }
 
-  /** The response has ended: gives holds back, and refunds what was consumed when `refundWhen` says so. */
+  /** Called when the response has ended. Gives holds back, and refunds the consumed units if `refundWhen` returns true. */
   end(response: Response): void {
     if (this._responseEnded) return;
     this._responseEnded = true;
@@ -443,7 +443,7 @@ export class Admission<Request extends object, Response> {
     this.#settle(response).catch((reason) => warn(asError(reason, this.settings.adapter.name)));
   }
 
-  /** Charges what the request should have consumed, when an option says how much that is. */
+  /** Settles the request to its actual cost, if an option gives one. */
   async #settle(response: Response): Promise<void> {
     const { decision, settings } = this;
     const { limiter, options } = settings;
@@ -467,7 +467,7 @@ export class Admission<Request extends object, Response> {
     this._holds = NONE;
   }
 
-  /** Throws when two middleware check the same policy and key, which would count the request twice. */
+  /** Throws if two middleware check the same policy and key, which would count the request twice. */
   #refuseRepetition(before: Admission<Request, Response>): void {
     const earlier = before.passed.filter(({ settings }) => settings.limiter === this.settings.limiter);
     const checks = earlier.flatMap(({ _checks }) => _checks);

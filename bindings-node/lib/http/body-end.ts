@@ -1,11 +1,11 @@
-// Says when a body has ended.
+// Reports the end of a body.
 
-/** Ends bodies that were left unread and collected. The functions must not refer to their streams. */
+/** Ends bodies that were garbage-collected unread. The functions must not refer to their streams. */
 const collected = new FinalizationRegistry<() => void>((giveUp) => giveUp());
 
 /**
- * The bytes of a body, which are read as they are asked for. `end` is called after the last one, or when the stream breaks off or
- * is given up; `feed` is given each chunk. A TransformStream takes twice as long.
+ * Returns a stream of the bytes of a body, which reads them on demand. It calls `end` after the last one, or when the
+ * stream breaks off or is given up, and `feed` with each chunk. A TransformStream takes twice as long.
  */
 export function withEnd(
   body: ReadableStream<Uint8Array>,

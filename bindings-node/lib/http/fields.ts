@@ -10,12 +10,12 @@ import type { PolicyRef } from '../policy.js';
 import { retryAfter } from './refusal.js';
 
 /**
- * Which fields announce the limits: those of the IETF, of the newest revision of their draft or of one that is named, the older
- * X-RateLimit ones, both, or none. Revisions 10 and 11 have one form.
+ * The fields that announce the limits: those of the IETF draft (its newest revision, or the named one), the older
+ * X-RateLimit fields, both, or none. Revisions 10 and 11 have one form.
  */
 export type HeaderChoice = 'both' | 'ietf' | 'ietf-10' | 'ietf-11' | 'legacy' | 'off';
 
-/** Throws for what chooses no fields. */
+/** Throws if the value is no choice of fields. */
 export function checkHeaders(headers: unknown): void {
   if (typeof headers !== 'string') {
     throw new ConfigError(`headers cannot be ${describe(headers)}: it must be a text, such as 'both'`);
@@ -31,9 +31,9 @@ const MICROS_PER_SECOND = 1_000_000;
 export type SetField<Target> = (target: Target, name: string, value: string) => unknown;
 
 /**
- * Sets the fields of an answer, in order. `wait` is the `Retry-After` of a refusal, `null` when waiting does not help, undefined
- * for an admitted request. `policies` are those of its route, of which a refusal may have left some unasked: so
- * `RateLimit-Policy` is the same text on every answer of the route.
+ * Sets the fields of an answer, in order. `wait` is the `Retry-After` of a refusal, `null` if waiting does not help, or
+ * undefined for an admitted request. `policies` are those of its route. A refusal may leave some unasked, but
+ * `RateLimit-Policy` must be the same text on every answer of the route.
  */
 export function announce<Target>(
   decisions: readonly Decision[],
@@ -71,14 +71,14 @@ export function setInRecord(fields: Record<string, string>, name: string, value:
 const NONE: readonly Decision[] = [];
 const NO_POLICIES: readonly PolicyRef[] = [];
 
-/** The items of all limits of these policies and of those that were asked, each policy once. A shadow policy has none. */
+/** Returns the items of all limits of these policies and of the asked ones, each policy once. A shadow policy has none. */
 function policyItems(policies: readonly PolicyRef[], decisions: readonly Decision[]): string {
   const [only] = decisions;
   if (policies.length === 0 && decisions.length === 1 && only !== undefined && only.decisions.length === 0) {
     return announcementOf(only)?.items ?? '';
   }
   const listed = new Map(policies.map((policy) => [policy.name, policy.announcement]));
-  // What was asked says what a policy allows: a reload may have changed it.
+  // The asked policies replace the listed ones, because a reload may have changed them.
   for (const decision of decisions) {
     for (const entry of partsOf(decision)) listed.set(entry.policy, announcementOf(entry));
   }
@@ -87,7 +87,7 @@ function policyItems(policies: readonly PolicyRef[], decisions: readonly Decisio
   return items.join(', ');
 }
 
-/** One Decision for each policy whose numbers are announced: of two keys of one policy the one that is nearer to a refusal. */
+/** Returns one Decision for each announced policy. If a policy has two keys, it is the one nearer to a refusal. */
 function announcedOf(decisions: readonly Decision[]): readonly Decision[] {
   const [only] = decisions;
   if (only === undefined) return NONE;
@@ -104,12 +104,12 @@ function announcedOf(decisions: readonly Decision[]): readonly Decision[] {
   return announced;
 }
 
-/** A shadow policy limits no client, and a policy whose store is missing has no numbers. */
+/** True if it is announced. A shadow policy limits no client, and without its store a policy has no numbers. */
 function isAnnounced(decision: Decision): boolean {
   return policyRefOf(decision).announcement !== undefined && !decision.unavailable;
 }
 
-/** The Decision that leads: the first refusal, else the one with least left in proportion. */
+/** Returns the Decision that leads: the first refusal, or else the one with least left in proportion. */
 export function leading(decisions: readonly Decision[]): Decision | undefined {
   if (decisions.length < 2) return decisions[0];
   return decisions.find((decision) => !decision.allowed) ?? decisions.reduce((a, b) => (hasLess(b, a) ? b : a));
@@ -121,7 +121,7 @@ function hasLess(a: Decision, b: Decision): boolean {
   return BigInt(a.remaining) * BigInt(Math.max(b.limit, 1)) < BigInt(b.remaining) * BigInt(Math.max(a.limit, 1));
 }
 
-/** The units that are left of the limit that binds and, when waiting helps, the seconds until there are more. */
+/** Returns the units left of the binding limit and, if waiting helps, the seconds until there are more. */
 function limitItem(decision: Decision): string {
   const limit = announcementOf(decision)?.limits[bindingOf(decision)];
   if (limit === undefined) return '';
@@ -133,7 +133,7 @@ function limitItem(decision: Decision): string {
   return more === Special.Never ? left : `${left}${limit.beforeMore}${more}`;
 }
 
-/** In Unix seconds. It is a stored moment, so it is the same between calls; the end of a block when that is later. */
+/** Returns the reset in Unix seconds, or the end of a block if that is later. The moment is stored, so it is the same between calls. */
 function resetAt(decision: Decision): number {
   const numbers = numbersOf(decision);
   const resets = numbers[DecisionField.ResetAt];

@@ -1,4 +1,4 @@
-// The keys of requests: the helpers that derive one, and the checks of what a key function returns.
+// The keys of requests: the helpers that derive one, and the checks of the results of key functions.
 
 import { ConfigError, checkConstant, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
 import { checkOptions } from '../given-options.js';
@@ -11,35 +11,35 @@ import { type TrustFunction, trustsStrangers, untrustedSender } from './proxy-tr
 /** A function that derives a key from a request. */
 export type KeyFunction<Request> = (request: Request) => Awaitable<string | number | bigint>;
 
-/** How the address of a client is determined. */
+/** The options for the address of a client. */
 export interface ClientIpOptions {
   /**
-   * The proxies whose X-Forwarded-For is trusted: addresses (`10.0.0.7`), networks (`10.0.0.0/8`), `loopback`, `linklocal`,
-   * `uniquelocal`, or `unix` for a Unix domain socket. Default: none.
+   * The proxies with a trusted X-Forwarded-For: addresses (`10.0.0.7`), networks (`10.0.0.0/8`), `loopback`,
+   * `linklocal`, `uniquelocal`, or `unix` for a Unix domain socket. Default: none.
    *
-   * Or a number of hops: so many proxies are between the clients and this server. The client is that entry of X-Forwarded-For,
-   * counted from the right; of fewer entries it is the first. 0 is the address of the connection itself.
+   * Or the number of proxies between the clients and this server. The client is then that entry of X-Forwarded-For,
+   * counted from the right, or the first entry if there are fewer. 0 is the address of the connection itself.
    *
-   * A request came through a Unix domain socket only where the address of the server is one. Any other request without a
-   * client's address throws KeyInvalid: a connection that was reset has no address any more.
+   * A request came through a Unix domain socket only if the address of the server is one. Any other request without a
+   * client's address throws KeyInvalid, because a connection that was reset has no address any more.
    */
   trustedProxies?: readonly string[] | number | undefined;
   /**
-   * All IPv6 addresses with the same first bits are one client. This many bits. Default 64.
+   * All IPv6 addresses with the same first bits are one client. This is the number of those bits. Default 64.
    *
-   * An IPv6 address that carries an IPv4 address (NAT64, mapped, translated, compatible, Teredo) is that IPv4 client; one of
-   * 6to4 is its /48; one of ISATAP is as any other.
+   * An IPv6 address that carries an IPv4 address (NAT64, mapped, translated, compatible, Teredo) is that IPv4 client. A
+   * 6to4 address counts as its /48, and an ISATAP address as any other.
    */
   ipv6Prefix?: number | undefined;
 }
 
-/** The helpers of one framework. Their result can be given as `key`, or called with a request. */
+/** The helpers of one framework. You can give their result as `key`, or call it with a request. */
 export interface Keys<Request> {
-  /** The client's address. The default. */
+  /** The client's address. This is the default. */
   clientIp(options?: ClientIpOptions): (request: Request) => string;
   /**
-   * The value of a header, hashed before it is stored. A request without it is limited by its address. Without `options` that is
-   * read as the layer reads addresses: as the `clientIp` of its key says, or else of a middleware that the request passed before.
+   * The value of a header, hashed before it is stored. A request without it is limited by its address. Without `options`
+   * the address is read with the `clientIp` options of the layer's key, or else with those of an earlier middleware.
    */
   header(name: string, options?: ClientIpOptions): (request: Request) => string;
   /** The user that the application has authenticated, by `id`, `sub` or `username`. Others are limited by address. */
@@ -50,41 +50,41 @@ export interface Keys<Request> {
   fixed(name: string): (request: Request) => string;
 }
 
-/** What a key says of addresses, and that key with other options for those of requests of which it says nothing. */
+/** The options by which a key reads addresses. `within` makes the same key with the options of a layer as defaults. */
 interface AddressOptions {
   readonly options: ClientIpOptions | undefined;
   readonly within?: (layer: ClientIpOptions) => unknown;
 }
 
-/** By key function, for those that a helper has made. */
+/** The address options by key function, for the functions that a helper has made. */
 const addressOptions = new WeakMap<object, AddressOptions>();
 
-/** How a key reads addresses; undefined where it says nothing of them. */
+/** Returns the options by which a key reads addresses. Undefined if it has none. */
 export function addressesOf(key: object | undefined): ClientIpOptions | undefined {
   return key === undefined ? undefined : addressOptions.get(key)?.options;
 }
 
-/** A key in a layer that reads addresses in this way: what the key itself says of them comes first. */
+/** Returns a key for a layer with these address options. The options of the key itself come first. */
 function keyWithin<Request>(key: KeyFunction<Request>, layer: ClientIpOptions | undefined): KeyFunction<Request> {
   const within = layer === undefined ? undefined : addressOptions.get(key)?.within;
   return within === undefined ? key : (within(layer as ClientIpOptions) as KeyFunction<Request>);
 }
 
-/** Where a request remembers how the middleware that it has passed reads addresses. The same for all copies of this module. */
+/** The property with the address options of the middleware that a request has passed. All copies of this module share the symbol. */
 const ADDRESS = Symbol.for('tidegate.address');
 
-/** Remembers how a layer reads addresses, for keys of limits that the request meets later. */
+/** Remembers the address options of a layer, for keys of limits that the request meets later. */
 export function rememberAddresses(memory: object, layer: ClientIpOptions): void {
   (memory as { [ADDRESS]?: ClientIpOptions })[ADDRESS] = layer;
 }
 
-/** The most addresses whose keys are remembered: a client that stays connected needs its key with each request. */
+/** The most addresses to remember with their keys. A client that stays connected needs its key with each request. */
 const MAX_ADDRESSES = 1024;
 /** A token of RFC 9110. No request has a header of another name. */
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const USER_FIELDS = ['id', 'sub', 'username'] as const;
 
-/** The helpers for the requests of a framework. */
+/** Returns the helpers for the requests of a framework. */
 export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request> {
   function clientIp(options: ClientIpOptions = {}): (request: Request) => string {
     const { trustedProxies, ipv6Prefix } = checkClientIp(options, adapter.name);
@@ -112,7 +112,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
   ): (request: Request) => string {
     if (options !== undefined) checkClientIp(options, adapter.name);
     const address = clientIp({ ...layer, ...options });
-    // By options, for keys that no layer has told how it reads addresses: the middleware before them may know.
+    // The keys by the options of an earlier middleware, which apply if no layer has given its own.
     const passed = new WeakMap<object, (request: Request) => string>();
     const addressIn = (request: Request): string => {
       const before = layer ?? (adapter.memory(request) as { [ADDRESS]?: ClientIpOptions })[ADDRESS];
@@ -175,7 +175,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
   return keys;
 }
 
-/** The helpers themselves, which are no key functions: what they return is one. */
+/** The helpers themselves. They are no key functions, but they return one. */
 const helpers = new WeakSet<object>();
 
 function checkClientIp(given: ClientIpOptions, adapter: string): ClientIpOptions {
@@ -193,7 +193,7 @@ function checkClientIp(given: ClientIpOptions, adapter: string): ClientIpOptions
   return options;
 }
 
-/** Derives the address of a client. It is remembered when it depends on the peer alone. */
+/** Returns a function that derives the address of a client. It remembers those that depend on the peer alone. */
 function addressOf<Request>(
   adapter: RequestAdapter<Request>,
   trusted: readonly string[] | number | TrustFunction,
@@ -211,7 +211,7 @@ function addressOf<Request>(
     if (peer === undefined || peer === '') {
       const missing = adapter.withoutPeer?.(request);
       if (missing !== undefined) {
-        // Proxies that are counted are trusted whatever is connected.
+        // A number of proxies is trusted for any connection.
         const counted = typeof trusted === 'number' && forwarded !== undefined;
         const key = counted ? keyOrThrow(client.key(UNKNOWN, [forwarded], false)) : UNKNOWN;
         if (key === UNKNOWN) throw missing;
@@ -231,7 +231,7 @@ function addressOf<Request>(
   };
 }
 
-/** The key of a client whose address is none that can be read. */
+/** The key of a client without a readable address. */
 const UNKNOWN = 'unknown';
 
 function keyOrThrow(key: string | ErrorValue): string {
@@ -239,7 +239,7 @@ function keyOrThrow(key: string | ErrorValue): string {
   throw thrown(key);
 }
 
-/** Whether the refusal of a request without an address was reported: a client may reset as many connections as it likes. */
+/** True if a refusal of a request without an address was reported. A client may reset as many connections as it likes. */
 let missingPeerReported = false;
 
 function keyWithoutPeer(client: native.ClientIp, forwarded: string | undefined, unix: boolean): string {
@@ -251,7 +251,7 @@ function keyWithoutPeer(client: native.ClientIp, forwarded: string | undefined, 
   return keyOrThrow(key);
 }
 
-/** The proxies that a framework's setting names. A setting that trusts every client would let it choose its address. */
+/** Returns the proxies in a framework's setting. Throws if it trusts every client, which could then choose its address. */
 function proxies(value: unknown, setting: string, adapter: string): readonly string[] | number | TrustFunction {
   if (value === undefined || value === false || value === null) return [];
   if (typeof value === 'string') return value.split(',');
@@ -273,10 +273,10 @@ function text(value: unknown): string | undefined {
   return typeof value === 'bigint' || Number.isFinite(value) ? String(value) : undefined;
 }
 
-/** What a name has that the core may mark, because it reads like another key. Most names have none of it and need no call. */
+/** Matches a name that the core may mark, because it reads like another key. Most names do not match and need no call. */
 const MAY_BE_MARKED = /:|^[\d.]+(?:\/\d+)?$|^un/;
 
-/** The key of a name that its owner may have chosen. */
+/** Returns the key of a name that its owner may have chosen. */
 function nameOf(value: unknown): string | undefined {
   const name = text(value);
   if (name === undefined || !MAY_BE_MARKED.test(name)) return name;
@@ -288,7 +288,7 @@ function named<F extends object>(name: string, key: F): F {
   return Object.defineProperty(key, 'name', { value: name });
 }
 
-/** The key of each request. It throws when a key function returns something that cannot be a key. */
+/** Returns the function for the key of each request. It throws if a key function returns something that cannot be a key. */
 export function keyOf<Request>(
   option: KeyFunction<Request>,
   where: string,

@@ -1,4 +1,4 @@
-// Warns of usage in memory where several processes serve one application.
+// Warns of usage in memory if several processes serve one application.
 
 import cluster from 'node:cluster';
 import { accessSync, constants } from 'node:fs';
@@ -24,7 +24,7 @@ export function warnOfMemory(limiter: Limiter): void {
   );
 }
 
-/** The URL of a file that the user of this process can make. */
+/** Returns the URL of a file that the user of this process can make. */
 function fileOf(): string {
   let folder = tmpdir();
   try {
@@ -36,10 +36,10 @@ function fileOf(): string {
   return pathToFileURL(join(folder, 'limits')).href;
 }
 
-/** The processes of which this is one, where that is plain. Undefined: it may be the only one. */
+/** Returns the processes that this one plainly belongs to. Undefined if it may be the only one. */
 function processesOf(): string | undefined {
   const { pm_id, instances, NODE_APP_INSTANCE, exec_mode } = process.env;
-  // Of an application with one instance that was scaled, `instances` stays 1.
+  // If an application with one instance was scaled, `instances` stays 1.
   if (pm_id !== undefined && (Number(instances) > 1 || Number(NODE_APP_INSTANCE) > 0)) return 'processes of PM2';
   // PM2 makes a cluster of one process, too.
   return cluster.isWorker && exec_mode !== 'cluster_mode' ? 'workers of a cluster' : undefined;

@@ -1,4 +1,4 @@
-// Which proxies an application has told its framework to trust with a client's address.
+// Reads from a framework the proxies that it trusts with the address of a client.
 
 import { isIP } from 'node:net';
 
@@ -16,19 +16,19 @@ export const expressTrust: ProxyTrust<object> = {
   of: (request) => (request as { app?: { settings?: Record<string, unknown> } }).app?.settings?.['trust proxy'],
 };
 
-/** Whether an address is a proxy's; `hop` counts the proxies between it and this server. */
+/** Returns true if the address is that of a proxy. `hop` counts the proxies between it and this server. */
 export type TrustFunction = (address: string, hop: number) => boolean;
 
-/** Addresses that are no proxy's, and more hops than any service has. */
+/** Addresses of no proxy, and more hops than any service has. */
 const STRANGERS = ['203.0.113.7', '198.51.100.7', '8.8.8.8', '2001:db8::7', '2606:4700:4700::1111'];
 const TOO_MANY_HOPS = 1000;
 
-/** Whether a function would believe every client. */
+/** True if the function would believe every client. */
 export function trustsStrangers(trust: TrustFunction): boolean {
   return STRANGERS.every((address) => trust(address, TOO_MANY_HOPS));
 }
 
-/** The address of the first sender, from this server on, that is not trusted. What is no address ends the way. */
+/** Returns the address of the first sender, from this server on, that is not trusted. It stops at an entry that is no address. */
 export function untrustedSender(trust: TrustFunction, peer: string, forwarded: string | undefined): string {
   const senders = forwarded === undefined ? [] : forwarded.split(',');
   let sender = peer;

@@ -1,4 +1,4 @@
-// The options of every adapter: their types, and the checks of their values, made once, so that no request has to.
+// The options of every adapter: their types, and the checks of their values. They are checked once, not for each request.
 
 import { METHODS } from 'node:http';
 
@@ -14,10 +14,10 @@ import type { Awaitable } from './adapter.js';
 import { checkHeaders, type HeaderChoice } from './fields.js';
 import type { KeyFunction } from './keys.js';
 
-/** Units a request consumes: a whole number, numbers by the names of units, or a function of the request. */
+/** The units that a request consumes: a whole number, numbers by the names of units, or a function of the request. */
 export type CostOption<Request> = Cost | ((request: Request) => Awaitable<Cost>);
 
-/** What the journal remembers of a request: a text, bytes, or a function of the request that returns them, or nothing. */
+/** The metadata of a request for the journal: a text, bytes, or a function of the request that returns them, or nothing. */
 export type MetaOption<Request> =
   | string
   | Uint8Array
@@ -26,19 +26,19 @@ export type MetaOption<Request> =
 /** The class of a request: a name, or a function of the request that returns one, or nothing. */
 export type PriorityOption<Request> = string | ((request: Request) => Awaitable<string | null | undefined>);
 
-/** A policy with a key and a cost of its own. */
+/** A policy with its own key and cost. */
 export interface PolicyEntry<Request> {
   policy: PolicyLike;
   /** Its key. Default: the adapter's `key`. */
   key?: KeyFunction<Request> | undefined;
-  /** Units it consumes. Default: the adapter's `cost`. */
+  /** The units that it consumes. Default: the adapter's `cost`. */
   cost?: CostOption<Request> | undefined;
 }
 
 /** One policy, or several that must all admit. Several are checked in one round trip. */
 export type PolicyChoice<Request> = PolicyLike | PolicyEntry<Request> | readonly (PolicyLike | PolicyEntry<Request>)[];
 
-/** A function that chooses the policy of a request. Nothing: the request has no limit. */
+/** A function that chooses the policy of a request. If it returns nothing, the request has no limit. */
 export type PolicyFunction<Request> = (
   request: Request,
   // biome-ignore lint/suspicious/noConfusingVoidType: a function that returns nothing for some requests has this type
@@ -47,7 +47,7 @@ export type PolicyFunction<Request> = (
 /** The policy of requests, or a function that chooses it. */
 export type PolicyOption<Request> = PolicyChoice<Request> | PolicyFunction<Request>;
 
-/** What `settle` is: a function that returns the actual cost, or nothing for as many units as the request consumed. */
+/** The function `settle`, which returns the actual cost, or nothing to keep the consumed units. */
 export type SettleFunction<Request, Response> = (
   request: Request & Response,
   response: Response,
@@ -130,7 +130,7 @@ export interface RateLimitOptions<Request, Response> {
 
 /** The options of a layer over routes that may have limits of their own. */
 export interface LayerOptions<Request, Response> extends Omit<RateLimitOptions<Request, Response>, 'policy'> {
-  /** One limit for all requests whose route has none of its own. Without it only routes that name one are limited. */
+  /** One limit for all requests to routes that have none themselves. Without it only routes that name one are limited. */
   policy?: PolicyOption<Request> | undefined;
   // options: default
   /** In place of `policy`: a notation here is a budget of each route that has no limit of its own. */
@@ -138,7 +138,7 @@ export interface LayerOptions<Request, Response> extends Omit<RateLimitOptions<R
   // options end
 }
 
-/** The options of a route under a layer; they override those of the layer. */
+/** The options of a route under a layer. They override those of the layer. */
 export type RouteOptions<Request, Response> = {
   [Name in Exclude<keyof RateLimitOptions<Request, Response>, 'application'>]?:
     | RateLimitOptions<Request, Response>[Name]
@@ -146,10 +146,10 @@ export type RouteOptions<Request, Response> = {
 };
 
 const isFunction = (value: unknown): boolean => typeof value === 'function';
-/** Whether a value is right, and what it must be. */
+/** The test of a value, and a description of valid ones. */
 type Check = readonly [fits: (value: unknown) => boolean, expected: string];
 
-/** By what an option takes. Other values are checked where they are used. */
+/** The checks by the kind of an option. Other values are checked where they are used. */
 const CHECKS: Readonly<Record<string, Check>> = {
   Flag: [(value) => typeof value === 'boolean', 'true or false'],
   RequestFunction: [isFunction, 'a function'],
@@ -180,7 +180,7 @@ function checkOf({ kind, words }: native.DeclaredOption): Check | undefined {
   return [(value) => words.includes(value as string), words.map((word) => `'${word}'`).join(' or ')];
 }
 
-/** Checks the values of options whose names were found right, whichever of them are there. */
+/** Checks the values of the options that are there. Their names were checked before. */
 export function checkValues(options: Partial<LayerOptions<never, never>>, where: string): void {
   const { limiter, cost, headers, methods, meta } = options;
   if (limiter !== undefined && !(limiter instanceof Limiter)) {

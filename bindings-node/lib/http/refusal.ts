@@ -1,5 +1,5 @@
-// A refusal: its status, how long to wait, and a problem (RFC 9457). The core writes the problem. The numbers in it are worked
-// out here in the same way as in the core, which `tests/http` proves. For the error handling of a framework it is an error.
+// A refusal: its status, its wait, and a problem (RFC 9457). The core writes the problem. The numbers in it are worked
+// out here in the same way as in the core, which `tests/http` proves. Error handling gets a refusal as an error.
 
 import { DecisionField, Special } from '../../binding/index.js';
 import { announcementOf, bindingOf, type Decision, numbersOf, partsOf } from '../decision.js';
@@ -8,7 +8,7 @@ import { native } from '../native.js';
 import type { PolicyRef } from '../policy.js';
 import { RateLimited } from '../rate-limited.js';
 
-/** The platform's `Response`, where the program that is compiled knows one. */
+/** The platform's `Response`, if the types of your program have one. */
 export type WebResponse = typeof globalThis extends { Response: { prototype: infer R } } ? R : unknown;
 
 /** The media type of a problem. */
@@ -18,12 +18,12 @@ const MICROS_PER_SECOND = 1_000_000;
 /** The wait for a missing store, in seconds. Most stores are back within one, and there is no better guess. */
 const STORE_WAIT = 1;
 
-/** The status: 429 when a quota is exceeded, 503 when the store is missing. */
+/** Returns the status: 429 if a quota is exceeded, 503 if the store is missing. */
 export function status(decision: Decision | undefined): 429 | 503 {
   return decision === undefined || decision.unavailable ? 503 : 429;
 }
 
-/** How many whole seconds a refused client should wait, rounded up; `null` when waiting does not help. */
+/** Returns the seconds that a refused client should wait, rounded up, or `null` if waiting does not help. */
 export function retryAfter(decision: Decision | undefined): number | null {
   if (decision === undefined) return STORE_WAIT;
   const wait = numbersOf(decision)[DecisionField.RetryAfter];
@@ -31,12 +31,12 @@ export function retryAfter(decision: Decision | undefined): number | null {
   return wait === Special.Never ? null : Math.max(1, Math.ceil(wait / MICROS_PER_SECOND));
 }
 
-/** A `Response` as a refusal: one that names no status is a 200. */
+/** Returns a `Response` as a refusal. One that names no status has 200, and gets that of the refusal. */
 export function asRefusal(response: WebResponse, status: number): WebResponse {
   return response.status === 200 ? new Response(response.body, { status, headers: response.headers }) : response;
 }
 
-/** The body, as JSON. It names policies, never keys. Without a Decision these policies could not be asked. */
+/** Returns the body as JSON. It names policies, never keys. Without a Decision, `unasked` are the policies. */
 export function problem(decision: Decision | undefined, unasked: readonly PolicyRef[] = []): string {
   const names =
     decision === undefined ? unasked.flatMap(({ announcement }) => limitNames(announcement)) : violated(decision);
@@ -44,8 +44,8 @@ export function problem(decision: Decision | undefined, unasked: readonly Policy
 }
 
 /**
- * The names of the limits that refused, as the fields name them, each once. A block is of the limit that binds; where the
- * store is missing, no limit could be asked.
+ * Returns the names of the limits that refused, as the fields name them, each once. A block belongs to the binding
+ * limit. If the store is missing, all limits are named.
  */
 function violated(decision: Decision): string[] {
   const names = partsOf(decision)
@@ -64,39 +64,39 @@ function limitNames(announcement: native.Announcement | undefined): string[] {
   return announcement?.limits.map(({ name }) => name) ?? [];
 }
 
-/** What error handlers find on the error of a refusal. */
+/** The error of a refusal, as error handlers get it. */
 export interface RefusalError extends Error {
-  /** `rate_limited`; without the store the code of its error. */
+  /** `rate_limited`, or without the store the code of its error. */
   readonly code: string;
-  /** 429, or 503 when the store is missing. */
+  /** 429, or 503 if the store is missing. */
   readonly status: 429 | 503;
   readonly statusCode: 429 | 503;
-  /** Whether a client may see the message. */
+  /** True if a client may see the message. */
   readonly expose: boolean;
   /** `Retry-After`, and the fields that announce the limits. */
   readonly headers: Readonly<Record<string, string>>;
-  /** The denial; undefined when the store could not be asked. */
+  /** The denial. Undefined if the store could not be asked. */
   readonly decision?: Decision;
-  /** The body that is sent when no handler answers, as `application/problem+json`. */
+  /** Returns the body that is sent if no handler answers, as `application/problem+json`. */
   problem(): string;
-  /** The answer of Hono. */
+  /** Returns the answer for Hono. */
   getResponse(): WebResponse;
 }
 
 /** A request that was refused. */
 export interface Refused {
-  /** The denial; undefined when the store could not be asked. */
+  /** The denial. Undefined if the store could not be asked. */
   readonly decision: Decision | undefined;
-  /** Why the store could not be asked. */
+  /** The reason why the store could not be asked. */
   readonly error: StoreError | undefined;
   readonly status: 429 | 503;
-  /** The body, as `application/problem+json`. */
+  /** Returns the body, as `application/problem+json`. */
   problem(): string;
-  /** The fields of the answer by name. */
+  /** Returns the fields of the answer by name. */
   fields(): Readonly<Record<string, string>>;
 }
 
-/** A refusal as an error, for the framework's error handling: RateLimited, or the store's own where it could not be asked. */
+/** Returns a refusal as an error for the framework's error handling: RateLimited, or the error of the store. */
 export function refusalError(refused: Refused): RefusalError {
   const { decision, status, error } = refused;
   const made =
@@ -118,7 +118,7 @@ export function refusalError(refused: Refused): RefusalError {
   return made as unknown as RefusalError;
 }
 
-/** A reason as an error. For frameworks nothing is no error, and for Express some texts are orders: the refused handler would run. */
+/** Turns a thrown value into an error. For frameworks undefined is no error, and for Express 'route' is an order: the handler would run. */
 export function asError(reason: unknown, where: string): Error {
   if (typeof reason === 'object' && reason !== null) return reason as Error;
   return new Error(`${where}: a function given as an option threw ${describe(reason)}, which is no error`, {

@@ -1,4 +1,4 @@
-// How options become the limits of a place, as requests need them: those of a middleware, and those of a route over its layer.
+// Turns options into the limits of a place: those of a middleware, or those of a route over its layer.
 
 import { METHODS } from 'node:http';
 import process from 'node:process';
@@ -33,15 +33,15 @@ export interface LimitedEntry<Request> {
   readonly policy: PolicyLike;
   readonly key: (request: Request) => Awaitable<string>;
   readonly cost: CostOption<Request>;
-  /** Whether the options name its cost: one number of `settle` is for those entries that do. */
+  /** True if the options name its cost. One number of `settle` is for such entries. */
   readonly namesCost: boolean;
-  /** Whether that is a cost of its own. Entries without one share that of the place: each takes what its policy counts. */
+  /** True if the entry has its own cost. Others share that of the place, and each takes the units that its policy counts. */
   readonly ownsCost: boolean;
-  /** Where its notation is written; undefined for a policy with a name. */
+  /** The place of its notation. Undefined for a policy with a name. */
   readonly place: Place<Request> | undefined;
 }
 
-/** An entry whose cost does not depend on the request. */
+/** An entry with a cost that does not depend on the request. */
 export type FixedCostEntry<Request> = LimitedEntry<Request> & { readonly cost: Cost };
 
 /** The options of a place, with responses of any framework: those of a route over those of its layer. */
@@ -51,26 +51,26 @@ const LAYER_NAMES: readonly string[] = [...LIMIT_NAMES, 'default'];
 
 /** The limits of a place. */
 export class Settings<Request extends object, Response> {
-  /** Each a property of the object itself, which a program that adds to `Object.prototype` later does not change. */
+  /** Each option is a property of the object itself, so that later additions to `Object.prototype` do not change it. */
   readonly options: AnyOptions<Request>;
   readonly limiter: Limiter;
   readonly headers: HeaderChoice;
   readonly enabled: boolean;
   readonly methods: ReadonlySet<string> | undefined;
-  /** Whether an option is called when a response has ended. */
+  /** True if an option is called when a response has ended. */
   readonly observesEnd: boolean;
   /** The policies, unless they depend on the request. */
   readonly entries: readonly LimitedEntry<Request>[] | undefined;
-  /** The only policy, when nothing but the key depends on the request. */
+  /** The only policy, if nothing but the key depends on the request. */
   readonly only: FixedCostEntry<Request> | undefined;
-  /** Several policies, when nothing but the key that they share depends on the request. */
+  /** Several policies, if nothing but the key that they share depends on the request. */
   readonly together: readonly FixedCostEntry<Request>[] | undefined;
   readonly #application: readonly LimitedEntry<Request>[];
   readonly #key: LimitedEntry<Request>['key'];
-  /** How its key reads addresses; undefined where that says nothing of them. */
+  /** The options by which its key reads addresses. Undefined if it has none. */
   readonly addresses: ClientIpOptions | undefined;
 
-  /** Of options whose names and values were checked. `place` is where `policy` is written, `layerPlace` where `application` is. */
+  /** Takes checked options. `place` is the place of `policy`, `layerPlace` that of `application`. */
   constructor(
     readonly adapter: Adapter<Request, Response>,
     given: AnyOptions<Request>,
@@ -98,7 +98,7 @@ export class Settings<Request extends object, Response> {
     this.#application = application === undefined ? [] : this.#entries(application, layerPlace, []);
     if (policy === undefined && application !== undefined) this.entries = this.#application;
     else if (typeof policy !== 'function') this.entries = this.#entries(policy as PolicyChoice<Request>);
-    // A policy that does not exist is an error when the service starts, and a reload does not drop one that does.
+    // An unknown policy is an error when the service starts, and a reload does not drop a known one.
     const by = typeof place === 'string' && place !== '' ? `${where} at ${place}` : where;
     for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
     if (this.enabled) warnOfMemory(this.limiter);
@@ -114,17 +114,17 @@ export class Settings<Request extends object, Response> {
     this.together = fixed.length > 1 ? fixed : undefined;
   }
 
-  /** The policies of a request. */
+  /** Returns the policies of a request. */
   async entriesOf(request: Request): Promise<readonly LimitedEntry<Request>[]> {
     const { policy } = this.options;
     if (this.entries !== undefined || typeof policy !== 'function') return this.entries ?? [];
     const choice = await policy(request);
-    // A list of nothing is nothing too: a function says which requests have no limit.
+    // An empty list means no limit too, because a function may leave requests out.
     const isNone = choice === undefined || choice === null || (Array.isArray(choice) && choice.length === 0);
     return isNone ? this.#application : this.#entries(choice);
   }
 
-  /** The entries of a choice, after those that are asked with them. */
+  /** Returns the entries of a choice, after those that are asked with them. */
   #entries(
     choice: PolicyChoice<Request>,
     place = this.place,
@@ -150,7 +150,7 @@ export class Settings<Request extends object, Response> {
     return entries;
   }
 
-  /** Refuses what no request could be asked: a number where a policy counts units of its own, and units that no policy counts. */
+  /** Throws for a cost that no request can have: a number for a policy with named units, or units that no policy counts. */
   #checkCosts(entries: readonly LimitedEntry<Request>[]): void {
     const where = this.adapter.name;
     const policyRefs = entries.map(({ policy }) => policyRefIn(this.limiter, policy));
@@ -187,7 +187,7 @@ export class Settings<Request extends object, Response> {
     checkCost(own.cost, where);
     const { policy, cost = this.options.cost } = own;
     const ownsCost = own.cost !== undefined;
-    // Of a map that policies share each takes its part.
+    // If policies share a map, each takes its part.
     const fixed =
       cost === undefined || typeof cost === 'function' || ownsCost
         ? cost
@@ -202,7 +202,7 @@ export class Settings<Request extends object, Response> {
     };
   }
 
-  /** The key under which an entry counts a request. */
+  /** Returns the key that an entry counts a request under. */
   counted({ place, policy }: LimitedEntry<Request>, request: Request, key: string): string {
     let name = typeof place === 'function' ? place(request) : place;
     if (name instanceof Unrouted) {
@@ -213,18 +213,18 @@ export class Settings<Request extends object, Response> {
   }
 }
 
-/** The handler of GET answers HEAD. A message that is no request of HTTP has no method. */
+/** Returns the methods to limit. The handler of GET answers HEAD. A message that is no HTTP request has no method. */
 function methodSet(methods: readonly string[]): ReadonlySet<string> {
   const names = methods.map((method) => method.toUpperCase());
   return new Set(['', ...names, ...(names.includes('GET') ? ['HEAD'] : [])]);
 }
 
-/** The method whose budget a request counts for; undefined for a message, which has none. */
+/** Returns the method that a request counts for. Undefined for a message, which has none. */
 function methodOf<Request>(adapter: RequestAdapter<Request>, request: Request): string | undefined {
   const method = adapter.method(request);
   if (method === '') return undefined;
   if (method === 'HEAD') return 'GET';
-  // Clients make up as many methods as they like, which some runtimes pass on.
+  // Clients make up any number of methods, and some runtimes pass them on.
   return METHODS.includes(method) ? method : 'OTHER';
 }
 
@@ -233,7 +233,7 @@ function isPlain(value: object): boolean {
   return prototype === Object.prototype || prototype === null;
 }
 
-/** The limits of a middleware. */
+/** Returns the limits of a middleware. */
 export function middlewareLimits<Request extends object, Response>(
   adapter: Adapter<Request, Response>,
   given: RateLimitOptions<Request, never>,
@@ -262,7 +262,7 @@ function checkNamed<Options extends AnyOptions<never>>(
   return options;
 }
 
-/** The options of a layer over routes, checked. */
+/** Checks the options of a layer over routes. */
 export function checkLayer<Options extends AnyOptions<never>>(
   given: Options,
   where: string,
@@ -277,7 +277,7 @@ export function checkLayer<Options extends AnyOptions<never>>(
   return options;
 }
 
-/** Warns of a layer that limits nothing where no route names a limit: it was registered for some reason. */
+/** Warns of a layer that limits nothing, if no route names a limit either. It was registered for some reason. */
 export function warnIfIdle<Request>(
   { policy, default: each, application, enabled }: AnyOptions<Request>,
   where: string,
@@ -290,7 +290,7 @@ export function warnIfIdle<Request>(
   );
 }
 
-/** What a route says of its limits, as options; false: it is not limited. Undefined: it says nothing. */
+/** Returns the limits of a route as options. False if the route is not limited, undefined if it names no limits. */
 export function routeOptions<Request>(given: unknown, where: string): AnyOptions<Request> | false | undefined {
   if (given === undefined || given === false) return given;
   const isChoice = given instanceof Policy || Array.isArray(given) || ['string', 'function'].includes(typeof given);
@@ -313,8 +313,8 @@ export function routeOptions<Request>(given: unknown, where: string): AnyOptions
 }
 
 /**
- * The limits of a route under a layer; undefined when it has none. The place of the layer is empty when it covers the whole
- * application, that of the route undefined for a request that no route answers.
+ * Returns the limits of a route under a layer. Undefined if it has none. `layerPlace` is empty for a layer of the whole
+ * application, and `route` undefined for a request that no route answers.
  */
 export function routeLimits<Request extends object, Response>(
   adapter: Adapter<Request, Response>,
@@ -353,7 +353,7 @@ function eitherOf<Request>(first: Skip<Request>, second: Skip<Request>): Skip<Re
 const ON = ['1', 'true', 'yes', 'on'];
 const OFF = ['0', 'false', 'no', 'off'];
 
-/** Whether limits are applied at all, which tests and a development machine turn off in one place: the option `enabled`; without it the environment variable `TIDEGATE_ENABLED`; without that, true. */
+/** True if limits apply at all: by the option `enabled`, else by the environment variable `TIDEGATE_ENABLED`, else always. */
 function isEnabled(option: unknown, where: string): boolean {
   if (typeof option === 'boolean') return option;
   if (option !== undefined) {

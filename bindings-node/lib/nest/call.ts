@@ -1,5 +1,5 @@
-// What a guard of Nest reads of a call, which is a request of HTTP, a field of GraphQL, a message of a microservice or of a websocket,
-// and how each is told that it was refused: by the exception of its framework, which filters may answer.
+// Reads the calls of a Nest guard: HTTP requests, fields of GraphQL, and messages of microservices and websockets. A
+// refused call gets the exception of its framework, which filters may answer.
 
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -11,11 +11,11 @@ import { expressTrust, fastifyTrust } from '../http/proxy-trust.js';
 import { MEDIA_TYPE, type Refused, refusalError } from '../http/refusal.js';
 import { load } from './gateways.js';
 
-/** A request of Express or of Fastify; of a microservice or a websocket a message, as `NestMessage` says. */
+/** A request of Express or of Fastify, or a message of a microservice or a websocket. */
 export interface NestRequest extends NodeRequest {
   /** The Decision of the guard about this request. */
   rateLimit?: Decision;
-  /** What the client of a message sent. */
+  /** The data that the client of a message sent. */
   readonly data?: unknown;
   /** The client of a websocket's message, or the transport's context. */
   readonly client?: unknown;
@@ -25,9 +25,9 @@ export interface NestRequest extends NodeRequest {
   readonly context?: ExecutionContext;
 }
 
-/** A response of Express or a reply of Fastify; of a message its client. */
+/** A response of Express, a reply of Fastify, or the client of a message. */
 export interface NestResponse {
-  /** Node's response, where it is not this one. */
+  /** Node's response, if it is another object. */
   readonly raw?: ServerResponse;
   readonly headersSent?: boolean;
   readonly sent?: boolean;
@@ -35,13 +35,13 @@ export interface NestResponse {
   status?(code: number): unknown;
 }
 
-/** A call as the guard limits it, and as it is answered. */
+/** A call that the guard limits, and its response. */
 export interface NestCall {
   readonly type: string;
   readonly request: NestRequest;
   /** Undefined for messages, which have no fields and no end. */
   readonly response?: NestResponse;
-  /** What remembers the admissions of this call; undefined: the request. */
+  /** The object that remembers the admissions of this call. Undefined if that is the request. */
   readonly memory?: object;
 }
 
@@ -75,7 +75,7 @@ export const nestAdapter: Adapter<NestRequest, NestCall> = {
   given: ({ request, response }) => response ?? request.client,
 };
 
-/** What the contexts of GraphQL servers hold. */
+/** The contexts of GraphQL servers. */
 interface GraphqlContext {
   readonly req?: NestRequest & { readonly res?: NestResponse };
   readonly request?: NestRequest;
@@ -97,7 +97,7 @@ interface TransportContext {
   getMap?(): NodeRequest['headers'];
 }
 
-/** The call that a guard is asked about. */
+/** Returns the call that a guard is asked about. */
 export function callOf(context: ExecutionContext): NestCall {
   const type: string = context.getType();
   if (type === 'http') {
@@ -152,9 +152,9 @@ function rpcMessage(context: ExecutionContext): NestRequest {
   };
 }
 
-/** Thrown when a request is refused. A filter may answer in its own way; `getResponse` returns the problem. */
+/** Thrown if a request is refused. A filter may answer in its own way. `getResponse` returns the problem. */
 export class RateLimitException extends HttpException {
-  /** The denial; undefined when the store could not be asked. */
+  /** The denial. Undefined if the store could not be asked. */
   readonly decision: Decision | undefined;
 
   constructor(refused: Refused, body: unknown) {
@@ -163,7 +163,7 @@ export class RateLimitException extends HttpException {
   }
 }
 
-/** A problem as Nest sends it under its own media type: an object of any other class goes out as `application/json`. */
+/** A problem that Nest sends with its own media type. An object of any other class goes out as `application/json`. */
 class Problem extends StreamableFile {
   readonly #body: string;
 
@@ -180,7 +180,7 @@ class Problem extends StreamableFile {
 
 type ErrorOf = new (error: object | string) => Error;
 
-/** The exception of a refused call. */
+/** Returns the exception of a refused call. */
 function exceptionOf(type: string, refused: Refused, body: unknown): Error {
   if (body instanceof Error) return body;
   if (type === 'http') return new RateLimitException(refused, body);
@@ -192,12 +192,12 @@ function exceptionOf(type: string, refused: Refused, body: unknown): Error {
   return Object.defineProperty(error, 'decision', { value: refused.decision });
 }
 
-/** Ends a call whose client did not wait for its admission, so that no handler starts. Its answer reaches no client. */
+/** Returns the exception for a client that did not wait for its admission, so that no handler starts. It reaches no client. */
 export function clientGone(): HttpException {
   return new HttpException('the client has gone', 499);
 }
 
-/** The problem, with what the fields of an answer say elsewhere. */
+/** Returns the problem, with the facts that a response would carry in its fields. */
 function details(refused: Refused): object {
   const { message, decision } = refusalError(refused);
   const wait = decision === undefined ? {} : { retryAfterMs: decision.retryAfterMs };

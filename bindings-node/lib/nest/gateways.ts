@@ -1,20 +1,20 @@
-// Which gateways a global guard is asked about: all of them since Nest 12, and none before. What of Nest 11 says that its gateways are
-// registered is not public: without it a guard that an application has made by hand would limit no message, in silence.
+// Nest 12 asks a global guard about all gateways, and older versions about none. This file also watches the registration of
+// gateways in Nest 11, which is not public. Without that, a guard made by hand would silently limit no message.
 
 import { createRequire } from 'node:module';
 import type { Type } from '@nestjs/common';
 
-/** Nest's own packages for messages are there where messages are. */
+/** Loads Nest's packages for messages, which only an application with messages has. */
 export const load = createRequire(__filename);
 
-/** Whether Nest asks global guards about the messages of gateways. */
+/** True if Nest asks global guards about the messages of gateways. */
 export const GUARDS_GATEWAYS = majorOfNest() >= 12;
 
 function majorOfNest(): number {
   try {
     return Number.parseInt(load('@nestjs/core/package.json').version, 10);
   } catch {
-    // A bundle, which has no packages: it is taken for the newest.
+    // A bundle has no packages, and is taken for the newest version.
     return 12;
   }
 }
@@ -26,7 +26,7 @@ export function isGateway(provider: object): boolean {
   return Reflect.getMetadata(GATEWAY, provider) === true;
 }
 
-/** The methods of a gateway that answer messages. */
+/** Returns the methods of a gateway that answer messages. */
 export function messagesOf({ prototype }: Type): [name: string, method: (...args: never[]) => unknown][] {
   return Object.entries(Object.getOwnPropertyDescriptors<Record<string, unknown>>(prototype)).flatMap(
     ([name, { value }]) =>

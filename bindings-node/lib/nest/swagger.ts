@@ -1,5 +1,5 @@
-// What @nestjs/swagger says of limited handlers: the response 429, with its fields and its problem. Its document is made of the
-// metadata that its decorators leave at handlers, and so is this.
+// Documents limited handlers for @nestjs/swagger: the response 429, with its fields and its problem. Swagger makes its
+// document from the metadata of decorators at handlers, and this file adds such metadata.
 
 import { HttpStatus, RequestMethod, type Type } from '@nestjs/common';
 import type { Settings } from '../http/settings.js';
@@ -11,13 +11,13 @@ type NestSettings = Settings<NestRequest, NestCall>;
 type Handler = (...args: never[]) => unknown;
 type Responses = Record<number | string, object>;
 
-/** The metadata keys of routes, and where a handler has its responses. */
+/** The metadata keys of routes and of the responses of a handler. */
 const [PATH, METHOD, HTTP_CODE, RESPONSES] = ['path', 'method', '__httpCode__', 'swagger/apiResponse'];
-/** The static method in which Nest's compiler plugin leaves what it has read of types. */
+/** The static method with the types that Nest's compiler plugin has read. */
 const FACTORY = '_OPENAPI_METADATA_FACTORY';
 const STATUS = HttpStatus.TOO_MANY_REQUESTS;
 
-/** Whether the application has @nestjs/swagger. */
+/** True if the application has @nestjs/swagger. */
 export function hasSwagger(): boolean {
   try {
     load.resolve('@nestjs/swagger');
@@ -27,7 +27,7 @@ export function hasSwagger(): boolean {
   }
 }
 
-/** Adds the response to what is known of a handler, unless the application says itself what a refusal is. */
+/** Adds the response to the metadata of a handler, unless the application documents its refusals itself. */
 export function documentRefusal(controller: Type, name: string, handler: Handler, settings: NestSettings): void {
   const method = Reflect.getMetadata(METHOD, handler) as RequestMethod | undefined;
   if (Reflect.getMetadata(PATH, handler) === undefined || !mayRefuse(settings, method)) return;
@@ -41,7 +41,7 @@ export function documentRefusal(controller: Type, name: string, handler: Handler
   Reflect.defineMetadata(RESPONSES, { ...others, [STATUS]: response }, handler);
 }
 
-/** A policy in shadow denies nothing. */
+/** True if a handler may be refused. A policy in shadow denies nothing. */
 function mayRefuse({ enabled, methods, entries, limiter }: NestSettings, method: RequestMethod | undefined): boolean {
   if (!enabled) return false;
   if (methods !== undefined && method !== undefined && method !== RequestMethod.ALL) {
@@ -50,13 +50,13 @@ function mayRefuse({ enabled, methods, entries, limiter }: NestSettings, method:
   return entries === undefined || entries.some(({ policy }) => !limiter.policy(policy).shadow);
 }
 
-/** The status of a handler that says no response. Once it says one, Swagger does not add it. */
+/** Returns the status of a handler without a documented response. Swagger stops adding it once there is one. */
 function codeOf(handler: Handler): number {
   const isPost = Reflect.getMetadata(METHOD, handler) === RequestMethod.POST;
   return Reflect.getMetadata(HTTP_CODE, handler) ?? (isPost ? HttpStatus.CREATED : HttpStatus.OK);
 }
 
-/** What the compiler plugin knows of the handler's response, which Swagger would not add either. */
+/** Returns the response that the compiler plugin knows of a handler, which Swagger would not add either. */
 function responsesOfPlugin({ prototype }: Type, name: string, handler: Handler): Responses | undefined {
   for (let owner = prototype; owner !== Object.prototype && owner !== null; owner = Object.getPrototypeOf(owner)) {
     const { summary, deprecated, tags, ...response } = owner.constructor?.[FACTORY]?.()[name] ?? {};

@@ -1,5 +1,5 @@
-//! Calls that may take their time, and that can be cancelled. Each crosses alone. A method returns as `send_function` does: 0
-//! when the answer will be delivered.
+//! Calls that may take time, and can be cancelled. Each crosses alone. A method returns the same as `send_function`: 0 if the
+//! answer will be delivered later.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -179,7 +179,7 @@ impl NativeLimiter {
             let actual = number::cost_of(actual, units)?;
             limiter.settle_charged(settled?, &key, &charged, &actual).await.map(|()| Outcome::Nothing)
         };
-        // It is a call, which is answered also when the limiter is closed meanwhile: nothing cancels it.
+        // This is a call, and nothing cancels it. It gets an answer even if the limiter is closed meanwhile.
         let outcome = match post_begun(ticket as u64, &codec.queue, task) {
             Ok(Started::Waits(_)) => None,
             Ok(Started::Done(outcome)) => Some(outcome),

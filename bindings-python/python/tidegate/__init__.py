@@ -46,7 +46,7 @@ from .errors import (
     TidegateError,
 )
 
-# A constant, which type checkers know: to import `typing` takes longer than the rest of this package.
+# A constant that type checkers know. Importing `typing` would take longer than the rest of this package.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._decorator import Decorator
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        # Their modules need `inspect` and `typing`.
+        # Loaded on first use, because their modules import `inspect` and `typing`.
         if name == "Decorator":
             from ._decorator import Decorator
 
@@ -96,11 +96,11 @@ __all__ = [
     "rollout",
 ]
 
-# Threads and connections do not survive a fork: in the child, a limiter that was made before it starts new ones.
+# Threads and connections do not survive a fork. In the child, a limiter that was made before it starts new ones.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=after_fork_in_child)
 
-# Later ones let daemon threads sleep at exit.
+# Python 3.14 and later let daemon threads sleep at exit.
 if sys.version_info < (3, 14):
     atexit.register(before_exit)
 

@@ -1,4 +1,4 @@
-"""Keys, costs and metadata that are written once for many calls, checked where they are written."""
+"""Checks keys, costs and metadata that are written once for many calls, at the place where they are written."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ._tidegate import Limiter
 
 @functools.cache
 def empty_limiter() -> Limiter:
-    """A limiter without policies: its calls say of an argument what those of any other say."""
+    """Returns a limiter without policies. Its calls raise for wrong arguments as those of any other limiter do."""
     return Limiter()
 
 
 def check_constants(*, key: Any = "", cost: Any = 1, meta: Any = None) -> None:
-    """Raises what a call raises that is given these."""
+    """Raises for a wrong constant, with the error that a call would raise."""
     empty_limiter().peek("1/s", key, cost)
     if meta is not None:
         empty_limiter().check("1/s", "", meta=meta)

@@ -7,15 +7,15 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-# What one chunk may become, so that a small one that says a lot takes no memory.
+# The most bytes that one chunk may decode to, so that a small chunk cannot fill the memory.
 _MOST = 1 << 20
 
 
 class ContentDecoder(Protocol):
-    """What undoes the Content-Encoding of a body."""
+    """Undoes the Content-Encoding of a body."""
 
     def decode(self, chunk: bytes, /) -> bytes:
-        """What the next chunk of the body says; nothing where the body is damaged."""
+        """Returns the next chunk of the body decoded, or nothing if the body is damaged."""
 
 
 class _Plain:
@@ -24,7 +24,7 @@ class _Plain:
 
 
 class _Guarded:
-    """A decoder of a library, after whose first error nothing more is read."""
+    """Wraps the decoder of a library. It reads nothing more after the first error."""
 
     def __init__(self, decode: Callable[[bytes], bytes]) -> None:
         self._decode: Callable[[bytes], bytes] | None = decode
@@ -35,7 +35,7 @@ class _Guarded:
         try:
             return self._decode(chunk)
         except Exception:
-            # Each library has errors of its own. The caller reads the same bytes and gets the error of its client.
+            # Each library has its own errors. The caller reads the same bytes and gets the error of its client.
             self._decode = None
             return b""
 
@@ -63,7 +63,7 @@ def _deflate() -> Callable[[bytes], bytes]:
 
     def decode(chunk: bytes) -> bytes:
         if not inner and chunk:
-            # RFC 9110 means zlib; some servers send what is inside of it.
+            # RFC 9110 means the zlib format. Some servers send the raw data inside of it.
             inner.append(_Zlib(zlib.MAX_WBITS if chunk[0] & 0x0F == 8 else -zlib.MAX_WBITS))
         return inner[0](chunk) if inner else b""
 
@@ -110,9 +110,9 @@ _CODINGS: dict[str, Callable[[], Callable[[bytes], bytes] | None]] = {
 
 
 def decoder(headers: Mapping[str, str]) -> ContentDecoder | None:
-    """What undoes the Content-Encoding of a response with these headers, whose names count in any case.
+    """Returns a decoder for a response with these headers. Their names must ignore case.
 
-    None where it cannot be undone: a coding without a module for it, or several of them.
+    Returns None if the body cannot be decoded: the coding has no module here, or there are several codings.
     """
     coding = headers.get("content-encoding", "").strip().lower()
     if coding in ("", "identity"):

@@ -1,4 +1,4 @@
-"""`@limiter.limit(…)`."""
+"""The decorator `@limiter.limit(…)`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ._tidegate import Hold
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-# A cost, or what makes it from the arguments of a call.
+# A cost, or a function that makes it from the arguments of a call.
 CostOption: TypeAlias = "int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None"
-# A class of calls, or what makes its name from the arguments of a call.
+# A class of calls, or a function that makes its name from the arguments of a call.
 PriorityOption: TypeAlias = "str | Callable[..., str | None] | None"
 
 
@@ -38,7 +38,7 @@ def limit(
     cost: CostOption,
     priority: PriorityOption,
 ) -> Decorator:
-    """The decorator of both limiters."""
+    """Returns the decorator, for both kinds of limiter."""
     if not isinstance(policy, (str, Policy)):
         raise TypeError(f"write @limiter.limit(policy, key=…): a policy is a str or a Policy, not {shown(policy)}")
     if not isinstance(key, str) and not callable(key):
@@ -79,11 +79,11 @@ def check_options(
     cost: CostOption,
     priority: PriorityOption,
 ) -> Policy:
-    """The policy itself. Raises for what is wrong: where a function is defined, not where it is first called."""
+    """Returns the policy. Raises for wrong options where a function is defined, not only when it is first called."""
     resolved = limiter.policy(policy)
     if isinstance(key, str):
         check_constants(key=key)
-    # By the policy, which may count units. A cost that is made of the arguments has no number yet.
+    # The policy may count units. A cost function has no arguments yet, so zeros stand in for its result.
     nothing = {one.unit or COST: 0 for one in resolved.limits}
     given = nothing if callable(cost) else 1 if cost is None else cost
     empty_limiter().peek(resolved, "", given, priority=None if callable(priority) else priority)
@@ -91,7 +91,7 @@ def check_options(
 
 
 class PolicyKind:
-    """Whether a policy has units that are held. A reload may change that."""
+    """Knows if a policy has units that are held. A reload may change that."""
 
     __slots__ = ("_generation", "_holds", "_limiter", "_policy")
 
@@ -109,7 +109,7 @@ class PolicyKind:
 
 
 class Asking:
-    """What each call of a decorated function asks of its limiter: a check or a hold, with what its arguments make."""
+    """Asks the limiter for each call of a function, with the key, cost and class that its arguments give."""
 
     __slots__ = ("_cost", "_key", "_limiter", "_name", "_policy", "_priority")
 
@@ -170,7 +170,7 @@ class Asking:
 
 
 def _close(given: object) -> None:
-    """Closes the coroutine of an async key, cost or class function: Python would also warn that it never ran."""
+    """Closes the coroutine of an async key, cost or class function. Otherwise Python also warns that it never ran."""
     if inspect.iscoroutine(given):
         given.close()
 
@@ -180,14 +180,14 @@ def name_of(function: object) -> str:
 
 
 def _called(function: Any) -> Any:
-    """The function whose sort that of a callable is: of a partial its own, of an object its method."""
+    """Returns the function that a callable runs: the function inside a partial, or the `__call__` of an object."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
 
 
 def _delay(decision: Decision) -> float:
-    """How long to wait before the function runs. Raises when the call is denied."""
+    """Returns the seconds to wait before the function runs. Raises if the call is denied."""
     if not decision:
         raise RateLimited(decision)
     return decision.delay
@@ -205,7 +205,7 @@ def _function(function: Any, asking: Asking, holds: PolicyKind) -> Any:
         except BaseException:
             hold.release()
             raise
-        # What a wrapper without functools.wraps returns may have begun only.
+        # A wrapper without functools.wraps may return work that has only begun, such as a coroutine.
         if inspect.isasyncgen(returned):
             return _held_items(hold, returned)
         if inspect.isgenerator(returned):
@@ -275,9 +275,9 @@ def _coroutine(function: Any, asking: Asking, holds: PolicyKind) -> Any:
 
 
 def _async_generator(function: Any, admit: Callable[..., Awaitable[Any]]) -> Any:
-    """An async generator that passes on all that is asked of another one, within the hold of `admit`, if there is one.
+    """Returns an async generator that passes everything on to another one, within the hold of `admit` if there is one.
 
-    Python has no `yield from` for these.
+    Python has no `yield from` for async generators.
     """
 
     async def limited(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
@@ -307,7 +307,7 @@ def _async_generator(function: Any, admit: Callable[..., Awaitable[Any]]) -> Any
 
 
 def _admission(asking: Asking, holds: PolicyKind) -> Any:
-    """What admits a call of an async generator: a hold, or a check."""
+    """Returns the function that admits a call of an async generator: with a hold, or with a check."""
     import asyncio
 
     async def admit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Continues the tasks of an event loop whose calls were answered."""
+"""Continues the tasks of an event loop that have an answer to their call."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any
 
-# The context of a task, what continues it, and the future for which it waits.
+# The context of a task, the callback that continues it, and the future for which it waits.
 Waiting = tuple[Context, Callable[[Any], object], Any]
 
 
 def continuing(
     event_loop: AbstractEventLoop, answered: Callable[[], Iterable[Waiting]], end: Callable[[], None]
 ) -> Callable[[], None]:
-    """A callback of the loop that continues the tasks that `answered` lists, and then calls `end`.
+    """Returns a callback for the loop. It continues the tasks that `answered` lists, and then calls `end`.
 
-    It is not written in Rust. Tasks run code of users, and before 3.14 the interpreter may end their thread meanwhile:
-    frames of Rust below that code would abort the process.
+    This is not written in Rust, because tasks run code of users. Before Python 3.14 the interpreter may end their
+    thread meanwhile, and frames of Rust below that code would abort the process.
     """
 
     def continue_tasks() -> None:
         waiting = iter(answered())
         try:
-            # The debug mode of the loop measures and names each callback, so there each task needs one of its own.
+            # The debug mode of the loop measures and names each callback, so there each task gets its own.
             if not event_loop.get_debug():
                 for context, wake, future in waiting:
                     context.run(wake, future)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Holding:
-    """A hold that is taken by `async with limiter.hold(…) as hold`, or by `hold = await limiter.hold(…)`."""
+    """A hold that you take with `async with limiter.hold(…) as hold`, or with `hold = await limiter.hold(…)`."""
 
     __slots__ = ("_hold", "_pending")
 

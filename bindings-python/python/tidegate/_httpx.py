@@ -1,4 +1,4 @@
-"""What the transports for httpx and httpx2 share: the packages have the same interface under two names."""
+"""The shared part of the transports for httpx and httpx2. Both packages have the same interface."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class TransportOptions(PacedOptions, total=False):
-    """The options of a transport: those of calls that go out, and those of an HTTPTransport."""
+    """The options of a transport: those of outgoing calls, and those of an HTTPTransport."""
 
-    # What sends the requests. Default: an HTTPTransport (AsyncHTTPTransport) with the options below, which are its own.
+    # The transport that sends the requests. Default: an HTTPTransport or AsyncHTTPTransport with the options below.
     transport: Any
     verify: ssl.SSLContext | str | bool
     cert: Any
@@ -44,9 +44,9 @@ _KNOWN = tuple(TransportOptions.__annotations__)
 
 
 class _Paced:
-    """What both transports do."""
+    """The common part of both transports."""
 
-    # httpx or httpx2, and the name of the transport that sends.
+    # The package, httpx or httpx2, and the name of its transport that sends the requests.
     _httpx: ClassVar[Any]
     _sender: ClassVar[str]
     _blocking: ClassVar[bool]
@@ -76,7 +76,7 @@ class BlockingTransport(_Paced):
         return run_now(self._pacing.send(_BlockingExchange(self._httpx, self._transport, request)))
 
     def close(self) -> None:
-        """Closes what sends the requests."""
+        """Closes the transport that sends the requests."""
         self._transport.close()
 
     def __enter__(self) -> Self:
@@ -98,20 +98,20 @@ class AsyncTransport(_Paced):
     _sender = "AsyncHTTPTransport"
     _blocking = False
 
-    # Whether the first request of all is still to come.
+    # True until the first request of the process.
     _is_cold = True
 
     async def handle_async_request(self, request: Any) -> Any:
         """Sends a request when its turn has come."""
         if AsyncTransport._is_cold:
             AsyncTransport._is_cold = False
-            # httpx loads what makes connections with its first request. By then the turn of it would be over.
+            # httpx loads its network code with the first request. Loaded here, it does not use up that request's turn.
             with contextlib.suppress(ImportError):
                 await import_module("anyio").sleep(0)
         return await self._pacing.send(_AsyncExchange(self._httpx, self._transport, request))
 
     async def aclose(self) -> None:
-        """Closes what sends the requests."""
+        """Closes the transport that sends the requests."""
         await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
@@ -128,7 +128,7 @@ class AsyncTransport(_Paced):
 
 
 class _Exchange:
-    """What a request of either transport is."""
+    """A request of either transport."""
 
     encoded = True
 
@@ -158,7 +158,7 @@ class _Exchange:
         return self._httpx.Response(status, headers=fields, content=body, request=self.request)
 
     async def _passed(self, response: Any, passing: PassingBody) -> bool:
-        """Whether the body is in memory: such a response is closed, and tells no end."""
+        """True if the body is in memory. Such a response is closed already, so its body is fed and ended here."""
         if response.is_closed:
             for chunk in response.stream if isinstance(response.stream, self._httpx.ByteStream) else ():
                 passing.feed(chunk)
@@ -203,7 +203,7 @@ class _AsyncExchange(_Exchange):
 
 
 class _Stream:
-    """A body of which some was read before, or that something waits for."""
+    """A body that was read in part before, or that is watched while the caller reads it."""
 
     def __init__(self, stream: Any, chunks: Iterable[bytes], passing: PassingBody | None = None) -> None:
         self._stream, self._chunks, self._passing = stream, chunks, passing
@@ -244,7 +244,7 @@ class _AsyncStream:
 
 @functools.cache
 def _streams(httpx: Any) -> tuple[Any, Any]:
-    """Both as streams of the package, which tests what a body is."""
+    """Returns both classes as streams of the package, because it tests the class of a body."""
     return (
         type("PacedStream", (_Stream, httpx.SyncByteStream), {}),
         type("AsyncPacedStream", (_AsyncStream, httpx.AsyncByteStream), {}),

@@ -1,4 +1,4 @@
-"""The metrics of a limiter, as its exporters share them: the core has their list."""
+"""The metrics of a limiter, for all exporters. The core has the list of metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._tracing import AnyLimiter, unwrapped
 
 
 class Metric(NamedTuple):
-    """A metric: its names in Prometheus and in OpenTelemetry, its kind, its unit, what it counts, its labels."""
+    """A metric: its names in Prometheus and in OpenTelemetry, its kind, unit, help text and labels."""
 
     name: str
     dotted: str
@@ -27,7 +27,7 @@ METRICS = {
 
 
 class NamedLimiters:
-    """The limiters of an exporter, each under the name that tells it apart."""
+    """The limiters of an exporter, each under a unique name."""
 
     def __init__(self) -> None:
         self._limiters: dict[str, AnyLimiter] = {}
@@ -41,7 +41,7 @@ class NamedLimiters:
         self._limiters[name] = limiter
 
     def samples(self, metric: str | None = None) -> Iterable[tuple[Metric, list[str], Any]]:
-        """The values of one metric, or of all, with those of the labels. That of a histogram is a dict."""
+        """Returns the values of one metric, or of all, with their label values. The value of a histogram is a dict."""
         for limiter_name, limiter in tuple(self._limiters.items()):
             for name, labels, value in json.loads(limiter._samples(metric)):
                 yield METRICS[name], [limiter_name, *labels], value

@@ -1,4 +1,4 @@
-"""The error of a call that no wait helps."""
+"""The error of a call that cannot succeed, however long it waits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from .errors import CostError
 
 
 def never_fits(decision: Decision) -> CostError | None:
-    """What is wrong with a call that its policy never admits, because it costs more than a limit ever has.
+    """Returns the error of a call that its policy never admits, because it costs more than a limit ever has.
 
-    None for any other Decision, also for one of a limit that admits nothing at all.
+    Returns None for any other Decision, also if the limit admits nothing at all.
     """
     if decision.allowed:
         return None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ._tidegate import ManualClock, StoreChange
 
-    # The names of a limiter's policies. Covariant, so that a function of a Limiter takes one whose names are known.
+    # The names of a limiter's policies. Covariant, so that a function of a Limiter takes one with known names.
     Name = TypeVar("Name", bound=str, default=str, covariant=True)
 
 
@@ -48,7 +48,7 @@ class PolicyOptions(TypedDict, total=False):
 
 
 class LimiterSettings(TypedDict, total=False):
-    """The options of a limiter but its policies."""
+    """The options of a limiter, except its policies."""
 
     # options: settings
     # What every key in Redis begins with. Default: `tg`.
@@ -78,7 +78,7 @@ class LimiterSettings(TypedDict, total=False):
 
 
 class LimiterOptions(LimiterSettings, total=False):
-    """The options of a limiter. Those of a policy file's limiter are the same."""
+    """The options of a limiter. A limiter of a policy file has the same options."""
 
     # options: policies
     # Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file
@@ -88,7 +88,7 @@ class LimiterOptions(LimiterSettings, total=False):
 
 
 def as_json(policies: Mapping[str, Any]) -> str:
-    """Policies that are given as dicts, as a policy file has them."""
+    """Turns policies that were given as dicts into JSON, as in a policy file."""
     return json.dumps(policies, default=_seconds)
 
 

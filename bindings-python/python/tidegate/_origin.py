@@ -1,4 +1,4 @@
-"""The origin of a request: the key of calls that go out."""
+"""The origin of a request, which is the default key of outgoing calls."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _AUTHORITY = re.compile(r"(?:[^/?#]*@)?([^/?#]*)")
 
 
 def origin_of(request: Any) -> str:
-    """The origin of a request: scheme, host and a port that is not the default one."""
+    """Returns the origin of a request: scheme, host, and the port unless it is the default port."""
     return origin_of_url(str(request.url))
 
 
 def origin_of_url(url: str) -> str:
-    """The same of a URL."""
+    """Returns the origin of a URL."""
     path = url.find("/", url.find("//") + 2)
     return _origin_of(url if path < 0 else url[:path])
 

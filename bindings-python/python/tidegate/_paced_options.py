@@ -1,4 +1,4 @@
-"""The options of calls that go out, which all clients have."""
+"""The options of outgoing calls, which all clients have."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from ._tidegate import Decision, Policy
 from .errors import ConfigError
 from .outgoing import SettleReader
 
-# A policy, or what makes it from a request; None is no limit but what responses say.
+# A policy, or a function that makes it from a request. With None, only the limits that responses announce count.
 PolicyOption: TypeAlias = "str | Policy | Callable[[Any], str | Policy | None] | None"
 
 
 class PacedOptions(TypedDict, total=False):
-    """The options of calls that go out, the same for each client. Functions get the request."""
+    """The options of outgoing calls, the same for each client. Functions get the request."""
 
     # The key: a text, or a function of the request. Default: its origin, such as `https://api.example.com`. A redirect
-    # to another origin has that one as its key, unless the function returns another key than before.
+    # to another origin has that origin as its key, unless the function returns another key than before.
     key: str | Callable[[Any], str] | None
     # The units that a request takes: a number, numbers by the names of units, or a function of the request. Default: 1.
     cost: int | Mapping[str, int] | Callable[[Any], int | Mapping[str, int]] | None
-    # A function of the response, called before its body is read. It returns what the request has really cost, a
-    # `SettleReader` that reads the body while the caller does, or None for what was charged.
+    # A function of the response, called before its body is read. It returns the actual cost of the request, a
+    # `SettleReader` that reads the body while the caller does, or None to leave the charge as it is.
     settle: Callable[[Any], int | Mapping[str, int] | SettleReader | None] | None
-    # The longest time that a request waits, for its turns and between its attempts. None: as long as it takes. Default:
-    # 30 seconds.
+    # The longest time that a request waits, for its turns and between its attempts. None waits as long as it takes.
+    # Default: 30 seconds.
     timeout: float | timedelta | None
-    # How often a 429 or 503 that says a wait is sent again. Default: 0.
+    # How often a request is sent again after a 429 or 503 that announces a wait. Default: 0.
     retries: int
-    # Whether the limits that responses name are kept. Default: True.
+    # True to learn the limits that responses announce. Default: True.
     learn: bool
-    # How much the way to the service may differ from one request to the next: by twice that the windows of the policy
-    # are longer. Default: 0.05 seconds.
+    # How much the travel time to the service may differ between requests. The windows of the policy become longer by
+    # twice that. Default: 0.05 seconds.
     margin: float | timedelta
     # A class of the policy's `priorities`, or a function of the request that returns one, or None.
     priority: str | Callable[[Any], str | None] | None
-    # Called with the Decision and the seconds before a request waits.
+    # Called before a request waits, with the Decision and the seconds.
     on_wait: Callable[[Decision, float], object] | None
-    # What stands before the key. Default: `out:`.
+    # The text before the key. Default: `out:`.
     prefix: str
-    # The longest wait that is believed of a response. Default: 3600 seconds.
+    # The longest announced wait that is believed. Default: 3600 seconds.
     max_learned_wait: float | timedelta
-    # Whether a refusal is a response with 429 and `x-should-retry: false`, instead of the error RateLimited. Default:
-    # False.
+    # True to turn a refusal into a response with 429 and `x-should-retry: false`. Otherwise RateLimited is raised.
+    # Default: False.
     respond: bool
 
 

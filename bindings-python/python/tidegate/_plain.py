@@ -1,16 +1,16 @@
-"""Decisions, policies and limits as what JSON holds, and back: a task queue sends its errors that way."""
+"""Turns Decisions, policies and limits into JSON values and back, because task queues send errors that way."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-# The key under which a dict says of which class it is.
+# The key of a dict that names its class.
 CLASS = "tidegate"
 
 
 def to_plain(given: Any) -> Any:
-    """A value as lists, dicts, texts and numbers."""
+    """Turns a value into lists, dicts, texts and numbers."""
     from ._tidegate import Decision, Limit, Policy
 
     if isinstance(given, tuple):
@@ -24,7 +24,7 @@ def to_plain(given: Any) -> Any:
 
 
 def from_plain(given: Any) -> Any:
-    """The value again."""
+    """Makes the value again from its plain form."""
     from ._tidegate import Limit, Policy, restore_decision
 
     if isinstance(given, list):

@@ -1,4 +1,4 @@
-"""Policies that say when to go, for callers that wait by themselves."""
+"""Checks policies for callers that wait by themselves, such as tasks in a queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .errors import ConfigError
 
 
 def holds_units(policy: Policy, why: str) -> bool:
-    """Whether a policy has units to hold. Raises for one that queues calls itself; `why` says what waits already."""
+    """True if a policy has units to hold. Raises for a policy that queues calls itself, with `why` as the reason."""
     algorithms = [one.algorithm for one in policy.limits]
     if "leaky-bucket" in algorithms:
         raise ConfigError(

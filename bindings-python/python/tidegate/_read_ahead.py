@@ -1,4 +1,4 @@
-"""A body that is read before its caller reads it, for a bounded time. The caller gets all of it all the same."""
+"""Reads a body before its caller does, for a bounded time. The caller still gets all of it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
-# The most of a body that is read for what it says of limits, and the longest time for that.
+# The most bytes of a body that are read to find limits in it, and the longest time for that.
 MOST_BODY = 65_536
 BODY_SECONDS = 1.0
 
 
 class _Kept:
-    """What came of a body before its caller reads it."""
+    """The part of a body that was read before its caller reads it."""
 
     def __init__(self) -> None:
         self._chunks_kept: deque[bytes] = deque()
@@ -24,7 +24,7 @@ class _Kept:
         self._error: Exception | None = None
 
     def _keeps(self, chunk: bytes) -> bool:
-        """Keeps a chunk. Returns whether another one is wanted."""
+        """Keeps a chunk. Returns True if another one is wanted."""
         self._chunks_kept.append(chunk)
         self._length += len(chunk)
         return not self._is_handed_on and self._length <= MOST_BODY
@@ -39,7 +39,7 @@ class _Kept:
 
 
 class ReadAhead(_Kept):
-    """The body of a blocking client. A thread reads it, for a read that has begun cannot be given up and made again."""
+    """The body of a blocking client. A thread reads it, because a read in progress cannot be stopped and repeated."""
 
     def __init__(
         self, chunks: Iterable[bytes], close: Callable[[], object], interrupt: Callable[[], object] | None = None
@@ -49,11 +49,11 @@ class ReadAhead(_Kept):
         self._lock, self._is_idle, self._is_closed = threading.Lock(), threading.Event(), False
 
     def all(self) -> bytes | None:
-        """All of it, unless it is too long, too late or broken."""
+        """Returns the whole body, or None if it is too long, too late or broken."""
         try:
             threading.Thread(target=self._read, daemon=True).start()
         except RuntimeError:
-            # The interpreter ends.
+            # The interpreter is shutting down.
             self._is_idle.set()
         self._is_idle.wait(BODY_SECONDS)
         return self._hand_on()
@@ -75,7 +75,7 @@ class ReadAhead(_Kept):
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._taken()
-        # The read that the thread has begun.
+        # The thread may be in a read.
         self._is_idle.wait()
         yield from self._taken()
         if self._error is not None:
@@ -83,14 +83,14 @@ class ReadAhead(_Kept):
         yield from self._chunks
 
     def close(self) -> None:
-        """Gives the body up. The thread closes it, if it is in a read."""
+        """Gives the body up. If the thread is reading it, the thread closes it."""
         with self._lock:
             self._is_closed = True
             is_idle = self._is_idle.is_set()
         if is_idle:
             self._close()
         elif self._interrupt is not None:
-            # Without it the thread closes the body when its read ends.
+            # Without this, the thread closes the body only when its read ends by itself.
             with contextlib.suppress(Exception):
                 self._interrupt()
 
@@ -104,7 +104,7 @@ class AsyncReadAhead(_Kept):
         self._task: asyncio.Task[None] | None = None
 
     async def all(self) -> bytes | None:
-        """All of it, unless it is too long, too late or broken."""
+        """Returns the whole body, or None if it is too long, too late or broken."""
         self._task = asyncio.get_running_loop().create_task(self._read())
         await asyncio.wait([self._task], timeout=BODY_SECONDS)
         return self._hand_on()

@@ -1,6 +1,6 @@
-"""Which calls follow a redirect to another origin.
+"""Finds the calls that follow a redirect to another origin.
 
-A client that follows redirects sends each as a request of its own, in the same thread or task, and does not say so.
+A client that follows redirects sends each as a separate request, in the same thread or task, without a mark.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ class MadeFor(NamedTuple):
     key: str
 
     def is_of_another(self, origin: str, key: str) -> bool:
-        """Whether a call that follows its redirect has its key at another origin."""
+        """True if a call that follows the redirect goes to another origin with the same key."""
         return origin != self.origin and key == self.key
 
 
-# What sent the request, where its redirect leads, and what the key was made for.
+# The sender of the request, the origin that its redirect leads to, and the origin and key of the first call.
 _PENDING: ContextVar[tuple[object, str, MadeFor] | None] = ContextVar("redirect", default=None)
 
 
 def leads_on(sender: object, url: str, location: str, made_for: MadeFor) -> None:
     """Remembers where the redirect of a request leads."""
-    # The client says what is wrong with a URL.
+    # The client raises its own error for a wrong URL.
     with contextlib.suppress(ValueError):
         _PENDING.set((sender, origin_of_url(urljoin(url, location)), made_for))
 
 
 def followed(sender: object, url: str) -> MadeFor | None:
-    """Whose redirect the next request follows; None where it follows none."""
+    """Returns the first call of the redirect that this request follows, or None if it follows none."""
     found = _PENDING.get()
     if found is None or found[0] is not sender:
         return None

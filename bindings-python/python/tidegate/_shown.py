@@ -1,4 +1,4 @@
-"""Wrong arguments as messages show them: short, without secrets, and never as bytes."""
+"""Shows wrong arguments in messages: short, without secrets, and never as bytes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ MOST = 64
 
 
 def shortened(text: str) -> str:
-    """A text in quotes: its first characters, and how many there are."""
+    """Returns a text in quotes. A long text is cut, and its length follows."""
     if len(text) <= MOST:
         return str.__repr__(text)
     return f"{str.__repr__(text[:MOST])}… ({len(text)} characters)"
 
 
 def shown(given: object) -> str:
-    """A value with its type. Of what is no text and no number the type alone: such a value may hold anything."""
+    """Returns a text, number or None with its type. Any other object may hold secrets, so only its type is shown."""
     kind = type(given).__name__
     if isinstance(given, str):
         return f"{'a URL' if _may_be_url(given) else shortened(given)} ({kind})"
@@ -27,5 +27,5 @@ def shown(given: object) -> str:
 
 
 def _may_be_url(text: str) -> bool:
-    """Whether a text may be the URL of a store, which may hold a password."""
+    """True if a text may be the URL of a store, which may hold a password."""
     return "://" in text or "@" in text.partition(":")[2]

@@ -1,4 +1,4 @@
-"""Which limiters are traced, for what holds a limiter itself: the web layers and `@limiter.limit`.
+"""Keeps the traced limiters, for code that holds a limiter itself: the web layers and `@limiter.limit`.
 
 `tidegate.opentelemetry` adds the limiters. This module needs no OpenTelemetry.
 """
@@ -13,26 +13,26 @@ from ._tidegate import AsyncLimiter, Limiter
 
 AnyLimiter: TypeAlias = "Limiter | AsyncLimiter"
 
-# By the id of a limiter that lives: what makes a TracedLimiter of it. A dict of ids, because each request tests whether
-# it is empty, and that of a WeakKeyDictionary is a call.
+# The function that makes a TracedLimiter, by the id of a living limiter. A dict of ids, because each request tests if
+# it is empty, and that test of a WeakKeyDictionary is a call.
 TRACED: dict[int, Callable[[AnyLimiter], Any]] = {}
-# The limiters that `to_async` and `to_blocking` have made of one another: one that is traced means all of them.
+# The limiters that `to_async` and `to_blocking` have made from one another. Tracing one of them traces all.
 _SAME: weakref.WeakKeyDictionary[AnyLimiter, weakref.WeakSet[AnyLimiter]] = weakref.WeakKeyDictionary()
 
 
 class LimiterWrapper:
-    """What makes the calls of a limiter in its place."""
+    """Makes the calls of a limiter in its place."""
 
     _limiter: AnyLimiter
 
 
 def unwrapped(limiter: Any) -> Any:
-    """The limiter itself, from what `traced` has returned; anything else as it is."""
+    """Returns the limiter inside the result of `traced`, and anything else as it is."""
     return limiter._limiter if isinstance(limiter, LimiterWrapper) else limiter
 
 
 def trace_calls(limiter: AnyLimiter, wrap: Callable[[AnyLimiter], Any]) -> None:
-    """From now on `wrap` makes what is asked in the place of this limiter."""
+    """From now on, `wrap` makes the object that is asked in place of this limiter."""
     for one in [limiter, *_SAME.get(limiter, ())]:
         if id(one) not in TRACED:
             weakref.finalize(one, TRACED.pop, id(one), None).atexit = False
@@ -40,12 +40,12 @@ def trace_calls(limiter: AnyLimiter, wrap: Callable[[AnyLimiter], Any]) -> None:
 
 
 def to_blocking(limiter: AnyLimiter) -> Limiter:
-    """The limiter for threads, which is traced when the given one is."""
+    """Returns the limiter for threads. It is traced if the given one is."""
     return limiter if isinstance(limiter, Limiter) else _join(limiter, limiter.to_blocking())
 
 
 def to_async(limiter: AnyLimiter) -> AsyncLimiter:
-    """The limiter for event loops, which is traced when the given one is."""
+    """Returns the limiter for event loops. It is traced if the given one is."""
     return limiter if isinstance(limiter, AsyncLimiter) else _join(limiter, limiter.to_async())
 
 
@@ -59,6 +59,6 @@ def _join(limiter: AnyLimiter, made: Any) -> Any:
 
 
 def asked(limiter: Any) -> Any:
-    """What is asked in the place of a limiter: with spans where it is traced. Its callers test TRACED before."""
+    """Returns the object to ask in place of a limiter: one with spans if it is traced. Callers test TRACED before."""
     wrap = TRACED.get(id(limiter))
     return limiter if wrap is None else wrap(limiter)

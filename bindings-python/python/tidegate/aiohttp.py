@@ -4,7 +4,7 @@
 
     session = aiohttp.ClientSession(middlewares=[paced(limiter, policy="5000/hour; 80/minute")])
 
-A request waits for its turn, is sent, and what the response says of limits counts for all processes that share the
+A request waits for its turn and is sent. The limits that its response announces count for all processes that share the
 store of the limiter. docs/guides/outgoing.md explains it.
 """
 
@@ -50,33 +50,33 @@ def paced(
 ) -> ClientMiddlewareType:
     """A middleware for `aiohttp.ClientSession` or one of its requests.
 
-    - `policy`: a name, a notation, a Policy, a function of the request that returns one of these or None; None is no
-      limit but what responses say.
-    - `key`: a text, or a function of the request; by default its origin. `prefix` ("out:") stands before it. A redirect
-      to another origin has that one as its key.
-    - `cost`: units, numbers by their names, or a function of the request; 1 by default.
-    - `settle`: a function of the response, called before its body is read: what the request has really cost, a
+    - `policy`: a name, a notation, a Policy, or a function of the request that returns one of these or None. With None,
+      only the limits that responses announce count.
+    - `key`: a text, or a function of the request. The default is its origin. `prefix` ("out:") stands before it. A
+      redirect to another origin has that origin as its key.
+    - `cost`: units, numbers by their names, or a function of the request. The default is 1.
+    - `settle`: a function of the response, called before its body is read. It returns the actual cost, a
       `tidegate.outgoing.SettleReader` that reads the body while the caller does, or None.
-    - `timeout`: the longest time that a request waits for its turns, 30 seconds by default; None is as long as it
-      takes. Beyond it RateLimited is raised before anything is sent. The wait is part of the total timeout of aiohttp.
-    - `retries`: how often a 429 or 503 that says a wait is sent again: of a method that is idempotent or a request
-      with an Idempotency-Key, and no stream.
-    - `learn`, `max_learned_wait`: whether the limits that responses name are kept, and the longest wait that is
+    - `timeout`: the longest time that a request waits for its turns, 30 seconds by default. None waits as long as it
+      takes. Beyond it RateLimited is raised before anything is sent. The total timeout of aiohttp includes the wait.
+    - `retries`: how often a request is sent again after a 429 or 503 that announces a wait. This needs an idempotent
+      method or an Idempotency-Key, and a body that is not a stream.
+    - `learn`: True learns the limits that responses announce. `max_learned_wait`: the longest announced wait that is
       believed.
-    - `margin`: how much the way to the service may differ from one request to the next, 0.05 seconds by default.
+    - `margin`: how much the travel time to the service may differ between requests, 0.05 seconds by default.
     - `priority`: a class of the policy's `priorities`, or a function of the request.
-    - `on_wait`: called with the Decision and the seconds before a request waits.
-    - `respond`: True makes a response of a refusal, with 429 and `x-should-retry: false`.
+    - `on_wait`: called before a request waits, with the Decision and the seconds.
+    - `respond`: True turns a refusal into a response with 429 and `x-should-retry: false`.
 
-    Functions get a request with `method`, `url`, `headers` and `content`; `original` is that of aiohttp. A request that
-    is cancelled while it waits gives its turn back. Each redirect is a call of its own, for its own origin.
+    Functions get a request with `method`, `url`, `headers` and `content`. `original` is the request of aiohttp. A
+    request that is cancelled while it waits gives its turn back. Each redirect is a separate call to its own origin.
     """
     pacing = Pacing(paced, limiter, policy, options, blocking=False)
 
     async def middleware(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         body, content = request.body, None
         if isinstance(body, BytesPayload):
-            # Which has a character for each byte. Before 3.12.7 there is no other way to the bytes.
+            # Latin-1 has a character for each byte. Before aiohttp 3.12.7 there is no other way to the bytes.
             content = body.decode("latin-1").encode("latin-1")
         elif not body:
             content = b""
@@ -121,11 +121,11 @@ class _Exchange:
 
     async def watch(self, response: ClientResponse, passing: PassingBody) -> ClientResponse:
         connection, body = response.connection, None
-        # The body of an upgraded connection is none.
+        # An upgraded connection has no body.
         if not passing.holds_only and response.status != 101:
             response.content = body = _Body(response.content, passing)
         if connection is None:
-            # All of it is here.
+            # The whole body is here already.
             if body is not None:
                 body.take_rest()
             await passing.end()
@@ -147,7 +147,7 @@ class _Exchange:
             "traces": [],
             "loop": loop,
             "session": None,
-            # What says how much was sent. Before 3.14 there is none.
+            # It knows the number of sent bytes. Before aiohttp 3.14 there is no such parameter.
             "stream_writer": _NothingSent,
         }
         kind = request.response_class
@@ -163,7 +163,7 @@ class _NothingSent:
 
 
 class _NoConnection:
-    """A connection over which nothing was sent, with a response that has come."""
+    """A connection that has sent nothing, with a response that has come."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, status: int, fields: dict[str, str], body: bytes) -> None:
         self.protocol = ResponseHandler(loop)
@@ -177,31 +177,31 @@ class _NoConnection:
         self.protocol.feed_data((message, content), 0)
 
     def release(self) -> None:
-        """There is none."""
+        """Does nothing, because there is no connection."""
 
     close = release
 
 
 def _over(body: _Body | None, passing: PassingBody) -> None:
-    """A connection is given back: its response has come to its end, or was closed before."""
+    """Called when a connection is given back. Its response has ended, or was closed before."""
     if body is not None:
         body.take_rest()
     passing.ended()
 
 
 class _Body(StreamReader):
-    """A body of which some was read before, or for whose end something waits: a reader in front of another one."""
+    """A reader in front of another one, for a body that was read in part before or that is watched."""
 
     def __init__(self, inner: StreamReader, passing: PassingBody | None = None) -> None:
         self._inner, self._passing = inner, passing
         self._kept = b""
 
     def __getattr__(self, name: str) -> Any:
-        # What this class has no value for is that of the reader behind it.
+        # All other attributes are those of the reader behind this one.
         return getattr(self.__dict__["_inner"], name)
 
     async def all(self) -> bytes | None:
-        """All of it, where that is at most MOST_BODY. It can be read all the same."""
+        """Returns the whole body if it has at most MOST_BODY bytes. The caller can still read it."""
         while len(self._kept) <= MOST_BODY:
             try:
                 chunk = await self._inner.readany()
@@ -214,7 +214,7 @@ class _Body(StreamReader):
         return None
 
     def take_rest(self) -> None:
-        """Takes what has come, if nothing more will."""
+        """Takes the bytes that have arrived, if no more will come."""
         if self._inner.is_eof() and self._inner.exception() is None:
             self._kept += self._seen(self._inner.read_nowait())
 
@@ -224,7 +224,7 @@ class _Body(StreamReader):
         return chunk
 
     async def _more(self) -> bytes:
-        """The next bytes; none at the end."""
+        """Returns the next bytes, or none at the end."""
         if not self._kept and (chunk := await self._inner.readany()):
             return self._seen(chunk)
         # The end may have come while this waited.

@@ -4,11 +4,11 @@
 
     app = TidegateMiddleware(app, policy="100/minute", store="redis://127.0.0.1:6379/0")
 
-The Decision is in `scope["state"]["rate_limit"]`, which Starlette calls `request.state.rate_limit`, and in
-`scope["tidegate.decision"]`. Functions given as options get the scope; `on_denied` may return an ASGI application that
-answers. `user()` reads `scope["user"]` or `scope["state"]["user"]`, `claim()` the verified claims in
-`scope["state"]["claims"]`: the middleware that sets them stands outside this one. So does a CORSMiddleware, which adds
-its header fields to refusals and answers preflights before they are counted.
+You find the Decision in `scope["state"]["rate_limit"]`, which Starlette calls `request.state.rate_limit`, and in
+`scope["tidegate.decision"]`. Functions that you give as options get the scope. `on_denied` may return an ASGI
+application that answers. `user()` reads `scope["user"]` or `scope["state"]["user"]`, and `claim()` reads the verified
+claims in `scope["state"]["claims"]`. The middleware that sets them stands outside this one. So does a CORSMiddleware,
+which adds its header fields to refusals and answers preflights before they are counted.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = ["TidegateMiddleware", "claim", "client_ip", "fixed", "header", "user"
 
 
 class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
-    """Checks each request before the application is called; denied requests do not reach it.
+    """Checks each request before the application is called. Denied requests do not reach it.
 
-    limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
-    on_store_error, deny_cache, clock), and closed when the application is shut down.
+    limiter: the limiter. Without it one is made from `store` and the options of a limiter (policies, prefix, timeout,
+    on_store_error, deny_cache, clock), and closed when the application shuts down.
     key, cost, skip, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method: the options of the
     limit.
-    enabled: False does nothing at all; without it the environment variable TIDEGATE_ENABLED says so.
+    enabled: False turns the middleware off. Without it, the environment variable TIDEGATE_ENABLED decides.
 
-    A policy with a "concurrency" limit is held until the last byte of the response, or until the client disconnects.
+    The units of a "concurrency" limit are held until the last byte of the response, or until the client disconnects.
     """
 
     _limiter_class = AsyncLimiter

@@ -6,10 +6,9 @@
     @limited(limiter, "20/s", key=lambda user, *args: user)
     def send_mail(user, text): ...
 
-The limit is asked before the task runs. A task that is refused goes back to its queue, as the same message with a
-countdown: its id, arguments, headers, links, group and chord stay, `request.retries` too, and no worker sleeps. A
-"concurrency" limit is held while the task runs; it is given back when the task ends or fails, and within its ttl when
-the process was killed.
+The limit is checked before the task runs. A refused task goes back to its queue as the same message with a countdown,
+so no worker sleeps. Its id, arguments, headers, links, group, chord and `request.retries` stay. A "concurrency" limit
+is held while the task runs. It is given back when the task ends or fails, and within its ttl if the process was killed.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from .errors import ConfigError, RateLimited
 __all__ = ["limited"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-# A policy, or what makes it from the arguments of a task; None is no limit.
+# A policy, or a function that makes it from the arguments of a task. None means no limit.
 PolicyOption: TypeAlias = "str | Policy | Callable[..., str | Policy | None]"
 
 # Why a policy that queues calls itself is refused.
 _QUEUE = "tasks wait in their own queue"
-# The field of a message that says when a task that went back has its turn.
+# The field of a message with the turn of a task that went back.
 _FIELD = "tidegate"
 
 
@@ -56,20 +55,20 @@ def limited(
     max_wait: float = 600.0,
     on_wait: Callable[[Decision, float], object] | None = None,
 ) -> Decorator:
-    """Limits a task. It stands below `@app.task`, also with `bind=True`: functions get the arguments without the task.
+    """Limits a task. Put it below `@app.task`, also with `bind=True`. Functions get the arguments without the task.
 
     - `policy`: a name, a notation, a Policy, or a function of the arguments that returns one of these, or None for no
       limit.
-    - `key`: a function of the arguments, or a text; by default the name of the task. `prefix` stands before it. Tasks
-      with the same policy and key share one limit.
-    - `cost`: units, or a function of the arguments; 1 by default.
+    - `key`: a function of the arguments, or a text. The default is the name of the task. `prefix` stands before it.
+      Tasks with the same policy and key share one limit.
+    - `cost`: units, or a function of the arguments. The default is 1.
     - `priority`: a class of the policy's `priorities`, or a function of the arguments that returns one.
-    - `max_wait`: the longest countdown in seconds; a task that waits longer goes back more than once. The Redis
+    - `max_wait`: the longest countdown in seconds. A task that waits longer goes back more than once. The Redis
       transport gives a message to another worker after its `visibility_timeout` (an hour by default), which must be
       longer.
-    - `on_wait`: called with the Decision and the seconds when a task goes back.
+    - `on_wait`: called when a task goes back, with the Decision and the seconds.
 
-    A task that can never be admitted fails with RateLimited. So does a refused one that no worker runs: a call of the
+    A task that can never be admitted fails with RateLimited. So does a refused task that no worker runs: a call of the
     function, and `apply` or `task_always_eager`.
     """
     limiter = to_blocking(unwrapped(limiter))
@@ -106,7 +105,7 @@ def limited(
             name = f"{function.__module__}.{name_of(function)}" if task is None else str(task.name)
             return limits.run(task, name, given, kwargs, lambda: function(*args, **kwargs))
 
-        # Celery reads the arguments of a task from it, and does not follow __wrapped__ for that.
+        # Celery reads the arguments of a task from here, and does not follow __wrapped__ for that.
         wrapper.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
         if not callable(policy):
             # As long as the task exists, `reload` refuses to drop its policy.
@@ -117,7 +116,7 @@ def limited(
 
 
 class _Limits:
-    """What one `@limited` asks before its task runs."""
+    """Checks the limit of one `@limited` before its task runs."""
 
     def __init__(
         self,
@@ -163,7 +162,7 @@ class _Limits:
         return work()
 
     def _refuse(self, task: Any, decision: Decision, policy: Policy) -> None:
-        """Puts a task back, which ends with Ignore; returns where it cannot go back."""
+        """Puts a task back and raises Ignore. Returns if the task cannot go back."""
         never = decision.retry_after is None and not decision.unavailable
         if task is None or never:
             return
@@ -174,12 +173,12 @@ class _Limits:
         turn = float(field.get("turn", 0.0)) if came_back else 0.0
         now = time.time()
         if turn - now > max(decision.retry_after or 0.0, 0.05):
-            # It was put back for `max_wait`, and its moment is still to come.
+            # It went back only for `max_wait`, and its turn is still to come.
             wait = turn - now
         else:
             wait = wait_of(self._limiter, decision, policy, came_back, self._length)
         countdown = wait if wait <= self._max_wait else self._max_wait * random.uniform(0.5, 1)
-        # Before the task goes back: if it raises, the task fails, and does not run later all the same.
+        # Called before the task goes back. If it raises, the task fails, and must not run again later.
         if self._on_wait is not None:
             self._on_wait(decision, wait)
         _put_back(task, countdown, {"turn": now + wait, "retries": request.retries})
@@ -187,7 +186,7 @@ class _Limits:
 
 
 def _task_of(wrapper: Any) -> Any:
-    """The task that a worker runs now, if the wrapper is its function."""
+    """Returns the task that a worker runs now, if the wrapper is its function."""
     task = get_current_task()
     if task is None or task.request.called_directly or task.request.is_eager:
         return None
@@ -200,7 +199,7 @@ def _task_of(wrapper: Any) -> Any:
 
 
 def _put_back(task: Any, countdown: float, field: dict[str, Any]) -> None:
-    """Sends the message of a task again. It differs from `Task.retry` in what it does not count."""
+    """Sends the message of a task again. Unlike `Task.retry`, this does not count as a retry."""
     request = task.request
     again = task.signature_from_request(
         request, countdown=countdown, retries=request.retries, headers={**(request.headers or {}), _FIELD: field}

@@ -1,10 +1,10 @@
-"""The exceptions of Tidegate. A denial is a Decision, not an error; only `hold` and the decorator raise it."""
+"""The exceptions of Tidegate. A denial is a Decision. Only `hold`, decorators and integrations raise an error."""
 
 from __future__ import annotations
 
 from ._shown import shortened
 
-# A constant, which type checkers know: to import `typing` takes longer than the rest of this package.
+# A constant that type checkers know. Importing `typing` would take longer than the rest of this package.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -26,20 +26,20 @@ __all__ = [
 class TidegateError(Exception):
     """The base class of all exceptions of Tidegate.
 
-    `code` is stable and the same in Rust, Python and Node; `message` is one sentence about what was wrong.
+    `code` is stable and the same in Rust, Python and Node. `message` is one sentence that explains the error.
     """
 
     code: str
     message: str
 
     def __init__(self, message: str, code: str) -> None:
-        # Not super(): an exception of a web framework that is one of these as well has a status as its first argument.
+        # Not super(): a subclass that is also an exception of a web framework has a status as its first argument.
         Exception.__init__(self, message)
         self.message = message
         self.code = code
 
     def __reduce__(self) -> tuple[object, ...]:
-        # `pickle` would call the class with the message, but each class has arguments of its own.
+        # `pickle` would call the class with the message, but each class has its own arguments.
         return _restore, (type(self), self.args, self.__dict__)
 
 
@@ -107,7 +107,7 @@ class StoreError(TidegateError):
     Checks raise it only with on_store_error="raise".
     """
 
-    # What the response to a request that could not be checked announces: its Headers, and the policies.
+    # The Headers and the policies that the response announces, if the request could not be checked.
     _announced: tuple[Any, tuple[Any, ...]] | None = None
 
     def __init__(self, message: str, code: str = "store_unavailable") -> None:
@@ -124,8 +124,8 @@ class ClosedError(TidegateError, RuntimeError):
 class RateLimited(TidegateError):
     """Raised by `hold` and by decorated functions when a limit denies the call (`rate_limited`).
 
-    `decision` is the Decision, with `decision.retry_after`. Task queues that send errors as JSON, as Celery does, keep
-    it: `args` holds plain data, of which the class makes the error again.
+    You find the wait in `decision.retry_after`. Task queues that send errors as JSON, such as Celery, keep the
+    Decision: `args` holds plain data, from which the class makes the error again.
     """
 
     decision: Decision
@@ -144,7 +144,7 @@ class RateLimited(TidegateError):
 
     @property
     def args(self) -> tuple[Any, ...]:  # type: ignore[override]
-        """What makes the error again, as JSON holds it."""
+        """The arguments that make the error again, as JSON values."""
         from ._plain import to_plain
 
         return (to_plain(self.decision),)

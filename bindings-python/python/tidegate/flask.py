@@ -8,13 +8,13 @@
     @tg.limit("5/minute")
     def login(): ...
 
-Functions given as options get the request. A request is checked right before its view runs, after all `before_request`
-functions and before the decorators of the view. `user()` is Flask-Login's `current_user` where that is in use, else
-`g.user`; `claim()` reads the verified claims from `g.claims`: a `before_request` function leaves them there, or None
-for a visitor.
+Functions that you give as options get the request. A request is checked right before its view runs, after all
+`before_request` functions and before the decorators of the view. `user()` is Flask-Login's `current_user` if you use
+that, else `g.user`. `claim()` reads the verified claims from `g.claims`. Set these in a `before_request` function, to
+None for a visitor.
 
-A refusal that `on_denied` does not answer goes to the application's `errorhandler(429)` or `errorhandler(RateLimited)`;
-one because of the store to `errorhandler(503)` or `errorhandler(StoreError)`.
+A refusal that `on_denied` does not answer goes to the application's `errorhandler(429)` or `errorhandler(RateLimited)`.
+A refusal because of the store goes to `errorhandler(503)` or `errorhandler(StoreError)`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["Tidegate", "claim", "client_ip", "decision", "fixed", "header", "use
 
 
 class FlaskAdapter(EnvironAdapter):
-    """Says what a request of Flask is, and who made it."""
+    """Reads the requests of Flask and their users."""
 
     authentication = (
         "set g.user and g.claims in a before_request function (None for a visitor), or use Flask-Login. "
@@ -74,7 +74,7 @@ class FlaskAdapter(EnvironAdapter):
 NAME = "tidegate"
 # The key under which an environ carries the Decisions of several checks.
 ANNOUNCED = "tidegate.announced"
-# The limits that were checked for the request whose view runs.
+# The limits that are checked already for the request of the running view.
 _NONE: frozenset[DeclaredLimit] = frozenset()
 _CHECKED: ContextVar[frozenset[DeclaredLimit]] = ContextVar("tidegate.flask", default=_NONE)
 
@@ -82,28 +82,28 @@ _current_request = flask.request._get_current_object  # type: ignore[attr-define
 
 
 def decision() -> Decision | None:
-    """The Decision about the current request; None when nothing limits it. That of several policies has `decisions`."""
+    """Returns the Decision about the current request, or None. For several policies it has `decisions`."""
     return _current_request().environ.get(DECISION) if flask.has_request_context() else None
 
 
 class Tidegate(RouteLimits[Limiter, Flask]):
     """Limits of Flask applications.
 
-    default: the policy of every view without a limit of its own, which has a budget for each such view.
-    application: one limit for all requests, asked together with those of their views.
-    limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
+    default: the policy of every view without a limit. Each such view has its own budget.
+    application: one limit for all requests, checked together with the limits of their views.
+    limiter: the limiter. Without it one is made from `store` and the options of a limiter (policies, prefix, timeout,
     on_store_error, deny_cache, clock).
-    enabled: False does nothing at all. `app.config["TIDEGATE_ENABLED"]` overrides it; without both the environment
-    variable TIDEGATE_ENABLED is read.
-    skip: exempts requests from all limits; a limit may have a skip of its own beside it.
-    key, cost, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method: the defaults of the
-    options of limits.
+    enabled: False turns all limits off. `app.config["TIDEGATE_ENABLED"]` overrides it. Without both, the environment
+    variable TIDEGATE_ENABLED decides.
+    skip: exempts requests from all limits. A limit may have its own skip as well.
+    key, cost, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method: the default options of
+    all limits.
 
-    `limit` decorates views, async views, class views, their methods, and blueprints: all views of a blueprint share its
-    limit. On any other function it counts the calls that requests make. A notation counts for its place: the endpoint
-    (`login`, `api.login`), the endpoint and the method of a class view (`login.post`), all of a blueprint (`api.*`), or
-    all of the application (`*`). HEAD counts as GET. The OPTIONS responses that Flask makes itself and its static files
-    have no limits.
+    You can decorate views, async views, class views, their methods and blueprints with `limit`. All views of a
+    blueprint share its limit. On any other function it counts the calls that requests make. A notation counts for its
+    place: the endpoint (`login`, `api.login`), the endpoint and the method of a class view (`login.post`), a whole
+    blueprint (`api.*`), or the whole application (`*`). HEAD counts as GET. The OPTIONS responses of Flask itself and
+    its static files have no limits.
     """
 
     _limiter_class = Limiter
@@ -115,9 +115,9 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         # The key under which an environ carries its admissions.
         self._name = f"tidegate.{id(self)}"
         self._hooks_lock = threading.Lock()
-        # By view, what its decorators returned: to find views that are registered without their limits.
+        # By view, the functions that its decorators returned. They reveal views that are registered without limits.
         self._limited: weakref.WeakKeyDictionary[Any, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
-        # The functions that are no views and have limits, by the names under which their notations count.
+        # The functions with limits that are not views, by the names under which their notations count.
         self._code_by_name: dict[str, Any] = {}
 
     def init_app(self, app: Flask) -> None:
@@ -163,17 +163,17 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             view.before_request(functools.partial(self._check_attached, view))
         elif not inspect.isclass(view):
             limited = self._enforced(view, view, declared)
-            # Some objects can be neither referred to nor hashed.
+            # Some objects have no weak references or no hash.
             with contextlib.suppress(TypeError):
                 self._limited.setdefault(view, []).append(weakref.ref(limited))
         elif issubclass(view, View):
             view.dispatch_request = self._enforced(view.dispatch_request, view, declared)  # type: ignore[method-assign]
-        # None for a limit exempts the view.
+        # A limit of None exempts the view.
         setattr(limited, LIMITS, [(self, declared), *getattr(view, LIMITS, ())])
         return limited
 
     def _enforced(self, function: Any, view: Any, declared: DeclaredLimit | None) -> Any:
-        """The function; it checks its limit when it runs and the limit was not checked for the request."""
+        """Returns the function. It checks its limit when it runs, unless the request was checked for it already."""
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -193,7 +193,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         return enforced
 
     def _check_attached(self, view: Any) -> None:
-        """Raises when the request is served by an application that is not one of this Tidegate."""
+        """Raises if this Tidegate does not belong to the application that serves the request."""
         if flask.has_request_context() and flask.current_app.extensions.get(NAME) is not self:
             raise unattached(name_of(view))
 
@@ -249,7 +249,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         return checked
 
     def _check(self, app: Flask, limits: tuple[BoundLimit, ...], request: flask.Request) -> Any:
-        """Checks a request. None: it goes on. Otherwise what `on_denied` answers; a denial without that is raised."""
+        """Checks a request. Returns None if it goes on, or the response of a refusal, or raises for error handlers."""
         try:
             admission = admit_on_thread(limits, request, request.method, self.limiter)
         except (StoreError, UnusableKey) as error:
@@ -262,7 +262,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         if earlier is None or not decision:
             environ[DECISION] = decision
         else:
-            # Limits of the request were checked before this one, which is that of a function that the view calls.
+            # Limits of the request were checked before this one, which belongs to a function that the view calls.
             known = environ.setdefault(ANNOUNCED, [earlier])
             known.append(decision)
             admission.fields = bound.headers.text(*known)
@@ -277,9 +277,9 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         raise refused(app, admission)
 
     def _find_limits(self, app: Flask, endpoint: str, request: flask.Request) -> Any:
-        """The limits of an endpoint and method, and what a view that runs need not check any more.
+        """Returns the limits of an endpoint and method, and the limits that a running view need not check any more.
 
-        Limits that do not apply to the request are among these.
+        The latter include limits that do not apply to the request.
         """
         self._check_registered(app, endpoint)
         own: dict[DeclaredLimit, str] = {}
@@ -304,7 +304,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
                     add(one, f"{endpoint}.{name}")
         at_view = bool(own)
         for name in request.blueprints:
-            # A view of an exempt blueprint may still have a limit of its own.
+            # A view of an exempt blueprint may still have its own limit.
             add(app.blueprints[name], f"{name}.*", exempts=not at_view)
         # Browsers ask with OPTIONS before they send a request that counts.
         automatic = request.method == "OPTIONS" and getattr(request.url_rule, "provide_automatic_options", False)
@@ -317,7 +317,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         return found
 
     def _check_registered(self, app: Flask, endpoint: str) -> None:
-        """Raises when the view of an endpoint was limited above its route, so that no request can reach the limit."""
+        """Raises if the view of an endpoint was limited above its route, so that no request can reach the limit."""
         view = app.view_functions[endpoint]
         try:
             limited = [reference() for reference in self._limited.get(view, ())]
@@ -330,7 +330,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             raise self._above_route(name_of(view), "limit")
 
     def _announcing(self, wsgi_app: Callable[..., Any]) -> Callable[..., Any]:
-        """The application; its responses have the fields of the last admission behind their headers."""
+        """Returns the application. Its responses have the fields of the last admission after their headers."""
 
         def announcing_app(environ: Any, start_response: Callable[..., Any]) -> Any:
             admissions: list[Admission] = []
@@ -339,7 +339,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
                 fields = admissions[-1].fields if admissions else ()
                 if admissions and not admissions[-1].decision:
-                    # What an error handler or `on_denied` says itself comes first.
+                    # The fields that an error handler or `on_denied` sets come first.
                     others = {name.lower() for name, _ in headers}
                     fields = [field for field in fields if field[0].lower() not in others]
                 return start_response(status, [*headers, *fields], *error)
@@ -349,7 +349,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         return announcing_app
 
     def _hook_responses(self, app: Flask) -> None:
-        """Has `_after_request` and `_teardown_request` called from now on: they cost every request a microsecond."""
+        """Registers `_after_request` and `_teardown_request`, only if needed: they cost every request a microsecond."""
         with self._hooks_lock:
             after, teardown = app.after_request_funcs, app.teardown_request_funcs
             if self._after_request not in after.get(None, ()):
@@ -381,7 +381,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
 
 
 class _Refused:
-    """What an exception of a refusal is, beside an exception of Tidegate and one of Werkzeug with that status."""
+    """The common part of the exceptions of a refusal. Each is also an exception of Tidegate and one of Werkzeug."""
 
     __str__ = HTTPException.__str__
 
@@ -391,9 +391,9 @@ class _Refused:
 
 
 class Denied(_Refused, RateLimited, TooManyRequests):  # type: ignore[misc]
-    """A request was denied: for `errorhandler(429)` and for `errorhandler(RateLimited)`.
+    """A request was denied. To answer it, use `errorhandler(429)` or `errorhandler(RateLimited)`.
 
-    As of every exception of Werkzeug, `code` is the status and `description` is for the client.
+    As in every exception of Werkzeug, `code` is the status and `description` is for the client.
     """
 
     def __init__(self, decision: Decision, response: flask.Response) -> None:
@@ -404,24 +404,24 @@ class Denied(_Refused, RateLimited, TooManyRequests):  # type: ignore[misc]
 
 
 class Unavailable(_Refused, RateLimited, ServiceUnavailable):  # type: ignore[misc]
-    """A request was denied because the store is missing: for `errorhandler(503)` and `errorhandler(RateLimited)`."""
+    """A request was denied because the store is missing. Use `errorhandler(503)` or `errorhandler(RateLimited)`."""
 
 
 class StoreMissing(_Refused, StoreError, ServiceUnavailable):  # type: ignore[misc]
-    """The store did not answer: for `errorhandler(503)` and `errorhandler(StoreError)`. Its cause has its code."""
+    """The store did not answer, and the cause has the code. Use `errorhandler(503)` or `errorhandler(StoreError)`."""
 
 
 class KeyRefused(_Refused, KeyInvalid, BadRequest):  # type: ignore[misc]
-    """The client of a request made its key unusable: for `errorhandler(400)` and `errorhandler(KeyInvalid)`."""
+    """The client of a request made its key unusable. Use `errorhandler(400)` or `errorhandler(KeyInvalid)`."""
 
 
 def refusal_response(app: Flask, refusal: Refusal) -> flask.Response:
-    """The response to a refused request that no error handler answers."""
+    """Returns the response to a refused request that no error handler answers."""
     return app.response_class(refusal.body, refusal.status, refusal.fields)
 
 
 def refused(app: Flask, cause: Admission | StoreError | KeyInvalid) -> HTTPException:
-    """The exception of a refused request, with the response that it gets when no error handler answers it."""
+    """Returns the exception of a refused request, with the response that it gets if no error handler answers it."""
     response = refusal_response(app, Refusal(cause))
     if isinstance(cause, Admission):
         return (Denied if response.status_code == 429 else Unavailable)(cause.decision, response)
@@ -429,7 +429,7 @@ def refused(app: Flask, cause: Admission | StoreError | KeyInvalid) -> HTTPExcep
 
 
 def answers_errors(app: Flask) -> bool:
-    """Whether anything of an application may answer an exception. Where nothing does, a response costs half as much."""
+    """True if an application may answer exceptions itself. If it does not, a response costs half as much."""
     own, kind = vars(app), type(app)
     return (
         any(handlers for codes in app.error_handler_spec.values() for handlers in codes.values())
@@ -442,9 +442,9 @@ def answers_errors(app: Flask) -> bool:
 
 
 def answered(app: Flask, given: Any, decision: Decision) -> Any:
-    """What `on_denied` has returned, as the answer to a refused request.
+    """Turns the result of `on_denied` into the answer to a refused request.
 
-    Its status is that of the refusal, if it gives none.
+    If it sets no status, it gets the status of the refusal.
     """
     if isinstance(given, tuple) and len(given) > 1 and isinstance(given[1], (int, str)):
         return given
@@ -455,7 +455,7 @@ def answered(app: Flask, given: Any, decision: Decision) -> Any:
 
 
 def _views(app: Flask, endpoint: str) -> Iterator[Any]:
-    """The view of an endpoint, and what its decorators have wrapped. What is a view of its own is not among these."""
+    """Returns the view of an endpoint and the functions that its decorators wrap, except those that are views too."""
     view = app.view_functions[endpoint]
     registered = {id(one) for one in app.view_functions.values() if one is not view}
     return (one for one in _wrapping(view) if id(one) not in registered)
@@ -466,7 +466,7 @@ def _wrapping(view: Any) -> Iterator[Any]:
 
 
 def name_of(view: Any) -> str:
-    """The name of what was decorated: the same in every process."""
+    """Returns the name of a decorated object. It is the same in every process."""
     if isinstance(view, Blueprint):
         return f"blueprint {view.name}"
     name = getattr(view, "__qualname__", type(view).__qualname__)

@@ -1,4 +1,4 @@
-"""Keys for the limits of any web framework: whose request it is, and where a notation counts."""
+"""Keys for the limits of any web framework: the client of a request, and the place where a notation counts."""
 
 from __future__ import annotations
 

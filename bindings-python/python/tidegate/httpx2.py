@@ -4,7 +4,7 @@
 
     client = httpx2.Client(transport=PacedTransport(limiter, policy="5000/hour; 80/minute"))
 
-A request waits for its turn, is sent, and what the response says of limits counts for all processes that share the
+A request waits for its turn and is sent. The limits that its response announces count for all processes that share the
 store of the limiter. docs/guides/outgoing.md explains it.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["AsyncPacedTransport", "PacedTransport"]
 
 
 class PacedTransport(BlockingTransport, httpx2.BaseTransport):
-    """A transport for `httpx2.Client`, with the options of `tidegate.httpx.PacedTransport`: by default a
+    """A transport for `httpx2.Client`, with the options of `tidegate.httpx.PacedTransport`. By default a
     `httpx2.HTTPTransport` sends the requests."""
 
     _httpx: ClassVar[Any] = httpx2

@@ -1,22 +1,22 @@
-"""Storages for the `limits` package. Flask-Limiter, slowapi and others that are built on it then run on Tidegate.
+"""Storages for the `limits` package. With them, Flask-Limiter, slowapi and others built on it run on Tidegate.
 
     import tidegate.limits                                   # registers the schemes
 
     Limiter(get_remote_address, app=app, storage_uri="tidegate+redis://127.0.0.1:6379/0")
 
-A scheme is `tidegate+` and a scheme of Tidegate, and for `limits.aio` it begins with `async+tidegate+`. The storage
-options are those of a limiter: prefix (or key_prefix), timeout, on_store_error, deny_cache. Fixed windows are
-`fixed-window`, moving windows `sliding-log`, and sliding window counters `sliding-counter`.
+A scheme is `tidegate+` and a scheme of Tidegate. For `limits.aio` it begins with `async+tidegate+`. The storage options
+are those of a limiter: prefix (or key_prefix), timeout, on_store_error, deny_cache. Fixed windows are `fixed-window`,
+moving windows `sliding-log`, and sliding window counters `sliding-counter`.
 
 A store that cannot be reached raises, as with the storages of `limits`, so that the `in_memory_fallback` and the
-`swallow_errors` of Flask-Limiter and slowapi work; `on_store_error="local"` leaves the fallback to Tidegate. With
+`swallow_errors` of Flask-Limiter and slowapi work. `on_store_error="local"` leaves the fallback to Tidegate. With
 `wrap_exceptions` the error is the StorageError of `limits`.
 
-What differs from the storages of `limits`: only the store's clock decides; sliding window counters are aligned to the
-clock, as those of its memory storage are, and reset when their estimate is 0; a cost that is no whole number is rounded
-up; a storage of `memory://` that is pickled comes back empty; and `reset` clears the keys that this storage object
-remembers to have used: the newest 100,000 that have at most 200 characters. `storage.storage.clear_all()` clears all
-that is under the prefix, also what others count there.
+These storages differ from those of `limits`. Only the store's clock decides. Sliding window counters are aligned to the
+clock, as in its memory storage, and reset when their estimate is 0. A fractional cost is rounded up. A pickled storage
+of `memory://` comes back empty. `reset` clears the keys that this storage object remembers: the newest 100,000 that
+have at most 200 characters. To clear everything under the prefix, also the usage that others count there, call
+`storage.storage.clear_all()`.
 """
 
 from __future__ import annotations
@@ -57,19 +57,18 @@ SCHEMES = [
         "valkey+unix",
     )
 ]
-# A storage of `limits` counts without a limit: a count is what is missing from the largest limit there is.
+# A storage of `limits` counts without a limit. Its count is the part of this largest limit that is used up.
 MAX_COUNT = 10**12
-# The number of keys whose expiry is remembered, and the length of the longest. The expiry of any other is read from
-# the key.
+# The number of keys with a remembered expiry, and the length of the longest. Any other expiry is read from the key.
 MAX_EXPIRIES = 100_000
 MAX_REMEMBERED_KEY = 200
-# How often both counters of a sliding window are asked for, when its window ends meanwhile.
+# How often both counters of a sliding window are read at most, because its window may end meanwhile.
 MAX_ATTEMPTS = 3
 
 
 @functools.lru_cache(maxsize=1024)
 def _policy(algorithm: str, count: int, expiry: int) -> Policy:
-    # The count is no part of a limit's identity: what is charged with one count is seen with another.
+    # The count is not part of a limit's identity, so charges with one count are seen with another.
     return Policy(Limit(algorithm, count, period=float(expiry)), name=f"limits.{algorithm}")
 
 
@@ -78,7 +77,7 @@ def _micros(seconds: float) -> int:
 
 
 def _whole(amount: float) -> int:
-    """An amount in whole units. A number that is none of these is left to the limiter, which refuses it."""
+    """Returns an amount rounded up to whole units. Leaves inf and nan to the limiter, which refuses them."""
     if not isinstance(amount, (int, float)) and not hasattr(amount, "__index__"):
         raise CostError(
             f"a cost cannot be {shown(amount)}: it must be a number, since the limits of this package count no units; "
@@ -110,12 +109,12 @@ class _StorageSteps:
 
     @property
     def storage(self) -> Any:
-        """The limiter, as `storage` is the client in the storages of `limits`."""
+        """The limiter. In the storages of `limits`, `storage` is the client."""
         return self.limiter
 
     @property
     def base_exceptions(self) -> type[Exception]:
-        """What `wrap_exceptions` wraps."""
+        """The exceptions that `wrap_exceptions` wraps."""
         return TidegateError
 
     def __copy__(self) -> Any:
@@ -137,7 +136,7 @@ class _StorageSteps:
             self._expiries.popitem(last=False)
 
     def _expiry(self, key: str) -> int | None:
-        """The expiry of a key. If only another process has used it, its end is read: /count/multiples/unit."""
+        """Returns the expiry of a key, read from its end (/count/multiples/unit) if this process never used it."""
         expiry = self._expiries.get(key)
         if expiry is not None:
             return expiry
@@ -148,7 +147,7 @@ class _StorageSteps:
         return granularity.GRANULARITY.seconds * int(multiples)
 
     def _incr(self, key: str, expiry: int, amount: int = 1) -> Steps[int]:
-        """Counts an amount, and returns how much is counted in the window."""
+        """Counts an amount, and returns the count of the window."""
         self._remember(key, expiry)
         amount = _whole(amount)
         if amount == 0:
@@ -164,17 +163,17 @@ class _StorageSteps:
         return decision
 
     def _get(self, key: str) -> Steps[int]:
-        """How much is counted in the window."""
+        """Returns the count of the window."""
         decision = yield from self._fixed(key)
         return 0 if decision is None else MAX_COUNT - decision.remaining
 
     def _get_expiry(self, key: str) -> Steps[float]:
-        """When the window ends, in seconds since 1970."""
+        """Returns when the window ends, in seconds since 1970."""
         decision = yield from self._fixed(key)
         return time.time() if decision is None else decision.reset_at
 
     def _clear(self, key: str) -> Steps[None]:
-        """Forgets what is counted under a key."""
+        """Clears the usage of a key."""
         expiry = self._expiry(key)
         if expiry is None:
             return
@@ -182,7 +181,7 @@ class _StorageSteps:
             yield "clear", (_policy(algorithm, MAX_COUNT, expiry), key)
 
     def _reset(self) -> Steps[int]:
-        """Clears the keys that this storage remembers, and returns how many they are."""
+        """Clears the keys that this storage remembers, and returns their number."""
         keys = list(self._expiries)
         for key in keys:
             yield from self._clear(key)
@@ -190,7 +189,7 @@ class _StorageSteps:
         return len(keys)
 
     def _check(self) -> Steps[bool]:
-        """Whether the store answers."""
+        """Returns True if the store answers."""
         try:
             yield "ping", ()
         except TidegateError:
@@ -209,15 +208,15 @@ class _StorageSteps:
         return decision.allowed
 
     def _acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> Steps[bool]:
-        """Adds an amount to a moving window, unless that would exceed the limit. Returns whether it did."""
+        """Adds an amount to a moving window if the limit allows it, and returns True then."""
         return self._acquire("sliding-log", key, limit, expiry, amount)
 
     def _acquire_sliding(self, key: str, limit: int, expiry: int, amount: int = 1) -> Steps[bool]:
-        """Adds an amount to a sliding window counter, unless that would exceed the limit. Returns whether it did."""
+        """Adds an amount to a sliding window counter if the limit allows it, and returns True then."""
         return self._acquire("sliding-counter", key, limit, expiry, amount)
 
     def _moving(self, key: str, limit: int, expiry: int) -> Steps[tuple[float, int]]:
-        """When a moving window began, and how much it holds."""
+        """Returns when a moving window began, and the amount in it."""
         policy = _policy("sliding-log", limit, expiry)
         decision: Decision = yield "peek", (policy, key)
         now = decision.reset_at - decision.reset_after
@@ -229,7 +228,7 @@ class _StorageSteps:
         return now + (more.retry_after or 0.0) - expiry, used
 
     def _sliding(self, key: str, expiry: int) -> Steps[tuple[int, float, int, float]]:
-        """Both counters and their times to live, from the moments at which the estimate falls."""
+        """Returns both counters and their times to live, from the moments at which the estimate falls."""
         period, policy = expiry * 1_000_000, _policy("sliding-counter", MAX_COUNT, expiry)
         for _ in range(MAX_ATTEMPTS):
             seen: Decision = yield "peek", (policy, key)
@@ -237,7 +236,7 @@ class _StorageSteps:
             window, used = now - now % period, MAX_COUNT - seen.remaining
             next_window = window + period
             left = (next_window - now) / 1_000_000
-            # What falls to 0 only in the next window was counted in this one.
+            # Usage that falls to 0 only in the next window was counted in this one.
             falls = next_window + period - _micros(seen.reset_at)
             least, most = 0, 0
             if _micros(seen.reset_at) > next_window:
@@ -260,11 +259,11 @@ class _StorageSteps:
             while previous and math.floor(previous * ttl / expiry + current) < used:
                 ttl = math.nextafter(ttl, math.inf) if hasattr(math, "nextafter") else ttl + 1e-9
             return previous, ttl if previous else 0.0, current, left + expiry
-        # Others charge the key between the questions: the estimate stands for both.
+        # Others charge the key between the reads, so the estimate stands for both counters.
         return 0, 0.0, used, left + expiry
 
     def _falls_to(self, key: str, expiry: int, units: int) -> Steps[int | None]:
-        """When the estimate falls to so many units; None when it has."""
+        """Returns when the estimate falls to so many units, or None if it has already."""
         decision: Decision = yield "peek", (_policy("sliding-counter", MAX_COUNT, expiry), key, MAX_COUNT - units)
         if decision.allowed or decision.retry_after is None:
             return None
@@ -272,12 +271,12 @@ class _StorageSteps:
         return now + _micros(decision.retry_after)
 
     def _clear_sliding(self, key: str, expiry: int) -> Steps[None]:
-        """Forgets a sliding window counter."""
+        """Clears a sliding window counter."""
         yield "clear", (_policy("sliding-counter", MAX_COUNT, expiry), key)
 
 
 def _on_thread(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], T]:
-    """The method of a storage that takes these steps on the calling thread."""
+    """Returns a method of a storage that takes these steps on the calling thread."""
 
     def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return run_steps(steps(self, *args, **kwargs), self.limiter)
@@ -287,7 +286,7 @@ def _on_thread(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Conca
 
 
 def _on_loop(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A method that awaits these steps on an event loop."""
+    """Returns a method that awaits these steps on an event loop."""
 
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await run_steps_async(steps(self, *args, **kwargs), self.limiter)

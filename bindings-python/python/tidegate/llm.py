@@ -1,4 +1,4 @@
-"""What calls of large language models cost, for the clients of OpenAI, of Anthropic and of those who speak as they do.
+"""The cost of calls to large language models, for the clients of OpenAI, Anthropic and compatible services.
 
 A preset is a dict of options for a transport::
 
@@ -9,8 +9,8 @@ A preset is a dict of options for a transport::
     policy = "500 requests/minute; 90000 tokens/minute"
     client = OpenAI(http_client=httpx2.Client(transport=PacedTransport(limiter, policy=policy, **openai_preset())))
 
-Each call is charged what its request says that it costs, and settled to what its response says that it has cost. What
-is refused becomes a response with status 429, which the clients raise as they raise that of the service.
+Each call is charged the estimated cost of its request, and settled to the usage in its response. A refusal becomes a
+response with status 429, which the clients raise like a 429 of the service.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from .outgoing import SettleReader
 __all__ = ["LlmPreset", "Tokenizer", "anthropic_preset", "openai_preset"]
 
 Unit: TypeAlias = Literal["tokens", "input-tokens", "output-tokens"]
-# When a service counts the tokens of an answer: their bound when the request arrives, or as they are used.
+# How a service counts the tokens of an answer: their bound when the request arrives, or as they are used.
 OutputRule: TypeAlias = Literal["bound", "used"]
-# The number of tokens of a text, or something of that length, such as a list of them.
+# Returns the number of tokens of a text, or something of that length, such as a list of them.
 Tokenizer: TypeAlias = Callable[[str], "int | Sized"]
 
 _UNITS = ("tokens", "input-tokens", "output-tokens")
@@ -70,15 +70,15 @@ def openai_preset(
 ) -> LlmPreset:
     """Options for a client of OpenAI: chat completions, responses, embeddings and completions.
 
-    - `tokenizer`: a function of a text that returns how many tokens it has, or the tokens. Without one a token is four
-      bytes, until calls have shown how many.
-    - `units`: the names of units that are charged, of "tokens", "input-tokens" and "output-tokens". Without it they are
-      those that the policy of the transport counts. `requests` need no name.
-    - `output`: "bound", as OpenAI counts: the most tokens that a request allows for its answer, when it arrives. "used"
-      is for services that speak as OpenAI does and count what was used.
-    - `default_output`: the tokens of an answer whose request names no bound, until calls have shown how many.
+    - `tokenizer`: a function that returns the tokens of a text, or their number. Without it a token is four bytes,
+      until calls have shown the real ratio.
+    - `units`: the units that are charged, some of "tokens", "input-tokens" and "output-tokens". The default is those
+      that the policy of the transport counts. `requests` need no name.
+    - `output`: "bound" counts the most tokens that a request allows for its answer, when it arrives, as OpenAI does.
+      Choose "used" for a compatible service that counts the tokens that were used.
+    - `default_output`: the tokens of an answer if its request has no bound, until calls have shown the real number.
     - `priority`: the class of the calls, or a function of the request.
-    - `learn`: whether the limits that responses state are learned, as in the options of the transport.
+    - `learn`: True learns the limits that responses announce, as in the options of the transport.
     """
     return _preset("openai", tokenizer, ("tokens",), units, output, default_output, priority, learn)
 
@@ -94,9 +94,9 @@ def anthropic_preset(
 ) -> LlmPreset:
     """Options for a client of Anthropic: messages.
 
-    They are those of `openai_preset`. Anthropic counts input and answers apart, answers as they are used, and does not
-    count what is read out of a cache. What answers use is learned for each model; until then it is `default_output`, or
-    the bound of the request where that is less.
+    You can give the options of `openai_preset`. Anthropic counts input and answers separately and answers as they are
+    used, and does not count tokens from a cache. The usage of answers is learned for each model. Until then it is
+    `default_output`, or the bound of the request if that is less.
     """
     usual: tuple[Unit, ...] = ("input-tokens", "output-tokens")
     return _preset("anthropic", tokenizer, usual, units, output, default_output, priority, learn)
@@ -126,9 +126,9 @@ def _preset(
 
 
 class _Calls(CostByPolicy):
-    """The calls of a preset: what each was charged, until its response has come.
+    """The calls of a preset. Keeps the charge of each call until its response has come.
 
-    Called, it says the cost of a request.
+    Calling the object returns the cost of a request.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class _Calls(CostByPolicy):
 
 
 class _UsedTokens:
-    """Reads what a call has used, out of its response."""
+    """Reads the tokens that a call has used from its response."""
 
     def __init__(self, estimator: TokenEstimator, estimate: TokenEstimate, units: tuple[str, ...], status: int) -> None:
         self._estimator, self._estimate, self._units, self._status = estimator, estimate, units, status
@@ -182,7 +182,7 @@ class _UsedTokens:
 
 
 def _units(units: tuple[str, ...], tokens: tuple[int | None, int | None]) -> dict[str, int]:
-    """The units of tokens that are known."""
+    """Returns the units with a known number of tokens."""
     read, answered = tokens
     both = None if read is None or answered is None else min(read + answered, 2**53 - 1)
     known = {"tokens": both, "input-tokens": read, "output-tokens": answered}
@@ -195,11 +195,11 @@ def _path(request: _Request) -> str:
 
 
 def _body(request: _Request) -> bytes:
-    """The body of a request; nothing for a stream, which can be read only once."""
+    """Returns the body of a request, or nothing for a stream, which can be read only once."""
     try:
         body = request.content  # type: ignore[attr-defined]
     except (AttributeError, RuntimeError):
-        # httpx raises a RuntimeError for a body that was not read; requests has another name.
+        # httpx raises a RuntimeError for a body that was not read. In requests the body has another name.
         body = getattr(request, "body", None)
     if isinstance(body, str):
         return body.encode("utf-8", "surrogatepass")

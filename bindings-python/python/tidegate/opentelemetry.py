@@ -8,9 +8,9 @@
 
 A call that goes to a store is a span `tidegate.check` (or `charge`, `check_all`, `acquire`, `hold`), with the
 attributes `tidegate.policy`, `tidegate.outcome`, `tidegate.source` and `tidegate.store`, a URL without secrets. A call
-that this process answers by itself, from memory, the deny cache, a lease or the fallback, makes no span. A
-denial, whatever answered it, is an event `tidegate.denied` of the current span with `tidegate.policy` and
-`tidegate.limit`. The key is never part of any of them. docs/metrics.md lists the instruments.
+that this process answers by itself, from memory, the deny cache, a lease or the fallback, makes no span. Every denial
+is an event `tidegate.denied` of the current span with `tidegate.policy` and `tidegate.limit`. The key is never part of
+any of them. docs/metrics.md lists the instruments.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ TRACED = ("check", "charge", "check_all", "acquire", "hold", "_admit")
 
 
 def meter_limiter(limiter: AnyLimiter, *, name: str = "default", meter_provider: MeterProvider | None = None) -> None:
-    """Makes observable instruments of the limiter's stats; `name` is the attribute `limiter` of all of them.
+    """Makes observable instruments of the limiter's stats. `name` is the attribute `limiter` of all of them.
 
-    There is no observable histogram in OpenTelemetry. So the two histograms are observable counters of what Prometheus
-    makes of one: `….bucket` with the attribute `le`, `….count` and `….sum`.
+    OpenTelemetry has no observable histogram. So each of the two histograms becomes the counters that Prometheus makes
+    of one: `….bucket` with the attribute `le`, `….count` and `….sum`.
     """
     limiters = NamedLimiters()
     limiters.add(limiter, name)
@@ -77,11 +77,11 @@ def _parts(value: Any, part: str, attributes: dict[str, str]) -> Iterable[Observ
 
 
 def traced(limiter: L, *, tracer_provider: TracerProvider | None = None) -> L:
-    """The limiter with spans: the same calls, and every other attribute of it.
+    """Returns the limiter with spans. It has the same calls, and every other attribute of the limiter.
 
-    It is a `TracedLimiter`, which takes the place of the limiter everywhere. The web layers and the functions under
-    `@limiter.limit` have spans from now on, whether they have the TracedLimiter or the limiter that was given. Of the
-    calls that a program makes itself, those of the TracedLimiter have spans.
+    You can use this `TracedLimiter` in place of the limiter everywhere. The web layers and the functions under
+    `@limiter.limit` have spans from now on, with the TracedLimiter or the given limiter. Your own calls have spans only
+    if you make them on the TracedLimiter.
     """
     limiter = unwrapped(limiter)
     if not isinstance(limiter, (Limiter, AsyncLimiter)):
@@ -100,15 +100,15 @@ class TracedLimiter(LimiterWrapper):
     def __init__(self, limiter: AnyLimiter, tracer: Tracer, store: str) -> None:
         self._limiter = limiter
         self._tracer = tracer
-        # The URLs without secrets; empty for memory.
+        # The URLs without secrets, or empty for memory.
         self._store = store
 
     def to_async(self) -> TracedLimiter:
-        """This limiter for event loops."""
+        """Returns this limiter for event loops."""
         return TracedLimiter(to_async(self._limiter), self._tracer, self._store)
 
     def to_blocking(self) -> TracedLimiter:
-        """This limiter for threads."""
+        """Returns this limiter for threads."""
         return TracedLimiter(to_blocking(self._limiter), self._tracer, self._store)
 
     def __getattr__(self, name: str) -> Any:
@@ -196,7 +196,7 @@ class TracedLimiter(LimiterWrapper):
     def _span(
         self, name: str, began: int, attributes: dict[str, str], failure: str | None = None, ended: int | None = None
     ) -> None:
-        """A span of a call that has ended: only then it is known whether it went to a store."""
+        """Makes the span of a call after its end, because only then is it known if the call went to a store."""
         span = self._tracer.start_span(
             f"tidegate.{name}",
             context=context.get_current(),
@@ -205,13 +205,13 @@ class TracedLimiter(LimiterWrapper):
             start_time=began,
         )
         if failure is not None:
-            # Not the message: it may be about what the caller gave.
+            # Not the message: it may contain an argument of the caller.
             span.set_status(Status(StatusCode.ERROR, failure))
         span.end(ended)
 
 
 def _twice(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a call was given, so that it can be read twice. A web layer is asked to say its steps."""
+    """Returns the arguments of a call so that they can be read twice. A call of a web layer also records its steps."""
     kept = {word: _kept(one) for word, one in options.items()}
     return tuple(map(_kept, arguments)), {**kept, "records_steps": True} if name == "_admit" else kept
 
@@ -230,7 +230,7 @@ def _attributes(decision: Decision) -> dict[str, str]:
 
 
 def _limit(decision: Decision) -> str:
-    """The limit that refused, as its count and period in seconds. Units that are held have no period."""
+    """Returns the limit that refused, as its count and period in seconds. Held units have no period."""
     refused = next((limit for limit in decision.limits if limit.exceeded), None)
     if refused is None:
         return ""

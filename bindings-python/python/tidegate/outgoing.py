@@ -1,4 +1,4 @@
-"""What the responses of other services say of their limits.
+"""Reads the limits that the responses of other services announce.
 
 With any client::
 
@@ -19,14 +19,14 @@ __all__ = ["Observation", "SettleReader"]
 
 @runtime_checkable
 class SettleReader(Protocol):
-    """What `settle` of a transport may return: an object that reads the body of a response while the caller gets it.
+    """An object that `settle` of a transport may return. It reads the body of a response while the caller gets it.
 
-    The transport feeds it each chunk in order, with its Content-Encoding undone, and ends it once: when the body has
-    ended, or was given up. It should be quick and keep little, since it runs where the caller reads.
+    The transport feeds it each chunk in order, with its Content-Encoding undone, and ends it once, when the body has
+    ended or was given up. It should be quick and keep little, because it runs where the caller reads.
     """
 
     def feed(self, chunk: bytes, /) -> None:
         """Reads the next chunk of the body."""
 
     def end(self) -> int | Mapping[str, int] | None:
-        """What the call has cost: a number, or numbers by the names of units; None leaves it as it was charged."""
+        """Returns the actual cost: a number, or numbers by the names of units. None leaves the charge as it is."""

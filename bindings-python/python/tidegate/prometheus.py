@@ -5,12 +5,12 @@
 
     REGISTRY.register(TidegateCollector(limiter))
 
-The numbers are read when Prometheus scrapes; between scrapes nothing runs. docs/metrics.md lists the metrics.
+The numbers are read when Prometheus scrapes. Nothing runs between scrapes. docs/metrics.md lists the metrics.
 
 In the multiprocess mode of prometheus_client (`PROMETHEUS_MULTIPROC_DIR`, gunicorn with several workers) a scrape sees
-only what each process has written into the files of that directory. There the collector has a thread in each process
-that writes every second, and at the end of the process; `write()` does it at once. A worker that gunicorn forked from a
-preloaded application starts at zero, and gets a thread of its own.
+only the files that each process has written into that directory. There the collector has a thread in each process that
+writes every second, and it writes when the process ends. To write at once, call `write()`. A worker that gunicorn
+forked from a preloaded application starts at zero, and gets its own thread.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ FAMILIES: dict[str, Any] = {
 
 
 class TidegateCollector(Collector):
-    """The metrics of one limiter, or of several: `add` takes further ones, each under a name of its own.
+    """The metrics of one limiter, or of several. You can `add` more, each under its own name.
 
-    `name` is the value of the label `limiter`. `interval` is how often the thread of the multiprocess mode writes, in
-    seconds.
+    `name` is the value of the label `limiter`. `interval` is the time in seconds between two writes of the thread of
+    the multiprocess mode.
     """
 
     def __init__(self, limiter: AnyLimiter, *, name: str = "default", interval: float = 1.0) -> None:
         self._limiters = NamedLimiters()
         self._limiters.add(limiter, name)
-        # What prometheus_client itself has chosen from the environment when it was imported.
+        # prometheus_client has chosen this from the environment when it was imported.
         multiprocess = values.ValueClass is not values.MutexValue
         self._writer = _MultiprocessWriter(self._limiters, interval) if multiprocess else None
 
     def add(self, limiter: AnyLimiter, name: str) -> TidegateCollector:
-        """Exports one more limiter, with that value of the label `limiter`."""
+        """Exports one more limiter. `name` is its value of the label `limiter`."""
         self._limiters.add(limiter, name)
         return self
 
     def write(self) -> None:
-        """In the multiprocess mode: writes the numbers of this process now. Otherwise there is nothing to write."""
+        """Writes the numbers of this process now. Outside the multiprocess mode there is nothing to write."""
         if self._writer is not None:
             self._writer.write()
 
     def describe(self) -> list[Metric]:
-        """The metrics without values: a registry refuses another collector of the same names."""
+        """Returns the metrics without values. A registry uses them to refuse another collector of the same names."""
         return list(_families().values())
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of this process now."""
+        """Returns the metrics of this process now."""
         families = _families()
         for metric, labels, value in self._limiters.samples():
             family = families[metric.name]
@@ -95,12 +95,12 @@ class _MultiprocessWriter:
     def __init__(self, limiters: NamedLimiters, interval: float) -> None:
         self._limiters = limiters
         self._interval = interval
-        # Registered nowhere: a scrape of the files finds them.
+        # They are not registered, because a scrape finds them in the files.
         self._metrics = {name: _metric(metric) for name, metric in METRICS.items() if metric.kind != "histogram"}
         self._buckets: dict[tuple[str, ...], Any] = {}
         self._begin()
         alive = weakref.ref(self)
-        # No child is forked while the thread writes: it would inherit a lock of prometheus_client, held for ever.
+        # No child is forked while the thread writes. It would inherit a lock of prometheus_client, held for ever.
         os.register_at_fork(
             before=lambda: _call(alive, lambda writer: writer._lock.acquire()),
             after_in_parent=lambda: _call(alive, lambda writer: writer._lock.release()),
@@ -109,7 +109,7 @@ class _MultiprocessWriter:
         atexit.register(_call, alive, _MultiprocessWriter.write)
 
     def _begin(self) -> None:
-        """In a new process: its limiters start at zero, and it has no thread yet."""
+        """Starts in a new process. Its limiters start at zero, and it has no thread yet."""
         self._lock = threading.Lock()
         self._written: dict[tuple[str, ...], float] = {}
         threading.Thread(target=_write_always, args=(weakref.ref(self), self._interval), daemon=True).start()
@@ -131,14 +131,14 @@ class _MultiprocessWriter:
             self._add((metric.name, *labels), value["sum"], self._value(metric, "_sum", labels))
 
     def _add(self, key: tuple[str, ...], value: float, counter: Any) -> None:
-        """Adds what is new: another collector of this process may write to the same metric."""
+        """Adds only the difference, because another collector of this process may write to the same metric."""
         before = self._written.get(key, 0.0)
         if value > before:
             counter.inc(value - before)
             self._written[key] = value
 
     def _value(self, metric: _metrics.Metric, suffix: str, labels: tuple[str, ...], *bound: str) -> Any:
-        """A value as the Histogram of prometheus_client keeps it; that class takes only one observation at a time."""
+        """Returns a value as the Histogram of prometheus_client keeps it. That class takes only single observations."""
         key = (metric.name, suffix, *labels, *bound)
         if key not in self._buckets:
             names = (*metric.labels, *(["le"] if bound else []))
@@ -150,7 +150,7 @@ class _MultiprocessWriter:
 
 def _metric(metric: _metrics.Metric) -> Any:
     if metric.kind == "gauge":
-        # The sum over the processes that live: how many of them find the store in that state.
+        # The sum over the living processes: the number of them that find the store in that state.
         return Gauge(metric.name, metric.help, metric.labels, registry=None, multiprocess_mode="livesum")
     return Counter(metric.name, metric.help, metric.labels, registry=None)
 

@@ -1,4 +1,4 @@
-"""Fixtures for tests with pytest, which loads them where tidegate is installed.
+"""Fixtures for tests with pytest, which loads them if tidegate is installed.
 
     def test_the_sixth_login_waits(tidegate_limiter, tidegate_clock):
         assert all(tidegate_limiter.check("5/minute", "alice") for _ in range(5))
@@ -6,8 +6,8 @@
         tidegate_clock.advance(63)
         assert tidegate_limiter.check("5/minute", "alice")
 
-Each test has a clock and usage of its own, in memory. Policies by name are those of `tidegate_policies`, a fixture that
-a module or a `conftest.py` replaces::
+Each test has its own clock and its own usage, in memory. To use policies by name, replace the fixture
+`tidegate_policies` in a module or a `conftest.py`::
 
     @pytest.fixture
     def tidegate_policies():
@@ -30,7 +30,7 @@ __all__ = ["tidegate_async_limiter", "tidegate_clock", "tidegate_limiter", "tide
 
 @pytest.fixture
 def tidegate_clock() -> ManualClock:
-    """The clock of `tidegate_limiter`: it stands still until the test moves it."""
+    """The clock of `tidegate_limiter`. It stands still until the test moves it."""
     return ManualClock()
 
 
@@ -49,5 +49,5 @@ def tidegate_limiter(tidegate_clock: ManualClock, tidegate_policies: Mapping[str
 
 @pytest.fixture
 def tidegate_async_limiter(tidegate_limiter: Limiter) -> AsyncLimiter:
-    """`tidegate_limiter` for event loops: policies, usage and clock are the same."""
+    """`tidegate_limiter` for event loops, with the same policies, usage and clock."""
     return tidegate_limiter.to_async()

@@ -5,7 +5,7 @@
     session = requests.Session()
     session.mount("https://", PacedAdapter(limiter, policy="5000/hour; 80/minute"))
 
-A request waits for its turn, is sent, and what the response says of limits counts for all processes that share the
+A request waits for its turn and is sent. The limits that its response announces count for all processes that share the
 store of the limiter. docs/guides/outgoing.md explains it.
 """
 
@@ -39,29 +39,29 @@ __all__ = ["PacedAdapter"]
 class PacedAdapter(HTTPAdapter):
     """An adapter for `requests.Session.mount`.
 
-    - `policy`: a name, a notation, a Policy, a function of the request that returns one of these or None; None is no
-      limit but what responses say.
-    - `key`: a text, or a function of the request; by default its origin. `prefix` ("out:") stands before it. A redirect
-      to another origin has that one as its key.
-    - `cost`: units, numbers by their names, or a function of the request; 1 by default.
-    - `settle`: a function of the response, called before its body is read: what the request has really cost, a
-      `tidegate.outgoing.SettleReader` that reads the body while the caller does, or None. A body that is read from
-      `response.raw` is not seen.
-    - `timeout`: the longest time that a request waits for its turns, 30 seconds by default; None is as long as it
+    - `policy`: a name, a notation, a Policy, or a function of the request that returns one of these or None. With None,
+      only the limits that responses announce count.
+    - `key`: a text, or a function of the request. The default is its origin. `prefix` ("out:") stands before it. A
+      redirect to another origin has that origin as its key.
+    - `cost`: units, numbers by their names, or a function of the request. The default is 1.
+    - `settle`: a function of the response, called before its body is read. It returns the actual cost, a
+      `tidegate.outgoing.SettleReader` that reads the body while the caller does, or None. It does not see a body that
+      you read from `response.raw`.
+    - `timeout`: the longest time that a request waits for its turns, 30 seconds by default. None waits as long as it
       takes. Beyond it RateLimited is raised before anything is sent. It is not that of `session.get(…, timeout=…)`.
-    - `retries`: how often a 429 or 503 that says a wait is sent again: of a method that is idempotent or a request
-      with an Idempotency-Key, and no stream.
-    - `learn`, `max_learned_wait`: whether the limits that responses name are kept, and the longest wait that is
+    - `retries`: how often a request is sent again after a 429 or 503 that announces a wait. This needs an idempotent
+      method or an Idempotency-Key, and a body that is not a stream.
+    - `learn`: True learns the limits that responses announce. `max_learned_wait`: the longest announced wait that is
       believed.
-    - `margin`: how much the way to the service may differ from one request to the next, 0.05 seconds by default.
+    - `margin`: how much the travel time to the service may differ between requests, 0.05 seconds by default.
     - `priority`: a class of the policy's `priorities`, or a function of the request.
-    - `on_wait`: called with the Decision and the seconds before a request waits.
-    - `respond`: True makes a response of a refusal, with 429 and `x-should-retry: false`.
-    - `pool_connections`, `pool_maxsize`, `max_retries`, `pool_block`: those of an HTTPAdapter. Its retries are not
-      calls of their own: leave `max_retries` at 0.
+    - `on_wait`: called before a request waits, with the Decision and the seconds.
+    - `respond`: True turns a refusal into a response with 429 and `x-should-retry: false`.
+    - `pool_connections`, `pool_maxsize`, `max_retries`, `pool_block`: those of an HTTPAdapter. Its own retries wait for
+      no turn, so leave `max_retries` at 0.
 
-    Functions get a request with `method`, `url`, `headers` and `content`; `original` is that of requests. Each redirect
-    is a call of its own, for its own origin.
+    Functions get a request with `method`, `url`, `headers` and `content`. `original` is the request of requests. Each
+    redirect is a separate call to its own origin.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PacedAdapter(HTTPAdapter):
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         """Sends a request when its turn has come."""
         send = functools.partial(super().send, request, *args, **kwargs)
-        # Only then an error that ends a request is that of its one attempt.
+        # Without retries of the adapter, its error is that of the only attempt.
         once = not self.max_retries.total
         return run_now(self._pacing.send(_Exchange(self, request, send, once)))
 
@@ -163,9 +163,9 @@ class _Exchange:
 
 
 class _PassingResponse(Response):
-    """A response for whose end something waits."""
+    """A response that settles its call when its body ends."""
 
-    # A copy that was pickled has none, and its whole body.
+    # A pickled copy has its whole body, and nothing to settle.
     _passing: PassingBody | None = None
 
     def iter_content(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -191,7 +191,7 @@ class _PassingResponse(Response):
 
 
 class _File:
-    """A body of which some was read before. At its end it is closed, which urllib3 waits for."""
+    """A body that was read in part before. It is closed at its end, because urllib3 waits for that."""
 
     def __init__(self, kept: bytes, rest: Iterable[bytes] = (), close: Callable[[], object] = bool) -> None:
         self._kept, self._rest, self._close = io.BytesIO(kept), iter(rest), close

@@ -4,8 +4,8 @@
 
     app = TidegateMiddleware(app, policy="100/minute", store="redis://127.0.0.1:6379/0")
 
-Functions given as options get the environ. `user()` reads `REMOTE_USER`, `claim()` the verified claims in
-`environ["tidegate.claims"]`. The application finds the Decision in `environ["tidegate.decision"]`.
+Functions that you give as options get the environ. `user()` reads `REMOTE_USER`, and `claim()` reads the verified
+claims in `environ["tidegate.claims"]`. Your application finds the Decision in `environ["tidegate.decision"]`.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class _WsgiAdapter(EnvironAdapter):
 
 
 class TidegateMiddleware(AppLimits[Limiter, App]):
-    """Checks each request before the application is called; denied requests do not reach it.
+    """Checks each request before the application is called. Denied requests do not reach it.
 
-    limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
+    limiter: the limiter. Without it one is made from `store` and the options of a limiter (policies, prefix, timeout,
     on_store_error, deny_cache, clock).
     key, cost, skip, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method: the options of the
     limit.
-    enabled: False does nothing at all; without it the environment variable TIDEGATE_ENABLED is read.
+    enabled: False turns the middleware off. Without it, the environment variable TIDEGATE_ENABLED decides.
 
-    A policy with a "concurrency" limit is held until the last byte of the response, or until the server closes it.
+    The units of a "concurrency" limit are held until the last byte of the response, or until the server closes it.
     """
 
     _limiter_class = Limiter
@@ -97,7 +97,7 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
 
 
 def with_fields(start_response: Callable[..., Any], fields: Iterable[tuple[str, str]]) -> Callable[..., Any]:
-    """A `start_response` that puts these fields behind the headers of the response."""
+    """Returns a `start_response` that adds these fields after the headers of the response."""
 
     def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
         return start_response(status, [*headers, *fields], *error)
@@ -106,7 +106,7 @@ def with_fields(start_response: Callable[..., Any], fields: Iterable[tuple[str, 
 
 
 def _refuse(admission: Admission, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Responds by the WSGI application that `on_denied` returns, or with a Refusal."""
+    """Responds with the WSGI application that `on_denied` returns, or with a Refusal."""
     on_denied = admission.bound.on_denied
     given = None if on_denied is None else on_denied(environ, admission.decision)
     if given is None:
@@ -125,7 +125,7 @@ def _status_line(status: int) -> str:
 
 
 def _as_refusal(start_response: Callable[..., Any], status: int) -> Callable[..., Any]:
-    """A `start_response` for the answer to a refused request. One that names no status sends 200."""
+    """Returns a `start_response` for the answer to a refused request. It replaces 200 by the status of the refusal."""
 
     def start(line: str, headers: list[tuple[str, str]], *error: Any) -> Any:
         return start_response(_status_line(status) if line.split(" ", 1)[0] == "200" else line, headers, *error)

@@ -1,4 +1,4 @@
-//! How `AsyncLimiter` makes its calls: each returns a coroutine, which makes the call when it is awaited.
+//! The calls of `AsyncLimiter`. Each returns a coroutine, which makes the call when it is awaited.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl AsyncLimiter {
         actual: ActualCosts,
     ) -> PyResult<CallCoroutine> {
         let decision = decision.clone();
-        // It must finish: if it were cancelled, only some of several entries might be settled.
+        // It must finish, because a cancelled one could settle only some of several entries.
         self.action(true, |limiter| async move { actual.settle_awaited(&limiter, &decision).await })
     }
 
@@ -74,7 +74,7 @@ impl AsyncLimiter {
         let admission = async move {
             limiter.admit(&asked, records_steps).await.map(|answer| Outcome::Admission(Box::new(answer)))
         };
-        // It arrives even if the call was cancelled meanwhile: then what is held is given back at once.
+        // The answer arrives even if the call was cancelled meanwhile. Then it gives its holds back at once.
         Ok(CallCoroutine::of_task(Admission::from_outcome, true, admission))
     }
 
@@ -97,7 +97,7 @@ impl AsyncLimiter {
         options: CheckOptions,
         timeout: Option<Duration>,
     ) -> PyResult<Py<PyAny>> {
-        // A hold that does not wait arrives even if the call was cancelled meanwhile: then it is given back at once.
+        // A hold that does not wait arrives even if the call was cancelled meanwhile. Then it goes back at once.
         let must_finish = timeout == Some(Duration::ZERO);
         let pending =
             self.task(policy, key, AsyncHold::from_outcome, must_finish, move |limiter, policy, key| async move {
@@ -142,7 +142,7 @@ impl AsyncLimiter {
     }
 
     pub(super) fn read_file_again(&self, _py: Python<'_>) -> PyResult<CallCoroutine> {
-        // It reads a file, so it does not begin on the loop's thread.
+        // It reads a file, so it does not begin on the thread of the loop.
         self.action(false, |limiter| async move { limiter.reload() })
     }
 

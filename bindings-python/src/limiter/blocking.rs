@@ -1,4 +1,4 @@
-//! How `Limiter` makes its calls: on the calling thread, and other threads have the interpreter while it waits.
+//! The calls of `Limiter`. They run on the calling thread, and other threads have the interpreter while it waits.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::prepared_policy::AskedPolicy;
 
 impl Limiter {
     pub(super) fn build(builder: Builder) -> PyResult<Self> {
-        // It may wait for another process that makes the file of its store whole.
+        // It may wait for another process that repairs the file of its store.
         let inner = Python::attach(|py| py.detach(|| builder.build())).map_err(raise)?;
         Ok(Self { reader: LoopReader::new(inner.to_async()), inner })
     }
@@ -47,7 +47,7 @@ impl Limiter {
         self.decide(policy, key, call).map(drop)
     }
 
-    /// Makes a call that one Decision answers.
+    /// Makes a call with one Decision as its answer.
     #[inline]
     pub(crate) fn call(
         &self,
@@ -164,7 +164,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// Runs something that may wait for a store: then other threads have the interpreter meanwhile.
+    /// Runs a function that may wait for a store. If it may, other threads have the interpreter meanwhile.
     fn detached<T: Send>(&self, py: Python<'_>, run: impl FnOnce(&tidegate::Limiter) -> Result<T> + Send) -> Result<T> {
         if self.inner.waits() { py.detach(|| run(&self.inner)) } else { run(&self.inner) }
     }

@@ -1,8 +1,8 @@
-//! Calls that wait where blocking the thread would be wrong: for a task of the core, in pieces that leave room for others.
+//! Calls that wait for a task of the core without blocking the thread all the time, so that others can run.
 //!
-//! Python handles signals on the main thread only, and not while that waits: so it waits in short intervals, and looks for signals
-//! between them. A greenlet of gevent waits for a file, and its hub runs other greenlets meanwhile, without which the units that
-//! it waits for might never be given back.
+//! Python handles signals on the main thread only, and not while that thread waits. So it waits in short intervals, and looks for
+//! signals between them. A greenlet of gevent waits for a file, so that its hub runs other greenlets meanwhile. Without that, the
+//! units that it waits for might never be given back.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -19,10 +19,10 @@ use crate::error::{ClosedError, config, raise_about};
 use crate::loop_waker::LoopWaker;
 use crate::policy_argument::{OwnedPolicy, PolicyArgument};
 
-/// How long Ctrl-C may have to wait.
+/// The longest time that Ctrl-C may have to wait.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Sends the outcome of a task to the thread that waits for it, and wakes its hub.
+/// Sends the outcome of a task to the waiting thread, and wakes its hub.
 struct ThreadCompletion {
     sender: Mutex<Sender<Result<Outcome>>>,
     waker: Option<LoopWaker>,
@@ -38,7 +38,7 @@ impl Wake for ThreadCompletion {
 
 impl CompletionQueue for ThreadCompletion {
     fn deliver(&self, _: u64, outcome: Result<Outcome>) {
-        // It fails when the thread was interrupted. Then the outcome is dropped, which gives back a hold.
+        // The send fails if the thread was interrupted. Then the outcome is dropped, which gives back a hold.
         drop(self.sender.lock().send(outcome));
     }
 }
@@ -99,7 +99,7 @@ pub(super) fn hold(
     }
 }
 
-/// Whether signals could have to wait for too long.
+/// True if signals might have to wait for too long.
 fn is_long(timeout: Option<Duration>) -> bool {
     timeout.is_none_or(|timeout| timeout > SIGNAL_INTERVAL)
 }
@@ -113,7 +113,7 @@ fn ended() -> PyErr {
     ClosedError::new_err(("the limiter ended while this call waited",))
 }
 
-/// What waits for a file in a greenlet: `wait_read` of gevent, where that has patched modules of Python.
+/// The function that waits for a file in a greenlet: gevent's `wait_read`, if gevent has patched Python's modules.
 fn greenlet_wait(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
     let Some(monkey) = modules.cast::<PyDict>()?.get_item(intern!(py, "gevent.monkey"))? else { return Ok(None) };
@@ -123,8 +123,8 @@ fn greenlet_wait(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     py.import("gevent.socket")?.getattr("wait_read").map(Some)
 }
 
-/// Waits for a task, in a greenlet if `wait_read` is given. An exception meanwhile, of a signal handler or of what ends the
-/// greenlet, cancels the task, unless it `must_finish`.
+/// Waits for a task, in a greenlet if `wait_read` is passed. An exception meanwhile cancels the task, unless it
+/// `must_finish`. It may come from a signal handler or from the end of the greenlet.
 fn wait(
     py: Python<'_>,
     wait_read: Option<Bound<'_, PyAny>>,
@@ -136,7 +136,7 @@ fn wait(
     let waker = wait_read.as_ref().map(|_| LoopWaker::file()).transpose();
     let waker = waker.map_err(|error| config(format!("a greenlet of gevent cannot wait on this system: {error}")))?;
     let (sender, outcome) = channel();
-    // Only this thread uses it. `detach` requires that it is `Sync`, which the lock makes it.
+    // Only this thread uses it, but `detach` requires that it is `Sync`. The lock makes it so.
     let outcome = Mutex::new(outcome);
     let completion = Arc::new(ThreadCompletion { sender: Mutex::new(sender), waker });
     let queue: Arc<dyn CompletionQueue> = completion.clone();
@@ -168,7 +168,7 @@ fn wait(
     }
 }
 
-/// The outcome, unless it takes longer than the interval. Raises what a signal handler raises meanwhile.
+/// The outcome, or `None` if it takes longer than the interval. Raises the exception of a signal handler.
 fn received(
     py: Python<'_>,
     outcome: &Mutex<Receiver<Result<Outcome>>>,

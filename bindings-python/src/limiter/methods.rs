@@ -1,4 +1,4 @@
-//! The calls of both limiters, declared once. `blocking.rs` and `asynchronous.rs` say how each limiter makes them; a check of
+//! The calls of both limiters, declared once. `blocking.rs` and `asynchronous.rs` make them, each for one limiter. A check of
 //! an `AsyncLimiter` is a coroutine, and no more.
 
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ use crate::policy_use::PolicyUse;
 use crate::prepared_policy::AskedPolicy;
 use crate::stats::{counters, stats};
 
-/// The methods of a limiter: which types its calls return, as Rust has them and as the stubs say, the sentences that only
-/// this limiter needs, and its own methods.
+/// The methods of a limiter. The arguments are the types that its calls return, in Rust and in the stubs, the sentences
+/// that only this limiter needs, and its extra methods.
 macro_rules! limiter_methods {
     (
         $Class:ident = $class:tt {
@@ -374,7 +374,7 @@ macro_rules! limiter_methods {
                 cost: Option<Bound<'py, PyAny>>,
                 priority: Option<Bound<'py, PyAny>>,
             ) -> PyResult<Bound<'py, PyAny>> {
-                // The decorator of both limiters is written in Python.
+                // The decorator of both limiters is in Python.
                 let limit = slf.py().import("tidegate._decorator")?.getattr("limit")?;
                 limit.call1((slf, policy, key, cost, priority))
             }

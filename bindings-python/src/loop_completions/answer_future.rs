@@ -1,5 +1,5 @@
-//! The future of a call whose answer has not arrived. It is no `asyncio.Future`, which continues the task that awaits it by
-//! one more callback of the event loop: that costs more than all the rest of the way back.
+//! The future of a call that has no answer yet. It is no `asyncio.Future`, because that continues the awaiting task by one
+//! more callback of the event loop, which costs more than all the rest of the way back.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
@@ -24,16 +24,16 @@ pub(crate) struct AnswerFuture {
     _asyncio_future_blocking: bool,
 }
 
-/// What continues the task that waits, and the context in which it runs.
+/// The callback that continues the waiting task, and the context to run it in.
 pub(super) struct Waiter {
     pub(super) wake: Py<PyAny>,
     pub(super) context: Py<PyAny>,
 }
 
-/// A task of the core whose outcome the future waits for.
+/// A task of the core. The future waits for its outcome.
 pub(super) struct StartedTask {
     pub(super) ticket: u64,
-    /// What cancels it; none for a task that must finish.
+    /// Cancels the task. `None` for a task that must finish.
     pub(super) task: Option<Task>,
 }
 
@@ -42,7 +42,7 @@ impl AnswerFuture {
         Self { completions, started, answer: None, waiter: None, _asyncio_future_blocking: false }
     }
 
-    /// Sets the answer, unless it was cancelled; the task that is to continue now.
+    /// Sets the answer, unless the future was cancelled. Returns the task to continue now.
     pub(super) fn set(&mut self, answer: PyResult<Py<PyAny>>) -> Option<Waiter> {
         if self.answer.is_none() {
             self.answer = Some(answer);
@@ -107,7 +107,7 @@ impl AnswerFuture {
             }
             slf.borrow().completions.get().discard(ticket, task.is_none());
         }
-        // The task that cancels runs now, so the one that waits cannot.
+        // The task that cancels runs now, so the waiting one cannot.
         waiter.map_or(Ok(()), |waiter| schedule(slf, waiter))?;
         Ok(true)
     }

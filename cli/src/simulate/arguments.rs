@@ -1,4 +1,4 @@
-//! The arguments of `simulate`, and what they mean together.
+//! The arguments of `simulate`, and the traffic and retries that follow from them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::policy_argument::{self, POLICIES};
 use crate::terminal::path_text;
 use crate::{Failure, number_text};
 
-/// The most calls that a pattern has by itself.
+/// The most calls of a pattern without `--calls`.
 const USUAL_CALLS: u32 = 1_000_000;
-/// How often a caller tries again, by itself.
+/// How often a caller tries again without `--retries`.
 const RETRIES: u32 = 5;
 /// The most policies side by side.
 const MAX_POLICIES: usize = 16;
@@ -178,7 +178,7 @@ impl Arguments {
         Ok(policies)
     }
 
-    /// The traffic that was chosen.
+    /// The traffic of the chosen pattern or trace.
     pub(super) fn traffic(&self, policies: &[Policy]) -> Result<Traffic, Failure> {
         if let Some(path) = &self.trace {
             let options = TraceOptions { units: units(policies), ..self.trace_options.clone() };
@@ -222,7 +222,7 @@ impl Arguments {
         Traffic::of_pattern(plan, self.only_key.clone())
     }
 
-    /// How many keys a pattern has.
+    /// The number of keys of a pattern.
     fn keys(&self) -> u32 {
         let usual = if self.pattern == Some(Shape::Outgoing) { 1 } else { 10 };
         self.pattern_options.keys.unwrap_or(usual)
@@ -275,7 +275,7 @@ impl Arguments {
 }
 
 impl PatternOptions {
-    /// The cost of each call, and what else it takes and is.
+    /// The cost of each call, and its named units and class if it has any.
     fn asked(&self) -> Result<(u64, Option<Arc<Asked>>), Failure> {
         let cost = self.cost.as_deref().map_or(Ok((1, Vec::new())), cost_option);
         let (cost, units) = cost.map_err(|error| Failure::argument(format!("--cost: {error}")))?;
@@ -308,7 +308,7 @@ fn most_generous(policies: &[Policy], call: &Event) -> f64 {
     if rate > 0.0 { rate } else { 1.0 }
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 fn shell(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

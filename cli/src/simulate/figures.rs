@@ -1,4 +1,4 @@
-//! What is counted of one policy while traffic is replayed through it.
+//! The figures of one policy, counted while traffic is replayed through it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,11 +7,11 @@ use tidegate::{Algorithm, Limit, Policy, Unit};
 use super::timeline::Timeline;
 use super::traffic::Event;
 
-/// What a policy said of a call, as far as the figures need it.
+/// The answer of a policy to a call, as far as the figures need it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
     pub(super) allowed: bool,
-    /// A shadow policy would have refused it.
+    /// True if the policy admitted it only because it is in shadow mode.
     pub(super) shadow: bool,
     /// How long the caller waits before going on, in microseconds.
     pub(super) delay: u64,
@@ -20,15 +20,15 @@ pub(super) struct Answer {
 /// The figures of one policy.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
-    /// Its limits, by what they count.
+    /// Its limits, grouped by their unit.
     counted: Vec<CountedLimits>,
     pub(super) asked: u64,
     pub(super) admitted: u64,
     pub(super) units_asked: u64,
     pub(super) units_admitted: u64,
-    /// Of units that have a name, what was asked and what was admitted.
+    /// For each unit with a name, the number asked and the number admitted.
     pub(super) units: BTreeMap<Unit, [u64; 2]>,
-    /// Of classes, the calls that were asked and that were admitted.
+    /// For each class, the calls asked and the calls admitted.
     pub(super) classes: BTreeMap<String, [u64; 2]>,
     pub(super) shadow_denied: u64,
     /// Calls that were made again after a refusal.
@@ -38,28 +38,28 @@ pub(super) struct Figures {
     pub(super) longest_wait: Option<KeyWait>,
     pub(super) longest_delay: u64,
     delays: u128,
-    /// Until calls were admitted, from when they were made first.
+    /// The longest time from the first attempt of a call to its admission.
     pub(super) longest_turn: u64,
     turns: u128,
     /// The worst count of each limit when calls are admitted.
     pub(super) worst: Vec<Worst>,
-    /// The worst count of each limit when calls go on after their delay, of policies with a `leaky-bucket`.
+    /// The worst count of each limit when calls go on after their delay, for policies with a `leaky-bucket`.
     pub(super) worst_after_delay: Option<Vec<Worst>>,
     keys: Vec<KeyFigures>,
-    /// Of what calls cost, whatever limits count.
+    /// The costs of the calls over time, whatever the units of the limits.
     pub(super) timeline: Timeline,
     /// Admitted calls that are remembered now.
     pub(super) remembered: usize,
 }
 
-/// Limits that count the same.
+/// Limits with the same unit.
 #[derive(Debug)]
 struct CountedLimits {
     unit: Option<Unit>,
-    /// Which limits of the policy they are, and their periods in microseconds.
+    /// The indexes of the limits in the policy, and their periods in microseconds.
     limits: Vec<usize>,
     periods: Vec<u64>,
-    /// Of a unit that has a name.
+    /// The units over time, if the unit has a name.
     timeline: Timeline,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Worst {
     pub(super) at: u64,
 }
 
-/// How evenly keys were served: of each key, the share of its calls that was admitted.
+/// How evenly keys were served, by the admitted share of each key's calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Fairness {
     /// Jain's index of the shares: 1 when all are equal, 1/n when one of n keys has everything.
@@ -99,7 +99,7 @@ struct KeyFigures {
 /// The admissions of a key that are still in a window.
 #[derive(Debug)]
 struct Admissions {
-    /// Of each unit.
+    /// One for each unit.
     on_admission: Vec<WindowCounts>,
     after_delay: Vec<WindowCounts>,
 }
@@ -203,7 +203,7 @@ impl Figures {
         self.turns += u128::from(micros);
     }
 
-    /// Counts what has a name: units and a class.
+    /// Counts the named units and the class of a call.
     fn count_named(&mut self, event: &Event, allowed: bool) {
         let admitted = |count: u64| if allowed { count } else { 0 };
         for counted in &mut self.counted {
@@ -219,7 +219,7 @@ impl Figures {
         }
     }
 
-    /// What was asked and admitted over time of what a limit counts.
+    /// The asked and admitted units of a limit over time.
     pub(super) fn timeline_of(&self, limit: &Limit) -> &Timeline {
         let counted =
             self.counted.iter().find(|counted| counted.unit.is_some() && counted.unit.as_ref() == limit.unit());
@@ -254,7 +254,7 @@ impl Figures {
         self.asked - self.admitted
     }
 
-    /// The keys that were refused last, and the longest time since the first of these refusals.
+    /// The number of keys that were refused last, and the longest time since such refusals began.
     pub(super) fn still_refused(&self, end: u64) -> (usize, Option<u64>) {
         let waits = self.keys.iter().filter_map(|key| Some(end.saturating_sub(key.refused_since?)));
         (waits.clone().count(), waits.max())

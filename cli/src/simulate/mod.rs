@@ -27,14 +27,14 @@ use crate::temporary_keys::temporary_prefix;
 use crate::terminal::path_text;
 use crate::{Failure, Outcome, Output};
 
-/// Calls that are read before each policy answers them: with so many, threads cost nothing beside the work.
+/// Calls that are read before each policy answers them. With so many, the threads cost next to nothing.
 const CHUNK: usize = 1 << 16;
-/// Calls that are replayed at a time on a shared store, which takes as long for fewer.
+/// Calls that are replayed at a time on a shared store, where fewer calls take as long.
 const CHUNK_OF_SHARED_STORE: usize = 1 << 11;
-/// Admitted calls of all policies that may be remembered at the same time, 16 bytes each.
+/// The most admitted calls that all policies together may remember at the same time, 16 bytes each.
 const MAX_REMEMBERED: usize = 64 << 20;
 
-/// Replays the traffic, and shows what each policy made of it.
+/// Replays the traffic, and shows the figures of each policy.
 pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Outcome, Failure> {
     let policies = arguments.policies()?;
     plot::check(&arguments.out)?;
@@ -92,7 +92,7 @@ fn replay(
     Ok(Report::new(replays, traffic, (start, end)))
 }
 
-/// Does the same with every policy, each in a thread of its own where there are threads.
+/// Does the work for every policy, each in its own thread if the platform has threads.
 fn all(replays: &mut [Replay], work: impl Fn(&mut Replay) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
     if cfg!(target_family = "wasm") {
         return replays.iter_mut().try_for_each(work);
@@ -130,7 +130,7 @@ impl<'a> DecisionFile<'a> {
         Ok(created)
     }
 
-    /// Writes the decisions since the last time.
+    /// Writes the decisions since the last call.
     fn write(&mut self, replays: &mut [Replay]) -> Result<(), Failure> {
         replays.iter_mut().try_for_each(|replay| self.append(&replay.take_decisions()))
     }

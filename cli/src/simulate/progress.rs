@@ -1,4 +1,4 @@
-//! A bar on standard error, of simulations that take longer than a second.
+//! A bar on standard error, for simulations that take longer than a second.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(100);
 const WIDTH: usize = 30;
 
-/// What was done so far.
+/// The work that is done so far.
 pub(super) struct Progress {
     started: Instant,
     shown: Option<Instant>,
@@ -22,7 +22,7 @@ impl Progress {
         Self { started: Instant::now(), shown: None, policies, calls: 0 }
     }
 
-    /// So many more calls went through every policy; `share` of all of them is done, if that is known.
+    /// Adds calls that went through every policy. `share` is the part of the traffic that is done, if that is known.
     pub(super) fn show(&mut self, calls: usize, share: Option<f64>, output: &mut Output) {
         self.calls += calls as u64;
         let is_due = self.shown.map_or(self.started.elapsed() >= SILENCE, |shown| shown.elapsed() >= INTERVAL);

@@ -1,4 +1,4 @@
-//! Traffic through one policy: a limiter with a clock of its own, callers that retry, and the decisions that were made.
+//! Traffic through one policy: a limiter with its own clock, callers that retry, and the decisions.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const MEMORY: &str = if usize::BITS < 64 {
 };
 /// How long Redis may take for a check.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A value of Redis outlives its meaning by this at least, in microseconds of real time.
+/// Redis keeps a value at least so much longer than it is needed, in microseconds of real time.
 const GRACE: i128 = 250_000;
 
 /// One policy during the replay.
@@ -33,17 +33,17 @@ pub(super) struct Replay {
     limiter: Limiter,
     /// `memory`, `file` or `redis`.
     pub(super) store: &'static str,
-    /// On a store whose time is real.
+    /// The pace on a shared store, where keys expire in real time.
     on_redis: Option<Pace>,
     callers: WaitingCallers,
     retried_units: u64,
-    /// Lines of CSV that are not written yet, where decisions are kept.
+    /// Lines of CSV that are not written yet, if decisions are kept.
     decisions: Option<String>,
-    /// What it writes to a shared store.
+    /// Its keys in a shared store.
     temporary: Option<TemporaryKeys>,
 }
 
-/// How real time and the time of the traffic go on beside each other.
+/// Compares real time with the time of the traffic.
 struct Pace {
     started: Instant,
     first: u64,
@@ -53,7 +53,7 @@ struct Pace {
 }
 
 impl Replay {
-    /// A replay in memory, or on the store that was named, under that prefix.
+    /// A replay in memory, or on the given store under the prefix.
     pub(super) fn new(
         policy: &Policy,
         store: Option<&str>,
@@ -109,7 +109,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Replays the retries that are due until the end of the traffic; later ones are not made.
+    /// Replays the retries that are due until `end`. After the end of the traffic, no retries are made.
     pub(super) fn retry_until(&mut self, end: u64, keys: &Keys) -> Result<(), Failure> {
         while let Some((event, tried)) = self.callers.due(end) {
             self.figures.retries += 1;
@@ -155,7 +155,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What the call asks of the policy, which takes of it the units that it counts, and its class where it has classes.
+    /// The options of a call: the units that the policy counts, and the class if the policy has classes.
     fn options(&self, event: &Event) -> CheckOptions {
         let Some(asked) = &event.asked else { return Cost::of_each(&self.policy, event.cost).into() };
         let units = self
@@ -180,24 +180,24 @@ impl Replay {
         self.callers.len()
     }
 
-    /// Whether callers wait for their turns, so that it matters how long.
+    /// True if callers wait for their turns, so that the length of the wait matters.
     pub(super) fn has_turns(&self) -> bool {
         self.callers.retries.how == Retry::Turn
     }
 
-    /// By how much the store was slower than the traffic's own time, when that was so much that a key may have expired in
-    /// the store before it did in the traffic; in microseconds.
+    /// The microseconds by which the store was slower than the traffic. `None` unless they were so many that a key may
+    /// have expired in the store too early for the traffic.
     pub(super) fn slowness(&self) -> Option<u64> {
         let lag = self.on_redis.as_ref()?.most;
         (lag > GRACE).then(|| u64::try_from(lag).unwrap_or(u64::MAX))
     }
 
-    /// The decisions since the last time, as lines of CSV; none where they are not kept.
+    /// The decisions since the last call, as lines of CSV. Empty if they are not kept.
     pub(super) fn take_decisions(&mut self) -> String {
         self.decisions.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Removes what the replay has left in a shared store.
+    /// Removes the keys of the replay from a shared store.
     pub(super) fn clear(&mut self) -> Result<(), Failure> {
         self.temporary.take().map_or(Ok(()), TemporaryKeys::remove)
     }
@@ -216,7 +216,7 @@ impl Pace {
 pub(super) const DECISION_COLUMNS: &str =
     "policy,time,key,cost,allowed,shadow_denied,remaining,retry_after,delay,units,priority\n";
 
-/// `tokens=1200 pages=3`.
+/// The units of a call as text: `tokens=1200 pages=3`.
 fn units_text(event: &Event) -> String {
     let units = event.asked.iter().flat_map(|asked| &asked.units);
     units.map(|(unit, count)| format!("{unit}={count}")).collect::<Vec<_>>().join(" ")

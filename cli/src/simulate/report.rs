@@ -1,4 +1,4 @@
-//! What a simulation has found: for the table, for JSON and for the plots.
+//! The results of a simulation, for the table, for JSON and for the plots.
 
 use serde_json::{Map, Value, json};
 use tidegate::{Limit, Policy, Unit};
@@ -10,7 +10,7 @@ use super::traffic::{Keys, Summary, Traffic};
 use crate::calendar::SECOND;
 use crate::terminal::escaped;
 
-/// Traces whose times are before March 1973 count them from a start of their own.
+/// A trace with times before March 1973 counts them from its own start.
 const EARLIEST_DATE: u64 = 100_000_000 * SECOND;
 
 /// The whole simulation.
@@ -22,7 +22,7 @@ pub(super) struct Report {
     /// Microseconds since 1970.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Whether these are moments of a calendar, and not times since a start that a pattern or a trace chose.
+    /// True if these are dates, and not times since a start that a pattern or a trace chose.
     pub(super) has_dates: bool,
     pub(super) store: &'static str,
     pub(super) policies: Vec<PolicyReport>,
@@ -31,16 +31,16 @@ pub(super) struct Report {
     pub(super) files: Vec<String>,
 }
 
-/// What became of the traffic under one policy.
+/// The results of one policy.
 pub(super) struct PolicyReport {
     pub(super) policy: Policy,
     pub(super) figures: Figures,
     longest_wait_key: Option<String>,
-    /// How many keys were refused last, and the longest time since.
+    /// The number of keys that were refused last, and the longest time since such refusals began.
     pub(super) still_refused: (usize, Option<u64>),
-    /// Whether its callers waited for their turns.
+    /// True if its callers waited for their turns.
     pub(super) has_turns: bool,
-    /// As in the figures, with the limits and the keys.
+    /// The worst counts of the figures, with the limits and the names of the keys.
     pub(super) worst: Vec<NamedWorst>,
     pub(super) worst_after_delay: Option<Vec<NamedWorst>>,
 }
@@ -54,7 +54,7 @@ pub(super) struct NamedWorst {
 }
 
 impl NamedWorst {
-    /// The count in proportion to the limit's; `None` for a limit of 0.
+    /// The count divided by that of the limit. `None` for a limit of 0.
     pub(super) fn ratio(&self) -> Option<f64> {
         (self.limit.count() > 0).then(|| self.units as f64 / self.limit.count() as f64)
     }
@@ -100,16 +100,16 @@ impl PolicyReport {
         }
     }
 
-    /// The worst count of the limit that the plot shows: the one nearest to it, or most above it.
+    /// The worst count of the limit that the plot shows: the one with the highest ratio to its limit.
     pub(super) fn drawn_limit(&self) -> &NamedWorst {
         let share = |worst: &NamedWorst| worst.ratio().unwrap_or(f64::INFINITY);
-        // Of equal ones the longer period, which says more of the traffic.
+        // If two are equal, the longer period wins, because it shows more of the traffic.
         let period = |worst: &NamedWorst| worst.limit.period().micros();
         let nearest = self.worst.iter().max_by(|a, b| share(a).total_cmp(&share(b)).then(period(a).cmp(&period(b))));
         nearest.expect("a policy has a limit")
     }
 
-    /// The policy's name as people see it, and its notation where that is another text.
+    /// The policy's name as people see it, and its notation if that is another text.
     pub(super) fn names(&self) -> (String, Option<String>) {
         let (name, notation) = (self.policy.name(), self.policy.to_string());
         (escaped(name), (name != notation).then_some(notation))
@@ -215,7 +215,7 @@ impl Report {
     }
 }
 
-/// What a reader of the figures has to know.
+/// The notes that a reader of the figures has to know.
 fn notes(replays: &[Replay], traffic: &Traffic) -> Vec<String> {
     let mut notes = traffic.notes();
     for replay in replays {

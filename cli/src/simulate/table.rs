@@ -1,4 +1,4 @@
-//! The table, for people: a line for each policy, and below it what each limit let through.
+//! The table, for people: a row for each policy, and below it curves of the asked and admitted units.
 
 use super::report::{NamedWorst, PolicyReport, Report, percent};
 use super::timeline::Bucket;
@@ -10,7 +10,7 @@ use crate::terminal::{columns, columns_of, escaped, fitted};
 /// The columns after the policy.
 pub(super) const COLUMNS: [&str; 6] =
     ["asked", "admitted", "refused", "longest wait", "worst in any window", "fairness (least to most)"];
-/// How wide a curve of the terminal is.
+/// The width of a curve on the terminal.
 const CURVE: usize = 48;
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -79,7 +79,7 @@ pub(super) fn text(report: &Report) -> String {
         let name = std::iter::once(name).chain(notation).collect();
         rows.push(std::iter::once(name).chain(cells(policy)).collect());
     }
-    // A cell of several lines is as many rows.
+    // A cell of several lines takes as many rows.
     let lines = rows.iter().flat_map(|row| {
         let height = row.iter().map(Vec::len).max().unwrap_or(0);
         (0..height).map(|line| row.iter().map(|cell| cell.get(line).cloned().unwrap_or_default()).collect())
@@ -96,7 +96,7 @@ pub(super) fn text(report: &Report) -> String {
     text.trim_end().to_owned()
 }
 
-/// What the traffic was.
+/// The kind of the traffic, its calls and its length.
 pub(super) fn title(report: &Report) -> String {
     let length = words(report.end - report.start);
     format!("{}: {} in {length}", escaped(&report.traffic.title), counted(number(report.calls), "call"))
@@ -123,13 +123,13 @@ pub(super) fn description(report: &Report) -> String {
     parts.join(", ")
 }
 
-/// A curve of what came, and one of what each policy admitted, all on the same scale.
+/// A curve of the asked units, and one of the units that each policy admitted, all on the same scale.
 fn curves(report: &Report) -> String {
     let parts = |policy: &PolicyReport, of: fn(&Bucket) -> u64| policy.figures.timeline.parts(report.end, CURVE, of);
     let mut rows = Vec::new();
     for (index, policy) in report.policies.iter().enumerate() {
         let (name, retries) = (policy.names().0, policy.figures.retries);
-        // With retries, each policy is asked something else.
+        // With retries, each policy gets other calls.
         if index == 0 || retries > 0 {
             let of = if retries > 0 { format!("asked of {name}") } else { "asked".to_owned() };
             rows.push((of, parts(policy, |bucket| bucket.asked)));
@@ -139,7 +139,7 @@ fn curves(report: &Report) -> String {
     let most = rows.iter().flat_map(|(_, parts)| parts).copied().max().unwrap_or(0).max(1);
     let width = rows.iter().map(|(name, _)| columns_of(name)).max().unwrap_or(0);
     let block = |units: &u64| {
-        // What is more than nothing is seen.
+        // The smallest number above 0 is still visible.
         let height = (*units as f64 / most as f64 * 8.0).ceil() as usize;
         BLOCKS[height.min(8)]
     };

@@ -1,9 +1,9 @@
 //! Units over time, in as many buckets as a plot can show, however long the traffic is.
 
-/// The most buckets; when more are needed, pairs of them become one.
+/// The most buckets. If more are needed, each pair of buckets becomes one.
 const MAX_BUCKETS: usize = 8_192;
 
-/// What was counted in one bucket.
+/// The units of one bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Bucket {
     pub(super) asked: u64,
@@ -29,7 +29,7 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// Has the curve reach what was counted exactly: a window of buckets can begin a little late, and miss a part of it.
+    /// Raises the curve to an exact count, because a window of buckets can begin a little late and miss some units.
     pub(super) fn reach(&mut self, seconds: f64, units: f64) {
         let next = self.points.partition_point(|(at, _)| *at <= seconds);
         if let Some((_, at)) = self.points.get_mut(next.saturating_sub(1)) {
@@ -73,9 +73,9 @@ impl Timeline {
         self.bucket(at).going += units;
     }
 
-    /// The units of the last `period` at each moment up to `end`, at most `columns` points: of several moments the one with
-    /// most. A window never has more than the period, so a curve above a limit is a limit that was passed; where the period
-    /// is shorter than a bucket, it is the bucket's average.
+    /// The units of the last `period` at each moment up to `end`, in at most `columns` points. A point for several
+    /// moments has the most units of them. No window is longer than the period, so a curve above a limit shows that
+    /// the limit was passed. If the period is shorter than a bucket, a point is the average of the bucket.
     pub(super) fn trailing(&self, period: u64, end: u64, columns: usize, of: impl Fn(&Bucket) -> u64) -> Curve {
         let in_window = (period / self.width).max(1) as usize;
         let scale = if period < self.width { period as f64 / self.width as f64 } else { 1.0 };
@@ -100,7 +100,7 @@ impl Timeline {
         curve
     }
 
-    /// Units in each of so many equal parts of the time up to `end`.
+    /// The units in each of `count` equal parts of the time up to `end`.
     pub(super) fn parts(&self, end: u64, count: usize, of: impl Fn(&Bucket) -> u64) -> Vec<u64> {
         let span = end.saturating_sub(self.start).max(1);
         let mut parts = vec![0; count];

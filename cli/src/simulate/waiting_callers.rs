@@ -1,4 +1,4 @@
-//! Callers that were refused and will ask again: each at a moment of its own, or those of a key in one line.
+//! Refused callers that will ask again: each of them after its pause, or the callers of a key in one line.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use super::traffic::pattern::Random;
 use super::traffic::{Asked, Event};
 
-/// The first pause of callers that retry without waiting for `retry_after`, in microseconds; each pause doubles.
+/// The first pause of callers that do not wait for `retry_after`, in microseconds. Each pause is twice the last one.
 const FIRST_BACKOFF: u64 = 100_000;
 
 /// What a caller does that was refused.
@@ -26,7 +26,7 @@ pub(super) enum Retry {
     Turn,
 }
 
-/// How often callers try again.
+/// When and how often refused callers try again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Retries {
     pub(super) how: Retry,
@@ -68,9 +68,9 @@ impl PartialOrd for Caller {
 /// All callers of a policy that will try again.
 pub(super) struct WaitingCallers {
     pub(super) retries: Retries,
-    /// Those that have a moment. Of a line that is the first one.
+    /// The callers that have a time for their next try. A line has one of them here, its first.
     timed: BinaryHeap<Reverse<Caller>>,
-    /// By key, those that wait behind the first one.
+    /// The callers of each key that wait behind the first one.
     lines: HashMap<u32, VecDeque<Caller>>,
     order: u64,
 }
@@ -84,14 +84,14 @@ impl WaitingCallers {
         self.timed.len() + self.lines.values().map(VecDeque::len).sum::<usize>()
     }
 
-    /// The next call that is made again until then.
+    /// The next retry that is due until `end`.
     pub(super) fn due(&mut self, end: u64) -> Option<(Event, Tried)> {
         self.timed.peek().filter(|Reverse(caller)| caller.at <= end)?;
         let Reverse(Caller { at, key, cost, tried, asked, .. }) = self.timed.pop()?;
         Some((Event { at, key, cost, asked }, tried))
     }
 
-    /// Keeps a caller that was refused. `false` when it gives up.
+    /// Keeps a refused caller for its next try. Returns false if it gives up.
     pub(super) fn refuse(&mut self, event: &Event, tried: Tried, retry_after: Option<u64>) -> bool {
         let pause = match (self.retries.how, retry_after) {
             (Retry::Never, _) => return true,
@@ -124,7 +124,7 @@ impl WaitingCallers {
         true
     }
 
-    /// A caller has ended. When it was the first of a line, the next one tries at once.
+    /// Removes a caller that has ended. If it was the first of a line, the next one tries at once.
     pub(super) fn leave(&mut self, event: &Event, tried: Tried) {
         if tried.attempts == 0 {
             return;

@@ -18,7 +18,7 @@ use crate::{Failure, Outcome, Output, policy_argument};
 
 /// Latencies that each thread keeps: a sample of all, so that memory is bounded.
 const KEPT: usize = 200_000;
-/// The most keys: their names are in memory.
+/// The most keys, because their names are in memory.
 const MAX_KEYS: u64 = 1_000_000;
 
 #[derive(Debug, Args)]
@@ -48,7 +48,7 @@ pub(crate) struct Bench {
     store: StoreOptions,
 }
 
-/// What one thread, or all of them, measured.
+/// The measurements of one thread, or of all.
 #[derive(Default)]
 struct Measured {
     checks: u64,
@@ -66,7 +66,7 @@ impl Bench {
         let options = self.store.with_temporary_keys("bench");
         let limiter = options.limiter(&store, output)?;
         let temporary = TemporaryKeys::of(options.builder(&store)?, &limiter)?;
-        // The names are made before, so that their making is not measured.
+        // The names are made first, so that the measurement does not include it.
         let keys: Arc<[String]> = (0..self.keys).map(|key| format!("key {key}")).collect();
         let begun = Instant::now();
         let mut measured = self.measure(&limiter, &policy, &keys, output)?;
@@ -151,7 +151,7 @@ impl Bench {
     }
 }
 
-/// Checks keys in turn until told to end.
+/// Checks keys in turn until `ends` is set.
 fn checks(
     limiter: &Limiter,
     policy: &Policy,
@@ -174,7 +174,7 @@ fn checks(
         let nanos = begun.elapsed().as_nanos() as u64;
         at = at.wrapping_add(1);
         measured.allowed += u64::from(allowed);
-        // After the first, a sample whose places are taken in turn.
+        // Keeps the first latencies. After that, every 17th replaces an old one.
         let place = measured.checks as usize % KEPT;
         match measured.latencies.get_mut(place) {
             Some(old) if measured.checks.is_multiple_of(17) => *old = nanos,
@@ -189,13 +189,13 @@ fn checks(
     Ok(measured)
 }
 
-/// The latency that a share of the calls does not pass; the latencies are sorted.
+/// The latency that this share of the calls does not pass.
 fn percentile(sorted: &[u64], share: f64) -> Duration {
     let index = ((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len().max(1)) - 1;
     Duration::from_nanos(sorted.get(index).copied().unwrap_or_default())
 }
 
-/// Below a microsecond in nanoseconds.
+/// A latency for people, in nanoseconds if it is below a microsecond.
 fn shown(latency: Duration) -> String {
     if latency < Duration::from_micros(1) { format!("{} ns", latency.as_nanos()) } else { length(latency) }
 }

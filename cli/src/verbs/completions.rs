@@ -1,4 +1,4 @@
-//! `tidegate completions`: what a shell needs to complete the command.
+//! `tidegate completions`: the script that a shell needs to complete the command.
 
 use clap::{Args, Command};
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! `tidegate demo`: one policy of two limits admits, refuses, says which limit refused and for how long, and admits again.
+//! `tidegate demo`: a policy of two limits admits, refuses, names the limit that refused and the wait, admits again.
 //!
 //! Every figure on the screen comes from a Decision of the memory store.
 
@@ -27,11 +27,11 @@ Examples:
   $ tidegate demo --json")]
 pub(crate) struct Demo {}
 
-/// What the demonstration shows, and where.
+/// The limiter of the demonstration, and its output.
 struct Screen<'a> {
     limiter: Limiter,
     output: &'a mut Output,
-    /// What `--json` prints.
+    /// The steps for `--json`.
     steps: Vec<Value>,
 }
 
@@ -116,7 +116,7 @@ impl Screen<'_> {
         self.line(text.trim_end());
     }
 
-    /// Waits for real and shows it: peeks tell how long is left and consume nothing.
+    /// Waits for real and shows it. Peeks return the time that is left and consume nothing.
     fn wait(&mut self, refused: &Decision) -> Result<(), Failure> {
         let whole = refused.retry_after().unwrap_or_default();
         let step = if is_interactive() { Duration::from_millis(40) } else { Duration::from_secs(1) };

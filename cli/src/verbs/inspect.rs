@@ -1,4 +1,4 @@
-//! `tidegate inspect`: everything that is known of a key, without changing it.
+//! `tidegate inspect`: shows everything that is known about a key, without changing it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width, withi
 use crate::time_text::length;
 use crate::{Failure, Outcome, Output};
 
-/// Columns of a limit's bar, and how many callers and attempts are listed.
+/// The columns of a limit's bar, and the most callers and attempts to list.
 const BAR: usize = 24;
 const CALLERS: usize = 10;
 const ATTEMPTS: usize = 5;
@@ -55,7 +55,7 @@ pub(crate) struct Inspect {
     store: StoreOptions,
 }
 
-/// What the attempts with the same metadata have in common.
+/// A summary of the attempts with the same metadata.
 #[derive(Serialize)]
 struct CallerCount {
     meta: Option<String>,
@@ -94,7 +94,7 @@ impl Inspect {
         Ok(Outcome::Done)
     }
 
-    /// Every policy of the file: those that refuse the key first, then those that it has used.
+    /// Shows every policy of the file: those that refuse the key first, then those that it has used.
     fn all(&self, named: &str, output: &mut Output) -> Result<Outcome, Failure> {
         let file = self.store.policies.read()?.ok_or_else(|| {
             Failure::argument(
@@ -129,7 +129,7 @@ impl Inspect {
     }
 }
 
-/// What each class of a policy would be told of a key, in the order of the classes.
+/// The answer that each class of a policy would get for a key, in the order of the classes.
 fn class_answers(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Vec<Decision>, Failure> {
     let ask = |class: PolicyClass<'_>| {
         let options = CheckOptions { priority: Some(class.name.to_owned()), ..Cost::one_of_each(policy).into() };
@@ -138,7 +138,7 @@ fn class_answers(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Vec<De
     classes::of_policy(policy).into_iter().map(ask).collect()
 }
 
-/// The classes, with the numbers of the key; none for a key without limits.
+/// The classes, with the numbers of the key. Empty for a key without limits.
 fn classes_with_answers<'a>(
     answers: &'a [Decision],
     decision: &Decision,
@@ -178,7 +178,7 @@ fn show(decision: &Decision, policy: &Policy, answers: &[Decision], output: &mut
     };
     output.line(answer);
     output.line("");
-    // An override has limits of its own.
+    // An override has its own limits.
     let own = host::own_policy(decision).unwrap_or(policy);
     let names: Vec<String> = own.limits().iter().map(ToString::to_string).collect();
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -201,7 +201,7 @@ fn show(decision: &Decision, policy: &Policy, answers: &[Decision], output: &mut
     }
 }
 
-/// One limit: a bar of what is used, the numbers, and when it is as if unused.
+/// One limit: a bar of the used units, the numbers, and the time until it is as if unused.
 fn limit_line(state: &LimitState, name: &str) -> String {
     let used = state.limit.saturating_sub(state.remaining) + state.over;
     let share = if state.limit == 0 { 1.0 } else { used as f64 / state.limit as f64 };
@@ -226,7 +226,7 @@ fn limit_line(state: &LimitState, name: &str) -> String {
     )
 }
 
-/// Who is behind the key: the attempts by metadata, the most first.
+/// The callers behind the key: the attempts by metadata, the most first.
 fn callers(attempts: &[Attempt]) -> Vec<CallerCount> {
     let mut index: HashMap<Option<String>, usize> = HashMap::new();
     let mut callers: Vec<CallerCount> = Vec::new();

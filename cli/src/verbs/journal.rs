@@ -1,4 +1,4 @@
-//! `tidegate journal`: the newest attempts of a policy and key, with what the callers said of each.
+//! `tidegate journal`: the newest attempts of a policy and key, with the metadata from the callers.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -58,14 +58,14 @@ impl Journal {
     }
 }
 
-/// An attempt for people, with its cost as the caller writes it.
+/// An attempt for people. `cost` is its cost as text.
 pub(crate) fn line(attempt: &Attempt, cost: &str) -> String {
     let answer = if attempt.allowed { paint(GOOD, "allowed") } else { paint(BAD, "denied ") };
     let said = metadata(attempt).unwrap_or_default();
     format!("  {}  {answer}  {cost}  {said}", moment(attempt.at)).trim_end().to_owned()
 }
 
-/// What the caller said of an attempt, as text that is safe on a terminal.
+/// The caller's metadata for an attempt, as text that is safe on a terminal.
 pub(crate) fn metadata(attempt: &Attempt) -> Option<String> {
     Some(escaped(&String::from_utf8_lossy(attempt.meta.as_deref()?)))
 }

@@ -144,10 +144,10 @@ impl Peek {
     }
 }
 
-/// How the value of an option of units is shown.
+/// The value of an option of units, as the help shows it.
 const COST: &str = "N|UNIT=N,…";
 
-/// A number of units, or numbers by the names of units: `5`, `tokens=1200,cost=2`.
+/// Parses a number of units, or numbers by the names of units: `5`, `tokens=1200,cost=2`.
 fn cost(text: &str) -> Result<Cost, String> {
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("{text:?} is no whole number"));
     if !text.contains('=') {
@@ -161,7 +161,7 @@ fn cost(text: &str) -> Result<Cost, String> {
     text.split(',').map(named).collect::<Result<tidegate::Units, String>>().map(Cost::from)
 }
 
-/// Shows what a charge or a refund has left.
+/// Shows the units that are left after a charge or a refund.
 fn changed(what: &str, decision: &Decision, open: &OpenKey, output: &mut Output) -> Result<Outcome, Failure> {
     let OpenKey { limiter, policy, .. } = open;
     if output.is_json() {
@@ -170,7 +170,7 @@ fn changed(what: &str, decision: &Decision, open: &OpenKey, output: &mut Output)
     }
     let what = format!("{what} {}", cost_text(decision));
     output.line(format!("{}  {}  {:?}", paint(BOLD, &what), paint(NAME, decision.policy()), decision.key()));
-    // The waits of a charge are those of its cost; those of one unit say more.
+    // The waits of a charge are for its whole cost. The waits for one unit are more useful.
     let now = limiter.peek(policy, decision.key(), Cost::one_of_each(policy))?;
     table(&now, policy).iter().for_each(|line| output.line(line));
     Ok(Outcome::Done)

@@ -34,13 +34,13 @@ enum Format {
     Github,
 }
 
-/// What was found in a file.
+/// The warnings about a file, or its error.
 struct FileReport<'a> {
     file: &'a str,
     found: Result<Vec<Warning>, Error>,
 }
 
-/// A warning, or why a file is invalid.
+/// A warning, or the reason why a file is invalid.
 struct LintFinding<'a> {
     file: &'a str,
     /// The policy of a warning.
@@ -165,12 +165,12 @@ impl LintFinding<'_> {
     }
 }
 
-/// As GitHub reads a message: `%` first, which stands before every code.
+/// Escapes a message for GitHub. `%` comes first, because every code begins with it.
 fn escaped(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// As GitHub reads a property, which ends with a comma or a colon.
+/// Escapes a property for GitHub, where a comma or a colon would end it.
 fn escaped_property(text: &str) -> String {
     escaped(text).replace(':', "%3A").replace(',', "%2C")
 }

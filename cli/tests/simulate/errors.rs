@@ -1,4 +1,4 @@
-//! What is wrong, where, and what to do.
+//! Error messages: the mistake, its place, and the remedy.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::running::{Scratch, command, ran};
 
-/// The run fails with exit code 2 and says all of this.
+/// The run fails with exit code 2, and its error has all of these texts.
 #[track_caller]
 fn fails(arguments: &[&str], said: &[&str]) {
     let ran = ran(&mut command(arguments));

@@ -1,4 +1,4 @@
-//! The examples of `--help` work as they stand there.
+//! The examples of `--help` work as printed.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The figures are what a brute force finds in the decisions.
+//! The figures equal those that a brute force finds in the decisions.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -136,7 +136,7 @@ fn figures_are_true(name: &str, traffic: &[&str]) {
         near(&policy["fairness"]["most"], most, "the largest share");
         assert_eq!(policy["turn"].is_null(), !traffic.contains(&"outgoing"), "{name}");
         if !policy["turn"].is_null() {
-            // All were made at the start.
+            // All calls were made at the start.
             let turns: Vec<f64> =
                 lines.iter().filter(|line| line.allowed).map(|line| (line.at - lines[0].at) as f64 / 1e6).collect();
             near(&policy["turn"]["mean"], turns.iter().sum::<f64>() / turns.len() as f64, "the mean turn");
@@ -182,9 +182,9 @@ fn each_call_of_a_backlog_asks_when_its_turn_has_come() {
     let stated = done(&arguments).json();
     let decisions = decisions(&file);
     for (name, turns, asked) in [
-        // Ten at once, and ten after a second; one of those that wait tries at its end.
+        // Ten at once, and ten after a second, which find the window full when they come.
         ("fixed-window 10/s", (0..20).map(|call| call / 10 * 1_000_000).collect::<Vec<u64>>(), 20 + 10),
-        // One each tenth of a second, which all but the first find taken once when they come, and most once in the line.
+        // One each tenth of a second. All but the first find it taken when they come, and most once more in the line.
         ("gcra 10/s burst 1", (0..20).map(|call| call * 100_000).collect(), 20 + 19 + 18),
     ] {
         let lines = &decisions[name];

@@ -1,4 +1,4 @@
-//! `tidegate simulate`: what it prints, what it draws, and whether its figures are true.
+//! `tidegate simulate`: its output, its plots, and the truth of its figures.
 
 #[path = "../support/mod.rs"]
 mod support;

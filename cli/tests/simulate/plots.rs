@@ -17,7 +17,7 @@ fn drawn(scratch: &Scratch, name: &str, more: &[&str]) -> Vec<u8> {
     fs::read(&file).expect("a plot")
 }
 
-/// Whether the text is XML; the tests have Python for their servers, and it has a parser.
+/// Asserts that the file is XML. The tests need Python for their servers anyway, and it has a parser.
 #[track_caller]
 fn is_xml(path: &str) {
     let program = "import sys, xml.etree.ElementTree as tree; tree.parse(sys.argv[1])";
@@ -116,7 +116,7 @@ fn html_is_one_page_without_network() {
     }
 }
 
-/// A browser, where one is installed.
+/// A browser, if one is installed.
 fn browser() -> Option<&'static str> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     names
@@ -131,7 +131,7 @@ fn a_browser_shows_the_page_light_and_dark() {
         return;
     };
     let scratch = Scratch::new("browser");
-    // A script that is added writes the background down where the browser prints it.
+    // An added script writes the background into the page, and the browser prints the page.
     for (name, end, color) in [
         ("page.html", "</body>", "document.body).backgroundColor"),
         ("plot.svg", "</svg>", "document.querySelector('rect')).fill"),

@@ -1,4 +1,4 @@
-//! Runs `simulate`; traces are named as they lie in `traces/`.
+//! Runs `simulate` in `traces/`, so that a trace is named by its file name.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Redis gives the same answers as memory, decision by decision, and nothing is left there.
+//! Redis gives the same answers as memory, decision by decision, and nothing is left on the server.
 
 use std::fs;
 
@@ -42,7 +42,7 @@ fn gives_the_answers_of_memory() {
         let redis = done(&[&arguments[..], &["--decisions", &on_redis, "--store", servers.url()]].concat()).json();
         assert_eq!((&memory["store"], &redis["store"]), (&json!("memory"), &json!("redis")));
         assert_eq!(memory["policies"], redis["policies"], "{traffic:?}");
-        // Redis is read in smaller parts, so lines of different policies may alternate otherwise.
+        // Redis is read in smaller parts, so lines of different policies may alternate in another order.
         let sorted = |path: &str| {
             let text = fs::read_to_string(path).expect("decisions");
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();

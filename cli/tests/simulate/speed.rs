@@ -1,4 +1,4 @@
-//! How long a million calls take. Run it with
+//! The time of a million calls. Run it with
 //! `cargo test --release -p tidegate-cli --test simulate -- --ignored --nocapture`.
 
 use std::fmt::Write as _;

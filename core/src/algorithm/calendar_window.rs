@@ -1,12 +1,12 @@
 //! `calendar-window`: at most n units in each window of the UTC calendar.
 //!
-//! **Rule.** As `fixed-window`, but windows begin where the calendar says: at midnight, on Mondays, on the first of a
-//! month. Windows are numbered; a window of months or years has as many days as the calendar gives it. A check is
+//! **Rule.** As `fixed-window`, but windows begin at edges of the calendar: at midnight, on Mondays, on the first
+//! of a month. Windows are numbered. One of months or years has as many days as the calendar gives it. A check is
 //! admitted when `used + c <= n` in the window that holds t. **State:** the window's number and `used`. **Cost:** O(1).
 //!
-//! **A calendar of one's own** ([`Calendar`]) has windows that no number names: in place of a number it stores the edge at which a
-//! window ends and the moment of its last charge. What another calendar has stored counts until the later of two edges: the one of its window, and the
-//! first one of this calendar after its last charge. docs/adr/0034 has the reasons.
+//! **A custom calendar** ([`Calendar`]) has windows without numbers. In place of a number it stores the edge at which a window ends and
+//! the moment of its last charge. Units stored under another calendar count until the later of two edges: the end of their window, and the
+//! first edge of this calendar after their last charge. docs/adr/0034 has the reasons.
 //!
 //! **Example,** 2 per day: two checks on 31 December at 23:00 are admitted, a third is refused until midnight.
 
@@ -23,13 +23,13 @@ use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Mean
 const YEAR_2024: u64 = 19_723 * DAY;
 const EDGES: u64 = 61;
 const EDGES_OF_DAYS: u64 = 366;
-/// The UTC calendar begins on a Thursday; weeks begin on the Monday four days later.
+/// The UTC calendar begins on a Thursday. Weeks begin on the Monday four days later.
 const FIRST_MONDAY: u64 = 4 * DAY;
 
-/// How instants are numbered into windows.
+/// Numbers instants by window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grid {
-    /// Windows of one length; one of them begins `shift` before 1970.
+    /// Windows of one length. One of them begins `shift` before 1970.
     Uniform { length: u64, shift: u64 },
     /// Windows of that many real months, counted from January 1970.
     Months(u64),
@@ -54,10 +54,10 @@ pub(crate) struct Rule {
     pub(crate) count: u64,
     /// The windows of the UTC calendar.
     pub(crate) grid: Grid,
-    /// What it counts by in place of it.
+    /// The calendar that it uses in place of the UTC calendar.
     pub(crate) calendar: Option<Arc<Calendar>>,
-    /// By how many microseconds the calendar is ahead of the time of the store: only a file has another one. What is stored is of the
-    /// calendar; what callers give and get is of the store.
+    /// How far the calendar is ahead of the clock of the store, in microseconds. Only a file store has a value other than 0. Stored
+    /// moments are of the calendar, and callers pass and get those of the store.
     pub(crate) ahead: i64,
 }
 
@@ -70,26 +70,26 @@ pub(crate) struct State {
 }
 
 impl Rule {
-    /// What the calendar says at a moment of the store.
+    /// Converts a moment of the store to one of the calendar.
     #[inline]
     const fn calendar_at(&self, moment: u64) -> u64 {
         moment.saturating_add_signed(self.ahead)
     }
 
-    /// When the store is at a moment of the calendar.
+    /// Converts a moment of the calendar to one of the store.
     #[inline]
     const fn store_at(&self, moment: u64) -> u64 {
         moment.saturating_add_signed(self.ahead.saturating_neg())
     }
 
-    /// Whether a state has a window with an edge of its own.
+    /// True if the state is a [`KeptWindow`].
     #[inline]
     fn is_kept(&self, state: &State) -> bool {
         // Shorter windows have larger numbers.
         KeptWindow::is_in(state.index) && !matches!(self.grid, Grid::Uniform { length: ..DAY, .. })
     }
 
-    /// Whether a state needs more than the numbers of windows.
+    /// True if a state needs more than the numbers of windows.
     #[inline]
     fn has_edges(&self, state: &State) -> bool {
         self.calendar.is_some() || self.is_kept(state)
@@ -127,7 +127,7 @@ impl Rule {
         }
     }
 
-    /// The window of a charged state. Of one that has a number the last charge is not known, but that it is not later than `now`.
+    /// The window of a charged state. A window with a number does not have its last charge, only that this is not after `now`.
     fn window(&self, state: &State, now: u64) -> KeptWindow {
         if self.is_kept(state) {
             return KeptWindow::of_number(state.index);
@@ -136,7 +136,7 @@ impl Rule {
         KeptWindow { closes, last: now.min(closes - 1) }
     }
 
-    /// [`Self::state_at`], as a kept window, where there is one.
+    /// [`Self::state_at`] as a kept window, if there is one.
     fn kept_at(&self, state: &State, now: u64) -> State {
         if state.used == 0 {
             return State::default();
@@ -153,7 +153,7 @@ impl Rule {
         window.closes.max(self.next_edge(window.last))
     }
 
-    /// When the window closes of a state that [`Self::state_at`] returned; now, when it is not charged.
+    /// When the window of a state from [`Self::state_at`] closes. If it is not charged, that is now.
     #[inline]
     fn closes(&self, state: &State, now: u64) -> u64 {
         match state.used {
@@ -174,7 +174,7 @@ impl Rule {
                 KeptWindow { closes: closes.max(next), last: last.max(now) }
             }
         };
-        // The UTC calendar has a number for it.
+        // The UTC calendar has a number for this window.
         let is_numbered = self.calendar.is_none() && window.closes == next;
         let index = if is_numbered { index_of(self.grid, now) } else { window.number() };
         *state = State { index, used: (used + cost).min(MAX_SAFE_INTEGER) };
@@ -205,7 +205,7 @@ impl LimitRule for Rule {
         *state = State { index, used: (used + cost).min(MAX_SAFE_INTEGER) };
     }
 
-    /// Says when a window of the UTC calendar was charged last: not after the first look at it.
+    /// Notes that the last charge of a window of the UTC calendar came no later than this first look at it.
     fn adopt(&self, state: &mut State, now: u64) -> bool {
         if self.calendar.is_none() || self.is_kept(state) || state.used == 0 {
             return false;
@@ -226,8 +226,8 @@ impl LimitRule for Rule {
         used.min(cost)
     }
 
-    /// Gives back units of a charge: while the window lasts that it was made in. Of a kept window it is certain that a charge was
-    /// made in it which is not older than the window of `now`.
+    /// Gives units of a charge back while the window of that charge lasts. For a kept window it is certain only that it holds
+    /// charges which are not older than the window of `now`.
     fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         let charged_at = self.calendar_at(charge.at);
         let is_counted = if self.has_edges(state) {
@@ -247,7 +247,7 @@ impl LimitRule for Rule {
             _ if self.has_edges(state) => self.kept_ends(self.window(state, u64::MAX)),
             _ => start_of(self.grid, state.index + 1),
         };
-        // The clock of the calendar may be set back: what would count again then has not ended.
+        // The clock of the calendar may be set back. Then units that would count again have not ended.
         ends.max(self.store_at(ends))
     }
 
@@ -315,7 +315,7 @@ impl Meaning for Rule {
         limit.count().saturating_mul(edges.iter().enumerate().map(touched).max().unwrap_or(1))
     }
 
-    /// Windows that do not divide the next longer unit of the calendar begin at unexpected moments.
+    /// Warns about windows that do not divide the next longer unit of the calendar. They begin at unexpected moments.
     fn lint(limit: &Limit, warn: &mut dyn FnMut(String)) {
         let period = limit.period();
         let multiple = period.multiple();
@@ -340,8 +340,8 @@ impl Meaning for Rule {
     }
 }
 
-/// Where windows of the calendar begin, in microseconds since 1970: from 2024 on, and so many that leap years are among them, and
-/// days of every length.
+/// The moments at which windows of the calendar begin, in microseconds since 1970. They start in 2024 and are enough to include
+/// leap years and days of every length.
 pub fn edges(limit: &Limit) -> Vec<u64> {
     if let Some(calendar) = limit.calendar() {
         let count = if limit.period().unit() == TimeUnit::Day { EDGES_OF_DAYS } else { EDGES };
@@ -362,7 +362,7 @@ impl StoredRule for Rule {
             && fits(state.used)
     }
 
-    /// Of a calendar of one's own the script gets edges with each call.
+    /// For a custom calendar the script gets edges with each call.
     fn numbers(&self) -> [u64; 5] {
         match self.grid {
             _ if self.calendar.is_some() => [self.count, 0, 0, 0, 0],
@@ -380,7 +380,6 @@ impl StoredRule for Rule {
     }
 }
 
-/// The number of the window that holds an instant.
 pub(crate) fn index_of(grid: Grid, now: u64) -> u64 {
     match grid {
         Grid::Uniform { length, shift } => (now + shift) / length,
@@ -388,7 +387,6 @@ pub(crate) fn index_of(grid: Grid, now: u64) -> u64 {
     }
 }
 
-/// The instant at which a window begins.
 pub(crate) fn start_of(grid: Grid, index: u64) -> u64 {
     match grid {
         Grid::Uniform { length, shift } => (index * length).saturating_sub(shift),
@@ -398,7 +396,7 @@ pub(crate) fn start_of(grid: Grid, index: u64) -> u64 {
 
 /// Months since January 1970 of a day since 1 January 1970, in the proleptic Gregorian calendar.
 ///
-/// Years are taken to begin in March, so that the leap day is the last of its year.
+/// Years are counted from March, so that the leap day is the last of its year.
 fn month_of(day: u64) -> u64 {
     let day = day + 719_468;
     let era = day / 146_097;
@@ -440,7 +438,7 @@ mod tests {
 
     #[test]
     fn months_begin_on_their_first_day() {
-        // 1 March 2000 is day 11,017; 1 January 2026 is day 20,454.
+        // 1 March 2000 is day 11,017, and 1 January 2026 is day 20,454.
         assert_eq!((day_of(362), day_of(672)), (11_017, 20_454));
         for month in 0..12 * 300 {
             let first = day_of(month);

@@ -1,11 +1,11 @@
-//! States outside their store, made smaller: for as long as an answer is repeated, or at the cost of units that come back
-//! later than they would.
+//! Makes states smaller that are outside their store: for as long as an answer is repeated, or in exchange for units
+//! that come back later than they would.
 
 use super::{Rule, State, StoredHold, concurrency, sliding_log, sliding_window};
 
 /// The most items of a list that [`Rule::bounded`] leaves as they are: 1 kB of granules or of log entries …
 const MAX_ENTRIES: usize = 64;
-/// … and 24 kB of holds, whose names are needed to renew them.
+/// … and 24 kB of holds, which need their names to be renewed.
 const MAX_HOLDS: usize = 1_024;
 
 impl Rule {
@@ -19,8 +19,8 @@ impl Rule {
         }
     }
 
-    /// A smaller copy of a state that takes much memory; `None` when it does not. Neighbours of its list become one, which
-    /// leaves with the last of them: at every moment as many units count as before, or more.
+    /// A smaller copy of a state that takes much memory. `None` if the state is small. Neighbours of its list become one
+    /// item, which leaves with the last of them, so that at every moment at least as many units count as before.
     #[inline]
     pub(crate) fn bounded(state: &State) -> Option<State> {
         match state {
@@ -49,7 +49,7 @@ impl Rule {
     }
 }
 
-/// At most that many groups of neighbours.
+/// Merges neighbours into at most `most` groups.
 fn grouped<T: Copy, C: FromIterator<T>>(
     mut items: impl ExactSizeIterator<Item = T>,
     most: usize,

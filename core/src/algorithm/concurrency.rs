@@ -1,10 +1,10 @@
 //! `concurrency`: at most n units in progress at the same time.
 //!
-//! **Rule.** An admitted check takes a hold of c units. Closing the hold gives them back; renewing it makes it last
-//! another ttl; a hold that is not renewed within its ttl expires. A check is admitted when the units of all live holds
+//! **Rule.** An admitted check takes a hold of c units. Closing the hold gives them back, and renewing it makes it last
+//! another ttl. A hold that is not renewed within its ttl expires. A check is admitted when the units of all live holds
 //! and c are at most n. A plain check takes a hold that has no id, which cannot be renewed: it always expires.
-//! **State:** the holds in the order in which they expire, and the sum of their units. **Cost:** O(n) in space, and in
-//! time for operations that look for a hold.
+//! **State:** the holds in the order of their expiry, and the sum of their units. **Cost:** O(n) in space, and in time
+//! for operations that look for a hold.
 //!
 //! **Example,** 2 with a ttl of 30 s: holds A at 0 s and B at 10 s are admitted, a third is refused until A expires at
 //! 30 s. When B is renewed at 20 s, it expires at 50 s instead of 40 s. When A is closed at 25 s, a third is admitted.
@@ -14,13 +14,13 @@ use super::stored::{Field, StoredRule, fits, items, put_items};
 use super::{AlgorithmKind, Limit, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Meaning, View, boxed, left};
 use crate::tables::allocation::allocated;
 
-/// The holds that a reply may have, whatever the count.
+/// The range of the number of holds that a reply may have, whatever the count.
 #[cfg(feature = "stored")]
 const MIN_HOLDS: u64 = 100_000;
 #[cfg(feature = "stored")]
 const MAX_HOLDS: u64 = 10_000_000;
 
-/// Names a hold; 0 stands for a hold without an id, which cannot be renewed or closed.
+/// Names a hold. 0 stands for a hold without an id, which no one can renew or close.
 pub(crate) type HoldId = u64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) struct State {
 }
 
 impl Rule {
-    /// How many holds have expired at `now`, and the units of the others.
+    /// The number of holds that have expired at `now`, and the units of the others.
     fn count_live(&self, state: &State, now: u64) -> (usize, u64) {
         let now = now.max(state.touched);
         let expired_holds = state.holds.partition_point(|hold| hold.expires <= now);
@@ -69,7 +69,7 @@ impl Rule {
         state.total += hold.units;
     }
 
-    /// Removes a live hold; without one nothing changes.
+    /// Removes a live hold. If there is none, nothing changes.
     fn remove(&self, state: &mut State, now: u64, id: HoldId) -> Option<StoredHold> {
         let (expired_holds, _) = self.count_live(state, now);
         let index = expired_holds + state.holds[expired_holds..].iter().position(|hold| hold.id == id)?;
@@ -116,14 +116,14 @@ impl LimitRule for Rule {
         self.open(state, now, cost, 0);
     }
 
-    /// Makes a hold last another ttl; false when it has expired or was closed.
+    /// Makes a hold last another ttl. False if it has expired or was closed.
     fn renew(&self, state: &mut State, now: u64, id: HoldId) -> bool {
         let Some(hold) = self.remove(state, now, id) else { return false };
         Self::insert(state, StoredHold { expires: state.touched + self.ttl, ..hold });
         true
     }
 
-    /// Gives a hold back; false when it has expired or was closed.
+    /// Gives a hold back. False if it has expired or was closed.
     fn close(&self, state: &mut State, now: u64, id: HoldId) -> bool {
         self.remove(state, now, id).is_some()
     }
@@ -134,7 +134,7 @@ impl LimitRule for Rule {
         Self::refund_of(state, cost, |_| true)
     }
 
-    /// Gives back units of a charge, from the hold without an id that it took.
+    /// Gives units of a charge back to the hold without an id that it took.
     fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         self.drop_expired(state, now);
         Self::refund_of(state, charge.units, |hold| hold.expires == charge.at + self.ttl)
@@ -177,7 +177,7 @@ impl LimitRule for Rule {
         None
     }
 
-    /// Units come back at any moment, because they are held.
+    /// Units come back at any moment, because callers hold them.
     fn more_at(&self, _view: &View, _used: u64) -> Option<u64> {
         None
     }
@@ -204,7 +204,7 @@ impl StoredRule for Rule {
 
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Count, Field::Length];
 
-    /// A reply may have more holds than the count: it may have been larger before, and charges go past it.
+    /// A reply may have more holds than the count. The count may have been larger before, and charges go past it.
     fn list_bytes(limit: &Limit) -> (usize, usize) {
         let count = limit.count();
         let in_use = count.try_into().unwrap_or(usize::MAX / Self::ITEM_BYTES) * Self::ITEM_BYTES;

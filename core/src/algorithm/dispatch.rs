@@ -1,31 +1,31 @@
-//! What every algorithm says, of a limit, a rule or a state of any of them.
+//! Calls the functions of each algorithm, for a limit, a rule or a state of any of them.
 
-// The macros name what the table names.
+// The macros use the names of the table.
 use super::*;
 
-/// What its algorithm says of a limit.
+/// The functions of [`Meaning`].
 impl Limit {
-    /// The shortest and the longest that its period really is, in microseconds.
+    /// The shortest and the longest real length of its period, in microseconds.
     pub(crate) fn lengths(&self) -> (u64, u64) {
         of_limit!(self, lengths)
     }
 
-    /// For how many microseconds units can be spent after they were charged, at most; 0 where they cannot be taken in advance.
+    /// For how many microseconds after the charge a process can spend units, at most. 0 if it cannot take them in advance.
     pub(crate) fn lease_life(&self) -> u64 {
         of_limit!(self, lease_life).min(lease::LONGEST_LEASE)
     }
 
-    /// The most that any sequence of calls gets within `window` microseconds, of which the last moment is not counted.
+    /// The most that any sequence of calls gets within `window` microseconds. The last moment does not count.
     pub(crate) fn most_in(&self, window: u64) -> u64 {
         if self.capacity() == 0 || window <= 1 { self.capacity() } else { of_limit!(self, most_in, window) }
     }
 
-    /// The shortest pause, in microseconds, between units none of which is ever denied; `None` when all are.
+    /// The shortest pause, in microseconds, at which no unit is ever denied. `None` if all are.
     pub(crate) fn steady(&self) -> Option<u64> {
         (self.capacity() > 0).then(|| of_limit!(self, steady).max(1))
     }
 
-    /// Warns of numbers that probably do not do what their author meant.
+    /// Warns about numbers that probably do not do what their author meant.
     pub(crate) fn lint(&self, warn: &mut dyn FnMut(String)) {
         of_limit!(self, lint, warn);
     }
@@ -38,13 +38,13 @@ impl State {
         of_state!(self, heap_bytes)
     }
 
-    /// Whether it means the same as no state under every rule of its algorithm.
+    /// True if it means the same as no state under every rule of its algorithm.
     pub(crate) fn is_unused(&self) -> bool {
         of_state!(self, is_unused)
     }
 }
 
-/// What [`LimitRule`] says of each.
+/// The functions of [`LimitRule`].
 impl Rule {
     #[inline]
     pub(crate) fn admits(&self, state: &State, now: u64, cost: u64) -> bool {
@@ -69,12 +69,12 @@ impl Rule {
         of_both!(self, state, |rule, state| rule.try_charge(state, now, cost, view))
     }
 
-    /// Notes what is known of a state only at the first look at it; returns whether it did.
+    /// Notes facts about a state that are known only at the first look at it. True if it noted any.
     pub(crate) fn adopt(&self, state: &mut State, now: u64) -> bool {
         of_both!(self, state, |rule, state| rule.adopt(state, now))
     }
 
-    /// The calendar of its own.
+    /// The custom calendar of the limit.
     pub(crate) fn calendar(&self) -> Option<&Calendar> {
         match self {
             Self::CalendarWindow(rule) => rule.calendar.as_deref(),
@@ -82,7 +82,7 @@ impl Rule {
         }
     }
 
-    /// The same rule where the calendar is so far ahead of the time of the store; `None` of one that follows no calendar.
+    /// The same rule with a calendar that is `ahead` of the clock of the store. `None` for a rule without a calendar.
     pub(crate) fn with_calendar_ahead(&self, ahead: i64) -> Option<Self> {
         match self {
             Self::CalendarWindow(rule) => Some(Self::CalendarWindow(calendar_window::Rule { ahead, ..rule.clone() })),
@@ -123,7 +123,7 @@ impl Rule {
         of_rule!(self, |rule| rule.meter())
     }
 
-    /// Charges a bucket units that are used at a later moment.
+    /// Charges a bucket units that callers use at a later moment.
     pub(crate) fn charge_at(&self, state: &mut State, now: u64, moment: u64, units: u64) {
         self.start(state, now);
         if let (Some(meter), Some(state)) = (self.meter(), of_state!(state, metered)) {
@@ -131,7 +131,7 @@ impl Rule {
         }
     }
 
-    /// Converts a state that a bucket of another count in the same period wrote: `was` is that count and the period.
+    /// Converts a state of a bucket with another count in the same period. `was` is that count and the period.
     pub(crate) fn rescale(&self, state: &mut State, was: (u64, u64), now: u64) {
         if let (Some(meter), Some(state)) = (self.meter(), of_state!(state, metered)) {
             meter.rescale(state, was, now);
@@ -155,15 +155,15 @@ impl Rule {
         of_both!(self, state, |rule, state| rule.charges_end(state))
     }
 
-    /// What the limit says at `now` of a check of `cost`, of which `charged` units were just charged.
+    /// The view at `now` for a check of `cost` that has just charged `charged` units.
     #[inline]
     pub(crate) fn view(&self, state: &State, now: u64, cost: u64, charged: u64) -> View {
         of_both!(self, state, |rule, state| rule.view_after(state, now, cost, charged))
     }
 
-    /// The first moment at which more units would be admitted than when `view` was made; `None` when nothing is in use, or
-    /// when units come back at any moment because they are held. Of a bucket and a window it follows from the rest of the
-    /// view, so that a check does not compute it; of a bucket it may be 1 µs late, because the view is rounded.
+    /// The first moment at which more units would be admitted than when `view` was made. `None` if nothing is in use, or
+    /// if units come back at any moment because callers hold them. For buckets and windows it follows from the rest of the
+    /// view, so a check does not compute it. For a bucket it may be 1 µs late, because the view is rounded.
     pub(crate) fn more_at(&self, view: &View) -> Option<u64> {
         let used = self.capacity() - view.remaining().min(self.capacity());
         if used == 0 { None } else { of_rule!(self, |rule| rule.more_at(view, used)) }
@@ -182,7 +182,7 @@ impl Rule {
         of_rule!(self, |rule| rule.lease_ends(view, charged_at))
     }
 
-    /// The units that leases of that life could take at `now`, all of them.
+    /// All the units that leases of that life could take at `now`.
     pub(crate) fn leasable(&self, state: &State, now: u64, life: u64) -> u64 {
         self.capacity().saturating_sub(of_both!(self, state, |rule, state| rule.used_of_leases(state, now, life)))
     }
@@ -192,7 +192,7 @@ impl Rule {
     }
 }
 
-/// What [`StoredRule`] says of each.
+/// The functions of [`StoredRule`].
 #[cfg(feature = "stored")]
 impl Rule {
     pub(crate) fn fields(&self) -> &'static [Field] {
@@ -206,7 +206,7 @@ impl Rule {
         of_rule!(self, |rule| rule.numbers())
     }
 
-    /// Whether this rule can count with a state that was read: it may be of another algorithm.
+    /// True if this rule can count with a stored state, which may belong to another algorithm.
     pub(crate) fn can_have(&self, state: &State) -> bool {
         of_both!(self, state, |rule, state| rule.can_have(state), false)
     }

@@ -1,10 +1,10 @@
 //! `fixed-window`: at most n units in a window of length p that the first admitted check opens.
 //!
-//! **Rule.** A window that opened at t0 covers [t0, t0 + p). A check of cost c at time t is admitted when
-//! `used + c <= n`, where `used` counts the units that were charged in the open window; without an open window `used`
-//! is 0 and the check opens one at t. **State:** t0 and `used`. **Cost:** O(1) in time and space.
+//! **Rule.** A window that opened at t0 covers [t0, t0 + p). A check of cost c at time t is admitted when `used + c <=
+//! n`. `used` counts the units charged in the open window. Without an open window it is 0, and the check opens one at
+//! t. **State:** t0 and `used`. **Cost:** O(1) in time and space.
 //!
-//! **Example,** 3 per 10 s: checks at 0 s, 4 s and 9 s are admitted; one at 9.5 s is refused until 10 s. The first check
+//! **Example,** 3 per 10 s: checks at 0 s, 4 s and 9 s are admitted. One at 9.5 s is refused until 10 s. The first check
 //! after that, at 12 s, opens the window [12 s, 22 s). Around the end of a window up to 2n - 1 units pass within less
 //! than p: one at 0 s, two at 9.9 s and three at 10 s are all admitted.
 
@@ -22,7 +22,7 @@ pub(crate) struct Rule {
 pub(crate) struct State {
     /// When the window opened.
     pub(crate) opened: u64,
-    /// Units charged in it; 0 means that no window is open.
+    /// Units charged in it. 0 means that no window is open.
     pub(crate) used: u64,
 }
 
@@ -72,7 +72,7 @@ impl LimitRule for Rule {
         used.min(cost)
     }
 
-    /// Gives back units of a charge: while the window is open that it was made in.
+    /// Gives units of a charge back, as long as the window of that charge is open.
     fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         if state.opened <= charge.at { self.refund(state, now, charge.units) } else { 0 }
     }
@@ -107,7 +107,7 @@ impl LimitRule for Rule {
         Some(view.resets_at)
     }
 
-    /// A window that opens now begins at the moment of a charge that was made now.
+    /// A window that opens now begins at the same moment as a charge made now.
     fn clear_matters_until(&self, state: &State, now: u64) -> u64 {
         let ends = self.ends(state);
         if ends > now { now + self.period } else { ends }
@@ -127,7 +127,7 @@ impl Meaning for Rule {
         Self { count: limit.count(), period: limit.period().micros() }
     }
 
-    /// One unit opens a window before; the others of that window come at its very end.
+    /// One unit opens an earlier window, and the others of that window come at its very end.
     fn most_in(limit: &Limit, window: u64) -> u64 {
         let (count, period) = (limit.count(), limit.period().micros());
         let times = |windows: u64| count.saturating_mul(windows);

@@ -5,7 +5,7 @@
 //! - The *theoretical arrival time* TAT is the moment at which all admitted units, one every T, have passed.
 //! - The *burst tolerance* τ is how early a unit may arrive: τ = (b - 1)·T admits b units at once.
 //!
-//! **Rule.** A unit at time t conforms when t >= TAT - τ; then TAT becomes max(TAT, t) + T. A check of cost c is c units
+//! **Rule.** A unit at time t conforms when t >= TAT - τ. Then TAT becomes max(TAT, t) + T. A check of cost c is c units
 //! at once. It is admitted when all of them conform, which is when
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //! TAT + c·T - b·T on, if no other call charges the key meanwhile. From TAT on the key is as if it had never been used.
 //!
 //! **State:** TAT, one number in principle. The rule is the one of a meter that drains: (TAT - t) / T is the number of
-//! units in it. `meter.rs` says how TAT is kept exact where T is no whole number of microseconds. **Cost:** O(1).
+//! units in it. `meter.rs` explains how TAT stays exact if T is no whole number of microseconds. **Cost:** O(1).
 //!
 //! **Example,** `gcra 5/s burst 3`: T = 200 ms, b·T = 600 ms, τ = 400 ms.
 //!

@@ -1,22 +1,22 @@
-//! A window of a calendar of one's own as it is stored, in place of a window's number.
+//! The stored form of a window of a custom calendar. It takes the place of the number of a window.
 
 const SECOND: u64 = 1_000_000;
-/// What separates both parts; every number of a window of days and longer is less.
+/// Separates the two parts. Every number of a window of a day or longer is smaller.
 const PARTS: u64 = 1 << 19;
-/// The last charge is known to so many microseconds: 2^19 of them are longer than a year.
+/// The last charge is known to within one step. 2^19 steps are longer than a year.
 const STEP: u64 = 64 * SECOND;
 
-/// A window that keeps its edge, whatever calendar a limit has meanwhile.
+/// A window that keeps its edge, even if the limit gets another calendar meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeptWindow {
-    /// The edge at which it ends. Edges are whole seconds.
+    /// The edge at which it ends, a whole second.
     pub(super) closes: u64,
     /// When it was charged last, or later, but before it closes.
     pub(super) last: u64,
 }
 
 impl KeptWindow {
-    /// Whether a stored number is a kept window.
+    /// True if a stored number is a kept window.
     #[inline]
     pub(super) const fn is_in(number: u64) -> bool {
         number >= PARTS
@@ -47,7 +47,7 @@ mod tests {
             assert_eq!(KeptWindow::of_number(read.number()), read, "it does not move");
         }
         assert!(KeptWindow::is_in(KeptWindow { closes: SECOND, last: 0 }.number()));
-        // The number of the last day that can be stored.
+        // The number of the last day that a state can store.
         assert!(!KeptWindow::is_in(super::super::MAX_SAFE_INTEGER / (86_400 * SECOND)));
     }
 }

@@ -5,7 +5,7 @@
 //! **State:** the queue is a meter ([`meter`](super::meter)). **Cost:** O(1).
 //!
 //! **Example,** `leaky-bucket 5/s burst 3`: one unit leaves every 200 ms. Three checks at 0 ms are admitted with delays of
-//! 0, 200 and 400 ms; a fourth is refused until 200 ms, and is then admitted with a delay of 400 ms.
+//! 0, 200 and 400 ms. A fourth is refused until 200 ms, and is then admitted with a delay of 400 ms.
 
 use super::meter::Bucket;
 use super::{AlgorithmKind, Limit, Meaning};

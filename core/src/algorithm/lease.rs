@@ -1,5 +1,5 @@
-//! Units that a process takes in advance and spends within a `life`. A unit counts until the last moment at which it could be
-//! spent has left the window; docs/adr/0022 says why that is so for each algorithm.
+//! Units that a process takes in advance and spends within a `life`. A unit counts until the last moment at which
+//! the process could spend it has left the window. docs/adr/0022 gives the reason for each algorithm.
 //!
 //! | algorithm | a lease is charged | and can be spent until |
 //! |---|---|---|
@@ -8,18 +8,18 @@
 //! | `sliding-log` | as of the end of its life | the end of its life |
 //! | `token-bucket`, `gcra` | above a level that takes its life to drain | the end of its life |
 
-/// What a lease asks for.
+/// The terms of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeaseTerms {
     pub(crate) units: u64,
-    /// For how many microseconds after the charge units may be spent, at most.
+    /// The longest time after the charge, in microseconds, for the process to spend the units.
     pub(crate) life: u64,
 }
 
-/// A lease takes at most this part of what is left, so that the last units are found by the calls that need them.
+/// A lease takes at most this part of the units left, so that calls that need the last units find them.
 pub(crate) const LEASED_PART: u64 = 4;
 
-/// The longest time in which a unit that was taken in advance can be spent, in microseconds.
+/// The longest time that a process has to spend a unit it took in advance, in microseconds.
 pub(super) const LONGEST_LEASE: u64 = 1_000_000;
-/// The part of a period, or of a burst, that such a time may add to it.
+/// The part of a period or a burst that such a time may add to it.
 pub(super) const ADDED_PART: u64 = 8;

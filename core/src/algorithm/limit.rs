@@ -1,4 +1,4 @@
-//! One limit: an algorithm with its numbers, validated here.
+//! One limit: an algorithm with its numbers. This file validates them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub const MAX_PRECISION: u32 = 1_000;
 /// The longest that a bucket may take to drain: 100 years, in microseconds. This keeps every moment below 2^53.
 const MAX_DRAIN: u128 = 100 * 366 * 86_400 * 1_000_000;
 
-/// What algorithms have in common.
+/// The family of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlgorithmKind {
     /// Windows one after the other, with edges between them.
@@ -31,19 +31,19 @@ pub enum AlgorithmKind {
     Bucket,
     /// A bucket that delays its callers.
     Queue,
-    /// Units that are held, and given back when the work is done.
+    /// Units that a caller holds, and gives back when the work is done.
     Held,
 }
 
 impl Algorithm {
-    /// The algorithm of that name; case does not matter and `_` is accepted for `-`.
+    /// The algorithm of that name. Case does not matter, and you can write `_` for `-`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.trim().to_ascii_lowercase().replace('_', "-");
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// Whether it is a bucket, so that `burst` means something.
+    /// True for a bucket, which can have a `burst`.
     #[must_use]
     pub const fn has_burst(self) -> bool {
         matches!(self.kind(), AlgorithmKind::Bucket | AlgorithmKind::Queue)
@@ -70,7 +70,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// A limit with the defaults of its algorithm. For `concurrency` the period is the holds' ttl.
+    /// A limit with the defaults of its algorithm. For `concurrency` the period is the ttl of the holds.
     ///
     /// # Errors
     /// `policy_invalid` when the count is too large.
@@ -88,7 +88,7 @@ impl Limit {
         })
     }
 
-    /// Changes the limit so that it has room for `burst` units at once; only buckets have one.
+    /// Gives the limit room for `burst` units at once. Only buckets have a burst.
     ///
     /// # Errors
     /// `policy_invalid` when the algorithm has no burst, or filling it would take over 100 years.
@@ -151,10 +151,10 @@ impl Limit {
         Ok(self)
     }
 
-    /// Names what the limit counts: a call says how many of these it takes, beside its cost.
+    /// Names the unit of the limit. A call passes how many of these it takes, beside its cost.
     ///
     /// # Errors
-    /// `policy_invalid` for a name that is none, and for `concurrency`.
+    /// `policy_invalid` for an invalid name, and for `concurrency`.
     pub fn with_unit(mut self, name: &str) -> Result<Self> {
         if self.algorithm == Algorithm::Concurrency {
             return Err(Error::policy(
@@ -165,8 +165,8 @@ impl Limit {
         Ok(self)
     }
 
-    /// Lets each window begin at that moment of its period: `day 15 at 06:00`. Only a `calendar-window` of one day, week, month or
-    /// year has such windows. A month that has no such day begins on its last. A year begins on that day of January.
+    /// Lets each window begin at that moment of its period, such as `day 15 at 06:00`. Only a `calendar-window` of one day, week,
+    /// month or year has such windows. A month without that day begins on its last. A year begins on that day of January.
     ///
     /// # Errors
     /// `policy_invalid` for every other limit, and for an anchor that the period does not have.
@@ -187,7 +187,7 @@ impl Limit {
         Ok(self)
     }
 
-    /// The unit of a limit that may have a calendar of its own.
+    /// The unit of time of a limit that may have a custom calendar.
     fn unit_of_calendar(&self, word: &str) -> Result<TimeUnit> {
         if self.algorithm != Algorithm::CalendarWindow {
             return Err(Error::policy(format!(
@@ -212,7 +212,7 @@ impl Limit {
         Ok(())
     }
 
-    /// How it counts.
+    /// The algorithm that counts.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -224,19 +224,19 @@ impl Limit {
         self.count
     }
 
-    /// The period; the ttl of the holds for `concurrency`.
+    /// The period. For `concurrency` the ttl of the holds.
     #[must_use]
     pub const fn period(&self) -> Period {
         self.period
     }
 
-    /// The burst, when one was given.
+    /// The burst, if the limit sets one.
     #[must_use]
     pub const fn burst(&self) -> Option<u64> {
         self.burst
     }
 
-    /// The tokens with which a token bucket starts, when that was given.
+    /// The tokens with which a token bucket starts, if the limit sets them.
     #[must_use]
     pub const fn initial(&self) -> Option<u64> {
         self.initial
@@ -248,25 +248,25 @@ impl Limit {
         self.precision
     }
 
-    /// What it counts, where it names it. Otherwise it counts the cost of calls.
+    /// The unit that it counts, if it names one. Otherwise it counts the cost of calls.
     #[must_use]
     pub const fn unit(&self) -> Option<&Unit> {
         self.unit.as_ref()
     }
 
-    /// Where in its period each window begins, where it says it. What every period begins with anyway, such as `day 1`, is not said.
+    /// The moment in its period at which each window begins. `None` for the default of the period, such as `day 1`.
     #[must_use]
     pub fn anchor(&self) -> Option<&Anchor> {
         self.calendar.as_ref()?.anchor()
     }
 
-    /// The time zone by whose clocks windows begin, where it is another one than UTC.
+    /// The time zone that sets the windows. `None` for UTC.
     #[must_use]
     pub fn zone(&self) -> Option<&str> {
         self.calendar.as_ref()?.zone()
     }
 
-    /// The calendar that it has in place of the one of UTC.
+    /// The calendar that replaces the one of UTC.
     pub(crate) const fn calendar(&self) -> Option<&Arc<Calendar>> {
         self.calendar.as_ref()
     }
@@ -278,7 +278,7 @@ impl Limit {
     }
 }
 
-/// The canonical notation. It parses back to the same limit, unless that has an `initial` or a `precision`.
+/// The canonical notation. It parses back to the same limit, unless the limit has an `initial` or a `precision`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.algorithm {

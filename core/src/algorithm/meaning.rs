@@ -1,27 +1,27 @@
-//! What a limit means by its numbers alone, whatever was used of it.
+//! The facts about a limit that follow from its numbers alone, whatever its usage.
 
 use super::lease::{ADDED_PART, LONGEST_LEASE};
 use super::limit::{AlgorithmKind, Limit};
 use super::period::TimeUnit;
 
-/// What the numbers of a limit of one algorithm mean. A default is so for all algorithms of a kind, but for those that say
-/// something else.
+/// The meaning of a limit's numbers in one algorithm. A default fits all algorithms of a kind, unless one of them
+/// overrides it.
 pub(super) trait Meaning {
     const KIND: AlgorithmKind;
 
-    /// What it does, in a sentence. The words in braces stand for what the numbers of a limit say.
+    /// A sentence that explains the algorithm. Words in braces stand for the numbers of a limit.
     const WORDS: &'static str;
 
     /// The rule of a limit.
     fn of(limit: &Limit) -> Self;
 
-    /// The shortest and the longest that its period really is.
+    /// The shortest and the longest real length of its period.
     fn lengths(limit: &Limit) -> (u64, u64) {
         (limit.period().micros(), limit.period().micros())
     }
 
-    /// For how many microseconds units that were taken in advance can be spent, at most; 0 where none can be. Where that time
-    /// counts on top of the period it is a small part of it.
+    /// For how many microseconds a process can spend units that it took in advance, at most. 0 if it cannot take any. If that
+    /// time counts on top of the period, it is a small part of it.
     fn lease_life(limit: &Limit) -> u64 {
         let period = limit.period().micros();
         match Self::KIND {
@@ -35,8 +35,7 @@ pub(super) trait Meaning {
         }
     }
 
-    /// The most that any sequence of calls gets within `window` microseconds, two at least, of which the last moment is not
-    /// counted.
+    /// The most that any sequence of calls gets within `window` microseconds, at least two. The last moment does not count.
     fn most_in(limit: &Limit, window: u64) -> u64 {
         let (count, period) = (limit.count(), limit.period().micros());
         match Self::KIND {
@@ -46,17 +45,17 @@ pub(super) trait Meaning {
                 let refilled = u128::from(window - 1) * u128::from(count) / u128::from(period);
                 limit.capacity().saturating_add(u64::try_from(refilled).unwrap_or(u64::MAX))
             }
-            // How long a hold takes bounds nothing.
+            // The length of a hold limits nothing.
             AlgorithmKind::Held => u64::MAX,
         }
     }
 
-    /// The shortest pause, in microseconds, between units none of which is ever denied.
+    /// The shortest pause, in microseconds, at which no unit is ever denied.
     fn steady(limit: &Limit) -> u64 {
         Self::lengths(limit).1.div_ceil(limit.count())
     }
 
-    /// Warns of numbers that probably do not do what their author meant.
+    /// Warns about numbers that probably do not do what their author meant.
     fn lint(limit: &Limit, warn: &mut dyn FnMut(String)) {
         if Self::KIND != AlgorithmKind::Held {
             lint_nominal(limit, warn);
@@ -64,7 +63,7 @@ pub(super) trait Meaning {
     }
 }
 
-/// Warns of months and years, which are only lengths outside of the calendar.
+/// Warns about months and years, which outside of the calendar are only lengths.
 pub(super) fn lint_nominal(limit: &Limit, warn: &mut dyn FnMut(String)) {
     let algorithm = limit.algorithm();
     match limit.period().unit() {

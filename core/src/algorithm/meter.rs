@@ -1,4 +1,4 @@
-//! What the three buckets share: the leaky bucket as a meter, exact to the microsecond.
+//! The part that the three buckets share: the leaky bucket as a meter, exact to the microsecond.
 //!
 //! **Rule.** A meter holds units that drain at a steady rate, one every *emission interval* T = p/n. A check of cost c is
 //! admitted when the units in the meter and c are at most the *burst*. Each bucket reads it its own way:
@@ -9,16 +9,16 @@
 //! | `token-bucket` | a token that is missing | when the bucket is full |
 //! | `leaky-bucket` | a unit that waits in the queue | when the queue is empty |
 //!
-//! **State.** TAT alone, rounded to a microsecond, would admit too much or too little where T is no whole number of
+//! **State.** TAT alone, rounded to a microsecond, would admit too much or too little if T is no whole number of
 //! microseconds. So a meter stores whole units as of a moment, and
 //!
 //! ```text
 //! TAT = moment + units·T,   moment = since + fraction / interval_units
 //! ```
 //!
-//! The moment may lie up to one T in the past: the part of a unit that has drained since then is kept as time, so that
-//! nothing is rounded. The moment has a fraction only when T has one. The burst is no part of the state, nor is T: after a
-//! change of the count, what was used stays used and drains at the new rate. **Cost:** O(1); two or three numbers.
+//! The moment may lie up to one T in the past. The part of a unit that has drained since then is kept as time, so that
+//! nothing is rounded. The moment has a fraction only when T has one. The state holds neither the burst nor T: after a
+//! change of the count, used units stay used and drain at the new rate. **Cost:** O(1), two or three numbers.
 //!
 //! **Example,** 3 per 10 s, burst 3: T = 10/3 s. Three units at 0 s fill the meter: since 0, units 3, so TAT = 10 s. At
 //! 4 s one unit has drained, at 3 1/3 s: since 3,333,333 µs, fraction 1/3 µs, units 2, and TAT is still exactly 10 s.
@@ -29,9 +29,9 @@ use std::ops::Deref;
 use super::stored::{Field, StoredRule, fits};
 use super::{LeaseTerms, LimitCharge, LimitRule, MAX_SAFE_INTEGER, Tried, View, left};
 
-/// The longest that a meter may take to drain, 2^52 µs (142 years): keeps every moment below 2^53.
+/// The longest that a meter may take to drain, 2^52 µs (142 years). This keeps every moment below 2^53.
 const LONGEST_DRAIN: u128 = 1 << 52;
-/// Up to here doubles, in which the script counts, round a quotient of whole numbers as it is rounded exactly.
+/// Up to here, doubles round the quotient of two whole numbers correctly. The script counts in doubles.
 const EXACT_PARTS: u64 = 1 << 51;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) struct Meter {
     /// The emission interval T is `interval_micros / interval_units` microseconds, in lowest terms.
     pub(crate) interval_micros: u64,
     pub(crate) interval_units: u64,
-    /// The most units that it holds, after charges beyond the limit too.
+    /// The most units that it can hold, also after charges beyond the limit.
     pub(crate) max_units: u64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct State {
 }
 
 impl Meter {
-    /// A meter that drains `count` units in `period` microseconds. A count of 0 admits nothing; its burst is 0 too.
+    /// A meter that drains `count` units in `period` microseconds. A count of 0 admits nothing, and its burst is 0 too.
     pub(crate) fn new(count: u64, period: u64, burst: u64) -> Self {
         let count = count.max(1);
         let divisor = greatest_common_divisor(count, period);
@@ -66,9 +66,9 @@ impl Meter {
         Self { capacity: burst, interval_micros, interval_units, max_units: max_units as u64 }
     }
 
-    /// Converts a state that a meter of another count in the same period wrote. What had drained by then counts as
-    /// drained; the other units stay what they are. A fraction of a microsecond that the new interval cannot express is
-    /// rounded up: the meter drains that much later.
+    /// Converts a state of a meter with another count in the same period. Units that had drained by then stay drained,
+    /// and the other units stay as they are. A fraction of a microsecond that the new interval cannot express is
+    /// rounded up, so the meter drains that much later.
     pub(crate) fn rescale(&self, state: &mut State, (count, period): (u64, u64), now: u64) {
         let old = Self::new(count, period, 0);
         let ends = old.ends(state);
@@ -80,7 +80,7 @@ impl Meter {
         state.units = state.units.min(self.max_units);
     }
 
-    /// Whole units drained between the state's moment and `now`, and what is left over, in parts of a microsecond
+    /// Whole units drained between the state's moment and `now`, and the rest of that time in parts of a microsecond
     /// (`interval_units` of them).
     #[inline(always)]
     fn drained(&self, state: &State, now: u64) -> (u128, u128) {
@@ -97,7 +97,7 @@ impl Meter {
         (parts / u128::from(self.interval_micros), parts % u128::from(self.interval_micros))
     }
 
-    /// The state at `now`. A call that returned it in memory would cost a check a fifth of its time.
+    /// The state at `now`. It is always inlined: to return it in memory would cost a check a fifth of its time.
     #[inline(always)]
     pub(crate) fn state_at(&self, state: &State, now: u64) -> State {
         if state.units == 0 {
@@ -118,38 +118,38 @@ impl Meter {
         State { since, units: state.units - units, fraction }
     }
 
-    /// TAT, rounded up to a whole microsecond; 0 for a meter that is empty.
+    /// TAT, rounded up to a whole microsecond. 0 for an empty meter.
     #[inline]
     pub(super) fn ends(&self, state: &State) -> u64 {
         if state.units == 0 { 0 } else { self.drained_at(state, state.units) }
     }
 
-    /// The units that first-in-first-out has left of the charge, and of those that stood ahead of it.
+    /// The units that first-in-first-out has not drained, of the charge and of those ahead of it.
     fn waiting(&self, now: u64, charge: &LimitCharge) -> u64 {
-        // The moment is rounded up where the interval has a fraction.
+        // The moment is rounded up if the interval has a fraction.
         let until = charge.empty_at.saturating_sub(u64::from(self.interval_units > 1));
         self.passed(until.saturating_sub(now)).map_or(0, |(units, _)| units.saturating_sub(charge.refunded))
     }
 
-    /// The whole units that drain in a time, and what is left of it, in parts of a microsecond. `None` for a time so long that
-    /// the script does not know it exactly.
+    /// The whole units that drain in a time, and the rest of it in parts of a microsecond. `None` if the time is too long for
+    /// the script to know it exactly.
     fn passed(&self, time: u64) -> Option<(u64, u64)> {
         let parts = time.checked_mul(self.interval_units).filter(|parts| *parts <= EXACT_PARTS)?;
         Some((parts / self.interval_micros, parts % self.interval_micros))
     }
 
-    /// Whether a unit drains as fast as in the other one.
+    /// True if a unit drains as fast as in the other meter.
     pub(crate) fn has_interval_of(&self, other: &Self) -> bool {
         (self.interval_micros, self.interval_units) == (other.interval_micros, other.interval_units)
     }
 
-    /// Whether a unit drains at least as fast as in the other one.
+    /// True if a unit drains at least as fast as in the other meter.
     pub(crate) fn drains_no_slower_than(&self, other: &Self) -> bool {
         u128::from(self.interval_micros) * u128::from(other.interval_units)
             <= u128::from(other.interval_micros) * u128::from(self.interval_units)
     }
 
-    /// The state at `now`, of a meter that is not empty before `now + life`.
+    /// The state at `now`, with enough units that the meter is not empty before `now + life`.
     pub(super) fn raised(&self, state: &State, now: u64, life: u64) -> State {
         let mut raised = self.state_at(state, now);
         let drained = self.units_drained(&raised, now + life);
@@ -157,7 +157,7 @@ impl Meter {
         raised
     }
 
-    /// Charges units that are used at a later moment, before which the meter is not empty then: TAT becomes max(TAT, moment) + units·T.
+    /// Charges units for use at a later moment, and keeps the meter filled until then: TAT becomes max(TAT, moment) + units·T.
     pub(crate) fn charge_at(&self, state: &mut State, now: u64, moment: u64, units: u64) {
         *state = self.state_at(state, now);
         let (micros, parts) = (u128::from(self.interval_micros), u128::from(self.interval_units));
@@ -170,7 +170,7 @@ impl Meter {
         state.units = (state.units + units).min(self.max_units);
     }
 
-    /// The whole units that drain between the state's moment and `now`, of a meter that has enough.
+    /// The whole units that drain between the state's moment and `now`, if the meter has enough.
     pub(super) fn units_drained(&self, state: &State, now: u64) -> u64 {
         u64::try_from(self.drained(state, now).0).unwrap_or(u64::MAX)
     }
@@ -186,7 +186,7 @@ impl Meter {
         state.since + parts.div_ceil(u128::from(self.interval_units)) as u64
     }
 
-    /// The time in which `units` units drain, rounded down.
+    /// The time that `units` units take to drain, rounded down.
     pub(super) fn drains_within(&self, units: u64) -> u64 {
         match units.checked_mul(self.interval_micros) {
             Some(parts) if self.interval_units == 1 => parts,
@@ -211,7 +211,7 @@ impl Meter {
     }
 }
 
-/// The rule of a bucket that is a meter: `gcra`, and with delays `leaky-bucket`.
+/// The rule of a bucket that is a meter: `gcra`, and `leaky-bucket` with delays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bucket<const DELAYS: bool>(Meter);
 
@@ -257,21 +257,21 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
         units
     }
 
-    /// Gives back units of a charge. docs/adr/0028 says why neither amount takes units of others.
+    /// Gives back units of a charge. docs/adr/0028 explains why neither amount takes units of others.
     fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         let waiting = self.waiting(now, charge);
         let Some((gone, rest)) = self.passed(now.saturating_sub(charge.at + charge.life)) else { return 0 };
-        // Refunds have left it alone while as much waits as it charged: they took what stood ahead.
+        // While at least its own units still wait, refunds have taken none of them, only units that stood ahead.
         let taken = charge.charged.max(charge.units).saturating_sub(waiting).min(charge.taken_by_refunds());
         let units = charge.units - if charge.is_undone { 0 } else { taken };
         let own = units.saturating_sub(gone);
         if waiting >= own {
             let units = units.min(waiting);
-            // What gives nothing back changes nothing, as where the key was cleared since.
+            // A refund of nothing changes nothing, for example if the key was cleared since.
             return if units == 0 { 0 } else { self.refund(state, now, units) };
         }
-        // Without the charge the meter might have been empty since then. What is left may have come later by the part of a unit
-        // that has drained, but not later than now.
+        // Without the charge the meter might have been empty since then. The remaining units may have come later by the part of
+        // a unit that has drained, but not later than now.
         let units = self.refund(state, now, own);
         if state.since < now {
             state.since = now.min(state.since + rest.div_ceil(self.interval_units));
@@ -293,7 +293,7 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
         self.view_of(&state, self.ends(&state), now, cost)
     }
 
-    /// The check waits for what was in the queue before it.
+    /// The check waits for the units that were in the queue before it.
     #[inline]
     fn view_after(&self, state: &State, now: u64, cost: u64, charged: u64) -> View {
         let view = self.view(state, now, cost);
@@ -319,7 +319,7 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
         None
     }
 
-    /// Where more is used than the limit, that has to drain first: all but the last unit of the capacity stay.
+    /// Units used beyond the limit have to drain first. All but the last unit of the capacity stay.
     fn more_at(&self, view: &View, used: u64) -> Option<u64> {
         Some(view.resets_at.saturating_sub(self.drains_within(used - 1)))
     }
@@ -348,7 +348,7 @@ impl<const DELAYS: bool> LimitRule for Bucket<DELAYS> {
             return Tried::Refused;
         }
         *state = current;
-        // That is later than `now`: a unit that was just charged has not drained.
+        // This end is later than `now`, because a unit that was just charged has not drained.
         let ends = self.0.ends(&current);
         *view = self.view_of(&current, ends, now, cost);
         Tried::Admitted { ends }

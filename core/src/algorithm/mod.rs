@@ -1,14 +1,14 @@
 //! Every algorithm as pure integer rules over (state, now, cost): no clock, no I/O, no floating point.
 //!
-//! Each file has a `Rule` (a limit's numbers, made once) and a `State` (what is stored), and says of them what
-//! [`LimitRule`] asks: `admits` and `view` read, `charge` and `refund` write, `ends` says from when on the state means the same
-//! as no state. A file begins with its rule, its state, its cost and an example; below, n is the count, p the period, c the
-//! cost of a check and t its time. The Lua file of the same name holds the same rule for Redis (`meter.lua` those of the
-//! buckets); the differential test compares the two. [`Meaning`] says what a limit means by its numbers alone. The table below
-//! has a line for each algorithm.
+//! Each file has a `Rule` (a limit's numbers, made once) and a `State` (the stored form), and implements [`LimitRule`] for
+//! them: `admits` and `view` read, `charge` and `refund` write, `ends` returns when the state begins to mean the same as no
+//! state. A file begins with its rule, its state, its cost and an example. In these n is the count, p the period, c the cost of
+//! a check and t its time. The Lua file of the same name holds the same rule for Redis (`meter.lua` those of the buckets), and
+//! the differential test compares the two. [`Meaning`] derives facts about a limit from its numbers alone. The table below has
+//! a line for each algorithm.
 //!
-//! All moments and lengths are whole microseconds. Time for a state never runs backwards: every rule reads the later of
-//! `now` and the moment that it stored last.
+//! All moments and lengths are whole microseconds. Time for a state never runs backwards, because every rule reads
+//! the later of `now` and the moment that it stored last.
 
 mod calendar;
 mod calendar_window;
@@ -62,21 +62,21 @@ pub(crate) use unit::is_word;
 
 use crate::tables::allocation::allocated;
 
-/// The largest integer that Rust, Lua and JavaScript all hold exactly; every number stays at or below it.
+/// The largest integer that Rust, Lua and JavaScript all hold exactly. Every number stays at or below it.
 pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// What a Decision reports of one limit.
+/// The facts that a Decision reports about one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct View {
-    /// Units that would be admitted now. Below 0: units that are used beyond the limit.
+    /// Units that would be admitted now. Below 0 for units that callers used beyond the limit.
     pub(crate) left: i64,
-    /// The first moment at which the same cost would be admitted; `None` is never.
+    /// The first moment at which the same cost would be admitted. `None` means never.
     pub(crate) admits_at: Option<u64>,
-    /// The moment from which the limit is as if unused.
+    /// The moment at which the limit is like unused again.
     pub(crate) resets_at: u64,
     /// `leaky-bucket`: how long the caller has to wait before it goes on.
     pub(crate) delay: u64,
-    /// The first moment at which more units would be admitted than now, of the algorithms that do not leave this to
+    /// The first moment at which more units would be admitted than now. Some algorithms leave this to
     /// [`Rule::more_at`].
     pub(crate) more_at: u64,
 }
@@ -88,58 +88,58 @@ impl View {
         u64::try_from(self.left).unwrap_or(0)
     }
 
-    /// Units that are used beyond the limit.
+    /// Units that callers used beyond the limit.
     #[inline]
     pub(crate) fn over(&self) -> u64 {
         if self.left < 0 { self.left.unsigned_abs() } else { 0 }
     }
 }
 
-/// What is left of a limit: negative beyond it. Both numbers are at most 2^53.
+/// The units left of a limit, negative beyond it. Both numbers are at most 2^53.
 #[inline(always)]
 pub(crate) const fn left(limit: u64, used: u64) -> i64 {
     limit as i64 - used as i64
 }
 
-/// What comes of a check that is asked, charged and answered in one step.
+/// The outcome of a check that asks, charges and answers in one step.
 #[derive(Debug)]
 pub(crate) enum Tried {
-    /// It is admitted and charged; the state means nothing any more from `ends` on.
+    /// The check is admitted and charged. From `ends` on the state means nothing any more.
     Admitted { ends: u64 },
-    /// It is refused, and nothing was changed.
+    /// The check is refused, and nothing changed.
     Refused,
-    /// It takes several steps. Nothing was changed.
+    /// The check takes several steps. Nothing changed.
     Untried,
 }
 
-/// A limit of one algorithm. What has a default here is so for most algorithms; what would limit wrongly if it were forgotten has none.
+/// A limit of one algorithm. A default fits most algorithms. A function that would limit wrongly if forgotten has none.
 pub(crate) trait LimitRule {
-    /// What is stored of a key.
+    /// The stored usage of a key.
     type State;
 
-    /// Whether a charge has to know that units went back after it: without a Decision, and by one.
+    /// True if a charge has to know that units went back after it, first without a Decision, then by one.
     const COUNTS_REFUNDS: (bool, bool);
 
-    /// Whether a check of `cost` is admitted at `now`.
+    /// True if a check of `cost` is admitted at `now`.
     fn admits(&self, state: &Self::State, now: u64, cost: u64) -> bool;
 
     /// Charges `cost`, admitted or not.
     fn charge(&self, state: &mut Self::State, now: u64, cost: u64);
 
-    /// Gives `cost` back, the oldest units first where it can tell; a limit never has more left than when it is unused.
-    /// Returns the units that went back.
+    /// Gives `cost` back, the oldest units first if the algorithm can tell. A limit never has more left than when it is
+    /// unused. Returns the units that went back.
     fn refund(&self, state: &mut Self::State, now: u64, cost: u64) -> u64;
 
-    /// Gives back what is still counted of a charge, and returns how many units that were.
+    /// Gives back the units of a charge that still count, and returns their number.
     fn give_back(&self, state: &mut Self::State, now: u64, charge: &LimitCharge) -> u64;
 
-    /// The moment from which on the state means the same as no state; 0 when it already does.
+    /// When the state begins to mean the same as no state. 0 if it already does.
     fn ends(&self, state: &Self::State) -> u64;
 
-    /// Whether a state means the same as no state under every rule of the algorithm.
+    /// True if a state means the same as no state under every rule of the algorithm.
     fn is_unused(state: &Self::State) -> bool;
 
-    /// What the limit says at `now` of a check of `cost`.
+    /// The view at `now` for a check of `cost`.
     fn view(&self, state: &Self::State, now: u64, cost: u64) -> View;
 
     /// Units that count at `now`, also beyond the limit.
@@ -148,8 +148,8 @@ pub(crate) trait LimitRule {
     /// The most units that are ever admitted at once.
     fn capacity(&self) -> u64;
 
-    /// When units of a lease that was charged at `charged_at` end together with a window, whatever their life; `view` is of that
-    /// moment.
+    /// When the units of a lease charged at `charged_at` end because their window does, however long their life. `view` is the
+    /// one of that moment.
     fn lease_ends(&self, view: &View, charged_at: u64) -> Option<u64>;
 
     /// Charges `cost` as a hold of that name.
@@ -158,23 +158,23 @@ pub(crate) trait LimitRule {
         self.charge(state, now, cost);
     }
 
-    /// Makes a hold last another ttl; false when there is no such hold.
+    /// Makes a hold last another ttl. False if there is no such hold.
     fn renew(&self, _state: &mut Self::State, _now: u64, _hold: HoldId) -> bool {
         false
     }
 
-    /// Gives a hold back; false when there is no such hold.
+    /// Gives a hold back. False if there is no such hold.
     fn close(&self, _state: &mut Self::State, _now: u64, _hold: HoldId) -> bool {
         false
     }
 
-    /// Notes what is known of a state only at the first look at it; returns whether it did.
+    /// Notes facts about a state that are known only at the first look at it. True if it noted any.
     #[inline]
     fn adopt(&self, _state: &mut Self::State, _now: u64) -> bool {
         false
     }
 
-    /// Starts what has to start and has not; returns whether it did.
+    /// Starts a state that has to start and has not. True if it did.
     #[inline]
     fn start(&self, _state: &mut Self::State, _now: u64) -> bool {
         false
@@ -185,33 +185,33 @@ pub(crate) trait LimitRule {
         0
     }
 
-    /// The moment from which on nothing of what was charged counts, also beside later charges; 0 when nothing was charged.
+    /// The moment from which on no charged unit counts, not even beside later charges. 0 if nothing is charged.
     fn charges_end(&self, state: &Self::State) -> u64 {
         self.ends(state)
     }
 
-    /// Until when a charge from before a clear could be taken for a later one.
+    /// Until when a charge from before a clear could pass for a later one.
     fn clear_matters_until(&self, state: &Self::State, _now: u64) -> u64 {
         self.charges_end(state)
     }
 
-    /// What the limit says of a check of `cost`, of which `charged` units were just charged.
+    /// The view for a check of `cost` that has just charged `charged` units.
     #[inline]
     fn view_after(&self, state: &Self::State, now: u64, cost: u64, _charged: u64) -> View {
         self.view(state, now, cost)
     }
 
-    /// The first moment at which more units would be admitted than when `view` was made, of which so many are in use.
+    /// The first moment at which more units would be admitted than when `view` was made, with so many units in use.
     fn more_at(&self, view: &View, _used: u64) -> Option<u64> {
         Some(view.more_at)
     }
 
-    /// The units that count at `now` for leases of that life.
+    /// The units that count at `now` for a lease of that life.
     fn used_of_leases(&self, state: &Self::State, now: u64, _life: u64) -> u64 {
         self.used(state, now)
     }
 
-    /// Charges units that may be spent until `now + life`.
+    /// Charges units that a process may spend until `now + life`.
     fn charge_lease(&self, state: &mut Self::State, now: u64, LeaseTerms { units, .. }: LeaseTerms) {
         self.charge(state, now, units);
     }
@@ -221,8 +221,8 @@ pub(crate) trait LimitRule {
         None
     }
 
-    /// Asks, charges and answers in one step, which allocates nothing: the same as `admits`, `charge`, `ends` and `view` one after the
-    /// other. The view is written where it stays.
+    /// Asks, charges and answers in one step without allocating: the same as `admits`, `charge`, `ends` and `view` one after the
+    /// other. Writes the view in place.
     #[inline(always)]
     fn try_charge(&self, _state: &mut Self::State, _now: u64, _cost: u64, _view: &mut View) -> Tried {
         Tried::Untried
@@ -240,12 +240,12 @@ pub(crate) trait LimitRule {
     }
 }
 
-/// The bytes of a box of a value.
+/// The bytes that a box of a value takes.
 const fn boxed<T>(_: &T) -> usize {
     allocated(size_of::<T>())
 }
 
-/// Makes what is one of each algorithm: [`Algorithm`], [`Rule`], [`State`], and the matches over them.
+/// Makes everything that has one case per algorithm: [`Algorithm`], [`Rule`], [`State`], and the matches over them.
 macro_rules! algorithms {
     ($d:tt $($(#[$documentation:meta])+ $name:ident $word:literal: $rule:ty, $state:ty;)+) => {
         /// How a limit counts. The names are those of the notation, with `-`.
@@ -273,7 +273,7 @@ macro_rules! algorithms {
                 }
             }
 
-            /// What it does, in a sentence with words in braces for the numbers of a limit.
+            /// A sentence that explains the algorithm. Words in braces stand for the numbers of a limit.
             pub(crate) const fn words(self) -> &'static str {
                 match self {
                     $(Self::$name => <$rule as Meaning>::WORDS,)+
@@ -308,8 +308,8 @@ macro_rules! algorithms {
                 }
             }
 
-            /// The state of the numbers in its fields, in order, and of the bytes of its list. `None` of a log of which a part stays on
-            /// the server.
+            /// Builds the state from the numbers in its fields, in order, and the bytes of its list. `None` for a log if part of it
+            /// stays on the server.
             #[cfg(feature = "stored")]
             pub(crate) fn read(&self, numbers: [u64; 4], list: &[u8]) -> Option<State> {
                 match self {
@@ -322,7 +322,7 @@ macro_rules! algorithms {
 
         #[cfg(feature = "stored")]
         impl State {
-            /// Its numbers, in the order of the fields; its list is appended.
+            /// Its numbers, in the order of the fields. Appends its list.
             pub(crate) fn write(&self, list: &mut Vec<u8>) -> [u64; 4] {
                 match self {
                     $(Self::$name(state) => <$rule as StoredRule>::write(state, list),)+
@@ -330,7 +330,7 @@ macro_rules! algorithms {
             }
         }
 
-        /// The bytes of a limit's list when all its units are in use, and the most that a reply may have of it.
+        /// The bytes of a limit's list when all its units are in use, and the most of it that a reply may have.
         #[cfg(feature = "stored")]
         impl Limit {
             pub(crate) fn list_bytes(&self) -> (usize, usize) {
@@ -344,7 +344,7 @@ macro_rules! algorithms {
         #[cfg(feature = "stored")]
         pub(crate) const FIELDS: &[&[Field]] = &[$(<$rule as StoredRule>::FIELDS),+];
 
-        /// The algorithms as the script knows them, whose number is their place from 1 on.
+        /// The algorithms as the script knows them. The number of each is its place, from 1 on.
         #[cfg(all(test, feature = "stored"))]
         pub(crate) fn stored() -> Vec<Stored> {
             vec![$(Stored::of::<$rule>(stringify!($name))),+]
@@ -395,11 +395,11 @@ macro_rules! algorithms {
 algorithms! { $
     /// A window that the first admitted check opens.
     FixedWindow "fixed-window": fixed_window::Rule, fixed_window::State;
-    /// A window aligned to the calendar: that of UTC, or one of one's own.
+    /// A window aligned to the calendar: the one of UTC, or a custom one.
     CalendarWindow "calendar-window": calendar_window::Rule, calendar_window::State;
     /// The exact sum over the last period, with an entry for each admitted check.
     SlidingLog "sliding-log": sliding_log::Rule, Box<sliding_log::State>;
-    /// The sum over the last period in granules; never more than the count in any window.
+    /// The sum over the last period in granules. Never more than the count in any window.
     SlidingWindow "sliding-window": sliding_window::Rule, Box<sliding_window::State>;
     /// The estimate from two aligned counters.
     SlidingCounter "sliding-counter": sliding_counter::Rule, sliding_counter::State;
@@ -409,7 +409,7 @@ algorithms! { $
     ///
     /// With n units per period p, the *emission interval* T = p/n is the time that one unit takes at the allowed rate. The
     /// *theoretical arrival time* (TAT) is the moment at which all admitted units, one every T, have passed. A check of cost c
-    /// at time t is admitted when max(TAT, t) + c·T - t <= burst·T; then TAT becomes max(TAT, t) + c·T. In textbooks the
+    /// at time t is admitted when max(TAT, t) + c·T - t <= burst·T. Then TAT becomes max(TAT, t) + c·T. In textbooks the
     /// *burst tolerance* is (burst - 1)·T: how early a single unit may arrive.
     ///
     /// `gcra 5/s burst 3` has T = 200 ms and burst·T = 600 ms:
@@ -452,5 +452,5 @@ algorithms! { $
     Concurrency "concurrency": concurrency::Rule, Box<concurrency::State>;
 }
 
-// Behind the table, whose macros it uses.
+// After the table, because it uses the macros of the table.
 mod dispatch;

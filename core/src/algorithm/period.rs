@@ -30,7 +30,7 @@ pub enum TimeUnit {
     Hour,
     /// 24 hours.
     Day,
-    /// 7 days; begins on Monday in a `calendar-window`.
+    /// 7 days. Begins on Monday in a `calendar-window`.
     Week,
     /// 30 days for windows that roll, a real month in a `calendar-window`.
     Month,
@@ -58,7 +58,6 @@ impl TimeUnit {
         }
     }
 
-    /// The unit of that word, in any spelling.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         let lower = word.to_ascii_lowercase();
         SPELLINGS.iter().find(|(name, _)| *name == lower).map(|(_, unit)| *unit)
@@ -112,8 +111,8 @@ pub(crate) const SPELLINGS: [(&str, TimeUnit); 26] = [
 
 /// A validated length of time, from 1 ms to 10 years.
 ///
-/// Two periods are equal when they mean the same: `60 s` is `1 minute`, but a month is not 30 days, because they differ in a
-/// `calendar-window`.
+/// Two periods are equal when they mean the same: `60 s` is `1 minute`. A month is not 30 days, because they differ in
+/// a `calendar-window`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Period {
     unit: TimeUnit,
@@ -164,19 +163,19 @@ impl Period {
             .unwrap_or(TimeUnit::Millisecond)
     }
 
-    /// The length in microseconds; nominal for months (30 days) and years (360 days).
+    /// The length in microseconds. A month counts as 30 days and a year as 360.
     #[must_use]
     pub const fn micros(self) -> u64 {
         self.micros
     }
 
-    /// The unit in which it is counted.
+    /// The unit of time of [`Period::multiple`].
     #[must_use]
     pub const fn unit(self) -> TimeUnit {
         self.unit
     }
 
-    /// How many of [`Period::unit`].
+    /// The number of [`Period::unit`]s.
     #[must_use]
     pub const fn multiple(self) -> u64 {
         self.micros / self.unit.micros()

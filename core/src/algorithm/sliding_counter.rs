@@ -21,7 +21,7 @@ pub(crate) struct Rule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct State {
-    /// When it was last charged; `current` belongs to the window of this moment.
+    /// The moment of the last charge. `current` belongs to its window.
     pub(crate) touched: u64,
     /// Units charged in the window before that.
     pub(crate) previous: u64,
@@ -45,7 +45,7 @@ impl Rule {
         self.weighted(state) + state.current
     }
 
-    /// The units of the previous window, as if they were spread evenly over it.
+    /// The units of the previous window that count now, spread evenly over it.
     #[inline]
     fn weighted(&self, state: &State) -> u64 {
         let left = self.period - state.touched % self.period;
@@ -54,13 +54,13 @@ impl Rule {
         weighted as u64
     }
 
-    /// The counters at `now` for units that go back: those of a previous window that weighs nothing any more are gone.
+    /// The counters at `now` when units go back. The units of a previous window that weighs nothing any more are gone.
     fn counted_at(&self, state: &State, now: u64) -> State {
         let state = self.state_at(state, now);
         State { previous: if self.weighted(&state) == 0 { 0 } else { state.previous }, ..state }
     }
 
-    /// When the estimate of the window before the one that begins at `start`, which counted `counted`, falls to `most`.
+    /// When the estimate of a window of `counted` units falls to `most`, if the next window begins at `start`.
     fn falls_to(&self, start: u64, counted: u64, most: u64) -> u64 {
         if counted <= most {
             return start;
@@ -103,7 +103,7 @@ impl LimitRule for Rule {
         older + newer
     }
 
-    /// Gives back units of a charge, from the window that it was made in.
+    /// Gives units of a charge back to the window of that charge.
     fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         *state = self.counted_at(state, now);
         let (counted, older) = match (state.touched / self.period).checked_sub(charge.at / self.period) {
@@ -119,7 +119,7 @@ impl LimitRule for Rule {
         }
     }
 
-    /// The end of the last window in which the units are weighed: a part of a unit alone is none, but beside others it may be one.
+    /// The end of the last window that weighs the units. A fraction of a unit may count beside others, never alone.
     fn charges_end(&self, state: &State) -> u64 {
         let start = state.touched - state.touched % self.period;
         match (state.previous, state.current) {
@@ -146,7 +146,7 @@ impl LimitRule for Rule {
         let state = self.state_at(state, now);
         let used = self.estimate(&state);
         let start = state.touched - state.touched % self.period;
-        // When the estimate, which is higher now, falls to `most`.
+        // Returns when the estimate, which is higher now, falls to `most`.
         let falls_to = |most: u64| match most.checked_sub(state.current) {
             Some(most) => self.falls_to(start, state.previous, most),
             None => self.falls_to(start + self.period, state.current, most),

@@ -2,11 +2,11 @@
 //!
 //! **Rule.** The units that were admitted in (t - p, t] and c are at most n. **State:** a log with an entry for each
 //! admitted check: its moment and the running total after it. With running totals the units in any stretch of time are
-//! one subtraction, and every search is a bisection. Totals wrap at 2^53; a window counts less than half of that, so
-//! that a difference of two totals is unambiguous. **Cost:** O(log n) in time, O(n) in space.
+//! one subtraction, and every search is a bisection. Totals wrap at 2^53. A window counts less than half of that, so a
+//! difference of two totals is unambiguous. **Cost:** O(log n) in time, O(n) in space.
 //!
 //! **Example,** 3 per 10 s: units at 0 s, 4 s and 9 s are admitted. A check of cost 1 at 9.5 s is refused until 10 s, when
-//! the unit of 0 s leaves the window; one of cost 2 is refused until 14 s.
+//! the unit of 0 s leaves the window. One of cost 2 is refused until 14 s.
 
 use std::collections::VecDeque;
 
@@ -29,10 +29,10 @@ pub(crate) struct State {
     pub(crate) entries: VecDeque<(u64, u64)>,
 }
 
-/// The most units that a window counts.
+/// The most units that a window can count.
 pub(super) const MAX_UNITS: u64 = MAX_SAFE_INTEGER / 2;
 
-/// How many entries of a log a server keeps in a field of its own.
+/// The number of log entries that a server keeps in a separate field.
 #[cfg(feature = "stored")]
 pub(crate) const ENTRIES_OF_A_CHUNK: u64 = 36;
 
@@ -70,7 +70,7 @@ impl Rule {
         }
     }
 
-    /// Charges units that count as those of a later moment do. Entries have an order, so what follows is not earlier.
+    /// Charges units that count like those of a later moment. Entries are in order, so the next one is not earlier.
     #[inline]
     pub(super) fn charge_as_of(&self, state: &mut State, now: u64, moment: u64, cost: u64) {
         let moment = moment.max(state.touched());
@@ -83,12 +83,12 @@ impl Rule {
         }
     }
 
-    /// A log of which only this is known: the units used, that a check of `cost` is admitted at `release`, and when the
-    /// newest units leave. Units leave it no earlier than they leave the log itself.
+    /// Builds a log from a summary: the units used, the moment `release` at which a check of `cost` is admitted, and
+    /// the moment when the newest units leave. Units never leave it earlier than they leave the log itself.
     #[cfg(feature = "stored")]
     pub(crate) fn state_of_summary(&self, used: u64, cost: u64, release: u64, ends: u64) -> State {
         let mut state = State::default();
-        // Units that have left the log at `release`: the check then fits, and earlier it does not.
+        // The units that have left the log at `release`. Only then does the check fit.
         let leaving = if cost <= self.count { (used + cost).saturating_sub(self.count) } else { 0 };
         if leaving > 0 && leaving < used && (self.period..ends).contains(&release) {
             state.entries.push_back((release - self.period, leaving));
@@ -127,7 +127,7 @@ impl LimitRule for Rule {
         self.charge_as_of(state, now, now, cost);
     }
 
-    /// Gives back units of a charge, from the entry that it made.
+    /// Gives units of a charge back to the entry of that charge.
     fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         self.drop_expired(state, now);
         let moment = charge.at + charge.life;
@@ -225,7 +225,7 @@ impl StoredRule for Rule {
 
     const FIELDS: &'static [Field] = &[Field::Moment, Field::Moment, Field::Moment, Field::Length];
 
-    /// The value itself has two chunks of the log at most, and the reply a summary beside them.
+    /// The value itself has at most two chunks of the log. The reply has a summary beside them.
     fn list_bytes(limit: &Limit) -> (usize, usize) {
         const MOST: u64 = 2 * ENTRIES_OF_A_CHUNK;
         const ENTRY: usize = 2 * MOMENT_WIDTH as usize;
@@ -241,7 +241,7 @@ impl StoredRule for Rule {
         [self.count, self.period, 0, 0, 0]
     }
 
-    /// Without chunks.
+    /// Writes no chunks.
     fn write(state: &State, list: &mut Vec<u8>) -> [u64; 4] {
         put_items(list, state.entries.iter().map(|(at, total)| [*at, *total]));
         [0, 0, state.base, 0]

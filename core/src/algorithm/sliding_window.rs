@@ -5,9 +5,9 @@
 //! and units come back at most g late. **State:** the count of each granule in the window, and their sum. A granule is
 //! stored with its last instant, so that a changed precision reads it as it is. **Cost:** O(min(n, precision)).
 //!
-//! **Example,** 3 per 10 s with a precision of 10, so g = 1 s: units at 0.2 s, 4 s and 9 s are admitted. A check at
-//! 9.5 s is refused until the granule [0 s, 1 s) has left the window, at 10.999999 s; `sliding-log` would admit it at
-//! 10.2 s.
+//! **Example,** 3 per 10 s with a precision of 10, so g = 1 s: units at 0.2 s, 4 s and 9 s are admitted. A check at 9.5
+//! s is refused until the granule [0 s, 1 s) has left the window, at 10.999999 s. `sliding-log` would admit it at 10.2
+//! s.
 
 use std::collections::VecDeque;
 
@@ -28,12 +28,12 @@ pub(crate) struct Rule {
     pub(crate) granule: u64,
 }
 
-/// The most granules that [`Rule::compacted`] keeps apart; it counts further ones as leaving together, at the end.
+/// The most granules that [`Rule::compacted`] keeps apart. It counts further ones as leaving together, at the end.
 const COMPACTED_GRANULES: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct State {
-    /// The moment of the last change; the newest granule is the one of this moment.
+    /// The moment of the last change. The newest granule is the one of this moment.
     pub(crate) touched: u64,
     /// Units in the newest granule.
     pub(crate) newest: u64,
@@ -56,7 +56,7 @@ impl Rule {
         self.count_live_of(state, self.last_instant(state.touched), now)
     }
 
-    /// The same, where the last instant of the newest granule is known: to find it takes a division.
+    /// The same, if the caller knows the last instant of the newest granule. To find it takes a division.
     #[inline(always)]
     fn count_live_of(&self, state: &State, last: u64, now: u64) -> (usize, u64) {
         if last + self.period <= now {
@@ -72,7 +72,7 @@ impl Rule {
         (state.older.len(), used)
     }
 
-    /// Removes what has left the window and makes the granule of `now` the newest.
+    /// Removes the units that have left the window and makes the granule of `now` the newest.
     #[inline]
     fn advance_to(&self, state: &mut State, now: u64) {
         let (now, last) = (now.max(state.touched), self.last_instant(state.touched));
@@ -80,7 +80,7 @@ impl Rule {
         Self::advance(state, last, live, now);
     }
 
-    /// The same to a moment that is not before the last change, where the last instant of the newest granule is known, and what is live.
+    /// The same for a `now` not before the last change. The caller knows the last instant of the newest granule and the live units.
     #[inline(always)]
     fn advance(state: &mut State, last: u64, (expired, used): (usize, u64), now: u64) {
         if expired > 0 {
@@ -99,7 +99,7 @@ impl Rule {
         state.touched = now;
     }
 
-    /// A smaller state with the same answers before `until`: granules that stay in the window until then become one.
+    /// A smaller state with the same answers before `until`. Granules that stay in the window until then become one.
     pub(crate) fn compacted(&self, mut state: State, until: u64) -> State {
         let leaves = |&&(last, _): &&(u64, u64)| last + self.period <= until;
         let leaving = state.older.iter().take(COMPACTED_GRANULES).take_while(leaves).count();
@@ -108,7 +108,7 @@ impl Rule {
         state
     }
 
-    /// When so many units have left the window, of those that are in it; `expired` granules have left it already, and the last one does
+    /// Returns when so many of the units in the window have left it. `expired` granules have left it already, and the last one leaves
     /// at `ends`.
     #[inline]
     fn left_at(&self, state: &State, expired: usize, mut units: u64, (now, ends): (u64, u64)) -> u64 {
@@ -123,7 +123,6 @@ impl Rule {
         if units == 0 { moment } else { ends }
     }
 
-    /// When the last granule leaves the window.
     #[inline(always)]
     fn ends_of(&self, state: &State, last: u64) -> u64 {
         if state.newest > 0 { last + self.period } else { state.older.back().map_or(0, |(last, _)| last + self.period) }
@@ -173,7 +172,7 @@ impl LimitRule for Rule {
         units
     }
 
-    /// Gives back units of a charge, from the granule that it was made in.
+    /// Gives units of a charge back to the granule of that charge.
     fn give_back(&self, state: &mut State, now: u64, charge: &LimitCharge) -> u64 {
         let (expired, used) = self.count_live(state, now.max(state.touched));
         state.older.drain(..expired);
@@ -200,7 +199,7 @@ impl LimitRule for Rule {
         }
     }
 
-    /// The granule that ends here needs a place: it is there where there were as many granules before.
+    /// A granule that ends here needs a place in the list. The deque has one if it held as many granules before.
     #[inline]
     fn try_charge(&self, state: &mut State, now: u64, cost: u64, view: &mut View) -> Tried {
         let (moment, last) = (now.max(state.touched), self.last_instant(state.touched));
@@ -274,7 +273,6 @@ impl Meaning for Rule {
         Self::of(limit).granule
     }
 
-    /// A granule counts until its last instant has left the window.
     fn steady(limit: &Limit) -> u64 {
         let Self { count, period, granule } = Self::of(limit);
         (period + granule - 1).div_ceil(count)

@@ -1,4 +1,4 @@
-//! What is stored of a limit, and what the script gets of it.
+//! The stored form of a limit, and the numbers that the script gets for it.
 
 use super::{Limit, LimitRule, MAX_SAFE_INTEGER};
 
@@ -18,16 +18,16 @@ pub(crate) enum Field {
     Length,
 }
 
-/// What of an algorithm the script has to know, whichever limit it is of.
+/// The facts about an algorithm that the script has to know for every limit.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct Stored {
     /// Its name in the table of algorithms.
     pub(crate) name: &'static str,
     pub(crate) fields: &'static [Field],
-    /// The bytes of an item in its list; 0 where it has none.
+    /// The bytes of an item in its list, 0 if it has no list.
     pub(crate) item: u8,
-    /// Whether refunds are counted: those without a Decision, and those by one.
+    /// True for each kind of refund that counts: those without a Decision, and those by one.
     pub(crate) counts_refunds: (bool, bool),
 }
 
@@ -37,7 +37,7 @@ impl Stored {
         Self { name, fields: R::FIELDS, item: R::ITEM * MOMENT_WIDTH, counts_refunds: R::COUNTS_REFUNDS }
     }
 
-    /// A letter for each field: M, a moment; C, a count; L, the length of the list.
+    /// A letter for each field: M for a moment, C for a count, L for the length of the list.
     pub(crate) fn field_codes(&self) -> String {
         let letter = |field: &Field| match field {
             Field::Moment => 'M',
@@ -48,37 +48,37 @@ impl Stored {
     }
 }
 
-/// A limit of one algorithm, as Redis has it.
+/// A limit of one algorithm, as Redis stores it.
 pub(super) trait StoredRule: LimitRule {
     /// The numbers of an item in the list, each of as many bytes as a moment.
     const ITEM: u8 = 0;
-    /// Its bytes.
+    /// The bytes of an item.
     const ITEM_BYTES: usize = Self::ITEM as usize * MOMENT_WIDTH as usize;
 
-    /// The fields of a stored limit, in order; a meter whose interval is no whole number of microseconds has one more count.
+    /// The fields of a stored limit, in order. A meter has one more count if its interval has a fraction of a microsecond.
     const FIELDS: &'static [Field];
 
-    /// The bytes of its list when all its units are in use, and the most that a reply may have of it.
+    /// The bytes of its list when all its units are in use, and the most of it that a reply may have.
     fn list_bytes(_limit: &Limit) -> (usize, usize) {
         const { assert!(Self::ITEM == 0, "an algorithm with a list says how long it is") };
         (0, 0)
     }
 
-    /// The limit's numbers for the script: count, period, and x, y, z, which the Lua file of the rule explains.
+    /// The limit's numbers for the script: count, period, and x, y, z. The Lua file of the rule explains these three.
     fn numbers(&self) -> [u64; 5];
 
-    /// The numbers of a state, in the order of its fields; its list is appended.
+    /// The numbers of a state, in the order of its fields. Appends its list.
     fn write(state: &Self::State, list: &mut Vec<u8>) -> [u64; 4];
 
-    /// The state of the numbers in its fields, in order, and of the bytes of its list. `None` of what the numbers do not say.
+    /// Builds the state from the numbers in its fields, in order, and the bytes of its list. `None` if they are not enough.
     fn read(numbers: [u64; 4], list: &[u8]) -> Option<Self::State>;
 
-    /// Whether this rule can count with a state that was read. It asks no more than the script asks before it writes: of a list
-    /// the ends, and not the sum, since the total says what is used.
+    /// True if this rule can count with a stored state. It checks no more than the script does before it writes. In a list it
+    /// checks the ends and not the sum, because the total holds the used units.
     fn can_have(&self, state: &Self::State) -> bool;
 }
 
-/// Whether a number that was read is one that every host can hold.
+/// True if every host can hold this number.
 pub(super) const fn fits(number: u64) -> bool {
     number <= MAX_SAFE_INTEGER
 }
@@ -87,7 +87,7 @@ pub(super) const fn fits(number: u64) -> bool {
 pub(crate) fn number(bytes: &mut &[u8], width: u8) -> Option<u64> {
     let (head, rest) = bytes.split_at_checked(usize::from(width))?;
     let number = match bytes.first_chunk() {
-        // A copy of eight bytes is one instruction, any other is a call.
+        // A copy of eight bytes is one instruction. Any other is a call.
         Some(wide) => u64::from_le_bytes(*wide) & u64::MAX.checked_shr(64 - 8 * u32::from(width)).unwrap_or(0),
         None => head.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
     };
@@ -98,7 +98,7 @@ pub(crate) fn number(bytes: &mut &[u8], width: u8) -> Option<u64> {
 /// Appends a little-endian number of `width` bytes.
 #[inline]
 pub(crate) fn put(out: &mut Vec<u8>, number: u64, width: u8) {
-    // A copy of eight bytes is one instruction, any other is a call.
+    // A copy of eight bytes is one instruction. Any other is a call.
     let length = out.len() + usize::from(width);
     out.extend_from_slice(&number.to_le_bytes());
     out.truncate(length);

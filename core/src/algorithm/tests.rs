@@ -1,4 +1,4 @@
-//! Which states that were read a rule can count with, and until when units can be spent that were taken in advance.
+//! Tests which stored states a rule accepts, and until when a process can spend leased units.
 
 use super::*;
 use crate::policy::Policy;

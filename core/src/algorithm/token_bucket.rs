@@ -3,12 +3,12 @@
 //! **Rule.** A check of cost c is admitted when the bucket has c tokens, and takes them. A bucket starts full, or with
 //! `initial` tokens. **State:** a meter of the tokens that are missing ([`meter`](super::meter)). **Cost:** O(1).
 //!
-//! With `initial`, a key that was never seen differs from one whose bucket is full. So the first call stores the moment
-//! at which the bucket started, also when that call is refused: otherwise the tokens it waits for would never come. And
-//! a full bucket is remembered for a *grace period*, the time it takes to fill, once nothing else of its key matters.
+//! With `initial`, a new key differs from one with a full bucket. So the first call stores the moment at which the
+//! bucket started, also when that call is refused: otherwise the tokens it waits for would never come. And a full
+//! bucket is kept for a *grace period*, the time it takes to fill, once nothing else of its key matters.
 //!
 //! **Example,** `token-bucket 5/s burst 10` with `initial: 2`: at 0 ms two units are admitted and a third is refused. A
-//! token comes every 200 ms, so the third is admitted at 200 ms; the bucket is full again at 2200 ms.
+//! token comes every 200 ms, so the third is admitted at 200 ms. The bucket is full again at 2200 ms.
 
 use super::meter::{Bucket, Meter, State};
 #[cfg(feature = "stored")]
@@ -19,7 +19,7 @@ use super::{AlgorithmKind, LeaseTerms, Limit, LimitCharge, LimitRule, Meaning, T
 pub(crate) struct Rule {
     meter: Bucket<false>,
     pub(crate) capacity: u64,
-    /// Tokens that are missing at the start; 0 for a bucket that starts full.
+    /// Tokens that are missing at the start. 0 for a bucket that starts full.
     missing: u64,
 }
 
@@ -30,13 +30,13 @@ impl Rule {
         Self { meter: Bucket::new(count, period, burst), capacity: burst, missing }
     }
 
-    /// Whether the bucket has not started.
+    /// True if the bucket has not started.
     #[inline]
     fn is_unstarted(&self, state: &State) -> bool {
         self.missing > 0 && state.since == 0
     }
 
-    /// The state, of a bucket that starts now if it has not started.
+    /// The state, or the one of a bucket that starts now if it has not started.
     #[inline]
     pub(super) fn started(&self, state: &State, now: u64) -> State {
         if self.is_unstarted(state) { State { since: now, units: self.missing, fraction: 0 } } else { *state }
@@ -53,7 +53,7 @@ impl LimitRule for Rule {
         if self.missing == 0 { 0 } else { self.meter.drained_at(&State::default(), self.capacity).max(1) }
     }
 
-    /// Starts a bucket that has not started; returns whether it did.
+    /// Starts a bucket that has not started. True if it did.
     #[inline]
     fn start(&self, state: &mut State, now: u64) -> bool {
         let unstarted = self.is_unstarted(state);
@@ -79,7 +79,7 @@ impl LimitRule for Rule {
     }
 
     fn refund(&self, state: &mut State, now: u64, cost: u64) -> u64 {
-        // Nothing was charged to a bucket that has not started: a refund must not fill it.
+        // A refund must not fill a bucket that has not started, because no one has charged it.
         if self.is_unstarted(state) { 0 } else { self.meter.refund(state, now, cost) }
     }
 
@@ -106,7 +106,7 @@ impl LimitRule for Rule {
         self.capacity
     }
 
-    /// A bucket that does not start full has started.
+    /// Only a bucket that never started is unused. With `initial`, a full bucket differs from none.
     fn is_unused(state: &State) -> bool {
         state.since == 0
     }

@@ -1,4 +1,4 @@
-//! The name of what a limit counts.
+//! The name of the unit that a limit counts.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// The longest name.
 const MAX_UNIT: usize = 64;
-/// The words of the notation that are neither algorithms nor units of time, and what a call's own number is called.
+/// The words of the notation that are neither algorithms nor units of time, and `cost`, a call's own number.
 const WORDS: [&str; 15] = [
     "at",
     "burst",
@@ -28,12 +28,12 @@ const WORDS: [&str; 15] = [
     "sunday",
 ];
 
-/// What a limit counts, where it names it: `tokens` in `100000 tokens/minute`. Case does not matter.
+/// The unit that a limit counts if it names one, such as `tokens` in `100000 tokens/minute`. Case does not matter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Unit(CompactString);
 
 impl Unit {
-    /// The unit of which a call takes one where it does not say how many.
+    /// A call takes one of this unit by default.
     pub const REQUESTS: &'static str = "requests";
 
     /// The unit of that name.
@@ -55,7 +55,7 @@ impl Unit {
         Ok(Self(CompactString::from(name.to_ascii_lowercase())))
     }
 
-    /// Whether a word means something else in the notation.
+    /// True if a word means something else in the notation.
     pub(crate) fn is_reserved(word: &str) -> bool {
         WORDS.iter().any(|reserved| word.eq_ignore_ascii_case(reserved))
             || TimeUnit::of_word(word).is_some()
@@ -68,13 +68,12 @@ impl Unit {
         &self.0
     }
 
-    /// Whether that is its name.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.0.eq_ignore_ascii_case(name)
     }
 }
 
-/// Whether a name that users choose is made of a-z, 0-9, - and _ with one of a-z first.
+/// True if a name that a user chose consists of a-z, 0-9, - and _, and begins with one of a-z.
 pub(crate) fn is_word(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))

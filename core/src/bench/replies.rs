@@ -1,4 +1,4 @@
-//! The reader of replies alone.
+//! The reader of replies in isolation.
 
 use redis::Value;
 
@@ -25,10 +25,10 @@ impl BenchReplies {
         }
     }
 
-    /// The next reply, of at most `max` bytes, if all of it is there.
+    /// The next reply, of at most `max` bytes, if it has arrived completely.
     ///
     /// # Errors
-    /// Why the bytes are no reply.
+    /// The reason why the bytes are no reply.
     pub fn next(&mut self, max: usize) -> Result<Option<Value>, &'static str> {
         self.0.next(max).map_err(|malformed| malformed.0)
     }

@@ -1,4 +1,4 @@
-//! The reader of stored values alone: a reply of the script with any bytes in the place of the value.
+//! The reader of stored values in isolation: a reply of the script with any bytes in place of the value.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::store::request::{Answer, Entry, Operation, States};
 /// How a stored value begins: see `plan/stored/layout.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BenchForm {
-    /// Counts in one byte, where the policy has this form.
+    /// Counts in one byte, if the policy has this form.
     Narrow,
     /// Counts in as few bytes as the limit's numbers need.
     Compact,
@@ -24,7 +24,7 @@ pub enum BenchForm {
     Full,
 }
 
-/// A reply, decoded.
+/// A decoded reply.
 pub struct BenchStoredReply {
     plan: Arc<Plan>,
     answer: Answer,
@@ -32,24 +32,24 @@ pub struct BenchStoredReply {
     cost: u64,
 }
 
-/// What one limit does with a check after such a reply.
+/// The behavior of one limit for a check after such a reply.
 #[derive(Debug)]
 pub struct BenchCheck {
     /// The most units it admits at once.
     pub capacity: u64,
-    /// Units that count.
+    /// Units in use.
     pub used: u64,
-    /// Whether it admits the cost.
+    /// True if it admits the cost.
     pub admits: bool,
-    /// Units that count after the cost was charged.
+    /// Units in use after the charge.
     pub charged: u64,
-    /// Units that count after it was given back.
+    /// Units in use after the refund.
     pub refunded: u64,
     /// When the state after the charge ends, in microseconds since 1970.
     pub ends: u64,
 }
 
-/// The header of the values of a policy; `None` for a form that the policy does not have.
+/// The header of the values of a policy. `None` for a form that the policy does not have.
 #[must_use]
 pub fn stored_header(policy: &Policy, form: BenchForm) -> Option<Vec<u8>> {
     let plan = plan_of(policy);
@@ -76,8 +76,8 @@ fn operation(name: &str, cost: u64) -> Option<Operation> {
     })
 }
 
-/// The answer to one operation, of a reply that was sent at `now` and has these bytes for its item; `None` for an operation
-/// that is unknown.
+/// The answer to one operation, from a reply that was sent at `now` and has these bytes as its item. `None` for an
+/// unknown operation.
 pub fn answer_of_reply(
     policy: &Policy,
     (name, cost): (&str, u64),
@@ -112,7 +112,7 @@ impl BenchStoredReply {
         Decision::new(LimiterId::ELSEWHERE, Arc::clone(&self.plan), "key", self.cost, self.answer.clone())
     }
 
-    /// The value that stores the same states in the compact form; `None` where the server keeps a part of them elsewhere.
+    /// The value that stores the same states in the compact form. `None` if the server keeps a part of them elsewhere.
     #[must_use]
     pub fn encoded(&self) -> Option<Vec<u8>> {
         let mut value = Vec::new();
@@ -120,7 +120,7 @@ impl BenchStoredReply {
         (!self.plan.stored.has_companions).then_some(value)
     }
 
-    /// What each limit does with one more check, as the fallback does when the store is lost.
+    /// The behavior of each limit for one more check, as in the fallback when the store is lost.
     #[must_use]
     pub fn check(&self, now: u64, cost: u64) -> Vec<BenchCheck> {
         self.plan.rules.iter().zip(&self.states).map(|(rule, state)| checked(rule, state, now, cost)).collect()

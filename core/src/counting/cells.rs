@@ -1,17 +1,17 @@
-//! The decisions of one policy, counted without a shared cache line: a check in memory takes about as long as seven atomic
-//! additions.
+//! The decisions of one policy, counted without a shared cache line, because a check in memory takes only about as long
+//! as seven atomic additions.
 //!
-//! Each thread adds in a cell that it alone writes, with a load and a store. Threads beyond the number of cells share the
-//! last one, with atomic additions. A reader adds all cells up. A thread takes the first free cell when it first counts, and
-//! gives it back when it ends.
+//! Each thread adds in a cell that only it writes, with a load and a store. Threads beyond the number of cells share
+//! the last one, with atomic additions. A reader adds all cells up. A thread takes the first free cell when it first
+//! counts, and gives it back when it ends.
 
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What is counted apart, see [`super::decision_counts`].
+/// The number of classes that are counted apart, see [`super::decision_counts`].
 pub(crate) const CLASSES: usize = 16;
-/// The cells of a policy; the last one is shared.
+/// The number of cells of a policy. The last one is shared.
 const CELLS: usize = 32;
 const SHARED: usize = CELLS - 1;
 
@@ -24,7 +24,7 @@ const _: () = assert!(size_of::<CountCell>() == 128, "a cell has grown");
 
 /// Counts the decisions of one policy, in a cell for each thread.
 pub(crate) struct PolicyCounts {
-    /// The number of the limiter whose decisions these are.
+    /// The number of the limiter that made these decisions.
     limiter: u32,
     cells: [CountCell; CELLS],
 }
@@ -76,7 +76,7 @@ impl PolicyCounts {
         }
     }
 
-    /// How many decisions of each class there were.
+    /// The number of decisions of each class.
     pub(crate) fn sums(&self) -> [u64; CLASSES] {
         let sum = |class: usize| self.cells.iter().map(|cell| cell.0[class].load(Ordering::Relaxed)).sum();
         std::array::from_fn(sum)
@@ -94,7 +94,7 @@ const _: () = assert!(SHARED < u32::BITS as usize, "a cell has a bit of `TAKEN`"
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The cell of this thread; `SHARED` while it has none of its own. Nothing is dropped with it, so that reading it is one
+    /// The cell of this thread, or `SHARED` while it has none. It has no destructor, so that reading it is one
     /// instruction.
     static CELL: Cell<usize> = const { Cell::new(SHARED) };
     static GUARD: CellGuard = const { CellGuard };
@@ -107,7 +107,7 @@ impl Drop for CellGuard {
     fn drop(&mut self) {
         let cell = CELL.replace(SHARED);
         if cell != SHARED {
-            // Release: the next thread that takes the cell continues from what this one has counted.
+            // Release: the next thread that takes the cell continues from the counts of this one.
             TAKEN.fetch_and(!(1 << cell), Ordering::Release);
         }
     }
@@ -129,7 +129,7 @@ fn assign() -> usize {
     CELL.get()
 }
 
-/// In a forked child: the threads of the parent do not exist here, and give nothing back.
+/// Frees the cells of the parent's threads in a forked child. They do not exist here, and give nothing back.
 pub(crate) fn leave_only_this_thread() {
     let cell = CELL.get();
     TAKEN.store(if cell == SHARED { 0 } else { 1 << cell }, Ordering::Relaxed);

@@ -1,11 +1,11 @@
-//! The events that are counted without a policy. The table below has each of them once: the metrics, and below each the counters
-//! that are its values.
+//! The events that are counted without a policy. The table below has each of them once: the metrics, and below each
+//! metric its counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Gives the table of counters to a macro, of the core or of a host whose type checker has to know their names.
+/// Passes the table of counters to a macro, of the core or of a host with a type checker that has to know their names.
 ///
-/// A metric has its name, its label if its counters differ in one, and what it counts. A counter has its name, which all
+/// A metric has its name, its label if its counters differ in one, and its help text. A counter has its name, which all
 /// languages share, its value of the label, and its documentation.
 #[doc(hidden)]
 #[macro_export]
@@ -55,7 +55,7 @@ macro_rules! counter_table {
 
 macro_rules! counters {
     ($($metric:literal $label:tt $help:literal { $($name:ident $value:tt $doc:tt;)+ })+) => {
-        /// What the layers have counted since the limiter was made.
+        /// The counts of the layers since the limiter was made.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         #[non_exhaustive]
         pub struct Counters {
@@ -69,7 +69,7 @@ macro_rules! counters {
             }
         }
 
-        /// The counters while they are counted. What holds, queues and the deny cache count by themselves stays zero here.
+        /// The counters while they are counted. Those that holds, queues and the deny cache count by themselves stay zero here.
         #[derive(Debug, Default)]
         pub(crate) struct SharedCounters {
             $($(pub(crate) $name: Counter,)+)+

@@ -13,8 +13,8 @@ use super::denied_keys::DeniedKeys;
 use crate::plan::Plan;
 use crate::store::request::{Answer, Operation, SimpleAnswer, Source};
 
-/// The policies of a limiter that are counted each by itself. Decisions of all others are counted together, under
-/// [`OTHER_POLICIES`]: a program may build notations from what its clients send.
+/// The number of policies of a limiter that are counted separately. Decisions of all others are counted together, under
+/// [`OTHER_POLICIES`], because a program may build notations from the input of its clients.
 pub const MAX_COUNTED_POLICIES: usize = 1_000;
 /// The name under which policies beyond [`MAX_COUNTED_POLICIES`] are counted.
 pub const OTHER_POLICIES: &str = "(other)";
@@ -25,15 +25,15 @@ pub const OTHER_POLICIES: &str = "(other)";
 pub struct PolicyStats {
     /// Decisions that allowed, also those of a shadow policy that would have denied, and every charge.
     pub allowed: u64,
-    /// Decisions by which a limit denied.
+    /// Decisions that a limit denied.
     pub denied: u64,
     /// Denials because the store failed (`on_store_error: closed`).
     pub unavailable: u64,
-    /// Of those that were admitted: how many found 80 % or more of the binding limit used, their own units included.
+    /// Admitted decisions that found 80 % or more of the binding limit used, their own units included.
     pub near_limit: u64,
-    /// Of those that allowed: how many a shadow policy would have denied.
+    /// Allowed decisions that a shadow policy would have denied.
     pub shadow_denied: u64,
-    /// All of them, by what gave the answer.
+    /// All of them, by the source of the answer.
     pub sources: SourceCounts,
 }
 
@@ -64,8 +64,8 @@ impl SourceCounts {
     }
 }
 
-/// The class of a decision: its source, whether it was admitted, and one bit more. Of an admitted one that says whether it is
-/// near a limit, of another one whether the store was missing.
+/// The class of a decision: its source, a bit for admission, and one bit more. If it was admitted, that bit means that
+/// it is near a limit. Otherwise it means that the store was missing.
 const ADMITTED: usize = 2;
 const BITS: usize = 2;
 const _: () = assert!(4 << BITS == CLASSES, "the classes of four sources");
@@ -76,7 +76,7 @@ const fn class(source: Source, admitted: bool, bit: bool) -> usize {
 }
 
 impl PolicyStats {
-    /// Adds the counts of all classes; `shadow` says whether the policy denies.
+    /// Adds the counts of all classes. `shadow` is true if the policy never denies.
     fn add(&mut self, shadow: bool, sums: &[u64; CLASSES]) {
         for (class, count) in sums.iter().enumerate() {
             let bit = class & 1 == 1;
@@ -104,32 +104,32 @@ impl PolicyStats {
 /// The number of the next limiter.
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// A policy is known by the digest of its name, and counted apart where it is in shadow: a reload may change that.
+/// A policy is known by the digest of its name. A shadow policy is counted apart, because a reload may change that.
 type PolicyKey = (u128, bool);
 
-/// The policies that were counted so far. Nothing locks it: a forked child may begin while a thread of its parent adds one.
+/// The policies that were counted so far. Without a lock, because a forked child may begin while a thread of its parent adds one.
 #[derive(Debug, Clone)]
 struct CountedPolicies {
     by_key: HashMap<PolicyKey, (Arc<str>, Arc<PolicyCounts>)>,
-    /// The counts of policies that have no place of their own: those that limit, and those in shadow.
+    /// The counts of policies that are not in `by_key`: those that limit, and those in shadow.
     other: [Arc<PolicyCounts>; 2],
 }
 
 /// The counts of a limiter, by policy and class.
 pub(crate) struct DecisionCounts {
-    /// Tells whose counts a plan leads to; never that of another limiter of this process.
+    /// Identifies the limiter that owns the counts of a plan. No other limiter of this process has the number.
     limiter: u32,
     policies: ArcSwap<CountedPolicies>,
-    /// The keys that were denied, where the limiter publishes them.
+    /// The keys that were denied, if the limiter publishes them.
     pub(crate) denied_keys: OnceLock<DeniedKeys>,
-    /// Called with each refusal, where the limiter logs them.
+    /// Called with each refusal, if the limiter logs them.
     pub(crate) on_refusal: OnceLock<RefusalListener>,
 }
 
 /// Takes a refused check: its plan, its key and its answer.
 pub(crate) type RefusalListener = Box<dyn Fn(&Arc<Plan>, &str, &Answer) + Send + Sync>;
 
-/// Shows the numbers of the limiter, not what it logs.
+/// Shows only the number of the limiter.
 impl fmt::Debug for DecisionCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DecisionCounts").field("limiter", &self.limiter).finish_non_exhaustive()
@@ -186,7 +186,7 @@ impl DecisionCounts {
         }
     }
 
-    /// Counts the answer to an operation, where that is a decision about units: a check or a charge.
+    /// Counts the answer to an operation, if that is a decision about units: a check or a charge.
     #[inline(always)]
     pub(crate) fn count(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, answer: &Answer) {
         match operation {
@@ -196,7 +196,7 @@ impl DecisionCounts {
         }
     }
 
-    /// A charge is admitted whatever the limits say.
+    /// The limits never refuse a charge.
     fn count_charge(&self, plan: &Plan, answer: &Answer) {
         let bit = if answer.unavailable { true } else { plan.is_near_limit(&answer.views) };
         self.add(plan, class(answer.source, !answer.unavailable, bit));
@@ -221,7 +221,7 @@ impl DecisionCounts {
         self.counts_of(plan).add_counted(class(Source::DenyCache, false, false), times);
     }
 
-    /// Gives a policy its place before it is used: policies with a name come before notations that are written in place.
+    /// Gives a policy its place before it is used, so that policies with a name come before notations that are written in place.
     pub(crate) fn begin(&self, plan: &Plan) {
         self.counts_of(plan);
     }
@@ -248,7 +248,7 @@ impl DecisionCounts {
             // Another thread may have been first.
             known(&self.policies.load()).unwrap_or(made)
         });
-        // Where another limiter has counted the plan first, each call comes here.
+        // If another limiter has counted the plan first, each call comes here.
         let _ = plan.counts.set(Box::new(Arc::clone(&counts)));
         counts
     }

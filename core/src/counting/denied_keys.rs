@@ -1,5 +1,5 @@
-//! The keys that a limiter denied last, for `tidegate top`. A limiter keeps them only where the user of its process asked for
-//! that: keys may be addresses or tokens.
+//! The keys that a limiter denied last, for `tidegate top`. A limiter keeps them only if the user of its process asked
+//! for that, because keys may be addresses or tokens.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use compact_str::CompactString;
 
 use crate::process::fork::PerProcess;
 
-/// The most keys that are kept. Beyond it the key whose last denial is the oldest goes.
+/// The most keys that are kept. Beyond that, the key with the oldest last denial goes.
 pub(crate) const MAX_DENIED_KEYS: usize = 256;
 /// The longest names of a policy and a key together, in bytes. Longer ones are counted and not kept.
 pub(crate) const MAX_NAMES: usize = 512;
@@ -20,11 +20,11 @@ pub(crate) struct DeniedKey {
     pub(crate) policy: CompactString,
     pub(crate) key: CompactString,
     pub(crate) denials: u64,
-    /// The number of its last denial among all of the limiter.
+    /// The number of its last denial among all denials of the limiter.
     last: u64,
 }
 
-/// What is known of the keys that were denied.
+/// The keys that were denied, with their counts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DeniedKeyTable {
     keys: HashMap<(CompactString, CompactString), DeniedKey>,
@@ -35,7 +35,7 @@ pub(crate) struct DeniedKeyTable {
 
 /// The keys that were denied last, bounded in number.
 pub(crate) struct DeniedKeys {
-    /// A child begins anew: a thread of its parent may have held the lock during the fork.
+    /// A child begins anew, because a thread of its parent may have held the lock during the fork.
     table: PerProcess<Mutex<DeniedKeyTable>>,
     /// Called with the first denial of each process.
     begin: Arc<dyn Fn() + Send + Sync>,
@@ -61,7 +61,7 @@ impl DeniedKeys {
         self.table.with(make, |table| table.lock().note(policy, key));
     }
 
-    /// What this process has noted.
+    /// The denials that this process has noted.
     pub(crate) fn read(&self) -> DeniedKeyTable {
         self.table.get().map(|table| table.lock().clone()).unwrap_or_default()
     }

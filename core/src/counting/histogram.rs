@@ -2,23 +2,23 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many values were at most each bound, and the sum of all.
+/// The number of values up to each bound, and the sum of all.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// The upper bounds, each part of its bucket, in ascending order.
+    /// The upper bounds in ascending order. Each belongs to its bucket.
     pub bounds: Vec<f64>,
-    /// How many values are in each bucket: above the bound before, at most its own. One bucket more than bounds: the last
-    /// has all values above the last bound.
+    /// The number of values in each bucket: above the bound before, and at most its own. There is one bucket more than
+    /// bounds, for all values above the last bound.
     pub counts: Vec<u64>,
     /// The sum of all values.
     pub sum: f64,
-    /// How many values there are.
+    /// The number of values.
     pub count: u64,
 }
 
 impl Histogram {
-    /// How many values are at most each bound, and how many there are.
+    /// The number of values up to each bound, and the number of all values.
     pub(crate) fn totals(&self) -> impl Iterator<Item = u64> {
         self.counts.iter().scan(0, |total, count| {
             *total += count;
@@ -31,7 +31,7 @@ impl Histogram {
 #[derive(Debug)]
 pub(crate) struct SharedHistogram {
     bounds: &'static [u64],
-    /// How many units are 1 in the histogram that users see.
+    /// The number of units that make 1 in the histogram that users see.
     scale: f64,
     buckets: Box<[AtomicU64]>,
     sum: AtomicU64,

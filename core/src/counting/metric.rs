@@ -4,7 +4,7 @@ use super::histogram::Histogram;
 use super::stats::Stats;
 use super::store_stats::StoreCondition;
 
-/// What a metric is to Prometheus.
+/// The type of a metric in Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetricKind {
     /// A number that only grows.
@@ -18,9 +18,9 @@ pub(crate) enum MetricKind {
 /// A value of a metric.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MetricValue<'a> {
-    /// That of a counter or a gauge.
+    /// The value of a counter or a gauge.
     Number(u64),
-    /// That of a histogram.
+    /// The value of a histogram.
     Histogram(&'a Histogram),
 }
 
@@ -32,13 +32,12 @@ pub(crate) type Sample<'a, 's> = &'s mut dyn FnMut(&[&str], MetricValue<'a>);
 pub(crate) struct Metric {
     /// Its name in Prometheus.
     pub(crate) name: &'static str,
-    /// What it is.
     pub(crate) kind: MetricKind,
     /// Its labels, beside `limiter`.
     pub(crate) labels: &'static [&'static str],
-    /// What it counts. Names of options are in backticks, because each host spells them in its own way.
+    /// Its description. Names of options are in backticks, because each host spells them in its own way.
     help: &'static str,
-    /// Calls a function with the values of its labels and with its value, for each of them.
+    /// Calls a function with the label values and the value of each sample.
     pub(crate) samples: for<'a> fn(&'a Stats, Sample<'a, '_>),
 }
 
@@ -53,7 +52,7 @@ impl Metric {
         if self.name.ends_with("_seconds") { "s" } else { "" }
     }
 
-    /// What it counts, in a sentence.
+    /// Its description, with the names of options as a host spells them.
     pub(crate) fn help(&self, spell: impl Fn(&str) -> String) -> String {
         let parts = self.help.split('`').enumerate();
         parts.map(|(index, part)| if index % 2 == 1 { spell(part) } else { part.to_owned() }).collect()
@@ -82,7 +81,7 @@ macro_rules! events {
 
 counter_table!(events);
 
-/// What is counted by policy and by store.
+/// The counts by policy and by store.
 static OF_STATS: &[Metric] = &[
     Metric {
         name: "tidegate_decisions_total",

@@ -1,7 +1,7 @@
 //! A limiter's numbers for the facade [`metrics`](https://docs.rs/metrics), behind the feature `metrics`.
 //!
-//! Call [`publish`] when the application's exporter is scraped, or every few seconds where it pushes. It sets counters to what
-//! the limiter has counted; between two calls nothing runs. `docs/metrics.md` lists the metrics.
+//! Call [`publish`] when the application's exporter is scraped, or every few seconds if it pushes. It sets the counters
+//! to the counts of the limiter. Between two calls nothing runs. `docs/metrics.md` lists the metrics.
 //!
 //! ```
 //! # let limiter = tidegate::Limiter::builder().policy("login", "5/minute")?.build()?;
@@ -38,10 +38,10 @@ pub fn describe() {
     }
 }
 
-/// Sets the metrics to the stats of a limiter, whose name is the value of the label `limiter`.
+/// Sets the metrics to the stats of a limiter. Its name is the value of the label `limiter`.
 ///
-/// The facade cannot set a histogram, so the two histograms are published as what Prometheus makes of one: counters
-/// `…_bucket` with the label `le` and `…_count`, and a gauge `…_sum`. `histogram_quantile` reads them as any other.
+/// The facade cannot set a histogram, so the two histograms are published in the form that Prometheus gives them: counters
+/// `…_bucket` with the label `le` and `…_count`, and a gauge `…_sum`. `histogram_quantile` reads them like any other.
 pub fn publish(stats: &Stats, limiter: &str) {
     for metric in metrics() {
         (metric.samples)(stats, &mut |values, value| {

@@ -1,6 +1,6 @@
-//! What a limiter counts: the decisions of each policy, the calls to shared stores, and events. No key is part of it, but for
-//! the keys that `tidegate top` shows. `cells.rs` and `histogram.rs` name nothing else of the core, since plans and stores have
-//! them.
+//! The counts of a limiter: the decisions of each policy, the calls to shared stores, and events. They contain no key,
+//! except for the keys that `tidegate top` shows. `cells.rs` and `histogram.rs` name nothing else of the core, because
+//! plans and stores contain them.
 
 pub(crate) mod cells;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! What users read of all that a limiter has counted.
+//! The stats that users read.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::counters::Counters;
 use super::decision_counts::PolicyStats;
 use super::store_stats::{StoreCondition, StoreStats};
 
-/// What a limiter has counted since it was made, or since its process was forked. No key is part of it.
+/// The counts of a limiter since it was made, or since its process was forked. No key is part of them.
 ///
 /// ```
 /// let limiter = tidegate::Limiter::builder().policy("login", "5/minute")?.build()?;
@@ -22,9 +22,9 @@ use super::store_stats::{StoreCondition, StoreStats};
 pub struct Stats {
     /// The Decisions by policy: of `check`, also a partial one, each entry of `check_all`, `charge` (which is always
     /// allowed), `hold`, and the final one of `acquire`. `peek`, `refund` and `settle` decide nothing. The first 1,000
-    /// policies have a line of their own, those with a name first; all others count as `(other)`.
+    /// policies have separate entries, those with a name first. All others count as `(other)`.
     pub policies: BTreeMap<String, PolicyStats>,
-    /// The calls to shared stores; all zero for `memory://`.
+    /// The calls to shared stores. All zero for `memory://`.
     pub store: StoreStats,
     /// Each shared store, by its URL without secrets.
     pub breaker: BTreeMap<String, StoreCondition>,

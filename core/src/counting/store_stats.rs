@@ -1,4 +1,4 @@
-//! What is counted of the calls to shared stores.
+//! The counts of calls to shared stores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::error::ErrorKind;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StoreStats {
-    /// Calls that have ended, answered or not. Checks that travel as one batch are several calls; a `check_all` is one.
+    /// Calls that have ended, answered or not. Checks that travel as one batch are several calls, and a `check_all` is one.
     pub calls: u64,
-    /// How long they took, in seconds, with all waiting.
+    /// Their durations in seconds, with all waiting.
     pub latency: Histogram,
-    /// How many operations each script call to a server carried.
+    /// The number of operations in each script call to a server.
     pub batch_size: Histogram,
     /// Calls that failed, by the code of the error.
     pub errors: BTreeMap<&'static str, u64>,
@@ -55,7 +55,7 @@ impl StoreCondition {
     }
 }
 
-/// Tells the URL of a store, without secrets, and its condition; nothing when the store is gone.
+/// Returns the URL of a store, without secrets, and its condition. Returns nothing if the store is gone.
 pub(crate) type ConditionOf = Arc<dyn Fn() -> Option<(String, StoreCondition)> + Send + Sync>;
 
 /// The bounds of latencies, in microseconds …
@@ -83,7 +83,7 @@ impl Default for StoreHistograms {
 
 impl StoreHistograms {
     pub(crate) fn stats(&self, counters: &Counters) -> StoreStats {
-        // Those that have the code of an error as their name.
+        // The counters that are named after the code of an error.
         let of_errors = |(name, _): &(&'static str, u64)| ErrorKind::ALL.iter().any(|kind| kind.code() == *name);
         let errors = counters.by_name().filter(of_errors);
         let latency = self.latency.read();

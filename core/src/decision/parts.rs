@@ -1,6 +1,6 @@
-//! Where a Decision lies. Callers move a Decision often, and to copy what was just written stalls the CPU: so its parts lie on the heap,
-//! and their address is moved. Nothing is allocated for nearly all of them. A Decision that is dropped leaves its parts in a cache of its
-//! thread, with their handle of the plan, and the next Decision of that plan on the thread takes them from there.
+//! The memory of a Decision. Callers move a Decision often, and copying fresh data stalls the CPU. So its parts are on the heap,
+//! and a move copies only their address. Nearly always this allocates nothing: a dropped Decision leaves its parts in a cache of
+//! its thread, with their handle of the plan, and the next Decision of that plan on the thread reuses them.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ thread_local! {
     static UNUSED: PlanSlots<Box<DecisionParts>> = const { PlanSlots::new() };
 }
 
-/// What a Decision consists of.
+/// The parts of a Decision.
 pub(super) struct DecisionParts {
     pub(super) plan: Arc<Plan>,
     pub(super) key: CompactString,
@@ -42,7 +42,7 @@ impl DecisionParts {
         })
     }
 
-    /// Whether something has to be dropped before they are used again.
+    /// True if something has to be dropped before they are used again.
     #[inline(always)]
     fn own_memory(&self) -> bool {
         self.answer.owns_memory()
@@ -64,7 +64,7 @@ impl DecisionParts {
 pub(super) struct KeptParts(Option<Box<DecisionParts>>);
 
 impl KeptParts {
-    /// Unused parts, of this thread or else new ones.
+    /// Unused parts of this plan from the cache of the thread, if there are any.
     #[inline(always)]
     fn unused(plan: &Arc<Plan>) -> Option<Box<DecisionParts>> {
         // The cache of a thread that is ending is gone.
@@ -85,7 +85,7 @@ impl KeptParts {
         Self(Some(parts))
     }
 
-    /// The same of the answer of one limit, each number of which is written where it stays.
+    /// The same for the answer of one limit. Each number is written directly to its place.
     #[inline(always)]
     pub(super) fn of_simple(limiter: LimiterId, plan: &Arc<Plan>, key: &str, cost: u64, answer: &SimpleAnswer) -> Self {
         let mut parts = Self::unused(plan).unwrap_or_else(|| DecisionParts::of(Arc::clone(plan)));
@@ -131,12 +131,12 @@ mod tests {
 
     use crate::{CheckOptions, Decision, Limiter, ManualClock};
 
-    /// A Decision of a key that nothing has used, without its name.
+    /// A Decision for a key that nothing has used, without the name of the key.
     fn fresh(limiter: &Limiter, key: &str) -> String {
         format!("{:?}", limiter.check("own", key).expect("a Decision")).replace(key, "KEY")
     }
 
-    /// Everything that a Decision may have beside the answer of one limit.
+    /// Decisions with everything that one may have beside the answer of one limit.
     fn dirty(limiter: &Limiter, key: &str) -> Vec<Decision> {
         let charged = limiter.charge("own", key, 9).expect("a charge");
         let denied = limiter.check("own", key).expect("a denial");

@@ -1,4 +1,4 @@
-//! Whose Decision it is, and whether it was settled.
+//! The limiter that made a Decision, and the mark that the Decision was settled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,18 +7,18 @@ use once_cell::race::OnceBox;
 
 use crate::process::fork;
 
-/// Which limiter answered, in which process: one number for all limiters of the same store and prefix in one process.
+/// The limiter that answered, and its process. All limiters of the same store and prefix in one process share the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LimiterId(u64);
 
-/// The bits that name the process: how often it was forked.
+/// The bits from here on are the number of the process, which counts forks.
 const PROCESS_SHIFT: u32 = 48;
 
 impl LimiterId {
     /// The Decision was sent to another process.
     pub(crate) const ELSEWHERE: Self = Self(u64::MAX);
 
-    /// Limiters whose store and prefix have that digest.
+    /// The limiters of a store and prefix with that digest.
     pub(crate) const fn of_digest(digest: u64) -> Self {
         Self(digest & ((1 << PROCESS_SHIFT) - 1))
     }
@@ -35,7 +35,7 @@ impl LimiterId {
     }
 }
 
-/// Whether a Decision was settled. Its copies share this; nothing is allocated before there is a copy.
+/// Set once a Decision was settled. Its copies share this. Nothing is allocated before it is copied or settled.
 #[derive(Debug, Default)]
 pub(crate) struct Settlement(OnceBox<Arc<AtomicBool>>);
 
@@ -46,18 +46,18 @@ impl Clone for Settlement {
 }
 
 impl Settlement {
-    /// Whether it has copies, or was settled.
+    /// True if it has copies, or was settled.
     #[inline(always)]
     pub(super) fn is_shared(&self) -> bool {
         self.0.get().is_some()
     }
 
-    /// Settles it; false when it was settled before.
+    /// Settles it. False if it was settled before.
     pub(crate) fn begin(&self) -> bool {
         !self.0.get_or_init(Box::default).swap(true, Ordering::Relaxed)
     }
 
-    /// It was not settled after all.
+    /// Takes the settlement back.
     pub(crate) fn undo(&self) {
         if let Some(settled) = self.0.get() {
             settled.store(false, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! What a program is told that uses what its build of the crate does not have.
+//! The error for a program that uses a feature which its build of the crate does not have.
 
 use crate::error::Error;
 
-/// `config_invalid`, for what a feature of the crate would bring.
+/// `config_invalid`, for something that needs a feature of the crate.
 pub(crate) fn error(what: &str, feature: &str) -> Error {
     Error::config(format!(
         "{what} needs the feature `{feature}` of the crate tidegate, and this program was built without it: add \

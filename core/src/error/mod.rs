@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// What went wrong. Rust, Python and Node share the kinds.
+/// The kind of an error. Rust, Python and Node share the kinds.
 ///
 /// The text of [`ErrorKind::code`] never changes, since programs compare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,14 +63,14 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the store failed, so that `on_store_error` applies.
+    /// True if the store failed, so that `on_store_error` applies.
     #[must_use]
     pub const fn is_store(self) -> bool {
         matches!(self, Self::StoreUnavailable | Self::StoreTimeout | Self::StoreRejected)
     }
 }
 
-/// Where in a file or a text an error was found. Lines and columns count from 1.
+/// The place in a file or a text where an error was found. Lines and columns count from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceLocation {
@@ -99,8 +99,8 @@ impl fmt::Display for SourceLocation {
     }
 }
 
-/// A text of others, of which nothing acts on a terminal and nothing begins a line of a log: control characters, characters that turn
-/// the direction of text, and those that no text has are escaped.
+/// Escapes foreign text so that it cannot act on a terminal or begin a line of a log: control characters, characters
+/// that turn the direction of text, and noncharacters.
 #[must_use]
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     let acts = |c: char| {
@@ -117,17 +117,17 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(visible)
 }
 
-/// Stands before and after a name in the message of an error that is being made. Texts of others have it escaped.
+/// Stands before and after a name in the message of an error that is being made. Foreign texts have it escaped.
 const NAME_MARK: char = '\u{1}';
 
-/// The name of an option or of a call in a message: hosts spell it as their language does.
+/// Marks the name of an option or a call in a message, so that hosts can spell it as their language does.
 pub(crate) fn named(name: &str) -> String {
     format!("{NAME_MARK}{name}{NAME_MARK}")
 }
 
 /// Why a call could not be answered. A denial is no error: it is a [`Decision`](crate::Decision).
 ///
-/// Its `source` is the I/O error below it, if there is one: of a socket, or of a file.
+/// Its `source` is the I/O error below it, of a socket or a file, if there is one.
 #[derive(Clone)]
 pub struct Error {
     /// On the heap, so that a result which is no error is small.
@@ -141,7 +141,7 @@ struct ErrorParts {
     /// The message with marks around the names of options and calls, if it has any that hosts spell in their own way.
     marked: Option<Box<str>>,
     location: Option<SourceLocation>,
-    /// Whether the call certainly did not run.
+    /// True if the call certainly did not run.
     did_not_run: bool,
     source: Option<Arc<io::Error>>,
 }
@@ -159,7 +159,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Two errors are equal when they say the same.
+/// Two errors are equal if their kinds, messages and locations are.
 impl PartialEq for Error {
     fn eq(&self, other: &Self) -> bool {
         fn said(error: &Error) -> (ErrorKind, &str, Option<&SourceLocation>) {
@@ -187,7 +187,7 @@ impl std::error::Error for Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of a kind, with a sentence that says what is wrong and what to do.
+    /// An error of a kind, with a sentence that explains the problem and what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let (message, marked) = match message.into() {
             marked if marked.contains(NAME_MARK) => (marked.replace(NAME_MARK, ""), Some(marked.into())),
@@ -203,7 +203,7 @@ impl Error {
         if location.file.is_some() {
             self.parts.message = format!("{location}: {}", self.parts.message);
         }
-        // What is written at a place has one spelling in all languages.
+        // The names in a file or a notation have one spelling in all languages.
         self.parts.marked = None;
         self.parts.location = Some(location);
         self
@@ -217,7 +217,7 @@ impl Error {
 
     /// This error, with the error of the system that caused it.
     pub(crate) fn because(mut self, source: &io::Error) -> Self {
-        // An error of the system is a number; of any other the sentence is kept.
+        // A system error is copied by its number, any other error by its sentence.
         let copy = source
             .raw_os_error()
             .map_or_else(|| io::Error::new(source.kind(), source.to_string()), io::Error::from_raw_os_error);
@@ -245,13 +245,13 @@ impl Error {
         self
     }
 
-    /// Whether the call certainly did not run, so that it may be made again. Of other errors of a store the outcome is not known.
+    /// True if the call certainly did not run, so that it may be made again. For other store errors the outcome is unknown.
     #[must_use]
     pub const fn did_not_run(&self) -> bool {
         self.parts.did_not_run
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.parts.kind
@@ -276,7 +276,7 @@ impl Error {
         parts.map(|(index, part)| if index % 2 == 1 { spell(part) } else { part.to_owned() }).collect()
     }
 
-    /// Where it was found, if it is about a text or a file.
+    /// The place where it was found, if it is about a text or a file.
     #[must_use]
     pub const fn location(&self) -> Option<&SourceLocation> {
         self.parts.location.as_ref()

@@ -15,7 +15,7 @@ use crate::store::request::Attempt;
 
 /// A queue of answers. [`Wake::wake`] is called once after all answers that arrived together.
 pub trait CompletionQueue: Wake {
-    /// The answer to the call with that ticket, on the thread that received it. It must only be put on a list.
+    /// Takes the answer to the call with that ticket, on the thread that received it. The queue must only put it on a list.
     fn deliver(&self, ticket: u64, outcome: Result<Outcome>);
 }
 
@@ -26,7 +26,7 @@ pub enum Outcome {
     Decision(Decision),
     /// Answers a `hold` for which there was room.
     Hold(Hold),
-    /// Answers what a request asked.
+    /// Answers a request with its admission.
     Admission(Box<Admission>),
     /// Answers `journal`.
     Attempts(Vec<Attempt>),
@@ -37,8 +37,8 @@ pub enum Outcome {
 }
 
 impl AsyncLimiter {
-    /// Makes a call of a host. A Decision that needs no waiting is returned. Any other is delivered to the queue, once. With a batch
-    /// the call is sent together with the other calls of that batch, else at once.
+    /// Makes a call for a host. Returns a Decision that needs no waiting. Any other is delivered to the queue, once.
+    /// With a batch the call is sent together with the other calls of that batch, else at once.
     #[doc(hidden)]
     pub fn post(
         &self,
@@ -49,7 +49,7 @@ impl AsyncLimiter {
         queue: &Arc<dyn CompletionQueue>,
         batch: Option<&BatchGuard>,
     ) -> Option<Result<Decision>> {
-        // A store in memory answers a check on the short way.
+        // A memory store answers a plain check by the short path.
         if let Call::Plain(cost) = call
             && self.core.layers.is_none()
             && let Some(decision) = self.core.check(&policy, key, *cost, Waits::Never)

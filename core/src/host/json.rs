@@ -1,4 +1,4 @@
-//! What a limiter has counted as JSON, which each host reads into objects of its own language.
+//! The counts of a limiter as JSON, which each host reads into its objects.
 
 use std::fmt::Display;
 
@@ -44,8 +44,8 @@ pub fn counters_json(counters: &Counters, spell: Spell) -> String {
     object(counters.by_name().map(|(name, count)| (spell(name), number(count))))
 }
 
-/// Every metric: an object with its `name`, `dotted`, the name in OpenTelemetry, `kind`, `unit`, `help` and `labels`, which
-/// are beside `limiter`.
+/// Every metric as an object with its `name`, `dotted` (the name in OpenTelemetry), `kind`, `unit`, `help`, and
+/// `labels` beside `limiter`.
 #[must_use]
 pub fn metrics_json(spell: Spell) -> String {
     list(metric_list().map(|metric| {
@@ -65,8 +65,8 @@ pub fn metrics_json(spell: Spell) -> String {
     }))
 }
 
-/// The values of one metric, or of all: lists of its name, the values of its labels, and its value. That of a histogram is an
-/// object with its `bounds`, `counts`, `sum`, `count` and `totals`, which say how many values are at most each bound.
+/// The values of one metric, or of all: lists of the name, the label values, and the value. The value of a histogram is an object
+/// with its `bounds`, `counts`, `sum`, `count` and `totals`, which are the numbers of values up to each bound.
 #[must_use]
 pub fn samples_json(stats: &Stats, name: Option<&str>) -> String {
     let mut samples = Vec::new();
@@ -93,7 +93,7 @@ fn histogram(histogram: &Histogram) -> [(&'static str, String); 4] {
     ]
 }
 
-/// In the order in which they are given, which a map of `serde_json` would not keep.
+/// Keeps the given order, unlike a map of `serde_json`.
 fn object(fields: impl IntoIterator<Item = (impl AsRef<str>, String)>) -> String {
     let field = |(name, value): (_, String)| format!("{}:{value}", text(AsRef::as_ref(&name)));
     format!("{{{}}}", fields.into_iter().map(field).collect::<Vec<_>>().join(","))
@@ -111,7 +111,7 @@ fn number(number: impl Display) -> String {
     number.to_string()
 }
 
-/// With a point, also where it is whole: hosts tell the types apart.
+/// Always with a point, because hosts distinguish the types.
 fn real(number: f64) -> String {
     serde_json::Value::from(number).to_string()
 }

@@ -1,4 +1,4 @@
-//! What hosts ask of a limiter beside its calls.
+//! Functions of a limiter for hosts, beside its calls.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::policy::Policy;
 
 #[doc(hidden)]
 impl Limiter {
-    /// Whether calls may have to wait for a server.
+    /// True if calls may have to wait for a server.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.core.layers.is_some()
     }
 
-    /// As its `waiting`, and what is wrong with a policy or a key is an error.
+    /// Like its `waiting`, but returns an error for a wrong policy or key.
     ///
     /// # Errors
-    /// `policy_unknown`, `policy_invalid`, `key_invalid` and `closed`, as of any call.
+    /// `policy_unknown`, `policy_invalid`, `key_invalid` and `closed`, as for any call.
     pub fn try_waiting(&self, policy: impl AsPolicy, key: &str) -> Result<usize> {
         self.core.waiting(&policy, key)
     }
@@ -29,7 +29,7 @@ impl Limiter {
 
 #[doc(hidden)]
 impl AsyncLimiter {
-    /// The Decision of `acquire` where that is admitted in one step; `None` where it may have to wait.
+    /// The Decision of `acquire` if it is admitted in one step. `None` if it may have to wait.
     ///
     /// # Errors
     /// As [`AsyncLimiter::acquire_with`].
@@ -50,8 +50,8 @@ impl AsyncLimiter {
         self.core.waiting(&policy, key)
     }
 
-    /// What ends the denials that a host repeats by itself: writes the generations of all keys, if one has changed since `seen`.
-    /// A denial of `denial_generation` may be repeated while that number is among them, at its remainder by their count.
+    /// Writes the generations of all keys to `copies`, if one has changed since `seen`. They end the denials that a host repeats
+    /// by itself: it may repeat a denial while its `denial_generation` is in `copies`, at the index `generation % copies.len()`.
     #[inline]
     pub fn copy_denial_generations(&self, seen: &mut u32, copies: &mut [f64]) {
         self.core.copy_denial_generations(seen, copies);
@@ -68,15 +68,15 @@ impl AsyncLimiter {
         self.core.id.digest()
     }
 
-    /// For an event loop that can watch a file: from now on it reads the replies of the limiter's servers. `None` when
-    /// there are no servers, when another loop reads already, or when the system is not Linux.
+    /// Lets an event loop that can watch a file read the replies of the limiter's servers from now on. `None` if there
+    /// are no servers, if another loop reads already, or if the system is not Linux.
     #[must_use]
     pub fn reply_poller(&self) -> Option<ReplyPoller> {
         self.core.layers.as_ref()?;
         ReplyPoller::begin(&self.core.readers)
     }
 
-    /// As its `close`, which waits for the store on a thread of its own: an event loop goes on meanwhile.
+    /// Like its `close`, but waits for the store on another thread, so that the event loop goes on.
     pub async fn close_on_thread(&self) {
         let Some(queues) = self.core.begin_closing() else { return };
         if self.core.layers.is_none() {
@@ -86,7 +86,7 @@ impl AsyncLimiter {
         let of_thread = queues.clone();
         let run = move || {
             core.give_back(&of_thread);
-            // Its caller may be gone.
+            // The caller may be gone.
             let _ = closed.send(());
         };
         match std::thread::Builder::new().name("tidegate-close".to_owned()).spawn(run) {

@@ -1,5 +1,5 @@
-//! What only the bindings to other languages and the command use: calls as data, answers delivered to a queue of an event
-//! loop, event loops that read replies themselves, and questions to the servers of a store. No part of the public surface.
+//! Functions for the bindings to other languages and the command only: calls as data, answers delivered to a queue of an event
+//! loop, event loops that read replies themselves, and questions to the servers of a store. No part of the public API.
 
 mod completion_queue;
 mod json;
@@ -59,15 +59,15 @@ use crate::store::url;
 #[cfg(feature = "stored")]
 pub const KEY_DIGEST: usize = StoredKey::DIGEST;
 
-/// The bytes of a policy's value in Redis: of a key that is hardly used, and of one that uses all its limits. Without the log
-/// of a `sliding-log` and without a journal, which have keys of their own.
+/// The bytes of a policy's value in Redis, for a key that is hardly used and for one that uses all its limits. The log
+/// of a `sliding-log` and the journal are not counted, because they have separate keys.
 #[cfg(feature = "stored")]
 #[must_use]
 pub fn stored_bytes(policy: &Policy) -> (usize, usize) {
     plan_of(policy).stored.value_bytes(policy)
 }
 
-/// Every warning about what a text names: a policy file, by its path, or a notation.
+/// Every warning about a policy file, given by its path, or about a notation.
 ///
 /// # Errors
 /// `policy_invalid`, as for the file or the notation.
@@ -81,25 +81,25 @@ pub fn message_for(error: &Error, spell: impl Fn(&str) -> String) -> String {
     error.message_for(spell)
 }
 
-/// What algorithms of one kind have in common.
+/// The kind of an algorithm.
 #[must_use]
 pub const fn kind(algorithm: Algorithm) -> AlgorithmKind {
     algorithm.kind()
 }
 
-/// What an algorithm does, in a sentence with words in braces for the numbers of a limit.
+/// A sentence that describes an algorithm, with words in braces for the numbers of a limit.
 #[must_use]
 pub const fn algorithm_words(algorithm: Algorithm) -> &'static str {
     algorithm.words()
 }
 
-/// The most that a limit lets any sequence of calls have within `window` microseconds, of which the last moment is not counted.
+/// The most units that any sequence of calls gets from a limit within `window` microseconds, without the last moment.
 #[must_use]
 pub fn most_in(limit: &Limit, window: u64) -> u64 {
     limit.most_in(window)
 }
 
-/// The shortest pause between units, in microseconds, which a limit never denies; `None` when it denies all.
+/// The shortest pause between units, in microseconds, at which a limit never denies. `None` if it denies all.
 #[must_use]
 pub fn steady_pause(limit: &Limit) -> Option<u64> {
     limit.steady()
@@ -128,34 +128,34 @@ pub fn without_secrets(store_url: &str) -> String {
     url::without_secrets(store_url)
 }
 
-/// A text of others, without the characters that a terminal or a log would obey.
+/// A foreign text, without the characters that a terminal or a log would obey.
 #[must_use]
 pub fn visible(text: &str) -> std::borrow::Cow<'_, str> {
     crate::error::visible(text)
 }
 
-/// A limiter that `tidegate top` does not show: that of a tool.
+/// Builds a limiter that `tidegate top` does not show, for a tool.
 #[must_use]
 pub fn unpublished(mut builder: Builder) -> Builder {
     builder.publishes = false;
     builder
 }
 
-/// The limits by which another release counts the key of a Decision too.
+/// The limits by which another release also counts the key of a Decision.
 #[must_use]
 pub fn other_limits(decision: &Decision) -> Vec<String> {
     let rare = decision.answer().rare.as_ref();
     rare.map(|rare| decision.plan().of_other_releases(&rare.others)).unwrap_or_default()
 }
 
-/// Whether the policy of a Decision names what a limit counts, also where the limits of its key name nothing.
+/// True if the policy of a Decision names the unit of a limit, even if the limits of its key name none.
 #[must_use]
 pub fn counts_units(decision: &Decision) -> bool {
     Plan::base(decision.plan()).has_units
 }
 
-/// How many callers stood in the line of a Decision's key, one of each process and class of which any waits, and for how long the first
-/// had waited. `None` where there were none.
+/// The number of callers in the line of a Decision's key, and how long the first had waited. Each process and class
+/// with waiting callers counts as one. `None` if there were none.
 #[must_use]
 pub fn line(decision: &Decision) -> Option<(usize, Duration)> {
     let answer = decision.answer();
@@ -164,7 +164,7 @@ pub fn line(decision: &Decision) -> Option<(usize, Duration)> {
     Some((line.len(), Duration::from_micros(answer.now.saturating_sub(*first))))
 }
 
-/// In which generation the denial of a Decision may be repeated.
+/// The generation in which the denial of a Decision may be repeated.
 #[must_use]
 pub fn denial_generation(decision: &Decision) -> u32 {
     decision.answer().denial_generation
@@ -176,13 +176,13 @@ pub fn charged_of_limit(decision: &Decision, index: usize) -> u64 {
     decision.charged(index)
 }
 
-/// Whether a call took other units than its cost, or left a part free: what it was answered is for no call of the same cost alone.
+/// True if a call took other units than its cost, or left a part free, so that not every call of that cost gets its answer.
 #[must_use]
 pub fn has_amounts(decision: &Decision) -> bool {
     !decision.answer().amounts().is_empty()
 }
 
-/// Whether calls of that cost may be made of a policy.
+/// Checks that calls of that cost may be made with a policy.
 ///
 /// # Errors
 /// `cost_invalid`, as a call would answer.
@@ -190,27 +190,27 @@ pub fn check_cost(policy: &Policy, cost: &Cost) -> Result<()> {
     crate::limiter::check_cost(cost, &plan_of(policy))
 }
 
-/// The policy with the numbers of the key of a Decision, where these answered.
+/// The policy with the override of a Decision's key, if that decided.
 #[must_use]
 pub fn own_policy(decision: &Decision) -> Option<&Policy> {
     decision.overridden().then(|| decision.asked_policy())
 }
 
-/// How many units of each of its limits a class of a policy leaves free. None for a class that it does not have.
+/// The units of each limit of a policy that a class leaves free. Empty for a class that the policy does not have.
 #[must_use]
 pub fn left_free(policy: &Policy, class: &str) -> Vec<u64> {
     let part = policy.options().priorities.as_ref().and_then(|classes| classes.part_of(class, policy.name()).ok());
     policy.limits().iter().filter_map(|limit| Some(part?.of(limit.capacity()))).collect()
 }
 
-/// The limits of the key of a Decision as text, where these answered.
+/// The limits of a Decision's key as text, if an override decided.
 #[must_use]
 pub fn override_text(decision: &Decision) -> Option<String> {
     let plan = decision.plan();
     decision.overridden().then(|| if plan.is_unlimited() { "none".to_owned() } else { plan.policy.to_string() })
 }
 
-/// How much longer the key of a Decision is blocked, if it is.
+/// How much longer the key of a Decision is blocked, if it is blocked.
 #[must_use]
 pub fn block_left(decision: &Decision) -> Option<Duration> {
     let answer = decision.answer();

@@ -8,7 +8,7 @@ use crate::plan::{Amount, Amounts};
 use crate::policy::Policy;
 use crate::store::request::{Answer, RareAnswer, Source};
 
-/// The values of a Decision. Only the same version of the crate knows what the numbers mean.
+/// The values of a Decision. Only the same version of the crate knows the meaning of the numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts {
     /// The policy that was asked.
@@ -26,9 +26,9 @@ pub struct Parts {
 }
 
 const SOURCES: [Source; 4] = [Source::Store, Source::DenyCache, Source::Lease, Source::Fallback];
-/// How many numbers there are about each limit, after those about the whole answer.
+/// The count of numbers for each limit. They follow those for the whole answer.
 const NUMBERS_PER_LIMIT: usize = 6;
-/// Stands for a number that is absent.
+/// Stands for a missing number.
 const ABSENT: u64 = u64::MAX;
 
 impl Parts {
@@ -59,8 +59,8 @@ impl Parts {
         }
     }
 
-    /// Puts the Decision together again: it says the same, and cannot be settled. Its denial is not repeated any more, since
-    /// the time that has passed is not known.
+    /// Puts the Decision together again. It reads the same, but cannot be settled. Its denial is not repeated any more,
+    /// because the time that has passed is unknown.
     ///
     /// # Errors
     /// `config_invalid` for numbers that are no answer to the policy.

@@ -6,8 +6,8 @@ use super::BatchGuard;
 use crate::process::fork::PerProcess;
 use crate::store::redis::{EpollSet, ReaderRegistry};
 
-/// Replies of a limiter's servers, for an event loop that reads them itself. While it exists the threads of the limiter
-/// read only what the loop has left unread for a while; when it is dropped they read everything again.
+/// Replies of a limiter's servers, for an event loop that reads them itself. While it exists, the threads of the
+/// limiter read only replies that the loop leaves unread for a while. After it is dropped, they read everything again.
 pub struct ReplyPoller {
     readers: Arc<PerProcess<ReaderRegistry>>,
     set: Arc<EpollSet>,
@@ -19,9 +19,9 @@ impl ReplyPoller {
         Some(Self { readers: Arc::clone(readers), set })
     }
 
-    /// Call this when the file is readable: it reads what has arrived and delivers it to the completion queues, on this
-    /// thread. Calls that are queued already are sent with the batch, so that callers that were answered and call again
-    /// can join them.
+    /// Call this when the file is readable. It reads the replies that have arrived and delivers them to the completion
+    /// queues, on this thread. Calls that are queued already are sent with the batch, so that callers that get an
+    /// answer and call again can join them.
     #[must_use]
     pub fn poll_replies(&self) -> BatchGuard {
         self.readers.get().map_or_else(BatchGuard::default, |readers| readers.poll_replies())

@@ -1,4 +1,4 @@
-//! Questions to the servers of a store, and what they have stored.
+//! Questions to the servers of a store, and their stored values.
 
 pub use crate::store::redis::{
     ServerAddress, ServerConnection, ShardServers, StoreServers, pattern_of_keys, redis_key, scanned_keys,
@@ -11,9 +11,9 @@ use crate::plan::plan_cache::plan_of;
 use crate::policy::{KeyOverride, Policy};
 use crate::store::redis::{stored_answer, stored_override};
 
-/// What a value that is stored in Redis says of its key at a moment in microseconds since 1970, as a peek would. `None` when it
-/// is no value of this policy's limits, and for a policy with a `sliding-log`, whose log is another key. A key with an override is judged
-/// by that.
+/// The answer that a value stored in Redis gives for its key, as a peek at `now` would, in microseconds since 1970.
+/// `None` if it is no value of this policy's limits, and for a policy with a `sliding-log`, because that log is in
+/// another key. If the key has an override, that decides.
 #[must_use]
 pub fn stored_decision(policy: &Policy, key: &str, value: &[u8], now: u64) -> Option<Decision> {
     let mut plan = plan_of(policy);

@@ -26,7 +26,7 @@ struct Thread {
 pub struct Task(AbortHandle);
 
 impl Task {
-    /// Cancels it: what it has not done yet is not done. It leaves the queue of `acquire`.
+    /// Cancels it: the rest of it does not run. It leaves the queue of `acquire`.
     pub fn cancel(&self) {
         self.0.abort();
     }
@@ -41,7 +41,7 @@ pub enum Started {
     Waits(Task),
 }
 
-/// Runs a task whose outcome is delivered to the queue, once, unless the task is cancelled before.
+/// Runs a task and delivers its outcome to the queue, once, unless the task is cancelled before.
 ///
 /// # Errors
 /// `store_unavailable` when the thread for tasks cannot be started.
@@ -59,8 +59,8 @@ pub fn post_task(
     Ok(Task(task.abort_handle()))
 }
 
-/// Runs a task as [`post_task`] does, but its first step on the calling thread: a task that has nothing to wait for does not go to the other
-/// thread and back, and its outcome is returned.
+/// Runs a task like [`post_task`], but takes its first step on the calling thread. A task that has nothing to wait for
+/// does not go to the other thread and back, and its outcome is returned.
 ///
 /// # Errors
 /// As [`post_task`].
@@ -70,9 +70,9 @@ pub fn post_begun(
     task: impl Future<Output = Result<Outcome>> + Send + 'static,
 ) -> Result<Started> {
     let mut task = Box::pin(task);
-    // First, so that after its error nothing was done.
+    // This comes first, so that nothing was done if it fails.
     THREAD.get_or_try_init(start)?;
-    // A wake-up of this step may be lost: the next step polls again.
+    // A wake-up of this step may be lost, but the next step polls again.
     if let Poll::Ready(outcome) = task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         return Ok(Started::Done(outcome));
     }

@@ -12,7 +12,7 @@ use crate::policy::{Policy, quoted};
 /// Every name that [`headers`] may return, for hosts that prepare them.
 pub const NAMES: [&str; 6] = [POLICY, LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, RETRY_AFTER];
 
-/// The fields that announce the limits.
+/// The choice of fields that announce the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Headers {
@@ -21,21 +21,21 @@ pub enum Headers {
     Both,
     /// `RateLimit-Policy` and `RateLimit`, of the newest revision of their draft.
     Ietf,
-    /// `RateLimit` and `RateLimit-Policy` as draft-ietf-httpapi-ratelimit-headers-10 has them, whatever comes after it.
+    /// `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers-10, also when newer revisions exist.
     Ietf10,
-    /// `RateLimit` and `RateLimit-Policy` as draft-ietf-httpapi-ratelimit-headers-11 has them, whatever comes after it.
+    /// `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers-11, also when newer revisions exist.
     Ietf11,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
     Legacy,
-    /// None of them. `Retry-After` stays, since it belongs to responses with 429 and 503.
+    /// None of them. `Retry-After` stays, because it belongs to responses with 429 and 503.
     Off,
 }
 
 impl Headers {
-    /// All choices, in the order in which messages list them.
+    /// All choices, in the order of messages.
     pub const ALL: [Self; 6] = [Self::Both, Self::Ietf, Self::Ietf10, Self::Ietf11, Self::Legacy, Self::Off];
 
-    /// The word in options.
+    /// The word for it in options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,19 +48,19 @@ impl Headers {
         }
     }
 
-    /// Whether the IETF fields are sent. Drafts 10 and 11 have one form.
+    /// True if the IETF fields are sent. Drafts 10 and 11 have the same form.
     #[must_use]
     pub const fn has_ietf(self) -> bool {
         matches!(self, Self::Both | Self::Ietf | Self::Ietf10 | Self::Ietf11)
     }
 
-    /// Whether the older fields are sent.
+    /// True if the older fields are sent.
     #[must_use]
     pub const fn has_legacy(self) -> bool {
         matches!(self, Self::Both | Self::Legacy)
     }
 
-    /// The choice that a word means.
+    /// The choice with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|choice| choice.name() == name)
@@ -80,21 +80,21 @@ impl FromStr for Headers {
 
 /// The fields of the response, in order.
 ///
-/// A policy in shadow is not announced, since it limits no request. Of a policy whose store failed only what it allows is
-/// known, not what is left.
+/// A policy in shadow is not announced, because it limits no request. If the store of a policy failed, its quota is
+/// announced, but not the units that are left.
 #[must_use]
 pub fn headers(decision: &Decision, which: Headers) -> Vec<(&'static str, String)> {
     headers_of_all(&[decision], which)
 }
 
-/// The header fields of a response to which several Decisions led, one after the other.
+/// The header fields of a response that follows from several Decisions, one after the other.
 #[must_use]
 pub fn headers_of_all(decisions: &[&Decision], which: Headers) -> Vec<(&'static str, String)> {
     headers_of_route(&[], decisions, which)
 }
 
-/// The header fields of a response of a route with these policies, of which a refusal may have left some unasked: all of them are
-/// in `RateLimit-Policy`, so that it is the same text on every response of the route.
+/// The header fields of a response of a route with these policies. A refusal may have left some of them unasked, but
+/// all are in `RateLimit-Policy`, so that its text is the same on every response of the route.
 #[must_use]
 pub fn headers_of_route(policies: &[&Policy], decisions: &[&Decision], which: Headers) -> Vec<(&'static str, String)> {
     let mut fields = Vec::with_capacity(6);
@@ -125,9 +125,9 @@ pub fn headers_of_route(policies: &[&Policy], decisions: &[&Decision], which: He
     fields
 }
 
-/// The seconds until more units are available of the limit that binds, which the fields say as `t`: after a refusal until the
-/// same request is admitted. `None` when waiting does not help, when nothing of the limit is used, and where units are held:
-/// they may come back at any moment.
+/// The seconds until more units of the limit that binds are available, which the fields announce as `t`. After a
+/// refusal, the seconds until the same request is admitted. `None` if waiting does not help, if nothing of the limit is
+/// used, and if units are held, because they may come back at any moment.
 #[must_use]
 pub fn more_after(decision: &Decision) -> Option<u64> {
     if !ietf::has_window(decision.binding_limit()) {
@@ -136,8 +136,7 @@ pub fn more_after(decision: &Decision) -> Option<u64> {
     if decision.allowed() { decision.more_after().map(|more| seconds(more).max(1)) } else { retry_after(decision) }
 }
 
-/// The parts of the fields that depend on the policy alone, for hosts that write the numbers of a Decision after them
-/// themselves.
+/// The parts of the fields that depend on the policy alone. A host writes the numbers of a Decision after them itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Announcement {
@@ -151,15 +150,15 @@ pub struct Announcement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Announced {
-    /// Its name, as problems have it.
+    /// Its name, as in problem documents.
     pub name: String,
-    /// What its item of `RateLimit` has before the number of units that are left.
+    /// The text of its `RateLimit` item before the number of units that are left.
     pub before_left: String,
-    /// What follows that number, and is followed by the seconds of [`more_after`], where there are some.
+    /// The text between that number and the seconds of [`more_after`], if there are some. `None` for a `concurrency` limit.
     pub before_more: Option<&'static str>,
 }
 
-/// How a policy is announced; a policy in shadow is not.
+/// The announcement of a policy. `None` for a policy in shadow.
 #[must_use]
 pub fn announcement(policy: &Policy) -> Option<Announcement> {
     if policy.options().shadow {
@@ -178,8 +177,8 @@ fn entries<'a>(decisions: &[&'a Decision]) -> impl Iterator<Item = &'a Decision>
     decisions.iter().flat_map(|decision| decision.entries())
 }
 
-/// The items of all limits of these policies and of those that were asked, each policy once. What was asked says what a policy
-/// allows: a reload may have changed it.
+/// The items of all limits of these policies and of the asked policies, each policy once. An asked policy replaces the
+/// one of the same name, because a reload may have changed it.
 fn policy_list(policies: &[&Policy], decisions: &[&Decision]) -> String {
     let mut listed: Vec<&Policy> = policies.to_vec();
     for entry in entries(decisions) {
@@ -200,7 +199,7 @@ fn policy_list(policies: &[&Policy], decisions: &[&Decision]) -> String {
     list
 }
 
-/// The item of each Decision: of the limit that binds.
+/// For each Decision, the item of the limit that binds.
 fn limit_list(announced: &[&Decision]) -> String {
     let mut list = String::with_capacity(32 * announced.len());
     for decision in announced {
@@ -212,7 +211,7 @@ fn limit_list(announced: &[&Decision]) -> String {
     list
 }
 
-/// One Decision for each policy whose numbers are announced: of two keys of one policy the one that is nearer to a refusal.
+/// One Decision for each policy with announced numbers. If a policy was asked about two keys, the one nearer to a refusal.
 fn announced<'a>(decisions: &[&'a Decision]) -> Vec<&'a Decision> {
     let mut announced: Vec<&Decision> = Vec::with_capacity(decisions.len());
     for entry in entries(decisions).filter(|entry| !entry.in_shadow() && !entry.unavailable()) {
@@ -224,14 +223,14 @@ fn announced<'a>(decisions: &[&'a Decision]) -> Vec<&'a Decision> {
     announced
 }
 
-/// The Decision that binds: the first refusal, else the one with least left in proportion.
+/// The Decision that binds: the first refusal, else the one with the smallest share left.
 fn binding<'a>(decisions: &[&'a Decision]) -> Option<&'a Decision> {
     let refusal = decisions.iter().find(|decision| !decision.allowed());
     refusal.or_else(|| decisions.iter().min_by(|a, b| a.by_what_is_left(b))).copied()
 }
 
-/// Unix seconds, rounded up. The moment is stored, so it does not change between calls; it is the end of a block when that is
-/// later.
+/// Unix seconds, rounded up. The moment is stored, so it does not change between calls. If a block ends later, its end
+/// counts.
 fn reset_at(decision: &Decision) -> u64 {
     let resets = decision.reset_at().duration_since(UNIX_EPOCH).unwrap_or_default();
     let admits = decision.retry_after().map_or(Duration::ZERO, |wait| decision.at() + wait);

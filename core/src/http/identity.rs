@@ -1,12 +1,12 @@
-//! Keys for names, which their owners may have chosen, for secrets, which must not be stored as they are, and for clients without
-//! a name; and the key under which a place counts one of these. No text is two of them: `tests/http/keys.json` has the rules.
+//! Keys for names that their owners may have chosen, for secrets that must not be stored as they are, and for clients without a
+//! name. Also the key under which a place counts one of these. No text is two of them: `tests/http/keys.json` has the rules.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// What the key of a name begins with that reads like another key.
+/// The prefix of the key of a name that reads like another key.
 const NAME: &str = "name:";
-/// What the key of a client without a name begins with.
+/// The prefix of the key of a client without a name.
 const ANONYMOUS: &str = "anonymous:";
 
 /// A digest to use as a key instead of a secret such as an API key: 128 bits of BLAKE3 as 32 hexadecimal digits.
@@ -23,29 +23,29 @@ pub fn anonymous(client: &str) -> String {
     format!("{ANONYMOUS}{client}")
 }
 
-/// The key of a user, or of another name that its owner may have chosen. It is the name itself, unless that reads like the key of
-/// an address or of a client without a name: then it is `name:` and the name. The digest of a secret needs no such mark: to take it
-/// for a name one must know the secret.
+/// The key of a user, or of another name that its owner may have chosen. It is the name itself, unless that reads like
+/// the key of an address or of a client without a name. Then it is `name:` and the name. The digest of a secret needs
+/// no such mark, because only a client that knows the secret can take its digest as a name.
 #[must_use]
 pub fn named(name: &str) -> Cow<'_, str> {
     let is_marked = [NAME, ANONYMOUS].iter().any(|mark| name.starts_with(mark));
     if is_marked || is_address(name) { Cow::Owned(format!("{NAME}{name}")) } else { Cow::Borrowed(name) }
 }
 
-/// Whether a text is one of the keys that [`ClientIp::key`](super::ClientIp::key) returns: an address, a network, `unix`, `unknown`.
+/// True if [`ClientIp::key`](super::ClientIp::key) may return this text: an address, a network, `unix`, `unknown`.
 fn is_address(text: &str) -> bool {
     let (address, length) = text.split_once('/').unwrap_or((text, "0"));
     matches!(text, "unix" | "unknown") || (address.parse::<IpAddr>().is_ok() && length.parse::<u8>().is_ok())
 }
 
-/// The key under which a limit counts `key`, for `peek`, `clear` and the like. `place` is where a notation is written, `""` for one
-/// of a whole application, and `None` for a policy with a name, which counts alike wherever it is used. `method` is that of the
-/// request where each method has a budget of its own.
+/// The key under which a limit counts `key`, for `peek`, `clear` and the like. `place` is where a notation is written,
+/// `""` for one of a whole application, and `None` for a policy with a name, which counts alike wherever it is used.
+/// `method` is the method of the request, if each method has its own budget.
 ///
-/// The place, the method and the key are parts, separated by a blank. A part that contains a blank or begins with a quotation mark
-/// stands in quotation marks, with a backslash before each mark and each backslash in it. Before a method there is a place, `""`
-/// if it has no name. The key of a policy with a name is no part where it is alone: it is as it was given, unless it begins with a
-/// quotation mark.
+/// The place, the method and the key are parts, separated by a blank. A part that contains a blank or begins with a
+/// quotation mark stands in quotation marks, with a backslash before each mark and each backslash in it. Before a
+/// method there is a place, `""` if it has no name. The key of a policy with a name, without a method, is not quoted
+/// unless it begins with a quotation mark.
 ///
 /// ```
 /// use tidegate::http::placed_key;

@@ -1,22 +1,22 @@
 //! The IETF fields on the wire.
 //!
-//! | revision of draft-ietf-httpapi-ratelimit-headers | its form | what `t` is |
+//! | revision of draft-ietf-httpapi-ratelimit-headers | its form | meaning of `t` |
 //! |---|---|---|
 //! | 10 (September 2025) | `r`, `t`; `q`, `w`, `qu` | the seconds until additional quota is made available |
 //! | 11 (May 2026) | the same | the effective window: the seconds within which no more than `r` can be used |
 //!
-//! The seconds until more units are available are the longest time of which both are true, so there is one form.
+//! The seconds until more units are available are the longest time that fits both meanings, so there is one form.
 
 use super::field_names::{LEFT, MORE_AFTER, QUOTA, UNIT, UNIT_OF_HOLDS, WINDOW};
 use crate::decision::Decision;
 use crate::policy::{Algorithm, FieldTexts, Limit, Policy, Unit};
 
-/// What separates the items of a list.
+/// The separator of the items of a list.
 pub(super) const SEPARATOR: &str = ", ";
 /// The largest integer of a structured field, which has 15 digits.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// What the fields of all responses say of a policy.
+/// The texts about a policy that are the same in all responses.
 pub(super) fn texts(policy: &Policy) -> &FieldTexts {
     policy.field_texts(|policy| {
         let name = escaped(policy.name());
@@ -32,8 +32,8 @@ pub(super) fn texts(policy: &Policy) -> &FieldTexts {
     })
 }
 
-/// How a limit is announced: what stands in `RateLimit` before the units that are left, and before the seconds until there are
-/// more, of a limit that says so.
+/// The announcement of a limit: the text in `RateLimit` before the units that are left, and the text before the seconds
+/// until there are more, for a limit with such seconds.
 pub(super) fn around_numbers(policy: &Policy, index: usize) -> (String, Option<&'static str>) {
     let mut left = String::new();
     item(&mut left, &texts(policy).name, policy, index);
@@ -41,7 +41,7 @@ pub(super) fn around_numbers(policy: &Policy, index: usize) -> (String, Option<&
     (left, has_window(&policy.limits()[index]).then_some(MORE_AFTER))
 }
 
-/// The item of the limit that binds: what is left of it, and the seconds until there is more.
+/// The item of the limit that binds: the units that are left, and the seconds until there are more.
 pub(super) fn limit_item(out: &mut String, policy: &Policy, decision: &Decision, more: Option<u64>) {
     item(out, &texts(policy).name, policy, decision.binding_index());
     parameter(out, LEFT, decision.remaining());
@@ -50,7 +50,7 @@ pub(super) fn limit_item(out: &mut String, policy: &Policy, decision: &Decision,
     }
 }
 
-/// Whether time brings its units back. Those that are held may come back at any moment.
+/// True if time brings its units back. Held units may come back at any moment.
 pub(super) fn has_window(limit: &Limit) -> bool {
     limit.algorithm() != Algorithm::Concurrency
 }
@@ -65,7 +65,7 @@ fn item(out: &mut String, escaped_name: &str, policy: &Policy, index: usize) {
     out.push('"');
 }
 
-/// `;q=20;w=60`: what a limit allows. The window of a bucket is the time in which all of `q` comes back.
+/// `;q=20;w=60`: the quota of a limit. The window of a bucket is the time until all of `q` is back.
 fn quota(out: &mut String, limit: &Limit) {
     parameter(out, QUOTA, limit.capacity());
     let unit = if has_window(limit) { limit.unit().map(Unit::name) } else { Some(UNIT_OF_HOLDS) };
@@ -87,7 +87,7 @@ fn parameter(out: &mut String, name: &str, number: u64) {
     let _ = write!(out, "{}", number.min(MAX_INTEGER));
 }
 
-/// The name of a limit as a client reads it in a field: a body that has the same one can be compared with it.
+/// The name of a limit as a client reads it in a field. A body has the same name, so that the two can be compared.
 pub(super) fn limit_name(policy: &Policy, index: usize) -> String {
     percent_encoded(&policy.limit_name(index))
 }

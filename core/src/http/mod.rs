@@ -1,7 +1,7 @@
-//! The rules of HTTP, once for every framework and language: what a response says of a Decision, and which client a request
-//! comes from; and what the response of another service says of its limits.
+//! The rules of HTTP, once for every framework and language: the response to a Decision, the client that a request
+//! comes from, and the limits in the response of another service.
 //!
-//! Pure functions of their arguments; requests and responses belong to the adapters.
+//! Pure functions of their arguments. Requests and responses belong to the adapters.
 
 mod client;
 mod field_names;
@@ -44,8 +44,8 @@ use std::time::Duration;
 
 use crate::decision::Decision;
 
-/// The status of the response: 200 when the request is allowed, 429 when a quota is exceeded, 503 when the store failed and the
-/// policy says `closed`.
+/// The status of the response: 200 if the request is allowed, 429 if a quota is exceeded, 503 if the store failed and
+/// `on_store_error` is `closed`.
 #[must_use]
 pub fn status(decision: &Decision) -> u16 {
     match (decision.allowed(), decision.unavailable()) {
@@ -55,7 +55,7 @@ pub fn status(decision: &Decision) -> u16 {
     }
 }
 
-/// The whole seconds that a refused client is told to wait, at least as long as it must; `None` is for ever.
+/// The whole seconds that a refused client must wait, rounded up. `None` is for ever.
 ///
 /// A store that failed is mostly back within a second, and there is no better estimate.
 #[must_use]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::limiter::{AsPolicy, PolicyRef};
 use crate::policy::Policy;
 
-/// A policy as the user of a layer names it: a name or a notation, or the policy itself.
+/// A policy as the user of a layer gives it: a name or a notation, or the policy itself.
 #[derive(Debug, Clone)]
 pub(super) enum NamedPolicy {
     Text(Cow<'static, str>),

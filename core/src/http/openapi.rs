@@ -1,4 +1,4 @@
-//! What an OpenAPI document says of a refusal: its fields and its problem.
+//! The description of a refusal in an OpenAPI document: its fields and its problem.
 
 use serde_json::{Map, Value, json};
 
@@ -9,8 +9,8 @@ use super::problem::{MEDIA_TYPE, QUOTA};
 /// The name of the schema of the problem.
 const SCHEMA: &str = "QuotaExceededProblem";
 
-/// The response object of OpenAPI 3 for a request that a limit refuses, with the status 429, as JSON: the fields that `headers`
-/// chooses, `Retry-After`, and the schema of the problem, whose `title` is a name for it.
+/// The response object of OpenAPI 3 for a request that a limit refuses, with the status 429, as JSON. It has the fields
+/// that `headers` chooses, `Retry-After`, and the schema of the problem. The `title` of the schema is a name for it.
 #[must_use]
 pub fn openapi_response(headers: Headers) -> String {
     let integer = || json!({"type": "integer", "minimum": 0});

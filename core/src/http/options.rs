@@ -1,8 +1,8 @@
-//! The options of the web layers of Python and Node. The layer for tower has a method for each of those that it takes.
+//! The options of the web layers of Python and Node. The layer for tower has a method for each option that it takes.
 
 use crate::policy::declaration::{OptionDeclaration, declared_options};
 
-/// What a layer limits.
+/// The options that choose the limits of a layer.
 pub const LAYER_OPTIONS: &[OptionDeclaration] = declared_options! {
     /// The limiter that decides. In Python a layer without one makes one, with the options of a limiter.
     limiter: Limiter = Required;

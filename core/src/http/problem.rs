@@ -21,17 +21,17 @@ const CAPACITY: (&str, &str) = (
     "Request cannot be satisfied due to temporary server capacity constraints",
 );
 
-/// A refusal as numbers and names, for hosts that have a Decision type of their own.
+/// A refusal as numbers and names, for hosts with their own Decision type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Whether the store failed.
+    /// True if the store failed.
     pub unavailable: bool,
-    /// Whole seconds to wait; `None` is for ever.
+    /// Whole seconds to wait. `None` is for ever.
     pub wait: Option<u64>,
-    /// The limits that refused, as the fields name them, each once; all limits of the policies that could not be asked.
+    /// The names of the limits that refused, each once. If policies could not be asked, the names of all their limits.
     pub policies: Vec<String>,
-    /// Whether a block that follows repeated denials refused.
+    /// True if a block after repeated denials refused.
     pub abnormal: bool,
 }
 
@@ -42,7 +42,7 @@ impl Refusal {
         Self { unavailable, wait, policies, abnormal: false }
     }
 
-    /// This refusal, by a block that follows repeated denials where that is said.
+    /// Sets whether a block after repeated denials refused.
     #[must_use]
     pub const fn abnormal(mut self, abnormal: bool) -> Self {
         self.abnormal = abnormal;
@@ -55,7 +55,7 @@ impl Refusal {
         Self::new(decision.unavailable(), retry_after(decision), violated(decision)).abnormal(decision.abnormal())
     }
 
-    /// The refusal of a request whose policies could not be asked, because the store failed.
+    /// The refusal of a request if the store failed, so that these policies could not be asked.
     #[must_use]
     pub fn unavailable(policies: &[&Policy]) -> Self {
         let limits =
@@ -97,8 +97,8 @@ pub fn problem(decision: &Decision) -> String {
     Refusal::of(decision).problem()
 }
 
-/// The names of the limits that refused, as the fields name them, each once. A block is of the limit that binds; where the
-/// store failed, no limit could be asked.
+/// The names of the limits that refused, as the fields have them, each once. A block belongs to the limit that binds.
+/// If the store failed, no limit could be asked, so all are named.
 fn violated(decision: &Decision) -> Vec<String> {
     let mut names = Vec::with_capacity(1);
     for entry in decision.entries().iter().filter(|entry| !entry.allowed()) {

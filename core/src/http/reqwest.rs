@@ -17,8 +17,8 @@ use crate::limiter::{AsPolicy, AsyncLimiter};
 
 pub use crate::http::outgoing::{PaceBuilder, PacedRequest, PacedResponse, RateLimited, SettleReader};
 
-/// Paces the calls of a client of reqwest: each request waits for its turn, in one line with all processes that share the store and the
-/// key. What its response says of limits counts for all of them.
+/// Paces the calls of a client of reqwest: each request waits for its turn, in one line with all processes that share
+/// the store and the key. The limits that its response announces count for all of them.
 ///
 /// ```
 /// use tidegate::Limiter;
@@ -32,14 +32,14 @@ pub use crate::http::outgoing::{PaceBuilder, PacedRequest, PacedResponse, RateLi
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// - A wait that is longer than the timeout is an error of a middleware, before anything is sent: its
+/// - If a wait is longer than the timeout, the call fails with an error of a middleware before anything is sent. Its
 ///   `downcast_ref::<RateLimited>()` has the Decision.
-/// - A call is settled, and what it holds is given back, when the body of its response has ended or is dropped.
-/// - An error gives back what was charged only where no connection was made.
+/// - A call is settled, and its held units are given back, when the body of its response has ended or is dropped.
+/// - After an error the charge is given back only if no connection was made.
 /// - A body that is a stream is never sent again.
-/// - reqwest follows redirects below every middleware, where they cannot wait. [`PaceBuilder::redirects`] follows them here, each as a
-///   call of its own to its own origin, for a client that is built with `redirect(Policy::none())`. Of a redirect that reqwest has
-///   followed by itself one more call is charged, and what the response says counts for the origin that answered.
+/// - reqwest follows redirects below every middleware, where they cannot wait. [`PaceBuilder::redirects`] follows them here,
+///   each as a separate call to its own origin. Build the client with `redirect(Policy::none())` for that. If reqwest has
+///   followed a redirect itself, one more call is charged, and the limits in the response count for the origin that answered.
 #[derive(Clone)]
 pub struct Pace(std::sync::Arc<PacedClient>);
 
@@ -64,12 +64,12 @@ impl Pace {
 }
 
 impl PaceBuilder<Pace> {
-    /// How often a 429 or 503 that says a wait is sent again; 0 unless it is given.
+    /// Sets how often a request is sent again after a 429 or 503 that names a wait. The default is 0.
     pub fn retries(self, retries: u32) -> Self {
         self.sent_again(retries)
     }
 
-    /// How many redirects of a request are followed, each as a call of its own; 0 unless it is given, which leaves them to the client.
+    /// Sets how many redirects of a request are followed, each as a separate call. The default 0 leaves them to the client.
     pub fn redirects(mut self, redirects: u32) -> Self {
         self.redirects = redirects;
         self
@@ -78,8 +78,8 @@ impl PaceBuilder<Pace> {
     /// The middleware.
     ///
     /// # Errors
-    /// `policy_unknown` and `policy_invalid`; `cost_invalid` for a cost that the policy does not count, and `config_invalid` for a
-    /// class that it does not have, for a policy that queues calls itself, and for neither a policy nor learning.
+    /// `policy_unknown` and `policy_invalid`. `cost_invalid` for a cost that the policy does not count. `config_invalid` for
+    /// a class that it does not have, for a policy that queues calls itself, and if there is neither a policy nor learning.
     pub fn build(self) -> Result<Pace> {
         let redirects = self.redirects;
         Ok(Pace(std::sync::Arc::new(PacedClient { pacing: self.pacing("Pace")?, redirects })))
@@ -132,8 +132,8 @@ impl Redirectable {
         Self { head, whole: request.try_clone() }
     }
 
-    /// The request that a response asks for, by the rules of the Fetch standard; `None` where it asks for none, and for a body that
-    /// would have to be sent again and cannot.
+    /// The request that a response asks for, by the rules of the Fetch standard. `None` if it asks for none, and for a
+    /// body that would have to be sent again and cannot.
     fn next(self, response: &Response) -> Option<Request> {
         let status = response.status();
         let drops_body = match status {
@@ -164,7 +164,7 @@ impl Redirectable {
 
 /// A request of reqwest.
 struct ClientCall<'a> {
-    /// Without anything but its URL when it was sent for the last time.
+    /// It has only its URL after it was sent for the last time.
     request: Request,
     is_kept: bool,
     extensions: &'a mut Extensions,
@@ -254,7 +254,7 @@ fn taken_apart(response: Response) -> (Url, http::Response<PacedBody<Body>>) {
     (url, http::Response::from(response).map(PacedBody::new))
 }
 
-/// A response of this URL, which only an extension can say.
+/// A response with this URL, which only an extension can carry.
 fn put_together(url: Url, mut response: http::Response<Body>) -> Response {
     if let Ok(named) = http::Response::builder().url(url).body(()) {
         response.extensions_mut().extend(named.into_parts().0.extensions);

@@ -1,11 +1,11 @@
-//! Settles requests, of layers for services and for clients.
+//! Settles requests, for the layers of services and of clients.
 
 use std::future::Future;
 
 use crate::decision::Decision;
 use crate::limiter::{AsyncLimiter, Cost};
 
-/// Settles a request for what it has cost. A shadow policy that would have denied was charged nothing, and stays so.
+/// Settles a request to its actual cost. A shadow policy that would have denied was charged nothing, and stays so.
 pub(super) async fn settle_to(limiter: &AsyncLimiter, decision: &Decision, actual: &Cost) {
     let entries = decision.entries();
     let settled = if actual.is_number() && !entries.iter().any(Decision::shadow) {
@@ -23,7 +23,7 @@ pub(super) async fn settle_to(limiter: &AsyncLimiter, decision: &Decision, actua
     }
 }
 
-/// Settles for a caller that has gone.
+/// Settles in the background, because the caller has gone.
 pub(super) fn in_background(settle: impl Future<Output = ()> + Send + 'static) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn(settle)),

@@ -1,4 +1,4 @@
-//! A check whose caller needs no Decision.
+//! A check for a caller that needs no Decision.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::error::Result;
 use crate::plan::Plan;
 use crate::store::request::SimpleAnswer;
 
-/// What a caller needs to know of a check, and no more: the answer of [`Limiter::allows`](crate::Limiter::allows).
+/// The answer of [`Limiter::allows`](crate::Limiter::allows): the few parts of a Decision that most callers need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Allowance {
-    /// Whether it is admitted.
+    /// True if the call is admitted.
     pub allowed: bool,
-    /// The units that the binding limit would admit now; 0 while the key is blocked.
+    /// The units that the binding limit would admit now. 0 while the key is blocked.
     pub remaining: u64,
     /// The time until the same check is admitted, if no other call uses the key: zero when allowed, `None` for never.
     pub retry_after: Option<Duration>,
@@ -40,7 +40,7 @@ impl Allowance {
 }
 
 impl LimiterCore {
-    /// Makes and counts a check of a policy with one limit, where the store answers it at once.
+    /// Makes and counts a check of a policy with one limit. True if the store answered it at once.
     #[inline(always)]
     pub(super) fn simple_check(&self, plan: &Arc<Plan>, key: &str, cost: u64, answer: &mut SimpleAnswer) -> bool {
         if !plan.is_simple || !plan.is_plain || self.answers.overrides.concern(plan) {
@@ -53,7 +53,7 @@ impl LimiterCore {
         is_answered
     }
 
-    /// The same for a caller that needs no Decision; `None` where that takes more.
+    /// The same for a caller that needs no Decision. `None` if that takes more.
     #[inline(always)]
     pub(super) fn simple_allowance(
         &self,
@@ -69,7 +69,7 @@ impl LimiterCore {
 }
 
 impl Limiter {
-    /// As [`Self::check`], for a caller that needs no Decision: it takes less time where the store is in memory.
+    /// As [`Self::check`], for a caller that needs no Decision. It takes less time if the store is in memory.
     ///
     /// ```
     /// let limiter = tidegate::Limiter::builder().policy("mail", "2/minute")?.build()?;
@@ -100,7 +100,7 @@ impl Limiter {
 }
 
 impl AsyncLimiter {
-    /// As [`Self::check`], for a caller that needs no Decision: it takes less time where the store is in memory.
+    /// As [`Self::check`], for a caller that needs no Decision. It takes less time if the store is in memory.
     ///
     /// # Errors
     /// As [`Self::check`].

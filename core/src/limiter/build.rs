@@ -1,4 +1,4 @@
-//! Makes the limiter that a builder describes: its stores, the layers around them, and what both limiters share.
+//! Makes the limiter that a builder describes: its stores, the layers around them, and the core of both limiters.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
@@ -50,7 +50,7 @@ impl Builder {
         Ok(AsyncLimiter { core: self.core()? })
     }
 
-    /// The store of the options, and the layers around it where it is shared.
+    /// The store of the options, and the layers around it if it is shared.
     fn layers(
         &self,
         readers: &Arc<PerProcess<ReaderRegistry>>,
@@ -77,7 +77,7 @@ impl Builder {
             }
             None => None,
         };
-        // A denial of a file is read as fast as it could be remembered.
+        // Reading a denial from a file is as fast as remembering it.
         let layers = Layers::around(
             store,
             rollout,
@@ -105,7 +105,7 @@ impl Builder {
         redis::open(endpoints, self.names()?, self.timeout, self.fold, readers, log, batch_sizes)
     }
 
-    /// The store of these URLs; of several each has a share of the keys.
+    /// The store of these URLs. With several, each has a share of the keys.
     fn open_stores(
         &self,
         urls: &[String],
@@ -122,7 +122,7 @@ impl Builder {
         if let [url] = urls
             && let StoreUrl::Machine(place) = StoreUrl::parse(url)?
         {
-            // No breaker is around it: a shard that a stopped process has locked says nothing of the others.
+            // No breaker is around it: if a stopped process has locked one shard, the others still work.
             let (names, timeout) = (self.names()?, self.timeout);
             let (denials, said) = (telemetry.forgotten_denials(), Arc::clone(log));
             let open = move || Machine::open(&place, &names, timeout, &denials, &said);

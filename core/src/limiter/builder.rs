@@ -31,7 +31,7 @@ pub enum SettingValue {
     Duration(Duration),
     /// A whole number.
     Count(usize),
-    /// What a check answers when the store fails.
+    /// The answer of a check when the store fails.
     OnStoreError(OnStoreError),
     /// True or false.
     Flag(bool),
@@ -40,13 +40,13 @@ pub enum SettingValue {
 /// An option of a limiter.
 #[derive(Debug)]
 pub struct LimiterOption {
-    /// What its host's callers see.
+    /// The declaration that callers of its host see.
     pub declaration: OptionDeclaration,
-    /// Sets it to a value of its kind. `None` for what is no value: a store, policies, a clock, functions.
+    /// Sets it to a value of its kind. `None` if it is no value: a store, policies, a clock, functions.
     pub set: Option<fn(Builder, SettingValue) -> Builder>,
 }
 
-/// Declares the options of a limiter. One with `=> set` is a value, which the method of its name sets.
+/// Declares the options of a limiter. One with `=> set` is a value, and the method of its name sets it.
 macro_rules! limiter_options {
     ($($(#[doc = $documentation:literal])+ $name:ident: $kind:ident $(= $default:ident ($value:expr))? $(=> $set:ident)?;)+) => {
         /// Every option of a limiter, in the order in which messages list them.
@@ -136,11 +136,11 @@ limiter_options! {
 pub struct Builder {
     pub(super) stores: Vec<String>,
     pub(super) rollout: Option<(String, f64)>,
-    /// The policies that are not of the file.
+    /// The policies that are not from the file.
     pub(super) policies: Vec<Policy>,
     pub(super) source: Option<PolicySource>,
     pub(super) uses_store_of_file: bool,
-    /// What lint says of the file; logged when the limiter is made.
+    /// The warnings of lint about the file, logged when the limiter is made.
     pub(super) file_warnings: Vec<Warning>,
     pub(super) prefix: String,
     pub(super) key_secret: Option<Vec<u8>>,
@@ -155,11 +155,11 @@ pub struct Builder {
     pub(super) bare: bool,
     pub(super) clock: Option<Arc<ManualClock>>,
     pub(super) wait_bounds: WaitBounds,
-    /// Whether `tidegate top` sees the limiter, where the environment asks for that.
+    /// True if `tidegate top` sees the limiter, when the environment asks for that.
     pub(crate) publishes: bool,
 }
 
-/// Does not show the stores: their URLs may have passwords.
+/// Does not show the stores, because their URLs may have passwords.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
@@ -223,14 +223,14 @@ impl Builder {
         Ok(builder)
     }
 
-    /// Where usage lives, as a URL; `memory://` by default.
+    /// The store for usage, as a URL. `memory://` by default.
     #[must_use]
     pub fn store(self, url: impl Into<String>) -> Self {
         self.stores([url])
     }
 
-    /// Several stores, each with a share of the keys. A store that is added takes its share from all others; no other key
-    /// moves.
+    /// Several stores, each with a share of the keys. A store that is added takes its share from all others, and no
+    /// other key moves.
     #[must_use]
     pub fn stores(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.stores = urls.into_iter().map(Into::into).collect();
@@ -248,7 +248,7 @@ impl Builder {
         self
     }
 
-    /// Whether usage will live in this process: then no call has to wait for an answer.
+    /// True if usage will live in this process, so that no call has to wait for an answer.
     #[must_use]
     pub fn is_local(&self) -> bool {
         matches!(&*self.stores, [url] if url.starts_with("memory:")) && self.rollout.is_none()
@@ -277,37 +277,37 @@ impl Builder {
         Ok(self)
     }
 
-    /// What every key in Redis begins with; `tg` by default.
+    /// The prefix of every key in Redis. `tg` by default.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// A secret of at least 16 bytes for the digests in the names of Redis keys. Without it, who has a copy of the data can find
-    /// out whether a key that was guessed, such as an address, was used. All limiters that share limits need the same secret.
+    /// A secret of at least 16 bytes for the digests in the names of Redis keys. Without it, anyone with a copy of the data can
+    /// check if a guessed key, such as an address, was used. All limiters that share limits need the same secret.
     #[must_use]
     pub fn key_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.key_secret = Some(secret.into());
         self
     }
 
-    /// The longest time that a call may wait for the store; 250 ms by default.
+    /// The longest time that a call may wait for the store. 250 ms by default.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// What a check answers when the store fails.
+    /// The answer of a check when the store fails.
     #[must_use]
     pub const fn on_store_error(mut self, choice: OnStoreError) -> Self {
         self.on_store_error = choice;
         self
     }
 
-    /// The longest time that a denial is repeated without asking the store again; 1 s by default, zero is off. A denial is
-    /// repeated only where the store would repeat it, but a clear or a refund by another process is noticed that much later.
+    /// The longest time that a denial is repeated without asking the store again. 1 s by default, and zero turns it
+    /// off. The store would repeat it too, but a clear or a refund by another process is noticed that much later.
     #[must_use]
     pub const fn deny_cache(mut self, longest: Duration) -> Self {
         self.deny_cache = longest;
@@ -321,47 +321,47 @@ impl Builder {
         self
     }
 
-    /// Called with each warning that is no change of a store's state, on the thread that noticed what it says: a hold that
-    /// is lost, a server that may evict keys, a memory that had to forget a denial, what [`lint`] says of a file that is loaded,
-    /// and a refusal where [`Builder::log_refusals`] asks for it. It should not block.
+    /// Called with each warning that is no change of a store's state, on the thread that noticed it: a hold that is
+    /// lost, a server that may evict keys, a memory that had to forget a denial, a warning of [`lint`] about a file
+    /// that is loaded, and a refusal if [`Builder::log_refusals`] asks for it. It should not block.
     #[must_use]
     pub fn on_warning(mut self, listener: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
         self.warning_listener = Some(listener);
         self
     }
 
-    /// Whether a refusal is logged, as a warning, to `tracing` and to [`Builder::on_warning`]: its policy, its key, the limit that
-    /// refused, the wait, and what answered. At most ten lines a second; the next line says how many refusals have none. Keys stand
-    /// in it as the caller gave them. Off by default.
+    /// Logs each refusal as a warning, to `tracing` and to [`Builder::on_warning`]: its policy, its key, the limit that
+    /// refused, the wait, and the source of the answer. At most ten lines a second are logged, and the next line counts
+    /// the refusals without one. Keys appear as callers gave them. Off by default.
     #[must_use]
     pub const fn log_refusals(mut self, on: bool) -> Self {
         self.log_refusals = on;
         self
     }
 
-    /// The most checks that are sent to Redis as one call, up to 256; 1 sends each check as its own call.
+    /// The most checks that are sent to Redis as one call, up to 256. With 1, each check is sent alone.
     #[must_use]
     pub fn fold(mut self, checks: usize) -> Self {
         self.fold = checks.clamp(1, MAX_ENTRIES);
         self
     }
 
-    /// A clock for tests, whose time decides instead of the store's.
+    /// A clock for tests. Its time decides instead of the store's.
     #[must_use]
     pub fn clock(mut self, clock: Arc<ManualClock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// The most callers that wait at the same time, in `acquire` of this limiter or for a hold; 10,000 by default. Beyond it a call is
-    /// denied at once.
+    /// The most callers that wait at the same time, in `acquire` of this limiter or for a hold. 10,000 by default.
+    /// Beyond it a call is denied at once.
     #[must_use]
     pub const fn max_waiting(mut self, callers: usize) -> Self {
         self.wait_bounds.all = callers;
         self
     }
 
-    /// The most callers that wait for one policy and key; 1,000 by default.
+    /// The most callers that wait for one policy and key. 1,000 by default.
     #[must_use]
     pub const fn max_waiting_per_key(mut self, callers: usize) -> Self {
         self.wait_bounds.per_key = callers;

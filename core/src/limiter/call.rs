@@ -1,6 +1,6 @@
-//! The way of every call about one policy and key. A [`Call`] says what it asks for, a [`DecisionWait`] how it waits; in between,
-//! [`LimiterCore::call`] finds the policy, asks the store, counts the answer, wakes callers that wait for units which went back, and makes
-//! the Decision.
+//! The way of every call about one policy and key. A [`Call`] has its arguments, and a [`DecisionWait`] is its way to
+//! wait. In between, [`LimiterCore::call`] finds the policy, asks the store, counts the answer, wakes callers that wait
+//! for returned units, and makes the Decision.
 
 use std::future::Future;
 use std::pin::pin;
@@ -31,15 +31,15 @@ use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::WakeTarget;
 use crate::store::request::{Answer, Attempt, Entry, Operation, OwnedEntry};
 
-/// A call about one policy and key that a Decision answers.
+/// A call about one policy and key, with a Decision as its answer.
 #[derive(Debug, Clone)]
 pub enum Call {
-    /// Asks and consumes so many units of each limit: nearly every call, which is moved often and so is small.
+    /// Asks and consumes so many units of each limit. Nearly every call is this one, and it is moved often, so it is small.
     Plain(u64),
     /// Asks and consumes, with other options.
     Check(Box<CheckOptions>),
-    /// As a check, of any policy: no call gives back what it takes of a `concurrency` limit, as if its caller had ended. For
-    /// simulations, whose requests take no time.
+    /// A check of any policy that never gives back its units of a `concurrency` limit, as if its caller had ended. For
+    /// simulations, because their requests take no time.
     Unheld(Box<CheckOptions>),
     /// Asks about so many units of each limit without consuming them.
     PlainPeek(u64),
@@ -49,7 +49,7 @@ pub enum Call {
     Charge(Cost),
     /// Gives units back.
     Refund(Cost),
-    /// Learns what a response said.
+    /// Learns from a response.
     Observe(Box<ObservedCall>),
     /// Denies the key for that long.
     Block(Duration),
@@ -72,7 +72,7 @@ impl Call {
         }
     }
 
-    /// What the response to a call said; `answered` is the Decision of the call.
+    /// Learns from the response to a call. `answered` is the Decision of the call.
     #[must_use]
     pub fn observe(observations: Vec<Observation>, answered: Option<&Decision>) -> Self {
         Self::Observe(Box::new(ObservedCall::new(observations, answered.map(Answered::of))))
@@ -116,7 +116,7 @@ impl Call {
     }
 }
 
-/// Makes Decisions of answers. Checks that wait for the store keep it, and not the limiter: a limiter that is dropped closes.
+/// Makes Decisions from answers. Checks that wait for the store keep this and not the limiter, because a dropped limiter closes.
 pub(crate) struct Answers {
     pub(super) limiter: LimiterId,
     pub(crate) decisions: DecisionCounts,
@@ -126,8 +126,8 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Counts an answer, wakes callers that wait where it matters to them, and makes a Decision of it. Units may have gone back behind an
-    /// error too. An attempt of `acquire` is not counted: it counts its last answer.
+    /// Counts an answer, wakes waiting callers if it matters to them, and makes a Decision from it. Units may have gone
+    /// back even after an error. An attempt of `acquire` is not counted here, because it counts its last answer.
     #[inline(always)]
     fn decided(&self, plan: Arc<Plan>, key: &str, operation: &Operation, answer: Result<Answer>) -> Result<Decision> {
         if operation.wakes_waiters() {
@@ -147,7 +147,7 @@ impl Answers {
 }
 
 impl AsyncLimiter {
-    /// As [`AsyncLimiter::observe`], of a Decision that the host did not keep.
+    /// As [`AsyncLimiter::observe`], for a Decision that the host did not keep.
     ///
     /// # Errors
     /// As [`AsyncLimiter::observe`].
@@ -165,7 +165,7 @@ impl AsyncLimiter {
 }
 
 impl LimiterCore {
-    /// Makes a call. There is no Decision where its caller does not wait for it.
+    /// Makes a call. There is no Decision if its caller does not wait for it.
     #[inline]
     pub(crate) fn call<T>(
         self: &Arc<Self>,
@@ -183,7 +183,7 @@ impl LimiterCore {
         }
     }
 
-    /// The plan for a call, and what the call does with it.
+    /// The plan for a call, and its operation.
     #[inline]
     fn planned(&self, policy: &(impl AsPolicy + ?Sized), key: &str, call: &Call) -> Result<(Arc<Plan>, Operation)> {
         let plan = self.plan(policy, key)?;
@@ -191,7 +191,7 @@ impl LimiterCore {
         Ok((plan, operation))
     }
 
-    /// Makes a call whose policy is known, for the numbers of its key.
+    /// Makes a call with a known policy, for the numbers of its key.
     #[inline]
     pub(crate) fn run<T>(
         self: &Arc<Self>,
@@ -220,7 +220,7 @@ impl LimiterCore {
             DecisionWait::Never => try_immediate(&*self.store, &entry, context)?,
             DecisionWait::Here => ask(&*self.store, &entry, context),
             DecisionWait::Later { batch, make } => {
-                // A limiter closes when it is dropped. Units that go back keep it until they have, and a close waits for them.
+                // A dropped limiter closes. A call that gives units back keeps it until that is done, and a close waits for the call.
                 let leaves = matches!(entry.operation, Operation::Leave { .. });
                 let core = (leaves || entry.operation.frees()).then(|| (self.counted(), Arc::clone(self)));
                 let answer = submit(&self.store, &entry, CallContext { batch, ..context }, || {
@@ -283,7 +283,7 @@ impl LimiterCore {
         self.decision(plan, key, operation, user).await
     }
 
-    /// Makes a call whose policy is known, for a user of one of the limiters.
+    /// Makes a call with a known policy, for a user of one of the limiters.
     pub(super) async fn decision(
         self: &Arc<Self>,
         plan: Arc<Plan>,
@@ -307,7 +307,7 @@ impl LimiterCore {
         }
     }
 
-    /// The newest attempts, of a policy with a `journal`.
+    /// The newest attempts, for a policy with a `journal`.
     pub(super) async fn journal(
         self: &Arc<Self>,
         policy: &impl AsPolicy,
@@ -334,7 +334,7 @@ impl LimiterCore {
         Ok(())
     }
 
-    /// Makes several calls of a shared store, one after the other: for a task on a thread of their own.
+    /// Makes several calls to a shared store, one after the other. For a task they run on another thread.
     pub(super) async fn make_several<T: Send + 'static>(
         &self,
         thread: &str,
@@ -361,8 +361,8 @@ impl Limiter {
         self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()))
     }
 
-    /// Makes a call whose answer needs no waiting. Nothing was done when there is no answer: then [`Limiter::call`] waits for it, and
-    /// a host with a lock of its own releases that meanwhile.
+    /// Makes a call if its answer needs no waiting. Without an answer nothing was done. Then [`Limiter::call`] waits
+    /// for it, and a host with a lock releases the lock meanwhile.
     #[doc(hidden)]
     #[inline]
     pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
@@ -375,12 +375,12 @@ impl Limiter {
 
 /// Sends an answer to the task that waits for it.
 pub(super) fn sent<T>(answer: oneshot::Sender<T>, result: T) -> WakeTarget {
-    // The receiver is gone when the call was cancelled.
+    // The receiver is gone if the call was cancelled.
     drop(answer.send(result));
     None
 }
 
-/// The result of a call that waits for nothing but the store, on the thread.
+/// The result of a call that waits only for the store, on this thread.
 pub(crate) fn on_this_thread<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,

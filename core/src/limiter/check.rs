@@ -1,4 +1,4 @@
-//! The short way of nearly every call: a check of so many units, and nothing else. What takes more goes the way of every call.
+//! The short way of nearly every call: a check of so many units, and nothing else. All other calls take the usual way.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Moved, Operation, SimpleAnswer};
 
 impl LimiterCore {
-    /// Makes a plain check for a caller that does not go on. One that does not wait gets no answer where nothing was done.
+    /// Makes a plain check for a caller that does not go on. `None` if the caller does not wait and nothing was done.
     #[inline(always)]
     pub(crate) fn check(
         self: &Arc<Self>,
@@ -39,8 +39,8 @@ impl LimiterCore {
         made.unwrap_or_else(|error| Some(Err(error)))
     }
 
-    /// A plain check whose answer is more than that of one limit. Entry and answer move as little as can be, and the answer is counted
-    /// where it lies.
+    /// A plain check with more than the answer of one limit. Entry and answer move as little as possible, and the
+    /// answer is counted in its place.
     #[inline(never)]
     fn check_in_full(
         self: &Arc<Self>,

@@ -17,13 +17,13 @@ use crate::store::MAX_ENTRIES;
 use crate::store::call_context::CallContext;
 use crate::store::request::{Answer, Moved, OwnedEntry, borrowed};
 
-/// What `check_all` takes as an entry: a policy and a key, and where it is not 1 a cost, a [`Cost`] or [`CheckOptions`].
+/// An entry of `check_all`: a policy and a key, and if the cost is not 1 also a cost, a [`Cost`] or [`CheckOptions`].
 pub trait CheckEntry {
     /// Its policy.
     fn policy(&self) -> PolicyRef<'_>;
     /// Its key.
     fn key(&self) -> &str;
-    /// Its cost, and what the journal keeps of it.
+    /// Its cost, and the metadata for the journal.
     fn options(&self) -> CheckOptions;
 }
 
@@ -86,7 +86,7 @@ impl<P: AsPolicy, K: AsRef<str>> CheckEntry for (P, K, CheckOptions) {
 /// The entries of a `check_all`.
 type CheckAllEntries = Vec<OwnedEntry>;
 
-/// The places of entries that were made for other numbers than those of their keys, and how their caller made them.
+/// The places of entries that were made for other numbers than those of their keys, and the calls as their caller made them.
 type AskedEntries = Vec<(usize, AskedOperation)>;
 
 impl LimiterCore {
@@ -117,7 +117,7 @@ impl LimiterCore {
         Err(Error::new(ErrorKind::StoreRejected, "the numbers of these keys changed again and again during this call"))
     }
 
-    /// Learns the numbers of the keys that have other ones than their entries brought.
+    /// Learns the overrides of keys that differ from those of their entries.
     #[cold]
     fn move_entries(&self, entries: &mut CheckAllEntries, asked: &mut AskedEntries, answers: &[Answer]) -> Result<()> {
         for (place, (entry, answer)) in entries.iter_mut().zip(answers).enumerate() {
@@ -161,7 +161,7 @@ impl LimiterCore {
         Ok((resolved, asked))
     }
 
-    /// One Decision of the answers. Nothing is charged unless all entries are admitted.
+    /// Makes one Decision from the answers. Nothing is charged unless all entries are admitted.
     fn decided_all(&self, entries: CheckAllEntries, answers: Vec<Answer>) -> Result<Decision> {
         let admitted = |(entry, answer): (&OwnedEntry, &Answer)| answer.applied || entry.plan.policy.options().shadow;
         let all_admitted = entries.iter().zip(&answers).all(admitted);

@@ -1,4 +1,4 @@
-//! How many units a call is about.
+//! The units of a call.
 
 use compact_str::CompactString;
 
@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Amount, Amounts, Plan};
 use crate::policy::{CapacityPart, Policy};
 
-/// Numbers of units by their names, such as 1,200 `tokens`: for limits that name what they count. The name `cost` is for limits that
-/// name nothing.
+/// Numbers of units by their names, such as 1,200 `tokens`, for limits that name their unit. The name `cost` is for
+/// limits that name none.
 ///
 /// ```
 /// use tidegate::{CheckOptions, Limiter};
@@ -31,7 +31,7 @@ fn is_cost(name: &str) -> bool {
 }
 
 impl Units {
-    /// No numbers: a call takes its cost of each limit.
+    /// No numbers, so that a call takes its cost of each limit.
     pub(super) const NONE: Self = Self(None);
 
     pub(super) const fn is_none(&self) -> bool {
@@ -43,7 +43,7 @@ impl Units {
     }
 
     /// # Errors
-    /// `cost_invalid` where two names are one: names ignore case.
+    /// `cost_invalid` if two names are the same. Names ignore case.
     fn check_names(&self) -> Result<()> {
         let named = self.0.as_deref().unwrap_or_default();
         for (index, (name, units)) in named.iter().enumerate() {
@@ -120,17 +120,17 @@ impl Cost {
         units.into_iter().collect::<Units>().into()
     }
 
-    /// So many of each limit.
+    /// So many units of each limit.
     pub(super) const fn of(number: u64) -> Self {
         Self { number, units: Units::NONE }
     }
 
-    /// The number of limits that name no unit; `None` where the call names only units.
+    /// The number for limits that name no unit. `None` if the call names only units.
     pub(super) fn unnamed(&self) -> Option<u64> {
         if self.units.0.is_none() { Some(self.number) } else { self.units.get(is_cost) }
     }
 
-    /// The number of a limit's units, where it is said.
+    /// The number for a limit, if the call gives one.
     pub(super) fn of_limit(&self, limit: &Limit) -> Option<u64> {
         match limit.unit() {
             None => self.unnamed(),
@@ -138,7 +138,7 @@ impl Cost {
         }
     }
 
-    /// Whether it takes nothing of any limit.
+    /// True if it takes nothing of any limit.
     #[cfg(feature = "tower")]
     pub(crate) const fn is_nothing(&self) -> bool {
         self.is_number() && self.number == 0
@@ -153,7 +153,7 @@ impl Cost {
         self.number
     }
 
-    /// Checks the units of several policies, of which each takes those that it counts.
+    /// Checks the units for several policies. Each policy takes the units that it counts.
     ///
     /// # Errors
     /// `cost_invalid` for a unit that none of them counts, and for a number that is out of range.
@@ -170,20 +170,20 @@ impl Cost {
         Ok(())
     }
 
-    /// What one of several policies takes that share a cost: of numbers by the names of units those that it counts.
+    /// The share of one of several policies in their common cost. It takes only named units that it counts.
     #[cfg(feature = "tower")]
     pub(crate) fn share_of(&self, plan: &Plan) -> Self {
         if self.is_number() { self.clone() } else { self.actual_share_of(plan).unwrap_or_else(|| Self::of(1)) }
     }
 
-    /// The same of what work has cost: `None` where the policy counts none of the units.
+    /// The same for the actual cost of work. `None` if the policy counts none of the units.
     #[cfg(feature = "tower")]
     pub(crate) fn actual_share_of(&self, plan: &Plan) -> Option<Self> {
         let share: Vec<_> = self.units.iter().filter(|(name, _)| counts(plan, name)).collect();
         (!share.is_empty()).then(|| share.into_iter().collect::<Units>().into())
     }
 
-    /// Checks what work has cost, where it may be nothing, and where units that are not named stay as they are.
+    /// Checks the actual cost of work. It may be nothing, and units that it does not name stay as they are.
     ///
     /// # Errors
     /// `cost_invalid` for a number that is out of range, and for a unit that the policy does not count.
@@ -196,7 +196,7 @@ impl Cost {
     }
 }
 
-/// There is no other type of numbers, so that numbers written in code are of this one.
+/// No other type of number converts, so that number literals in code are of this type.
 impl From<u64> for Cost {
     fn from(number: u64) -> Self {
         Self::of(number)
@@ -215,18 +215,18 @@ impl<const N: usize> From<[(&str, u64); N]> for Cost {
     }
 }
 
-/// What a call takes of the limits of a policy.
+/// The units that a call takes of the limits of a policy.
 pub(super) struct Taken {
-    /// Of limits that name no unit.
+    /// For limits that name no unit.
     pub(super) cost: u64,
-    /// Of each limit; empty where that is the cost of all.
+    /// For each limit. Empty if that is the cost for all.
     pub(super) amounts: Amounts,
 }
 
 impl Taken {
     /// # Errors
-    /// `cost_invalid` for a number that is out of range, for a unit that the policy counts and the call does not name, and for one
-    /// that the call names and the policy does not count.
+    /// `cost_invalid` for a number that is out of range, for a unit that the policy counts and the call does not name,
+    /// and for one that the call names and the policy does not count.
     #[inline]
     pub(super) fn of(number: u64, units: &Units, class: Option<&str>, plan: &Plan) -> Result<Self> {
         if units.0.is_none() && !plan.has_units && class.is_none() {
@@ -300,7 +300,7 @@ fn invalid(plan: &Plan, text: &str) -> Error {
     Error::new(ErrorKind::CostInvalid, format!("{:?} {text}", plan.policy.name()))
 }
 
-/// The error of a number that is for no limit.
+/// The error for a number that no limit counts.
 fn not_counted(plan: &Plan, number: u64) -> Error {
     invalid(plan, &format!("has no limit for a cost of {number}: it counts {}; name the unit", counted(plan)))
 }
@@ -311,7 +311,7 @@ fn counted(plan: &Plan) -> String {
 }
 
 /// # Errors
-/// `cost_invalid` where a call of that cost would be.
+/// `cost_invalid`, as for a call of that cost.
 pub(crate) fn check_cost(cost: &Cost, plan: &Plan) -> Result<()> {
     Taken::of(cost.number, &cost.units, None, plan).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Units in progress: renewed while the hold lives, given back when it is dropped, also by a panic.
+//! Units in progress. They are renewed while the hold lives, and given back when it is dropped, also by a panic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,16 +39,16 @@ pub struct Hold {
     id: HoldId,
     decision: Decision,
     lifetime: Arc<HoldLifetime>,
-    /// Whether dropping it may block the thread.
+    /// True if dropping it may block the thread.
     blocking: bool,
     /// Receives a message when the store has answered that the units were given back.
     released: Option<oneshot::Sender<()>>,
-    /// The process that took it: a copy of it in a forked child gives nothing back.
+    /// The process that took it. A copy of it in a forked child gives nothing back.
     process: u64,
 }
 
 impl Hold {
-    /// Makes the hold of a check that began at `began`, by the time of the renewer.
+    /// Makes the hold for a check that began at `began`, by the time of the renewer.
     ///
     /// # Errors
     /// `closed` when the limiter was closed meanwhile.
@@ -71,7 +71,7 @@ impl Hold {
         AsyncLimiter { core: Arc::clone(&self.core) }
     }
 
-    /// Fails when the limiter is closed, which has given the units back.
+    /// Fails if the limiter is closed, because that has given the units back.
     ///
     /// # Errors
     /// `closed`.
@@ -80,21 +80,21 @@ impl Hold {
         self.core.open()
     }
 
-    /// Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
-    /// renewal has succeeded for its ttl, so that the store may have given the units to others. A renewal that fails is
-    /// logged, counted and tried again; when it succeeds in time the hold is not lost. A hold that is lost stays so.
+    /// True if you cannot rely on the units any more. Either the store answered a renewal that it does not have the
+    /// hold, or no renewal has succeeded for its ttl, and the store may have given the units to others. A renewal that
+    /// fails is logged, counted and tried again. If it succeeds in time, the hold is not lost. A lost hold stays lost.
     ///
-    /// A hold is renewed three times within its ttl, so a hold that was cleared is found to be lost within a third of it.
-    /// While the store is lost, the fallback of `on_store_error` renews the holds that it gave; the store does not know
-    /// those, and they are lost when it is back.
+    /// A hold is renewed three times within its ttl, so a hold that was cleared is found to be lost within a third of
+    /// it. While the store is lost, the fallback of `on_store_error` renews the holds that it gave. The store does not
+    /// know those, and they are lost when it is back.
     #[must_use]
     pub fn lost(&self) -> bool {
         self.core.hold_renewer.is_lost(&self.core, self.decision.plan(), &self.lifetime)
     }
 
-    /// After the work: charges or refunds the difference between what the other limits were charged and the actual cost, once. A hold
-    /// that is not settled keeps what was charged. What is held stays so. On a thread, call [`Limiter::settle`](crate::Limiter::settle)
-    /// with [`Self::decision`].
+    /// After the work: charges or refunds the difference between the charge of the other limits and the actual cost,
+    /// once. A hold that is not settled keeps its charge. Held units stay held. On a thread, call
+    /// [`Limiter::settle`](crate::Limiter::settle) with [`Self::decision`].
     ///
     /// ```
     /// use tidegate::{Cost, Limiter};
@@ -115,22 +115,22 @@ impl Hold {
     /// As [`Limiter::settle`](crate::Limiter::settle).
     ///
     /// # Cancel safety
-    /// The hold is settled once the future was polled, also when it is dropped before the answer.
+    /// The hold is settled once the future was polled, even if it is dropped before the answer.
     pub async fn settle(&self, actual: impl Into<Cost>) -> Result<()> {
         let actual = actual.into();
         self.core.settle(&self.decision, ActualCosts::One(&actual), User::Task).await
     }
 
-    /// Gives the units back and waits for the store's answer; dropping the hold does not wait. When the store cannot be
+    /// Gives the units back and waits for the store's answer. Dropping the hold does not wait. If the store cannot be
     /// reached, the ttl gives them back.
     ///
     /// # Cancel safety
-    /// The units are given back also when the future is dropped, polled or not.
+    /// The units are given back even if the future is dropped, polled or not.
     pub async fn release(mut self) {
         let (released, answered) = oneshot::channel();
         (self.blocking, self.released) = (false, Some(released));
         drop(self);
-        // A store that is closed does not answer; then there is nothing to wait for.
+        // A closed store does not answer, so there is nothing to wait for then.
         let _ = answered.await;
     }
 }
@@ -151,7 +151,7 @@ impl Drop for Hold {
         self.core.hold_renewer.remove(self.id);
         let key = self.decision.key();
         let plan = &self.core.current(self.decision.plan(), key);
-        // When the store cannot be reached, the ttl gives the units back.
+        // If the store cannot be reached, the ttl gives the units back.
         if self.blocking {
             let operation = Operation::Close { hold: self.id };
             let _ = self.core.run(Arc::clone(plan), key, operation, DecisionWait::<NoCompletion>::Here);
@@ -161,7 +161,7 @@ impl Drop for Hold {
     }
 }
 
-/// Gives the units of a hold back without waiting. `released` is told when the store has answered.
+/// Gives the units of a hold back without waiting. `released` gets a message when the store has answered.
 fn close(
     core: &Arc<LimiterCore>,
     plan: &Arc<Plan>,
@@ -185,7 +185,7 @@ fn close(
 }
 
 impl LimiterCore {
-    /// Takes units of a `concurrency` limit, for which it waits.
+    /// Takes units of a `concurrency` limit, and waits for them.
     pub(crate) async fn hold(
         self: &Arc<Self>,
         policy: &impl AsPolicy,
@@ -209,7 +209,7 @@ impl LimiterCore {
     }
 }
 
-/// A hold that the store was asked for. Dropping it before the answer gives back what the store grants.
+/// A hold that the store was asked for. If it is dropped before the answer, it gives back the units that the store grants.
 struct AskedHold<'a> {
     core: &'a Arc<LimiterCore>,
     plan: &'a Arc<Plan>,

@@ -1,5 +1,5 @@
-//! One thread renews all holds of a limiter. It starts with the first hold and ends with the limiter. With a clock that is
-//! moved by hand there is no thread: the thread that moves the clock renews what is due.
+//! One thread renews all holds of a limiter. It starts with the first hold and ends with the limiter. With a clock that
+//! is moved by hand there is no thread: the thread that moves the clock renews the holds that are due.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,15 +24,15 @@ const RENEWALS_PER_TTL: u32 = 3;
 
 /// Renews all holds of a limiter, three times within each ttl.
 pub(super) struct HoldRenewer {
-    /// Each process renews its own holds: what a child inherits is renewed by its parent, whose thread may have held the
-    /// lock during the fork.
+    /// Each process renews its own holds. The parent renews those that a child inherits, and its thread may have held
+    /// the lock during the fork.
     shared: PerProcess<Shared>,
     began: Instant,
     /// Renewals that the store did not answer.
     pub(super) failed: AtomicU64,
     /// Holds that were lost.
     pub(super) lost: AtomicU64,
-    /// Whether a failure, and a loss, was logged since the last renewal that succeeded.
+    /// True if a failure, and a loss, was logged since the last renewal that succeeded.
     failure_logged: AtomicBool,
     loss_logged: AtomicBool,
 }
@@ -71,12 +71,12 @@ struct Renewal {
     lifetime: Arc<HoldLifetime>,
     /// When it is due, by the renewer's time.
     due: Duration,
-    /// From when on it is not renewed any more.
+    /// The time from which it is not renewed any more.
     ends: Option<Duration>,
 }
 
 impl HoldRenewer {
-    /// A shared store is about to be asked for a hold.
+    /// Notes that a shared store is about to be asked for a hold.
     pub(super) fn ask(&self, id: HoldId, plan: &Arc<Plan>, key: &str) {
         self.shared.with(Shared::default, |(schedule, _)| {
             schedule.lock().asked.insert(id, (Arc::clone(plan), key.into()));
@@ -107,7 +107,7 @@ impl HoldRenewer {
         if is_open { Ok(lifetime) } else { Err(gone()) }
     }
 
-    /// Whether the limiter is open, so that the hold is renewed.
+    /// Schedules a renewal. True if the limiter is open.
     fn schedule(&self, core: &Arc<LimiterCore>, id: HoldId, renewal: Renewal) -> bool {
         let shared = self.shared.get_or_init(Shared::default);
         let (schedule, changed) = &**shared;
@@ -128,12 +128,12 @@ impl HoldRenewer {
         true
     }
 
-    /// The time of a clock that was given, or the time since this was made.
+    /// The time of the clock that was given, or the time since this was made.
     pub(super) fn time(&self, core: &LimiterCore) -> Duration {
         core.clock.as_ref().map_or_else(|| self.began.elapsed(), |clock| clock.now())
     }
 
-    /// Renews the holds that are due; returns the time until the next one is, if there is any.
+    /// Renews the holds that are due. Returns the time until the next one is due, if there is any.
     pub(super) fn renew(&self, core: &LimiterCore) -> Option<Duration> {
         let shared = self.shared.get()?;
         loop {
@@ -191,7 +191,7 @@ impl HoldRenewer {
         }
     }
 
-    /// Whether the units of a hold cannot be relied on any more.
+    /// True if the units of a hold cannot be relied on any more.
     pub(super) fn is_lost(&self, core: &LimiterCore, plan: &Plan, lifetime: &HoldLifetime) -> bool {
         if !lifetime.is_lost() && lifetime.is_over(self.time(core)) {
             self.lose(core, plan, lifetime, "it was not renewed within its ttl");
@@ -212,7 +212,7 @@ impl HoldRenewer {
         }
     }
 
-    /// A hold goes back, or was not granted. A limiter that closes gives back what it has not given back before.
+    /// Removes a hold that goes back or was not granted. A limiter that closes gives back all that are left.
     pub(super) fn remove(&self, id: HoldId) {
         if let Some(shared) = self.shared.get() {
             let mut schedule = shared.0.lock();
@@ -230,7 +230,7 @@ impl HoldRenewer {
         shared.1.notify_one();
     }
 
-    /// Takes all holds, of a limiter that closes. They are lost to those who have them.
+    /// Takes all holds when a limiter closes. Their owners lose them.
     pub(super) fn take_all(&self) -> Vec<LeftHold> {
         let Some(shared) = self.shared.get() else { return Vec::new() };
         let mut schedule = shared.0.lock();

@@ -1,4 +1,4 @@
-//! Until when other sides refuse calls, by what this process has last heard of it.
+//! The times until which other sides refuse calls, as far as this process has heard.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,8 +7,8 @@ use foldhash::fast::FixedState;
 
 const MOMENTS: usize = 64;
 
-/// The ends of waits that answers of the store have named. Keys share a moment, which is the latest of theirs: who finds one asks
-/// the store.
+/// The ends of waits that answers of the store have named. Several keys share a moment, which is the latest of theirs.
+/// So a caller that finds one asks the store.
 pub(crate) struct LearnedWaits([AtomicU64; MOMENTS]);
 
 impl Default for LearnedWaits {
@@ -22,12 +22,12 @@ impl LearnedWaits {
         &self.0[FixedState::default().hash_one(key) as usize % MOMENTS]
     }
 
-    /// Calls of a key are refused until then.
+    /// Notes that calls of a key are refused until then.
     pub(super) fn heard(&self, key: &str, until: u64) {
         self.moment(key).fetch_max(until, Ordering::Relaxed);
     }
 
-    /// Whether calls of a key may be refused since a moment of the store at which they were not.
+    /// True if calls of a key may be refused since `at`, a moment of the store when they were not.
     pub(super) fn may_have_begun_since(&self, key: &str, at: u64) -> bool {
         self.moment(key).load(Ordering::Relaxed) > at
     }

@@ -36,7 +36,7 @@ impl Limiter {
     /// The limiter that a policy file describes.
     ///
     /// # Errors
-    /// `policy_invalid` with file, line and column; `config_invalid` for its store.
+    /// `policy_invalid` with file, line and column, and `config_invalid` for its store.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         Builder::from_file(path)?.build()
     }
@@ -61,7 +61,7 @@ impl AsyncLimiter {
     /// The limiter that a policy file describes.
     ///
     /// # Errors
-    /// `policy_invalid` with file, line and column; `config_invalid` for its store.
+    /// `policy_invalid` with file, line and column, and `config_invalid` for its store.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         Builder::from_file(path)?.build_async()
     }
@@ -83,7 +83,7 @@ impl AsyncLimiter {
     }
 }
 
-/// The calls that may wait for the store. Each says what it means to drop its future, which only [`AsyncLimiter`] has.
+/// The calls that may wait for the store. Each documents the effect of dropping its future, which only [`AsyncLimiter`] has.
 macro_rules! calls {
     ($(
         $(#[$documentation:meta])+
@@ -119,12 +119,12 @@ calls! {
     /// Asks and consumes one unit, in one atomic step.
     ///
     /// # Errors
-    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, the errors of the store, and `config_invalid` for a policy
-    /// with a `concurrency` limit, which is for `hold`. A denial is no error.
+    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`, the errors of the store, and `config_invalid` for a
+    /// policy with a `concurrency` limit, which needs `hold`. A denial is no error.
     #[inline]
     dropped:
-    /// It is charged once it was polled, also when the future is dropped before the answer. A future that was never polled charges
-    /// nothing.
+    /// It is charged once it was polled, even if the future is dropped before the answer. A future that was never
+    /// polled charges nothing.
     fn check(limiter, policy: impl AsPolicy, key: &str) -> Result<Decision> {
         limiter.consume(policy, key, 1)
     }
@@ -156,7 +156,7 @@ calls! {
     /// # Errors
     /// As [`Self::check_n`].
     dropped:
-    /// The future can be dropped at any time: a peek changes nothing.
+    /// The future can be dropped at any time, because a peek changes nothing.
     fn peek(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
         limiter.call(policy, key, &Call::peek(cost.into().into()))
     }
@@ -171,7 +171,7 @@ calls! {
         limiter.call(policy, key, &Call::peek(options.clone()))
     }
 
-    /// Consumes even past the limit: windows count it, buckets go into debt.
+    /// Consumes even past the limit. Windows count it, and buckets go into debt.
     ///
     /// # Errors
     /// As [`Self::check_n`].
@@ -181,22 +181,22 @@ calls! {
         limiter.call(policy, key, &Call::Charge(cost.into()))
     }
 
-    /// Gives units back, the oldest first where the algorithm can tell them; never above full, never creates credit. Where
-    /// there is a Decision, settle it instead: that gives back what is still counted of its own charge.
+    /// Gives units back, the oldest first if the algorithm can distinguish them. It never goes above full or creates credit. If
+    /// you have a Decision, settle it instead: that gives back only units of its own charge that still count.
     ///
     /// # Errors
     /// As [`Self::check_n`].
     dropped:
-    /// The units go back once it was polled, also when the future is dropped before the answer.
+    /// The units go back once it was polled, even if the future is dropped before the answer.
     fn refund(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<Decision> {
         limiter.call(policy, key, &Call::Refund(cost.into()))
     }
 
-    /// Learns what the response to a call says of the limits of the other side: it holds for every process that uses the key. Nothing that
-    /// a response says admits a call earlier. `answered` is the Decision of the call: what was charged since then is counted beside
-    /// what the response says is used.
+    /// Learns the limits of the other side from the response to a call, for every process that uses the key. No
+    /// response admits a call earlier. `answered` is the Decision of the call: units that were charged since then are
+    /// added to the used units in the response.
     ///
-    /// On a thread; each call of an [`AsyncLimiter`] ends with `.await`:
+    /// An example on a thread. Each call of an [`AsyncLimiter`] ends with `.await`:
     ///
     /// ```
     /// use std::time::Duration;
@@ -214,33 +214,33 @@ calls! {
     /// # Errors
     /// As [`Self::check`].
     dropped:
-    /// It is learned once it was polled, also when the future is dropped before the answer.
+    /// It is learned once it was polled, even if the future is dropped before the answer.
     fn observe(limiter, policy: impl AsPolicy, key: &str, observations: Vec<Observation>, answered: Option<&Decision>) -> Result<Decision> {
         limiter.call(policy, key, &Call::observe(observations, answered))
     }
 
     /// After the work: charges or refunds the difference between the units that a check consumed and the actual cost.
-    /// What goes back is what is still counted of its own charge. A Decision and its copies are settled once, in the process
-    /// that got it, by its limiter or one of the same store and prefix. After an error it may be settled again only where
-    /// [`Error::did_not_run`](crate::Error::did_not_run) says that nothing was done; otherwise the estimate stays charged.
+    /// Only units of its own charge that still count go back. A Decision and its copies are settled once, in the
+    /// process that got it, by its limiter or one of the same store and prefix. After an error it may be settled again
+    /// only if [`Error::did_not_run`](crate::Error::did_not_run) is true. Otherwise the estimate stays charged.
     ///
-    /// A peek has consumed nothing: a settle of its Decision charges the actual cost.
+    /// A peek has consumed nothing, so a settle of its Decision charges the actual cost.
     ///
-    /// After [`Self::check_all`] the number is for the entries with a cost other than 1, or for all where every cost is 1.
+    /// After [`Self::check_all`] the number is for the entries with a cost other than 1, or for all if every cost is 1.
     ///
     /// # Errors
     /// As [`Self::check_n`], and `config_invalid` for a Decision that was settled or is another limiter's.
     dropped:
-    /// Once it was polled the Decision is settled, also when the future is dropped before the answer. Of a Decision of `check_all`,
-    /// the entries that it had not come to are not settled: each of [`Decision::decisions`] can be settled by itself.
+    /// Once it was polled the Decision is settled, even if the future is dropped before the answer. With a Decision of
+    /// `check_all`, the entries that it had not reached are not settled. Each of [`Decision::decisions`] can be settled alone.
     fn settle(limiter, decision: &Decision, actual: impl Into<Cost>) -> Result<()> {
         limiter.wait_for(limiter.core.settle(decision, ActualCosts::One(&actual.into()), Self::USER))
     }
 
-    /// Settles each entry of a [`Self::check_all`] with a number of its own; `None` leaves an entry as it is.
+    /// Settles each entry of a [`Self::check_all`] with a separate number. `None` leaves an entry as it is.
     ///
     /// # Errors
-    /// As [`Self::settle`], and `cost_invalid` for another number of numbers than of entries.
+    /// As [`Self::settle`], and `cost_invalid` unless there are as many numbers as entries.
     dropped:
     /// As [`Self::settle`].
     fn settle_each(limiter, decision: &Decision, actual: &[Option<impl Into<Cost> + Clone>]) -> Result<()> {
@@ -252,20 +252,20 @@ calls! {
     /// # Errors
     /// As [`Self::check_n`], and `config_invalid` for no entries or more than 256.
     dropped:
-    /// Once it was polled all entries are charged, or none is, also when the future is dropped before the answer.
+    /// Once it was polled all entries are charged, or none is, even if the future is dropped before the answer.
     fn check_all(limiter, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
         limiter.wait_for(limiter.core.check_all(entries, Self::USER))
     }
 
-    /// Waits until it is admitted, at most that long (`None`: without a deadline). The Decision is a denial when it cannot be
-    /// admitted in time, or when too many callers wait already. Callers that wait for the same key are admitted in the order
-    /// they came.
+    /// Waits until it is admitted, at most for the timeout (`None`: without a deadline). The Decision is a denial if it
+    /// cannot be admitted in time, or if too many callers wait already. Callers that wait for the same key are admitted
+    /// in the order they came.
     ///
     /// # Errors
     /// As [`Self::check_n`].
     dropped:
-    /// A caller whose future is dropped leaves the line, and asks no more. What it was asking the store for at that moment is charged
-    /// if it is admitted. The store keeps its place in the line of all processes for a second.
+    /// A caller that drops its future leaves the line and asks no more. A question that the store has at that moment is
+    /// charged if it is admitted. The store keeps the caller's place in the line of all processes for a second.
     fn acquire(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>, timeout: Option<Duration>) -> Result<Decision> {
         limiter.acquire_with(policy, key, &cost.into().into(), timeout)
     }
@@ -280,14 +280,14 @@ calls! {
         limiter.wait_for(limiter.core.acquire(&policy, key, options, timeout, Self::USER))
     }
 
-    /// Takes units of a `concurrency` limit; they are renewed until the hold is dropped, and given back then.
+    /// Takes units of a `concurrency` limit. They are renewed until the hold is dropped, and given back then.
     ///
     /// # Errors
     /// As [`Self::check_n`], and `config_invalid` for a policy without a `concurrency` limit. A policy that is full is no
     /// error: the answer has the denied Decision.
     dropped:
-    /// Units that the store grants after the future was dropped are given back at once; when the store cannot be reached, by their
-    /// ttl. What other limits of the policy charged stays charged.
+    /// Units that the store grants after the future was dropped are given back at once, or by their ttl if the store
+    /// cannot be reached. The charges of other limits of the policy stay.
     fn hold(limiter, policy: impl AsPolicy, key: &str, cost: impl Into<Cost>) -> Result<HoldAnswer> {
         limiter.hold_with(policy, key, &cost.into().into())
     }
@@ -302,9 +302,9 @@ calls! {
         limiter.hold_within(policy, key, options, Some(Duration::ZERO))
     }
 
-    /// Waits until there is room for a hold, at most for the timeout; it gives up at once where it is known that this would be too late.
+    /// Waits until there is room for a hold, at most for the timeout. It gives up at once if this would clearly be too late.
     ///
-    /// Those who wait for a key stand in one line over all processes: see [`Self::acquire`].
+    /// Callers that wait for a key stand in one line over all processes: see [`Self::acquire`].
     ///
     /// # Errors
     /// As [`Self::check_with`].
@@ -319,7 +319,7 @@ calls! {
     /// # Errors
     /// As [`Self::check`], and `config_invalid` for no time or more than 10 years.
     dropped:
-    /// The key is blocked once it was polled, also when the future is dropped before the answer.
+    /// The key is blocked once it was polled, even if the future is dropped before the answer.
     fn block(limiter, policy: impl AsPolicy, key: &str, length: Duration) -> Result<()> {
         limiter.change(policy, key, &Call::Block(length))
     }
@@ -345,19 +345,19 @@ calls! {
     }
 
     /// Forgets the usage of all policies and keys, all blocks and all journals: everything that is stored under the prefix of
-    /// this limiter. On Redis each primary is walked through in small steps, so the call takes as long as there are keys; each
-    /// step has the timeout of a call. Other processes may repeat a denial for as long as their deny cache does.
+    /// this limiter. On Redis it walks through each primary in small steps, so the time grows with the number of keys. Each step
+    /// has the timeout of a call. Other processes may repeat a denial for as long as their deny cache does.
     ///
     /// # Errors
-    /// `closed`, and the errors of the store: then some keys may be left.
+    /// `closed`, and the errors of the store. After an error of the store some keys may be left.
     dropped:
-    /// It goes on once it was polled, also when the future is dropped.
+    /// It goes on once it was polled, even if the future is dropped.
     fn clear_all(limiter) -> Result<()> {
         limiter.wait_for(limiter.core.clear_all(Self::USER))
     }
 
-    /// Gives a key other numbers than its policy, for that long or, without a ttl, until they are removed: at once in this process, and
-    /// within a second in all others. `None` gives it the numbers of its policy again. What was used stays used for each limit of the
+    /// Gives a key an override of its policy's numbers, for `ttl` or, without one, until it is removed. It applies at
+    /// once in this process, and within a second in all others. `None` removes it. Usage stays for each limit of the
     /// same algorithm, period and unit. Each call of an [`AsyncLimiter`] ends with `.await`.
     ///
     /// ```
@@ -373,39 +373,39 @@ calls! {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::check`], `policy_invalid` for numbers that the policy cannot have or no notation has, `key_invalid` for a key of more
-    /// than 1,024 bytes, and `config_invalid` for a ttl out of range and beyond 10,000 keys of a policy.
+    /// As [`Self::check`], `policy_invalid` for numbers that the policy cannot have or that have no notation, `key_invalid` for a
+    /// key of more than 1,024 bytes, and `config_invalid` for a ttl out of range and beyond 10,000 keys of a policy.
     dropped:
-    /// As [`Self::block`]: the key has the numbers.
+    /// As [`Self::block`]: the key has the override.
     fn set_override(limiter, policy: impl AsPolicy, key: &str, own: Option<&KeyOverride>, ttl: Option<Duration>) -> Result<()> {
         limiter.wait_for(limiter.core.set_override(&policy, key, own, ttl, Self::USER))
     }
 
-    /// The keys of a policy that have other numbers by [`Self::set_override`], in the order of the keys. Those of its file are in its
-    /// [`Options`](crate::Options).
+    /// The keys of a policy that have an override by [`Self::set_override`], in the order of the keys. The overrides of
+    /// its file are in its [`Options`](crate::Options).
     ///
     /// # Errors
     /// As [`Self::check`].
     dropped:
-    /// The future can be dropped at any time: reading changes nothing.
+    /// The future can be dropped at any time, because reading changes nothing.
     fn overrides(limiter, policy: impl AsPolicy) -> Result<Vec<OverriddenKey>> {
         limiter.wait_for(limiter.core.overrides(&policy, Self::USER))
     }
 
-    /// The newest attempts, newest first, of a policy with a `journal`.
+    /// The newest attempts, newest first, for a policy with a `journal`.
     ///
     /// # Errors
     /// As [`Self::check`].
     dropped:
-    /// The future can be dropped at any time: reading changes nothing.
+    /// The future can be dropped at any time, because reading changes nothing.
     fn journal(limiter, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
         limiter.wait_for(limiter.core.journal(&policy, key, Self::USER))
     }
 
-    /// Whether the store answers.
+    /// Checks that the store answers.
     ///
     /// # Errors
-    /// Why it does not, in one sentence.
+    /// The reason why it does not, in one sentence.
     dropped:
     /// The future can be dropped at any time.
     fn ping(limiter) -> Result<()> {
@@ -435,13 +435,13 @@ both! {
         Ok(self.core.plan(&policy, "")?.policy.clone())
     }
 
-    /// How many callers of this limiter wait for a key, in `acquire` or for a hold; 0 for an unknown policy.
+    /// The number of callers of this limiter that wait for a key, in `acquire` or for a hold. 0 for an unknown policy.
     pub fn waiting(&self, policy: impl AsPolicy, key: &str) -> usize {
         self.core.waiting(&policy, key).unwrap_or(0)
     }
 
-    /// Whether another call of this process may have heard that the other side refuses calls of a key, since one was admitted at
-    /// that time of the store. An event loop that has much to do comes late to what was admitted; then a peek tells.
+    /// True if another call of this process may have heard that the other side refuses calls of a key, since one was admitted at
+    /// `at` by the time of the store. A busy event loop comes late to an admitted call, and a peek then shows if it still holds.
     #[doc(hidden)]
     #[must_use]
     pub fn may_be_refused_since(&self, key: &str, at: Duration) -> bool {
@@ -457,13 +457,13 @@ both! {
         self.core.set_rollout(percent)
     }
 
-    /// The counters since the limiter was made; for `memory://` all but the last are zero.
+    /// The counters since the limiter was made. For `memory://` only those of forgotten denials, `acquire` and holds count.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.core.counters()
     }
 
-    /// What was counted since the limiter was made. It needs no store. A forked child starts at zero.
+    /// The counts since the limiter was made. Reading them needs no store. A forked child starts at zero.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.core.stats()
@@ -472,14 +472,14 @@ both! {
     /// Reads the changed policy file. It is taken as a whole or not at all. Policies that were given in code stay.
     ///
     /// # Errors
-    /// Then nothing has changed: `policy_invalid` with file, line and column; `config_invalid` when the file names another
-    /// store, or lacks a policy that is in use ([`Self::use_policy`]).
+    /// Then nothing has changed: `policy_invalid` with file, line and column, and `config_invalid` if the file names
+    /// another store, or lacks a policy that is in use ([`Self::use_policy`]).
     pub fn reload(&self) -> Result<()> {
         self.core.reload()
     }
 
-    /// Registers that something uses a policy: while the `PolicyUse` exists, [`Self::reload`] refuses a file without a
-    /// policy of that name, and names `by` in its error. A notation or a [`Policy`] needs no file: then the use says nothing.
+    /// Registers a use of a policy. While the `PolicyUse` exists, [`Self::reload`] refuses a file without a policy of
+    /// that name, and names `by` in its error. A notation or a [`Policy`] needs no file, so its use has no effect.
     ///
     /// # Errors
     /// As [`Self::policy`].
@@ -487,13 +487,13 @@ both! {
         self.core.use_policy(policy.as_policy(), by)
     }
 
-    /// A number that is another one after each reload: what was derived from a policy before is derived anew then.
+    /// A number that changes with each reload, so that values derived from a policy can be derived anew then.
     #[must_use]
     pub fn policy_generation(&self) -> u64 {
         self.core.policies.generation()
     }
 
-    /// Closes the limiter: calls end with `closed`, those that wait first. Then turns, [holds](crate::Hold::lost) and leases go back.
+    /// Closes the limiter. Calls end with `closed`, waiting ones first. Then turns, [holds](crate::Hold::lost) and leases go back.
     pub fn close(&self) {
         self.core.close();
     }

@@ -1,4 +1,4 @@
-//! What users hold: policies, a store and a clock.
+//! The limiters that users hold, with policies, a store and a clock.
 
 mod acquire;
 mod allowance;
@@ -76,12 +76,12 @@ use hold_renewer::HoldRenewer;
 use policies::Policies;
 use policy_source::PolicySource;
 
-/// How many generations of denials there are.
+/// The number of generations of denials.
 pub const DENIAL_GENERATIONS: usize = DenialGenerations::COUNT;
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 65_536;
 
-/// Checks limits on the calling thread. Cheap to clone; clones are the same limiter.
+/// Checks limits on the calling thread. It is cheap to clone, and clones are the same limiter.
 ///
 /// ```
 /// use tidegate::Limiter;
@@ -101,7 +101,7 @@ pub struct Limiter {
     pub(crate) core: Arc<LimiterCore>,
 }
 
-/// Checks limits without blocking: checks that wait at the same moment are sent to Redis as one call. Cheap to clone.
+/// Checks limits without blocking. Checks that wait at the same moment are sent to Redis as one call. Cheap to clone.
 ///
 /// ```
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -123,7 +123,7 @@ impl Limiter {
         AsyncLimiter { core: Arc::clone(&self.core) }
     }
 
-    /// A short description without secrets: its stores, and how many policies it has.
+    /// A short description without secrets: its stores, and its number of policies.
     #[must_use]
     pub fn described(&self) -> String {
         let closed = if self.core.open().is_ok() { "" } else { ", closed" };
@@ -158,9 +158,9 @@ pub(crate) struct LimiterCore {
     pub(crate) store: Arc<dyn Store>,
     policies: Policies,
     clock: Option<Arc<ManualClock>>,
-    /// The policy file, of a limiter that was made from one.
+    /// The policy file, if the limiter was made from one.
     source: Option<PolicySource>,
-    /// Whether its store is that of the file.
+    /// True if its store is that of the file.
     uses_store_of_file: bool,
     /// Held by a reload.
     reloading: InheritedMutex<()>,
@@ -173,11 +173,11 @@ pub(crate) struct LimiterCore {
     pending: PendingCount,
     /// The timeout of a call.
     timeout: Duration,
-    /// Whether its store is a file.
+    /// True if its store is a file.
     is_file: bool,
     /// The stores' URLs without secrets.
     shown: String,
-    /// What every key in Redis begins with.
+    /// The start of every key in Redis.
     prefix: String,
     /// Makes the ids of holds differ between limiters and processes.
     seed: u64,
@@ -185,13 +185,13 @@ pub(crate) struct LimiterCore {
     hold_count: AtomicU64,
     /// The layers around a shared store.
     pub(crate) layers: Option<Layers>,
-    /// Counts what a memory store without layers forgot.
+    /// Counts the denials that a memory store without layers forgot.
     forgotten_denials: Arc<ForgottenDenials>,
     /// The threads or event loops that read replies.
     pub(crate) readers: Arc<PerProcess<ReaderRegistry>>,
 }
 
-/// Refuses what is no percentage of a rollout, before there is a limiter that it could be given to.
+/// Refuses a number that is no percentage of a rollout, before there is a limiter for it.
 ///
 /// # Errors
 /// `config_invalid` for a number that is not from 0 to 100.
@@ -234,12 +234,12 @@ impl LimiterCore {
         Ok(())
     }
 
-    /// How many callers wait for a key in `acquire`.
+    /// The number of callers that wait for a key in `acquire`.
     pub(crate) fn waiting(&self, policy: &impl AsPolicy, key: &str) -> Result<usize> {
         Ok(self.answers.wait_queues.waiting(&*self.plan(policy, key)?, key))
     }
 
-    /// The time of a clock that was given, or since the limiter was made.
+    /// The time of the clock that was given, or since the limiter was made.
     fn time(&self) -> Duration {
         self.hold_renewer.time(self)
     }
@@ -249,7 +249,7 @@ impl LimiterCore {
         self.clock.as_ref().map(|clock| clock.micros())
     }
 
-    /// What a call brings with it: the time of a clock that was given.
+    /// The context of a call: the time of the clock that was given.
     #[inline]
     pub(crate) fn context(&self) -> CallContext<'static> {
         CallContext::at(self.now())
@@ -262,7 +262,7 @@ impl LimiterCore {
         (u64::from_le_bytes(*head) & MAX_SAFE_INTEGER).max(1)
     }
 
-    /// Settles a check that a fallback answered, of which the store knows nothing.
+    /// Settles a check that a fallback answered. The store knows nothing of it.
     pub(crate) fn settle_in_fallback(&self, plan: &Arc<Plan>, key: &str, operation: Operation) {
         if let Some(layers) = &self.layers {
             layers.settle(&Entry { plan, key, operation }, self.now());
@@ -358,7 +358,7 @@ impl ClockListener for LimiterCore {
 }
 
 impl Drop for LimiterCore {
-    /// No caller waits any more or has a hold: it would keep the limiter.
+    /// No caller waits any more or has a hold, because it would keep the limiter.
     fn drop(&mut self) {
         if self.begin_closing().is_some() {
             self.store.close();

@@ -1,5 +1,5 @@
-//! The notations that were parsed, bounded in number and in bytes. A program may build notations from what its clients
-//! send.
+//! The notations that were parsed. They are bounded in bytes, because a program may build notations from the input of
+//! its clients.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::plan::plan_cache;
 use crate::policy::Policy;
 use crate::tables::allocation::allocated;
 
-/// The longest notation that is found by its text, in bytes: longer than the canonical notation of nearly every policy. A
-/// longer one is parsed by each call, and its plan is found by its canonical notation.
+/// The longest notation that is found by its text, in bytes. The canonical notation of nearly every policy is shorter.
+/// Each call parses a longer one, and finds its plan by its canonical notation.
 const MAX_TEXT: usize = 512;
 /// The most bytes of all notations with their plans. A policy of one limit takes about 1.5 kB.
 const MAX_BYTES: usize = 16 << 20;
-/// What an entry takes beside its text and its plan: its place in a map that is half empty.
+/// The bytes of an entry beside its text and its plan: its place in a map that is half empty.
 const ENTRY_BYTES: usize = 80;
 
 #[derive(Debug, Default, Clone)]
@@ -36,8 +36,8 @@ impl Notations {
         self.0.read().plans.get(text).map(plan_cache::handle)
     }
 
-    /// Keeps the policy that a text means, and returns its plan. Equal policies share a plan, so that what other tables keep
-    /// of keys does not hold a plan for each.
+    /// Keeps the policy of a text, and returns its plan. Equal policies share a plan, so that entries about keys in
+    /// other tables do not hold a plan each.
     pub(super) fn keep(&self, text: &str, policy: &Policy) -> Arc<Plan> {
         let plan = self.canonical(policy);
         if text.len() <= MAX_TEXT && text != policy.name() {
@@ -46,7 +46,7 @@ impl Notations {
         plan
     }
 
-    /// The plan of a policy without a name, whose name is its canonical notation.
+    /// The plan of a policy without a name. The canonical notation stands for its name.
     fn canonical(&self, policy: &Policy) -> Arc<Plan> {
         let known = self.0.read().plans.get(policy.name()).map(plan_cache::handle);
         known.filter(|plan| plan.policy == *policy).unwrap_or_else(|| {
@@ -60,7 +60,7 @@ impl Notations {
         let bytes = ENTRY_BYTES + allocated(text.len()) + if text == plan.policy.name() { plan.bytes() } else { 0 };
         let mut parsed = self.0.write();
         if parsed.bytes + bytes > MAX_BYTES {
-            // What is in use is parsed again by its next call.
+            // The next call parses a notation again that is still in use.
             *parsed = ParsedNotations::default();
         }
         if parsed.plans.insert(text.into(), Arc::clone(plan)).is_none() {

@@ -1,4 +1,4 @@
-//! What a response says, as an operation on the key of its call.
+//! Turns a response into an operation on the key of its call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use crate::http::{BELIEVABLE, Observation};
 use crate::plan::Plan;
 use crate::store::request::Operation;
 
-/// What the response to a call says.
+/// The observations of the response to a call.
 #[derive(Debug, Clone)]
 pub struct ObservedCall {
     observations: Vec<Observation>,
     answered: Option<Answered>,
 }
 
-/// What is known of the call that was answered.
+/// The call that was answered, as far as it is known.
 #[derive(Debug, Clone, Default)]
 pub struct Answered {
-    /// How many calls of the key were charged then; `None` where that is not known.
+    /// The number of calls of the key that were charged then. `None` if it is unknown.
     pub calls: Option<u64>,
-    /// What it has consumed of each limit.
+    /// The units that it consumed of each limit.
     pub units: SmallVec<[u64; 2]>,
-    /// What was known to be used of each limit, itself included.
+    /// The units that were known to be used of each limit, including its own.
     pub known: SmallVec<[u64; 2]>,
 }
 
@@ -37,14 +37,14 @@ impl Answered {
     }
 }
 
-/// How many calls of the key were charged when a Decision was made, where something is learned of it.
+/// The number of calls of the key that were charged when a Decision was made. `None` if nothing is learned of the key.
 #[must_use]
 pub fn calls_of(decision: &Decision) -> Option<u64> {
     Some(decision.answer().rare.as_ref()?.learned.as_ref()?.calls)
 }
 
 impl ObservedCall {
-    /// What was charged since the call that was answered is not known to the other side.
+    /// The other side does not know the units that were charged after the answered call.
     #[must_use]
     pub fn new(observations: Vec<Observation>, answered: Option<Answered>) -> Self {
         Self { observations, answered }
@@ -67,7 +67,7 @@ impl ObservedCall {
         let length = said.window.filter(|window| *window <= BELIEVABLE).map_or(0, micros);
         let period = || own.map_or(SECOND, |index| plan.policy.limits()[index].period().micros());
         let reset = match said.reset_after {
-            // Without an end it says nothing of a limit, but it answers a call that asks.
+            // Without an end this is no limit, but it answers a call that asks.
             Some(reset) if reset.is_zero() || reset > BELIEVABLE => {
                 said.remaining.filter(|_| asks)?;
                 0
@@ -78,7 +78,7 @@ impl ObservedCall {
         };
         let capacity = own.map(|index| plan.rules[index].capacity());
         let limit = said.limit.or_else(|| capacity.or(said.remaining).filter(|_| said.remaining.is_some()))?;
-        // Of a larger limit than the policy's own, what is left is what counts.
+        // If the stated limit is larger than the policy's own, the remaining units count.
         let limit = limit.min(capacity.unwrap_or(MAX_SAFE_INTEGER)).min(MAX_SAFE_INTEGER);
         Some(SaidLimit {
             id: identity_of(said),
@@ -95,15 +95,15 @@ impl ObservedCall {
     }
 }
 
-/// Which limit of the policy an Observation is about: of those that count its unit the one of its count and length, else of its length,
-/// else of its count, else the first.
+/// The limit of the policy that an Observation is about. Among those that count its unit, this is the one of its count
+/// and length, else of its length, else of its count, else the first.
 fn place_of(said: &Observation, plan: &Plan) -> Option<usize> {
     let unit = said.unit.as_ref().map_or("requests", |unit| unit.name());
     let limits = plan.policy.limits().iter().zip(&plan.rules).enumerate();
     let counts = limits
         .filter(|(_, (limit, rule))| !rule.holds() && limit.unit().map_or("requests", |unit| unit.name()) == unit);
     let likeness = |(_, (limit, _)): &(usize, (&crate::policy::Limit, &crate::algorithm::Rule))| {
-        // Of a paced policy it is longer by the margin.
+        // For a paced policy it is longer by the margin.
         let apart = |window: Duration| micros(window).abs_diff(limit.period().micros());
         let same_length = said.window.is_some_and(|window| apart(window) <= limit.period().micros() / 50);
         (same_length, said.limit == Some(limit.count()))
@@ -118,7 +118,7 @@ fn place_of(said: &Observation, plan: &Plan) -> Option<usize> {
     best.map(|(index, _)| index)
 }
 
-/// Tells the limits of a response from each other.
+/// Distinguishes the limits of a response.
 fn identity_of(said: &Observation) -> u64 {
     let window = said.window.map_or(0, micros);
     let unit = said.unit.as_ref().map_or("", |unit| unit.name());

@@ -1,4 +1,4 @@
-//! From the arguments of a call to the operation of a store.
+//! Makes the operation of a store from the arguments of a call.
 
 use std::time::Duration;
 
@@ -67,19 +67,19 @@ pub const CALL_OPTIONS: &[(&str, &[OptionDeclaration])] = &[
 
 /// The options of a check.
 ///
-/// A minor version may add an option. Code that ends the list of its options with `..CheckOptions::default()` goes on to
-/// compile: `CheckOptions { cost: 3, ..CheckOptions::default() }`.
+/// A minor version may add an option. Code that ends its options with `..CheckOptions::default()` still compiles:
+/// `CheckOptions { cost: 3, ..CheckOptions::default() }`.
 #[derive(Debug, Clone)]
 pub struct CheckOptions {
     /// Units it consumes.
     pub cost: u64,
-    /// Units of limits that name what they count, beside the cost.
+    /// Units of limits that name their unit, beside the cost.
     pub units: Units,
-    /// What the journal keeps of it.
+    /// The metadata for the journal.
     pub meta: Option<Vec<u8>>,
-    /// Takes what there is, up to the cost; `Decision::granted` says how much. It is denied where there is nothing.
+    /// Takes the units that there are, up to the cost, and `Decision::granted` is their number. It is denied if there are none.
     pub partial: bool,
-    /// The class of the call, one of the policy's [`priorities`](crate::Options::priorities); it leaves a part of each limit free.
+    /// The class of the call, one of the policy's [`priorities`](crate::Options::priorities). It leaves a part of each limit free.
     pub priority: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl CheckOptions {
     }
 }
 
-/// What a call takes, without the other options.
+/// The cost, without the other options.
 impl From<CheckOptions> for Cost {
     fn from(CheckOptions { cost: number, units, .. }: CheckOptions) -> Self {
         Self { number, units }
@@ -108,7 +108,7 @@ impl Default for CheckOptions {
     }
 }
 
-/// The error of `hold` for a policy that has nothing to hold, and of every other call that consumes for one that has.
+/// The error of `hold` for a policy without anything to hold, and of other calls that consume for a policy that needs `hold`.
 fn wrong_call(call: &str, policy: &Policy) -> Error {
     let name = policy.name();
     let held = policy.limits().iter().find(|limit| limit.algorithm() == Algorithm::Concurrency);
@@ -125,8 +125,8 @@ fn wrong_call(call: &str, policy: &Policy) -> Error {
 }
 
 /// # Errors
-/// `cost_invalid`, and `config_invalid` for metadata that is too long, for a policy that cannot be checked partially, and for
-/// one that only a hold can take units of.
+/// `cost_invalid`, and `config_invalid` for metadata that is too long, for a policy that cannot be checked partially,
+/// and for one with units that only a hold can take.
 pub(crate) fn check_operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
     let operation = operation(options, plan)?;
     if plan.is_held { Err(wrong_call("check", &plan.policy)) } else { Ok(operation) }
@@ -148,13 +148,13 @@ fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
     let Taken { cost, mut amounts } = Taken::of(options.cost, &options.units, options.priority.as_deref(), plan)?;
     if options.partial {
         can_be_partial(&plan.policy)?;
-        // It asks about one unit of each.
+        // A partial check asks about one unit of each.
         amounts.iter_mut().for_each(|amount| amount.units = 1);
     }
     if let Some(meta) = options.meta.as_ref().filter(|meta| meta.len() > MAX_META) {
         return Err(Error::config(format!("meta has {} bytes: it may have at most {MAX_META}", meta.len())));
     }
-    // The script of Redis does not tell empty metadata from none, so both are none everywhere.
+    // The script of Redis does not distinguish empty metadata from none, so both are none everywhere.
     let meta = options.meta.as_deref().filter(|meta| !meta.is_empty()).map(Into::into);
     let details = Details { meta, amounts, line: None }.shared();
     if !options.partial {
@@ -163,7 +163,7 @@ fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
     Ok(Operation::Take { cost, details })
 }
 
-/// An operation that has a cost and nothing else: `make` makes it of that.
+/// An operation with a cost and nothing else. `make` makes it from the cost.
 pub(super) fn of_cost(
     cost: &Cost,
     plan: &Plan,
@@ -182,10 +182,10 @@ pub(super) fn peek_operation(options: &CheckOptions, plan: &Plan) -> Result<Oper
     Ok(Operation::Peek { cost, details: Details { amounts, ..Details::default() }.shared() })
 }
 
-/// A check that waits, holds units or is one of several: as a whole or not at all.
+/// A check that waits, holds units or is one of several. It is granted as a whole or not at all.
 ///
 /// # Errors
-/// Those of [`check_operation`], and `config_invalid` for a partial check, and for a hold of what cannot be held.
+/// Those of [`check_operation`], and `config_invalid` for a partial check, and for a hold of a policy without anything to hold.
 pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, hold: HoldId) -> Result<Operation> {
     if options.partial {
         return Err(Error::config(format!("{call} takes its cost as a whole or not at all: partial is for check")));
@@ -197,7 +197,7 @@ pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, h
     }
 }
 
-/// One attempt of a caller that waits and stands there in the line.
+/// One attempt of a caller that waits, with its place in the line.
 pub(super) fn attempt(operation: &Operation, line: Option<LinePlace>) -> Operation {
     match operation {
         Operation::Check { cost, hold, details } => {
@@ -209,13 +209,13 @@ pub(super) fn attempt(operation: &Operation, line: Option<LinePlace>) -> Operati
     }
 }
 
-/// Where the class of a call stands in the line: those above come first.
+/// The rank of a call's class in the line. Lower ranks come first.
 pub(super) fn rank(options: &CheckOptions, plan: &Plan) -> u64 {
     let priorities = plan.policy.options().priorities.as_ref().zip(options.priority.as_deref());
     priorities.map_or(0, |(priorities, class)| priorities.rank_of(class))
 }
 
-/// Part of a hold, or a delay for part of the work, is nothing that a caller could use.
+/// A caller could not use a part of a hold, or a delay for a part of the work.
 fn can_be_partial(policy: &Policy) -> Result<()> {
     let whole = |limit: &&Limit| matches!(limit.algorithm(), Algorithm::Concurrency | Algorithm::LeakyBucket);
     if let Some(limit) = policy.limits().iter().find(|limit| limit.unit().is_some()) {
@@ -236,7 +236,7 @@ fn can_be_partial(policy: &Policy) -> Result<()> {
     }
 }
 
-/// A block's length in microseconds.
+/// Blocks a key for `length`.
 pub(super) fn block_operation(length: Duration) -> Result<Operation> {
     let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
     let longest = Duration::from_secs(3_660 * 86_400);

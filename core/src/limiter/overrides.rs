@@ -1,4 +1,4 @@
-//! Keys with other numbers than their policy: calls about them, and how they get their numbers. docs/adr/0035 has the reasons.
+//! Overrides of keys: calls about them, and how keys get their numbers. docs/adr/0035 has the reasons.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,12 +17,12 @@ use crate::store::call_context::CallContext;
 use crate::store::completion::WakeTarget;
 use crate::store::request::{Answer, Entry, MAX_OVERRIDDEN_KEY, Moved, Operation, OverrideChange, OwnedEntry};
 
-/// How often a call is repeated whose numbers change meanwhile.
+/// A call is repeated this often if the numbers of its key change meanwhile.
 const MAX_REPETITIONS: usize = 3;
-/// The longest time for which a key may have other numbers; without an end it has them for ever.
+/// The longest time for an override. Without an end it stays for ever.
 const LONGEST: Duration = Duration::from_secs(3_660 * 86_400);
 
-/// A key that has other numbers than its policy.
+/// A key that has an override.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OverriddenKey {
@@ -30,22 +30,22 @@ pub struct OverriddenKey {
     pub key: String,
     /// Its limits as a notation, or `none`.
     pub limits: String,
-    /// When it has the numbers of its policy again, if ever.
+    /// When the override ends, if ever.
     pub expires_at: Option<SystemTime>,
 }
 
-/// The keys with other numbers that a limiter knows.
+/// The overrides that a limiter knows.
 #[derive(Default)]
 pub(super) struct KeyNumbers(KnownOverrides);
 
 impl KeyNumbers {
-    /// Whether a call of this policy has to ask for the plan of its key.
+    /// True if a call of this policy has to ask for the plan of its key.
     #[inline(always)]
     pub(super) fn concern(&self, plan: &Plan) -> bool {
         self.0.concern(plan)
     }
 
-    /// Learns which numbers the store has for a key, empty where it has none, and returns the plan with them.
+    /// Learns the override that the store has for a key, empty if it has none, and returns the plan with it.
     pub(super) fn learn(&self, base: &Arc<Plan>, key: &str, text: &str) -> Result<Arc<Plan>> {
         self.0.learn(base, key, text)
     }
@@ -54,7 +54,7 @@ impl KeyNumbers {
         self.0.forget_all();
     }
 
-    /// The plan with the numbers of a key, and an operation for it, where they are not those that the call brings.
+    /// The plan with the override of a key, unless the call brings an override already.
     pub(super) fn in_force(&self, plan: &Arc<Plan>, key: &str) -> Result<Option<Arc<Plan>>> {
         if plan.overridden.is_some() || !self.concern(plan) {
             return Ok(None);
@@ -62,7 +62,7 @@ impl KeyNumbers {
         self.0.plan_of(plan, key)
     }
 
-    /// Learns from an answer to a call about an entry that was not made. Returns the entry to ask about.
+    /// Learns from the answer to a call that was not made. Returns the entry for the repetition.
     #[cold]
     pub(super) fn moved(&self, entry: &OwnedEntry, asked: &dyn RepeatableCall, text: &str) -> Result<OwnedEntry> {
         let plan = self.learn(Plan::base(&entry.plan), &entry.key, text)?;
@@ -70,7 +70,7 @@ impl KeyNumbers {
         Ok(OwnedEntry { plan, key: entry.key.clone(), operation })
     }
 
-    /// Repeats a call that was not made, on this thread. Without `here` it is only made where its answer needs no waiting.
+    /// Repeats a call that was not made, on this thread. Without `here` it is only made if its answer needs no waiting.
     #[cold]
     pub(super) fn repeated(
         &self,
@@ -147,10 +147,10 @@ impl KeyNumbers {
     }
 }
 
-/// How often a call may be repeated, of a caller that goes on.
+/// How often a call may be repeated for a caller that goes on.
 pub(super) const REPETITIONS: usize = MAX_REPETITIONS;
 
-/// A repetition has what is left of the time of its call.
+/// A repetition has the rest of the time of its call.
 fn after(answer: &Answer, now: Option<u64>) -> CallContext<'static> {
     let deadline = answer.rare.as_ref().and_then(|rare| rare.deadline);
     CallContext { deadline, ..CallContext::at(now) }
@@ -232,7 +232,7 @@ impl LimiterCore {
 }
 
 impl AsyncLimiter {
-    /// The policy as its numbers are for a key, as far as this process knows.
+    /// The policy with the numbers for a key, as far as this process knows.
     ///
     /// # Errors
     /// As [`AsyncLimiter::policy`].
@@ -245,7 +245,7 @@ impl AsyncLimiter {
 }
 
 impl Decision {
-    /// Whether its key has other numbers than the policy, which answered: `limits` has them. Of a key without limits it is always allowed.
+    /// True if an override of its key answered instead of the policy: `limits` has its numbers. A key without limits is always allowed.
     #[must_use]
     pub fn overridden(&self) -> bool {
         self.plan().overridden.is_some()

@@ -20,9 +20,9 @@ type Plans = HashMap<String, Arc<Plan>, RandomState>;
 /// Finds the plan of the policy that a name or a notation means now.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
-    /// The policies that the limiter was made with. They are in force until a reload; reading them takes no guard.
+    /// The policies that the limiter was made with. They are in force until a reload. Reading them takes no guard.
     first: Plans,
-    /// How often they were reloaded.
+    /// The number of reloads.
     generation: AtomicU64,
     /// The policies of the last reload.
     newer: ArcSwap<Plans>,
@@ -41,7 +41,7 @@ impl Policies {
         &self.in_code
     }
 
-    /// Replaces all policies of the file at once, unless one of those that are used is gone: then it says which.
+    /// Replaces all policies of the file at once, unless one that is in use is gone. Then the error names it.
     pub(super) fn replace(&self, in_file: &[Policy]) -> std::result::Result<(), String> {
         let plans = plans(in_file.iter().chain(&self.in_code));
         let names: HashSet<String> = plans.keys().cloned().collect();
@@ -58,7 +58,7 @@ impl Policies {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Registers that something uses a policy, if it is named; an error if it does not exist.
+    /// Registers a use of a policy, if it is named. Fails if the policy does not exist.
     pub(super) fn register_use(&self, policy: PolicyRef<'_>, by: &str) -> Result<PolicyUse> {
         self.uses.register(by, || {
             self.find(policy)?;
@@ -83,7 +83,7 @@ impl Policies {
         }
     }
 
-    /// Reads a plan without a handle of it, where it has a name.
+    /// Reads a plan without a handle of it, if it has a name.
     #[inline(always)]
     pub(super) fn with<T>(&self, policy: PolicyRef<'_>, read: impl Fn(&Arc<Plan>) -> T) -> Result<T> {
         if let PolicyRef::Text(text) = policy
@@ -94,7 +94,7 @@ impl Policies {
         self.find(policy).map(|plan| read(&PlanHandle::new(plan)))
     }
 
-    /// The plan of that name that is in force: a Decision or a hold that outlives a reload must not use the old one.
+    /// The plan of that name that is in force. A Decision or a hold that outlives a reload must not use the old one.
     pub(super) fn current(&self, plan: &Arc<Plan>) -> Arc<Plan> {
         if plan.learning.is_some() {
             return Arc::clone(plan);
@@ -102,7 +102,7 @@ impl Policies {
         self.with_plans(|plans| Arc::clone(plans.get(plan.policy.name()).unwrap_or(plan)))
     }
 
-    /// Visits the plans in force of all policies that have a name, in the order of their names.
+    /// Visits the plans in force of all named policies, in the order of their names.
     pub(super) fn each(&self, visit: impl FnMut(&Plan)) {
         self.with_plans(|plans| {
             let mut named: Vec<&Plan> = plans.values().map(|plan| &**plan).collect();
@@ -111,7 +111,7 @@ impl Policies {
         });
     }
 
-    /// How many policies have a name.
+    /// The number of named policies.
     pub(super) fn count(&self) -> usize {
         self.with_plans(Plans::len)
     }
@@ -131,8 +131,8 @@ impl Policies {
     fn parse(&self, text: &str) -> Result<Arc<Plan>> {
         match Policy::parse(text) {
             Ok(policy) => Ok(self.notations.keep(text, &policy)),
-            // A reload may have brought the name in between. An error says what the limiter has at the moment at which the name is none
-            // of it.
+            // A reload may have brought the name in between. An error lists the policies of the moment when the name is
+            // none of them.
             Err(error) => self.with_plans(|plans| match plans.get(text) {
                 Some(plan) => Ok(plan_cache::handle(plan)),
                 None => Err(unknown(text, plans, error)),
@@ -141,9 +141,9 @@ impl Policies {
     }
 }
 
-/// Why a text that is no notation means no policy.
+/// The error for a text that is neither a notation nor the name of a policy.
 fn unknown(text: &str, plans: &Plans, error: Error) -> Error {
-    // A notation has digits; a text without any was meant as a name. A URL is not shown.
+    // A notation has digits, so a text without any was meant as a name. A URL is not shown.
     if text.bytes().any(|byte| byte.is_ascii_digit()) || may_be_url(text) {
         return error;
     }

@@ -1,10 +1,10 @@
-//! How a call names its policy.
+//! The ways to name the policy of a call.
 
 use crate::policy::Policy;
 
-/// What a call takes as its policy: the name of one, a notation written in place, or a [`Policy`].
+/// The policy of a call: the name of one, a notation written in place, or a [`Policy`].
 pub trait AsPolicy {
-    /// Which of them it is.
+    /// The policy as one of these.
     fn as_policy(&self) -> PolicyRef<'_>;
 }
 

@@ -8,7 +8,7 @@ use crate::policy::prefix::DEFAULT_PREFIX;
 use crate::policy::{Policy, PolicyFile, quoted};
 use crate::store::url::without_secrets;
 
-/// The path of a policy file, and what it said first.
+/// The path of a policy file, and its first content.
 #[derive(Debug, Clone)]
 pub(super) struct PolicySource {
     path: PathBuf,
@@ -28,7 +28,7 @@ impl PolicySource {
     /// Reads the file anew.
     ///
     /// # Errors
-    /// `policy_invalid` for what is wrong in it, `config_invalid` when it names another store or prefix and the limiter uses
+    /// `policy_invalid` for a mistake in it, `config_invalid` if it names another store or prefix and the limiter uses
     /// that of the file.
     pub(super) fn reread(&self, uses_its_store: bool, prefix: &str) -> Result<PolicyFile> {
         let file = PolicyFile::read(&self.path)?;
@@ -53,7 +53,7 @@ impl PolicySource {
         Ok(file)
     }
 
-    /// Why the file cannot be taken.
+    /// The error for a file that cannot be taken.
     pub(super) fn refusal(&self, reason: &str) -> Error {
         Error::config(format!(
             "{}: {reason}; nothing was reloaded",
@@ -61,7 +61,7 @@ impl PolicySource {
         ))
     }
 
-    /// A policy of the file has the name of a policy that was given in code.
+    /// Fails if a policy of the file has the name of a policy that was given in code.
     pub(super) fn refuse_in_code(&self, file: &PolicyFile, in_code: &[Policy]) -> Result<()> {
         let pairs = file.policies().iter().flat_map(|policy| in_code.iter().map(move |other| (policy, other)));
         let clash = |(policy, other): (&Policy, &Policy)| Some((policy.name().to_owned(), policy.clash(other)?));
@@ -74,7 +74,7 @@ impl PolicySource {
     }
 }
 
-/// The stores that a file means.
+/// The stores that a file names, or the default.
 fn stores(file: &PolicyFile) -> Vec<&str> {
     file.store().map_or_else(|| vec!["memory://"], |urls| urls.iter().map(String::as_str).collect())
 }

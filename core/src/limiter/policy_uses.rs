@@ -1,4 +1,4 @@
-//! What uses a policy by its name, so that a reload does not remove it.
+//! The uses of policies by their names, so that a reload does not remove the policies.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::error::Result;
 /// The most users that an error names.
 const MAX_SHOWN: usize = 8;
 
-/// A name and what uses it.
+/// A use of a policy by its name.
 #[derive(Debug)]
 struct NamedUse {
     policy: String,
@@ -31,7 +31,7 @@ pub(super) struct PolicyUses {
 }
 
 impl PolicyUses {
-    /// Registers a use, when `name` finds a name to register. No reload happens meanwhile.
+    /// Registers a use, if `name` finds a name to register. No reload happens meanwhile.
     pub(super) fn register(&self, by: &str, name: impl FnOnce() -> Result<Option<String>>) -> Result<PolicyUse> {
         let mut uses = self.uses.lock();
         let Some(policy) = name()? else { return Ok(PolicyUse { registered: None }) };
@@ -41,7 +41,7 @@ impl PolicyUses {
         Ok(PolicyUse { registered: Some((Arc::clone(&self.uses), number)) })
     }
 
-    /// Replaces the policies, unless one of those that are used is not among the new ones: then it says which.
+    /// Replaces the policies, unless one that is in use is not among the new ones. Then the error names it.
     pub(super) fn replace(
         &self,
         is_known: impl Fn(&str) -> bool,
@@ -62,7 +62,7 @@ impl PolicyUses {
     }
 }
 
-/// Says that a policy is used: while it exists, [`Limiter::reload`](crate::Limiter::reload) refuses a file without it.
+/// Marks a policy as used. While it exists, [`Limiter::reload`](crate::Limiter::reload) refuses a file without the policy.
 #[must_use = "a reload may remove the policy once this is dropped"]
 pub struct PolicyUse {
     registered: Option<(Arc<InheritedMutex<Uses>>, u64)>,

@@ -1,5 +1,5 @@
-//! Publishes what `tidegate top` shows of this process, where the environment variable `TIDEGATE_TOP` names a folder: once a
-//! second a file with the counts of each policy, and the keys that were denied last.
+//! Publishes the data of this process for `tidegate top`, if the environment variable `TIDEGATE_TOP` names a folder.
+//! Once a second it writes a file with the counts of each policy, and the keys that were denied last.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,21 +18,21 @@ use crate::process::log::WarningKind;
 
 /// The environment variable.
 const VARIABLE: &str = "TIDEGATE_TOP";
-/// How often a file is written.
+/// The time between two writes of a file.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A file that was not written for so long is of a process that was killed, and goes.
+/// A file that was not written for so long is from a process that was killed, and is removed.
 const ABANDONED: Duration = Duration::from_secs(60);
-/// What the names of the files begin and end with.
+/// The start and the end of the files' names.
 const BEGIN: &str = "tidegate-";
 const END: &str = ".json";
 
-/// Begins to publish, where the environment asks for it.
+/// Begins to publish, if the environment asks for it.
 pub(super) fn begin(core: &Arc<LimiterCore>) {
     let Some(folder) = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from) else {
         return;
     };
     let weak = Arc::downgrade(core);
-    // The generation of the process that has a thread, and one more.
+    // The generation of the process that has a thread, plus one.
     let running = AtomicU64::new(0);
     let start = Arc::new(move || {
         let current = fork::generation() + 1;
@@ -70,12 +70,12 @@ fn file_name(core: &LimiterCore) -> String {
     format!("{BEGIN}{}-{}{END}", std::process::id(), core.answers.decisions.limiter())
 }
 
-/// A folder that does not exist is made, for this user alone.
+/// Makes the folder if it does not exist, for this user alone.
 fn make_folder(folder: &Path) {
     let builder = &mut DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(builder, 0o700);
-    // Why it cannot be made is told by the file that cannot be.
+    // If this fails, writing the file fails too, and that is logged.
     let _ = builder.create(folder);
 }
 
@@ -99,7 +99,7 @@ struct Publisher {
 }
 
 impl Publisher {
-    /// Ends with the limiter.
+    /// Publishes until the limiter ends.
     fn run(self) {
         while let Some(core) = self.core.upgrade().filter(|core| core.open().is_ok()) {
             self.publish(&core);
@@ -115,11 +115,11 @@ impl Publisher {
         }
     }
 
-    /// Readers see the old file or the new one. Only the user of this process may read it: it has keys.
+    /// Readers see the old file or the new one. Only the user of this process may read it, because it has keys.
     fn write(&self, text: &str) -> io::Result<()> {
         let unfinished = self.file.with_extension("tmp");
         let mut options = OpenOptions::new();
-        // What another process planted there is not opened, and no link is followed.
+        // A file that another process planted there is not opened, and no link is followed.
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -141,8 +141,8 @@ impl Publisher {
     }
 }
 
-/// Whether only the user of this process may write to the folder of `path`, in which this process has made `file`. Otherwise
-/// other users could put files there that `tidegate top` reads, or take ours away.
+/// Checks that only the user of this process, which has made `file`, may write to the folder of `path`. Otherwise other
+/// users could put files there that `tidegate top` reads, or take ours away.
 fn is_own(path: &Path, file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -219,7 +219,7 @@ mod tests {
             Self(folder)
         }
 
-        /// Publishes there, and returns what the file has then.
+        /// Publishes there, and returns the content of the file.
         fn publish(&self) -> io::Result<String> {
             let (sender, receiver) = mpsc::channel();
             let publisher = Publisher { core: Weak::new(), file: self.file() };

@@ -1,4 +1,4 @@
-//! A line for each refusal, where the limiter has `log_refusals`.
+//! A line for each refusal, if the limiter has `log_refusals`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,21 +10,21 @@ use crate::plan::Plan;
 use crate::process::log::Log;
 use crate::store::request::Answer;
 
-/// The most lines of one second. Who floods a service must not flood its log.
+/// The most lines of one second, so that a client that floods a service does not flood its log.
 const LINES_PER_SECOND: u64 = 10;
-/// The longest name of a policy, and the longest key, that a line shows whole, in characters.
+/// The longest name of a policy, and the longest key, that a line shows in full, in characters.
 const MAX_SHOWN: usize = 120;
-/// The bits of a count of lines, below the second that they belong to.
+/// The bits for the count of lines. The bits above them are the second of these lines.
 const COUNT_BITS: u32 = 8;
 
-/// Writes lines, a bounded number in each second.
+/// Writes a bounded number of lines in each second.
 pub(super) struct RefusalLog {
     limiter: LimiterId,
     log: Arc<Log>,
     started: Instant,
-    /// The second of the last line and how many lines it has. No lock: a forked child may begin while a thread of its parent logs.
+    /// The second of the last line and its lines so far. No lock, because a forked child may begin while its parent logs.
     lines: AtomicU64,
-    /// The refusals since the last line that have none.
+    /// The refusals without a line since the last line.
     left_out: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl RefusalLog {
         Self { limiter, log, started: Instant::now(), lines: AtomicU64::new(0), left_out: AtomicU64::new(0) }
     }
 
-    /// Logs a refusal, or counts it where this second has its lines.
+    /// Logs a refusal, or counts it if this second has all its lines.
     pub(super) fn note(&self, plan: &Arc<Plan>, key: &str, answer: &Answer) {
         if !self.takes_line(self.started.elapsed().as_secs()) {
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl RefusalLog {
         self.log.warn(&line);
     }
 
-    /// Whether this second has room for one more line.
+    /// True if this second has room for one more line.
     fn takes_line(&self, second: u64) -> bool {
         let next = |lines: u64| match (lines >> COUNT_BITS, lines & ((1 << COUNT_BITS) - 1)) {
             (same, count) if same == second => (count < LINES_PER_SECOND).then_some(lines + 1),
@@ -59,7 +59,7 @@ impl RefusalLog {
     }
 }
 
-/// Quoted, so that no key begins a line of its own, and shortened.
+/// Quotes a text, so that no key begins a line, and shortens it.
 fn quoted(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{:?}…", &text[..end]),

@@ -1,4 +1,4 @@
-//! A Decision is settled once, in the process that got it.
+//! Settles a Decision, once, in the process that got it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::plan::{Amount, Amounts, Plan};
 use crate::policy::{Algorithm, Limit, Unit};
 use crate::store::request::{Charge, ChargedAmount, Details, Operation, Source};
 
-/// What the entries of a Decision should have consumed.
+/// The actual costs of the entries of a Decision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ActualCosts<'a> {
     One(&'a Cost),
@@ -25,13 +25,13 @@ pub(crate) enum ActualCosts<'a> {
     Each(&'a [Option<Cost>]),
 }
 
-/// What the entries should have consumed, of a caller that gives them as it likes.
+/// The actual costs of the entries, from a caller that gives them in any form.
 pub(super) fn actual_costs(costs: &[Option<impl Into<Cost> + Clone>]) -> Vec<Option<Cost>> {
     costs.iter().map(|cost| cost.clone().map(Into::into)).collect()
 }
 
 impl<'a> ActualCosts<'a> {
-    /// What an entry should have consumed. One cost says what the work has cost: it is not for entries that count something
+    /// The actual cost of an entry. A single cost is the cost of the work. It is not for entries that count something
     /// else, such as the request itself.
     fn of(self, entries: &[Decision], index: usize) -> Option<&'a Cost> {
         let is_named = |entry: &Decision| entry.cost() != 1 || !entry.answer().amounts().is_empty();
@@ -68,12 +68,12 @@ impl<'a> ActualCosts<'a> {
             let plans: Vec<&Plan> = costs.map(|(entry, _)| &**Plan::base(entry.plan())).collect();
             return cost.check_counted(plans.iter().copied());
         }
-        // A key may have numbers that do not count all that its policy does.
+        // An override may not count all units of its policy, so the policy checks the cost.
         costs.into_iter().try_for_each(|(entry, cost)| cost.check_actual(Plan::base(entry.plan())))
     }
 }
 
-/// Whether a cost names a unit that a limit of the entry counts.
+/// True if a cost names the unit of a limit of the entry.
 fn names_unit_of(cost: &Cost, entry: &Decision) -> bool {
     let limits = Plan::base(entry.plan()).policy.limits();
     limits.iter().any(|limit| limit.unit().is_some() && cost.of_limit(limit).is_some())
@@ -84,13 +84,13 @@ struct Settling<'a> {
     entries: &'a [Decision],
     actual: ActualCosts<'a>,
     begun: usize,
-    /// What is left to do for the last entry that was begun.
+    /// The calls that are left for the last entry that was begun.
     rest: SettleCalls,
 }
 
 impl<'a> Settling<'a> {
     /// # Errors
-    /// `cost_invalid`; `config_invalid` for a Decision of another limiter or process, and for one that was settled.
+    /// `cost_invalid`, and `config_invalid` for a Decision of another limiter or process, and for one that was settled.
     fn begin(core: &LimiterCore, decision: &'a Decision, actual: ActualCosts<'a>) -> Result<Self> {
         core.open()?;
         let parts = decision.decisions();
@@ -99,7 +99,7 @@ impl<'a> Settling<'a> {
         for entry in entries {
             is_of(core, entry)?;
         }
-        // Dropping it takes back what it has begun.
+        // Dropping it takes back the settlements that it has begun.
         let mut settling = Self { entries: &[], actual, begun: 0, rest: SettleCalls::new() };
         for (index, entry) in entries.iter().enumerate() {
             if !entry.settlement().begin() {
@@ -113,7 +113,7 @@ impl<'a> Settling<'a> {
         Ok(settling)
     }
 
-    /// The next thing that the store has to do, and for which entry.
+    /// The next call to the store, and its entry.
     fn next(&mut self, core: &LimiterCore) -> Option<(&'a Decision, SettleCall)> {
         loop {
             if let Some((entry, call)) = self.begun.checked_sub(1).map(|at| &self.entries[at]).zip(self.rest.pop()) {
@@ -127,8 +127,8 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// What the store made of the last entry. After an error it may be settled again where it certainly was not; otherwise the
-    /// estimate stays charged, because units that went back twice would be units of others.
+    /// Takes the store's answer for the last entry. After an error it may be settled again if it certainly was not.
+    /// Otherwise the estimate stays charged, because units that went back twice would be units of others.
     fn settled(&mut self, answer: Result<Decision>) -> Result<()> {
         if answer.as_ref().is_err_and(Error::did_not_run) {
             self.begun = self.begun.saturating_sub(1);
@@ -155,7 +155,7 @@ impl LimiterCore {
         Ok(())
     }
 
-    /// What the store has to do so that a key has consumed an actual cost. The fallback does at once what is its own.
+    /// The calls to the store after which a key has consumed an actual cost. The fallback settles its own charges at once.
     pub(crate) fn settle_calls(
         &self,
         plan: &Arc<Plan>,
@@ -176,7 +176,7 @@ impl LimiterCore {
             }
         }
         operations.sort_by_key(|operation| !gives_back(operation));
-        // In memory no other process gives a key other numbers.
+        // In memory no other process sets an override of a key.
         let may_move = own.is_some() || self.layers.is_some();
         let call = |operation: Operation| {
             let part =
@@ -214,12 +214,12 @@ fn is_of(core: &LimiterCore, entry: &Decision) -> Result<()> {
     ))
 }
 
-/// What is known of a call that is settled.
+/// The known facts about a call that is settled.
 pub(crate) trait Charged: Clone + Send + 'static {
     /// The source of its answer.
     fn source(&self) -> Source;
 
-    /// What there is to do so that it has consumed its actual cost of the limits of a plan.
+    /// The operations after which it has consumed its actual cost of the limits of a plan.
     fn differences(&self, plan: &Plan, actual: &Cost) -> Operations;
 }
 
@@ -235,16 +235,16 @@ impl Charged for Decision {
     }
 }
 
-/// A call of a settle, as the policy needs it, and how it is made for other numbers of its key.
+/// A call of a settle for its policy, and the way to make it for an override of its key.
 pub(crate) struct SettleCall {
     pub(crate) plan: Arc<Plan>,
     pub(crate) asking: Asking,
 }
 
-/// The last is made first: where it fails for certain, nothing was done.
+/// The last is made first. If it certainly fails, nothing was done.
 pub(crate) type SettleCalls = SmallVec<[SettleCall; 2]>;
 
-/// The units of a settle that go back, or those that it charges.
+/// The part of a settle that gives units back, or the part that charges them.
 struct SettlePart<C> {
     charged: C,
     actual: Cost,
@@ -263,7 +263,7 @@ const fn gives_back(operation: &Operation) -> bool {
     matches!(operation, Operation::GiveBack { .. })
 }
 
-/// A call that only finds out whether its key has the numbers of this plan.
+/// A call that only finds out if its key has the numbers of this plan.
 fn nothing(plan: &Plan, gives_back: bool) -> Operation {
     if gives_back {
         let limits = plan.rules.iter().map(|_| None).collect();
@@ -273,18 +273,18 @@ fn nothing(plan: &Plan, gives_back: bool) -> Operation {
     Operation::Surcharge { cost: 1, details: Details { amounts, ..Details::default() }.shared() }
 }
 
-/// What a settle comes to: at most a surcharge, and units that go back.
+/// The operations of a settle: at most a surcharge, and units that go back.
 pub(crate) type Operations = SmallVec<[Operation; 2]>;
 
-/// What there is to do so that a call has consumed its actual cost. `amounts` are what it has consumed of each limit, where that is
-/// not `granted` of all.
+/// The operations after which a call has consumed its actual cost. `amounts` are the consumed units of each limit, if
+/// they are not `granted` for all.
 fn differences(
     granted: u64,
     amounts: Option<SmallVec<[u64; 3]>>,
     (plan, actual): (&Plan, &Cost),
     charge: impl FnOnce() -> Charge,
 ) -> Operations {
-    // Units that are held are given back by the hold.
+    // The hold gives back held units.
     if plan.rules.iter().all(Rule::holds) {
         return Operations::new();
     }
@@ -318,7 +318,7 @@ pub(crate) fn valid_actual(actual: u64) -> Result<()> {
     if actual > MAX_SAFE_INTEGER { valid_cost(actual).map(drop) } else { Ok(()) }
 }
 
-/// What there is to do where `granted` units were consumed: charge, give back, or nothing.
+/// The operation after `granted` units were consumed: charge, give back, or nothing.
 fn difference(granted: u64, actual: u64, charge: impl FnOnce() -> Arc<Charge>) -> Option<Operation> {
     match actual {
         _ if actual > granted => Some(Operation::Surcharge { cost: actual - granted, details: None }),
@@ -327,14 +327,14 @@ fn difference(granted: u64, actual: u64, charge: impl FnOnce() -> Arc<Charge>) -
     }
 }
 
-/// What a settle has to know of a Decision that the host did not keep.
+/// The data that a settle needs of a Decision that the host did not keep.
 #[derive(Debug, Clone)]
 pub struct ChargedUnits {
     /// The units it consumed.
     pub units: u64,
     /// The source of the answer.
     pub source: Source,
-    /// When, in microseconds by the time of the store.
+    /// The time of their charge, in microseconds by the time of the store.
     pub at: u64,
     /// The number that [`turn_length`] gave, in microseconds.
     pub life: u64,
@@ -342,11 +342,11 @@ pub struct ChargedUnits {
     pub mark: f64,
     /// Its limits, in order.
     pub limits: Vec<ChargedLimit>,
-    /// Whether the policy may have other numbers now.
+    /// True if the policy may have other numbers now.
     pub policy_changed: bool,
 }
 
-/// What a settle has to know of a limit.
+/// The data that a settle needs of a limit.
 #[derive(Debug, Clone)]
 pub struct ChargedLimit {
     /// How it counts.
@@ -355,7 +355,7 @@ pub struct ChargedLimit {
     pub period: u64,
     /// When it is as if unused, in microseconds by the time of the store.
     pub empty_at: u64,
-    /// What it counts, where it names it.
+    /// The unit that it counts, if it names one.
     pub unit: Option<String>,
     /// The units of it that were consumed.
     pub units: u64,
@@ -368,29 +368,29 @@ impl ChargedLimit {
     }
 }
 
-/// A mark tells fewer clears than this that were made at the moment of the charge.
+/// A mark counts fewer clears than this at the moment of the charge.
 const CLEARS: u64 = 4;
 
-/// What a host has to keep of a Decision, beside what it says, so that it can be settled.
+/// A mark that a host keeps with the data of a Decision, so that it can be settled.
 #[must_use]
 pub fn charge_mark(decision: &Decision) -> f64 {
     let Charge { at, block, refunded, cleared_at, .. } = decision.answer().charge();
     if block > 0 {
         return -f64::from(block);
     }
-    // Clears of earlier moments need not be known.
+    // Clears at earlier moments do not matter.
     let clears = if cleared_at == 0 { 0 } else { (cleared_at + 1).saturating_sub(at).min(CLEARS - 1) };
     (refunded.min(MAX_SAFE_INTEGER / CLEARS) * CLEARS + clears) as f64
 }
 
-/// How long before the time of a Decision its units were charged, of a turn in a line.
+/// For a turn in a line: how long before the time of a Decision its units were charged.
 #[must_use]
 pub fn turn_length(decision: &Decision) -> Duration {
     Duration::from_micros(decision.answer().charge().life)
 }
 
 impl AsyncLimiter {
-    /// Settles a Decision of units that the host did not keep.
+    /// Settles the units of a Decision that the host did not keep.
     ///
     /// # Errors
     /// As [`AsyncLimiter::settle`].

@@ -1,4 +1,4 @@
-//! A call as the numbers of its key need it. A call is made for one version of its policy, and the key may have other numbers.
+//! Translates a call to the numbers of its key. A call is made for one version of its policy, and the key may have an override.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,9 +10,9 @@ use crate::plan::{Amount, Amounts, LimitTag, Plan};
 use crate::policy::Unit;
 use crate::store::request::{Charge, ChargedAmount, Details, Operation, OwnedEntry};
 
-/// A call as its caller made it. Each repetition begins from it: a cost that was translated once no longer says all of the caller's.
+/// A call as its caller made it. Each repetition begins from it, because a translated cost has lost parts of the caller's cost.
 pub(crate) trait RepeatableCall: Send {
-    /// The operation for the numbers that a plan has.
+    /// The operation for the numbers of a plan.
     fn operation(&self, plan: &Arc<Plan>) -> Operation;
 }
 
@@ -27,7 +27,7 @@ impl AskedOperation {
         Self { plan, operation }
     }
 
-    /// The call of an entry that is as its caller made it.
+    /// The call of an entry that is still as its caller made it.
     pub(super) fn of(entry: &OwnedEntry) -> Self {
         Self { plan: Arc::clone(&entry.plan), operation: entry.operation.clone() }
     }
@@ -36,9 +36,9 @@ impl AskedOperation {
 /// An operation on its way to the store.
 pub(crate) struct Asking {
     pub(super) operation: Operation,
-    /// Makes the operation for other numbers of the key, of a call of which the operation says too little.
+    /// Makes the operation for other numbers of the key, if `operation` alone is not enough for that.
     pub(super) asked: Option<Box<dyn RepeatableCall>>,
-    /// When the call gives up, where that comes before the timeout of the store.
+    /// When the call gives up, if that is before the timeout of the store.
     pub(super) deadline: Option<Instant>,
 }
 
@@ -64,12 +64,12 @@ impl RepeatableCall for AskedOperation {
     }
 }
 
-/// The call of an entry: where nothing else is known of it, the entry is as its caller made it.
+/// The call of an entry. Without `asked`, the entry is as its caller made it.
 pub(super) fn asked_or(asked: Option<Box<dyn RepeatableCall>>, entry: &OwnedEntry) -> Box<dyn RepeatableCall> {
     asked.unwrap_or_else(|| Box::new(AskedOperation::of(entry)))
 }
 
-/// An operation that was made for one version of a policy, as it is for the numbers of a key.
+/// Translates an operation for one version of a policy to the numbers of a key.
 fn translated(operation: &Operation, from: &Plan, to: &Plan) -> Operation {
     let details = || {
         let meta = operation.details().and_then(|details| details.meta.clone());
@@ -98,14 +98,14 @@ fn translated(operation: &Operation, from: &Plan, to: &Plan) -> Operation {
     }
 }
 
-/// Whether a check of a key is granted as a whole or not at all.
+/// True if a check of a key is granted as a whole or not at all.
 fn is_whole(plan: &Plan) -> bool {
     let is_queue = |limit: &crate::policy::Limit| limit.algorithm().kind() == AlgorithmKind::Queue;
     plan.is_unlimited() || plan.is_held || plan.has_units || plan.policy.limits().iter().any(is_queue)
 }
 
-/// What an operation takes of each limit of `to`: of one that names what it counts as much as of the same unit, and nothing where the
-/// call has no such unit.
+/// The units that an operation takes of each limit of `to`. A limit that names its unit gets the call's units of that
+/// name, or nothing if the call has none.
 fn amounts(operation: &Operation, from: &Plan, to: &Plan) -> Amounts {
     if to.is_unlimited() {
         return to.rules.iter().map(|_| Amount::of(0)).collect();
@@ -116,14 +116,14 @@ fn amounts(operation: &Operation, from: &Plan, to: &Plan) -> Amounts {
         let same = from.policy.limits().iter().position(|other| other.unit() == limit.unit());
         let known = same.and_then(|index| {
             let amount = *operation.amounts()?.get(index)?;
-            // As large a part of this limit, rounded up.
+            // The same share of this limit, rounded up.
             let (capacity, of) = (u128::from(rule.capacity()), u128::from(from.rules[index].capacity().max(1)));
             let reserve = u64::try_from((u128::from(amount.reserve) * capacity).div_ceil(of)).unwrap_or(u64::MAX);
             Some(Amount { units: if operation.amounts().is_some() { amount.units } else { asked }, reserve })
         });
         known.unwrap_or_else(|| match limit.unit() {
             None => Amount::of(asked),
-            // Only a call is a request, and not what its work has cost beside.
+            // Only the call itself is a request, and not the surcharge for its work.
             Some(unit) if unit.is(Unit::REQUESTS) && !matches!(operation, Operation::Surcharge { .. }) => Amount::of(1),
             Some(_) => Amount::of(0),
         })
@@ -133,7 +133,7 @@ fn amounts(operation: &Operation, from: &Plan, to: &Plan) -> Amounts {
     if is_plain { Amounts::new() } else { amounts }
 }
 
-/// What a charge has consumed, as the limits of `to` have to know it.
+/// A charge in the form that the limits of `to` need.
 fn charge_of(charge: &Charge, from: &Plan, to: &Plan) -> Charge {
     let places: SmallVec<[Option<usize>; 3]> = to.format.tags.iter().map(|tag| place_of(from, tag)).collect();
     let limits = places.iter().zip(&to.rules).map(|(place, rule)| {
@@ -153,7 +153,7 @@ fn charge_of(charge: &Charge, from: &Plan, to: &Plan) -> Charge {
     Charge { limits: limits.collect(), amounts, ..charge.clone() }
 }
 
-/// What a response said, by the places that its limits have in `to`.
+/// The report of a response, with the places of its limits in `to`.
 fn said_of(said: &Said, from: &Plan, to: &Plan) -> Said {
     let mut said = said.clone();
     for limit in said.limits.iter_mut().filter(|limit| limit.place > 0) {
@@ -164,7 +164,7 @@ fn said_of(said: &Said, from: &Plan, to: &Plan) -> Said {
     said
 }
 
-/// Which limit of a plan that is.
+/// The place of that limit in a plan.
 fn place_of(plan: &Plan, tag: &LimitTag) -> Option<usize> {
     plan.format.tags.iter().position(|other| other.is_same_limit(tag))
 }

@@ -1,40 +1,40 @@
-//! What a call takes of each limit of its policy.
+//! The units that a call takes of each limit of its policy.
 
 use smallvec::SmallVec;
 
 use crate::algorithm::{AskedOf, LearnedLimits, Rule, State, View};
 
-/// What a call takes of one limit, and what has to stay free beside that. A limit of which it takes nothing is neither asked nor
-/// charged.
+/// The units that a call takes of one limit, and the units that have to stay free beside them. A limit with 0 units is
+/// neither asked nor charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Amount {
     pub(crate) units: u64,
     pub(crate) reserve: u64,
 }
 
-/// What a call takes of each limit, in their order.
+/// The amounts of a call for each limit, in their order.
 pub(crate) type Amounts = SmallVec<[Amount; 3]>;
 
 impl Amount {
-    /// So many units, of a limit that nothing else is said of.
+    /// So many units, without a reserve.
     #[inline(always)]
     pub(crate) const fn of(units: u64) -> Self {
         Self { units, reserve: 0 }
     }
 
-    /// What the limit is asked for.
+    /// The units that have to be free in the limit.
     #[inline(always)]
     pub(crate) const fn asked(self) -> u64 {
         self.units + self.reserve
     }
 
-    /// The same, where it leaves free what was learned of the key, too.
+    /// The same amount, with the reserve for the key's learned limits added.
     pub(crate) fn beside(self, learned: &LearnedLimits, index: usize, rule: &Rule, now: u64) -> Self {
         Self { reserve: self.reserve + learned.reserve(index, (rule.capacity(), self.units), now, now), ..self }
     }
 
-    /// The view of a call that takes this beside what was learned of the key: it may be admitted earlier, when others use less. `used`
-    /// counts of the limit.
+    /// The view for a call that takes this amount beside the learned limits of the key. The call may be admitted
+    /// earlier if others use less. `used` units count in the limit.
     pub(crate) fn view_beside(
         self,
         learned: &LearnedLimits,
@@ -52,14 +52,14 @@ impl Amount {
         self.units == 0 || rule.admits(state, now, self.asked())
     }
 
-    /// What the limit says to this call, which has just charged so many units of it.
+    /// The view of the limit for this call, which has just charged `charged` units of it.
     #[inline(always)]
     pub(crate) fn view(self, rule: &Rule, state: &State, now: u64, charged: u64) -> View {
         let view = rule.view(state, now, self.asked().max(1), charged);
         if self.units > 0 && self.reserve == 0 { view } else { self.seen(view, now) }
     }
 
-    /// A view as this call sees it: what stays free is not there for it, and a limit that it does not ask never refuses.
+    /// A view as this call sees it. Reserved units are not there for it, and a limit that it does not ask never refuses.
     #[cold]
     pub(crate) fn seen(self, view: View, now: u64) -> View {
         let left = if view.left > 0 { view.left.saturating_sub_unsigned(self.reserve).max(0) } else { view.left };

@@ -1,4 +1,4 @@
-//! The identity of a limit in what is stored.
+//! The identity of a limit in stored values.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ use crate::policy::{Algorithm, Limit, Period, TimeUnit};
 const LONG_PERIOD: u8 = 255;
 /// Stands for the ttl of a `concurrency` limit, which is a number and no part of its identity.
 const ANY_PERIOD: u8 = 254;
-/// Precedes the period of a limit that names its unit: four bytes of the name's digest follow.
+/// Precedes the period of a limit that names its unit. Four bytes of the name's digest follow it.
 const NAMED_UNIT: u8 = 253;
 const NAMED_UNIT_BYTES: usize = 5;
 
-/// The identity of a stored limit. After a change of its policy, a limit of the same algorithm and period keeps what was
-/// used. A bucket's count is part of the tag because its state cannot be read without it.
+/// The identity of a stored limit. After a change of its policy, a limit of the same algorithm and period keeps its
+/// usage. A bucket's count is part of the tag because its state cannot be read without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LimitTag {
     /// From 1 on, in the order of [`Algorithm::ALL`].
     pub(super) algorithm: u8,
-    /// The name of its unit as a digest, where it has one, and one byte or eight of its period.
+    /// The name of its unit as a digest, if it has one, and one byte or eight for its period.
     pub(super) period: SmallVec<[u8; 8]>,
-    /// The count of a bucket, at least 1; 0 for every other algorithm.
+    /// The count of a bucket, at least 1. It is 0 for every other algorithm.
     pub(crate) bucket_count: u64,
-    /// Whether the bucket of a tag that was read stores a fraction.
+    /// True if the bucket of a tag that was read stores a fraction.
     pub(super) has_fraction: bool,
 }
 
@@ -42,7 +42,7 @@ impl LimitTag {
         Self { algorithm: index as u8 + 1, period, bucket_count, has_fraction: false }
     }
 
-    /// Reads the tag that bytes begin with.
+    /// Reads the tag at the start of the bytes.
     #[cfg(feature = "stored")]
     pub(crate) fn read(bytes: &mut &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first()?;
@@ -63,7 +63,7 @@ impl LimitTag {
         Algorithm::ALL[usize::from(self.algorithm.max(1) - 1).min(Algorithm::ALL.len() - 1)]
     }
 
-    /// Its period; `None` where that is no part of the identity.
+    /// Its period. `None` if that is no part of the identity.
     pub(crate) fn period(&self) -> Option<Period> {
         let period = self.period.strip_prefix(&[NAMED_UNIT]).and_then(|rest| rest.get(4..)).unwrap_or(&self.period);
         match *period {
@@ -79,12 +79,12 @@ impl LimitTag {
         }
     }
 
-    /// A rule of its algorithm and period. Its count is not known.
+    /// A rule of its algorithm and period. Its count is unknown.
     pub(super) fn any_rule(&self) -> Option<Rule> {
         Limit::new(self.algorithm(), 1, self.period().unwrap_or(DEFAULT_TTL)).ok().map(|limit| Rule::of(&limit))
     }
 
-    /// Whether both are of the same algorithm, period and unit.
+    /// True if both have the same algorithm, period and unit.
     pub(crate) fn is_same_limit(&self, other: &Self) -> bool {
         (self.algorithm, &self.period) == (other.algorithm, &other.period)
     }

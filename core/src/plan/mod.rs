@@ -36,32 +36,32 @@ pub(crate) use stored_value::{parts_of_any, states_of_any};
 
 /// The longest metadata of an attempt, in bytes.
 pub(crate) const MAX_METADATA: usize = 65_536;
-/// A limit is near when so many parts of it are used, and one part is left.
+/// A limit is near when at most one of so many parts of it is left.
 const PARTS_OF_LIMIT: u64 = 5;
 
 /// Handles of a plan that exist without any table: the policy's own, a caller's, those of the plan cache.
 const FEW_HANDLES: usize = 4;
 
-/// What usage in memory belongs to, and how its states are read: plans that agree in both share it.
+/// The identity of usage in memory and the format of its states. Plans that agree in both share the usage.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StateFormat {
-    /// What the policy is called and counts, as a digest.
+    /// A digest of the policy's name.
     pub(crate) identity: u128,
     /// The identities of the limits, in order.
     pub(crate) tags: Box<[LimitTag]>,
 }
 
-/// What a plan is that has the numbers of one key.
+/// The override in a plan that has the numbers of one key.
 #[derive(Debug, Clone)]
 pub(crate) struct Overridden {
-    /// The plan of the policy without them.
+    /// The plan of the policy without the override.
     pub(crate) base: Arc<Plan>,
-    /// What the store has for the key; empty where the numbers are the policy's own, of its file or in code.
+    /// The override as the store has it. Empty if the policy itself has it, in its file or in code.
     pub(crate) text: String,
     pub(crate) is_unlimited: bool,
 }
 
-/// A policy, its rules and its layout; made once, shared by every call.
+/// A policy, its rules and its layout. It is made once and shared by every call.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) policy: Policy,
@@ -69,46 +69,46 @@ pub(crate) struct Plan {
     /// Marks usage in memory as this policy's.
     pub(crate) format: Arc<StateFormat>,
     pub(crate) stored: StoredForm,
-    /// Whether a denied check is charged too.
+    /// True if a denied check is charged too.
     pub(crate) charges_denials: bool,
-    /// Whether a denial may change what is stored.
+    /// True if a denial may change the stored value.
     pub(crate) denial_writes: bool,
-    /// Whether a limit has units that are given back by name, so that only `hold` can take them.
+    /// True if a limit has units that are given back by name, so that only `hold` can take them.
     pub(crate) is_held: bool,
-    /// Whether a limit names what it counts.
+    /// True if a limit names its unit.
     pub(crate) has_units: bool,
-    /// Whether `acquire` takes a turn in the store: all limits are buckets.
+    /// True if `acquire` takes a turn in the store. All limits are buckets then.
     pub(crate) takes_turns: bool,
-    /// Whether a limit has a calendar of its own.
+    /// True if a limit has a custom calendar.
     pub(crate) has_calendar: bool,
-    /// Whether the state of its one limit says all of a peek, and of a check that it refuses: neither leaves a trace.
+    /// True if the state of its one limit answers every peek, and every check that it refuses. Neither leaves a trace then.
     pub(crate) answers_by_state: bool,
-    /// Whether it has one limit, whose state is all that a check of it changes while nothing else is stored of the key.
+    /// True if it has one limit, and a check changes only that limit's state while nothing else is stored for the key.
     pub(crate) is_simple: bool,
-    /// Whether a check of it is nothing but a cost: it has neither units to hold nor names of them.
+    /// True if a check needs only a cost: the policy has neither units to hold nor names of units.
     pub(crate) is_plain: bool,
-    /// For how long after a block its level is remembered; 0 where blocks do not become longer.
+    /// The time for which a level is remembered after a block. 0 if blocks do not become longer.
     pub(crate) level_life: u64,
-    /// How long a key is kept after all its states have ended; only for buckets with `initial`.
+    /// The time for which a key is kept after all its states have ended. Only for buckets with `initial`.
     pub(crate) grace: u64,
-    /// How calls that go out learn; `None` of a policy that limits what comes in.
+    /// How outgoing calls learn. `None` for a policy that limits incoming calls.
     pub(crate) learning: Option<Learning>,
-    /// The most that a process takes in advance, of a policy that leases and whose units can be spent later.
+    /// The most units that a process takes in advance, if the policy leases and its units can be spent later.
     pub(crate) lease: Option<LeaseTerms>,
     /// Identifies the policy in stores: a digest of its name.
     pub(crate) identity: u128,
-    /// Where the first limiter that uses it counts its decisions.
+    /// The counts of decisions in the first limiter that uses it.
     pub(crate) counts: OnceBox<Arc<PolicyCounts>>,
-    /// What it overrides, where it has the numbers of one key.
+    /// The override, if this plan has the numbers of one key.
     pub(crate) overridden: Option<Overridden>,
-    /// What is left of the first limit when it is near.
+    /// The units that are left of the first limit when it is near.
     near_limit: i64,
     /// The bytes that it takes, without those of its stored form.
     bytes: usize,
 }
 
 impl Plan {
-    /// The plan of a policy, of a type that `policy` does not know. It is made once and kept with the policy and its
+    /// The plan of a policy, as a type that `policy` does not know. It is made once and kept with the policy and its
     /// clones.
     #[inline]
     pub(crate) fn derived_from(policy: &Policy) -> &DerivedValue {
@@ -121,7 +121,7 @@ impl Plan {
         plan.unwrap_or_else(|_| unreachable!("only plans are derived from policies"))
     }
 
-    /// The plan for a key that has numbers of its own; `text` is what the store has for it.
+    /// The plan for a key with an override. `text` is the override as the store has it.
     ///
     /// # Errors
     /// `policy_invalid` for numbers that the options of the policy forbid.
@@ -135,7 +135,7 @@ impl Plan {
         Ok(Arc::new(Self { overridden: Some(overridden), ..plan }))
     }
 
-    /// The same plan where the calendar is so far ahead of the time of the store; `None` where no limit follows the calendar.
+    /// The same plan with a calendar that is `ahead` of the store's time. `None` if no limit follows the calendar.
     #[cfg(feature = "redis")]
     pub(crate) fn with_calendar_ahead(&self, ahead: i64) -> Option<Self> {
         self.rules.iter().find_map(|rule| rule.with_calendar_ahead(ahead))?;
@@ -149,24 +149,24 @@ impl Plan {
         Some(plan)
     }
 
-    /// The numbers of a key that the store has to have where this plan is in force.
+    /// The override that the store must have for the key while this plan is in force.
     #[inline]
     pub(crate) fn stored_override(&self) -> &str {
         self.overridden.as_ref().map_or("", |overridden| &overridden.text)
     }
 
-    /// Whether its key is not limited.
+    /// True if its key is not limited.
     pub(crate) fn is_unlimited(&self) -> bool {
         self.overridden.as_ref().is_some_and(|overridden| overridden.is_unlimited)
     }
 
-    /// The plan of its policy, without the numbers of one key.
+    /// The plan of its policy, without the override.
     pub(crate) fn base(plan: &Arc<Self>) -> &Arc<Self> {
         plan.overridden.as_ref().map_or(plan, |overridden| &overridden.base)
     }
 
-    /// The limits of other releases, among those that count a key beside this plan: what a policy counts without the numbers of
-    /// one key is its own.
+    /// The limits of other releases, among those that count a key beside this plan. The limits of the policy without
+    /// the override are not foreign.
     pub(crate) fn of_other_releases(&self, others: &[LimitTag]) -> Vec<String> {
         let own = self.overridden.as_ref().map_or(&[][..], |overridden| &overridden.base.format.tags);
         let foreign = others.iter().filter(|other| !own.iter().any(|own| own.is_same_limit(other)));
@@ -229,13 +229,13 @@ impl Plan {
         self.bytes + self.stored.heap_bytes
     }
 
-    /// What one more handle of a plan adds to the bytes of a table: all of the plan where only few handles of it exist.
-    /// The sum over a table is never less than its plans take, and hardly more where its entries share one.
+    /// The bytes that one more handle of a plan adds to a table: all of the plan if only few handles of it exist. The
+    /// sum over a table is never less than the bytes of its plans, and hardly more if its entries share one.
     pub(crate) fn share(plan: &Arc<Self>) -> usize {
         plan.bytes() / (Arc::strong_count(plan) / FEW_HANDLES).max(1)
     }
 
-    /// Lowers what the limits say to what was learned of the key. `units` says what the call takes of each.
+    /// Lowers the views to the learned limits of the key. `units` returns the units that the call takes of each limit.
     pub(crate) fn constrain(
         &self,
         learned: &LearnedLimits,
@@ -246,19 +246,19 @@ impl Plan {
         learned.constrain(views, now, |index| self.rules[index].capacity(), units)
     }
 
-    /// What the limits say at `now` of a call on an unused key.
+    /// The views of the limits at `now`, for a call on an unused key.
     pub(crate) fn unused_views(&self, now: u64, amount: impl Fn(usize) -> Amount) -> OneOrMany<View> {
         let view = |(index, rule): (usize, &Rule)| amount(index).view(rule, &rule.fresh(), now, 0);
         self.rules.iter().enumerate().map(view).collect()
     }
 
-    /// Whether at least 80 % of the first limit is used.
+    /// True if at least 80 % of the first limit is used.
     #[inline(always)]
     pub(crate) const fn is_near_first_limit(&self, view: &View) -> bool {
         view.left <= self.near_limit
     }
 
-    /// Whether at least 80 % of a limit is used: then it is so of the binding one, which has least left in proportion.
+    /// True if at least 80 % of a limit is used. This includes the binding limit, which has the least left in proportion.
     #[inline(always)]
     pub(crate) fn is_near_limit(&self, views: &OneOrMany<View>) -> bool {
         match views {
@@ -270,13 +270,13 @@ impl Plan {
         }
     }
 
-    /// Whether a denial may be repeated until its moment without a call to the store: the call would change nothing, and
-    /// no unit comes back before that moment without notice.
+    /// True if a denial may be repeated until its moment without a call to the store. The call would change nothing,
+    /// and no unit comes back before that moment without notice.
     pub(crate) fn repeats_denials(&self) -> bool {
         !self.charges_denials && self.policy.options().journal == 0 && !self.is_held
     }
 
-    /// Whether a denial costs its caller something: it is charged, or begins a block.
+    /// True if a denial costs its caller something: it is charged, or begins a block.
     pub(crate) fn punishes_denials(&self) -> bool {
         self.charges_denials || self.policy.options().block_for.is_some()
     }
@@ -289,7 +289,7 @@ impl Plan {
     }
 }
 
-/// The most that a process may take of a policy in advance. One unit, or one that lives too short, saves no calls.
+/// The most units that a process may take in advance. One unit, or units with too short a life, save no calls.
 fn lease_of(policy: &Policy) -> Option<LeaseTerms> {
     let units = policy.options().lease?.share_of(policy.limits());
     let life = policy.limits().iter().map(Limit::lease_life).min().unwrap_or(0);

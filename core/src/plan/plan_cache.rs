@@ -18,7 +18,7 @@ thread_local! {
     static CACHE: PlanSlots<Arc<Plan>> = const { PlanSlots::new() };
 }
 
-/// What a thread keeps of plans, one value per slot.
+/// The values that a thread keeps for plans, one per slot.
 pub(crate) struct PlanSlots<T>([Cell<Option<T>>; SLOTS]);
 
 impl<T> PlanSlots<T> {
@@ -26,7 +26,7 @@ impl<T> PlanSlots<T> {
         Self([const { Cell::new(None) }; SLOTS])
     }
 
-    /// The slot of a plan. Plans lie at multiples of their size, so that their addresses have to be spread.
+    /// The slot of a plan. Plans are at multiples of their size, so their addresses have to be spread.
     #[inline(always)]
     pub(crate) fn slot(&self, address: *const ()) -> &Cell<Option<T>> {
         &self.0[((address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS]
@@ -47,7 +47,7 @@ pub(crate) fn handle(plan: &Arc<Plan>) -> Arc<Plan> {
     handle_of(Arc::as_ptr(plan).cast(), || Arc::clone(plan))
 }
 
-/// A handle of a policy's plan. The address is compared instead of the type, which costs a call through a table.
+/// A handle of a policy's plan. It compares the address and not the type, which would cost a call through a table.
 #[inline]
 pub(crate) fn plan_of(policy: &Policy) -> Arc<Plan> {
     handle_of(Arc::as_ptr(Plan::derived_from(policy)).cast(), || Plan::of(policy))

@@ -1,4 +1,4 @@
-//! A stored value as bytes: taken apart, and written. docs/adr/0028 has its format.
+//! Reads and writes stored values as bytes. docs/adr/0028 has the format.
 
 use smallvec::SmallVec;
 
@@ -17,7 +17,7 @@ pub(crate) struct ValueParts<'a> {
 }
 
 impl<'a> ValueParts<'a> {
-    /// Takes the list of the next limit, whose fields these are.
+    /// Takes the list of the next limit, which has these fields.
     pub(crate) fn list(&mut self, fields: &[Field], numbers: [u64; 4]) -> Option<&'a [u8]> {
         let Some(at) = fields.iter().position(|field| *field == Field::Length) else { return Some(&[]) };
         let (list, rest) = self.lists.split_at_checked(numbers[at] as usize)?;
@@ -25,13 +25,13 @@ impl<'a> ValueParts<'a> {
         Some(list)
     }
 
-    /// Whether every list was taken.
+    /// True if every list was taken.
     pub(crate) const fn is_at_end(&self) -> bool {
         self.lists.is_empty()
     }
 }
 
-/// Removes the numbers of a limit from the front of what follows a header.
+/// Removes the numbers of a limit from the front of the bytes after a header.
 #[inline]
 fn numbers_of(bytes: &mut &[u8], fields: &[Field], count_width: u8) -> Option<[u64; 4]> {
     let mut numbers = [0; 4];
@@ -41,14 +41,14 @@ fn numbers_of(bytes: &mut &[u8], fields: &[Field], count_width: u8) -> Option<[u
     Some(numbers)
 }
 
-/// Splits what follows the fields of a value into lists and annex.
+/// Splits the bytes after the fields of a value into lists and annex.
 fn split_rest(mut rest: &[u8], is_full: bool) -> Option<(&[u8], &[u8])> {
     let annex_length = if is_full { number(&mut rest, LENGTH_WIDTH)? as usize } else { 0 };
     rest.split_at_checked(rest.len().checked_sub(annex_length)?)
 }
 
 impl Plan {
-    /// Takes a value of this version of the policy apart; `None` for any other.
+    /// Takes a value of this version of the policy apart. `None` for any other.
     pub(crate) fn parts<'a>(&self, value: &'a [u8]) -> Option<ValueParts<'a>> {
         let stored = &self.stored;
         let (form, mut rest) = if let Some(rest) = stored.header.rest_of(value) {
@@ -66,7 +66,7 @@ impl Plan {
         Some(ValueParts { numbers, lists, annex })
     }
 
-    /// The state of a value of one limit in the compact form, as nearly all values are; `None` for any other.
+    /// The state in a value of one limit in the compact form, the form of nearly all values. `None` for any other.
     #[inline]
     pub(crate) fn state_of_one(&self, value: &[u8]) -> Option<State> {
         let ([rule], [layout]) = (&*self.rules, &*self.stored.layouts) else { return None };
@@ -79,7 +79,7 @@ impl Plan {
         rule.read(numbers, rest).filter(|state| rule.can_have(state))
     }
 
-    /// The states of a value that was taken apart; `None` where a rule cannot have one of them.
+    /// The states of a value that was taken apart. `None` if a rule cannot have one of them.
     pub(crate) fn states_of(&self, mut parts: ValueParts<'_>) -> Option<OneOrMany<State>> {
         let numbers = std::mem::take(&mut parts.numbers);
         let limits = self.rules.iter().zip(&self.stored.layouts).zip(numbers);
@@ -91,7 +91,7 @@ impl Plan {
         parts.is_at_end().then_some(states)
     }
 
-    /// Appends a value: in the compact form where every number fits and there is no annex, else in the full one.
+    /// Appends a value: in the compact form if every number fits and there is no annex, else in the full one.
     pub(crate) fn write_value<'a>(&self, states: impl Iterator<Item = &'a State>, annex: &[u8], out: &mut Vec<u8>) {
         let (mut lists, mut numbers): (Vec<u8>, SmallVec<[[u64; 4]; 2]>) = Default::default();
         let mut is_full = !annex.is_empty();
@@ -114,7 +114,7 @@ impl Plan {
     }
 }
 
-/// The numbers of a state, with the length of its list, which is appended.
+/// The numbers of a state, with the length of its list. Appends the list.
 fn numbers_to_write(state: &State, fields: &[Field], lists: &mut Vec<u8>) -> [u64; 4] {
     let before = lists.len();
     let mut numbers = state.write(lists);
@@ -140,7 +140,7 @@ impl LimitTag {
         fields
     }
 
-    /// Appends it, and a state of it in the full form.
+    /// Appends the tag and a state in the full form.
     pub(crate) fn write_with_state(&self, state: &State, out: &mut Vec<u8>) {
         let has_fraction = self.bucket_count > 0 && state.write(&mut Vec::new())[2] > 0;
         let tag = Self { has_fraction, ..self.clone() };
@@ -152,7 +152,7 @@ impl LimitTag {
         out.extend_from_slice(&list);
     }
 
-    /// Reads a tag and a state of it in the full form, which is all that the bytes are.
+    /// Reads a tag and its state in the full form, from all of the bytes.
     pub(crate) fn read_with_state(mut bytes: &[u8]) -> Option<(Self, State)> {
         let tag = Self::read(&mut bytes)?;
         let fields = tag.fields();
@@ -162,7 +162,7 @@ impl LimitTag {
     }
 }
 
-/// The limits of a value of this version of the format, whatever its policy is, and its parts.
+/// The limits of a value and its parts, for any policy in this version of the format.
 pub(crate) fn parts_of_any(value: &[u8]) -> Option<(Vec<LimitTag>, ValueParts<'_>)> {
     let (head, mut rest) = value.split_first()?;
     if head >> 5 != VERSION {
@@ -180,7 +180,7 @@ pub(crate) fn parts_of_any(value: &[u8]) -> Option<(Vec<LimitTag>, ValueParts<'_
     Some((tags.into_iter().map(|(tag, _)| tag).collect(), ValueParts { numbers, lists, annex }))
 }
 
-/// The states of these limits; `None` where the bytes are of no state.
+/// The states of these limits. `None` if the bytes are not such states.
 pub(crate) fn states_of_any(tags: &[LimitTag], mut parts: ValueParts<'_>) -> Option<SmallVec<[State; 2]>> {
     let numbers = std::mem::take(&mut parts.numbers);
     let states = tags.iter().zip(numbers).map(|(tag, numbers)| {

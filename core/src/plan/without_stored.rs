@@ -1,10 +1,10 @@
-//! How servers keep the usage of a policy, in a crate without the feature `redis`: they keep none.
+//! The stored form in a crate without the feature `stored`, where no server keeps usage.
 
 use super::LimitTag;
 use crate::algorithm::Rule;
 use crate::policy::Policy;
 
-/// Stands for the formats of a policy where no server keeps its usage.
+/// Stands for the formats of a policy, because no server keeps its usage.
 #[derive(Debug)]
 pub(crate) struct StoredForm {
     pub(super) heap_bytes: usize,

@@ -1,4 +1,4 @@
-//! How long a denial blocks its key, and those that follow.
+//! The length of the block after a denial, and of the blocks that follow.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// The most lengths of blocks that one policy may have.
 pub const MAX_BLOCK_LENGTHS: usize = 16;
 
-/// How long a denial blocks its key: one length, or several, of which each further block has the next.
+/// How long a denial blocks its key. With several lengths, each further block takes the next one.
 ///
 /// ```
 /// use tidegate::{BlockFor, Options, Policy};
@@ -25,7 +25,7 @@ pub const MAX_BLOCK_LENGTHS: usize = 16;
 pub struct BlockFor(SmallVec<[Period; 1]>);
 
 impl BlockFor {
-    /// These lengths, in order. The last is that of every block that follows.
+    /// These lengths, in order. The last one repeats for every block that follows.
     ///
     /// # Errors
     /// `policy_invalid` for none, and for more than 16.
@@ -40,10 +40,10 @@ impl BlockFor {
         Ok(Self(lengths))
     }
 
-    /// What a text such as `10m`, or `1m, 10m, 1h`, means.
+    /// Parses a text such as `10m`, or `1m, 10m, 1h`.
     ///
     /// # Errors
-    /// `policy_invalid` with what was expected.
+    /// `policy_invalid` with a description of the expected text.
     pub fn parse(text: &str) -> Result<Self> {
         let lengths = text.split(',').map(str::parse::<Period>).collect::<Result<Vec<_>>>()?;
         Self::new(lengths)
@@ -55,7 +55,7 @@ impl BlockFor {
         &self.0
     }
 
-    /// Whether blocks become longer.
+    /// True if blocks have several lengths.
     pub(crate) fn escalates(&self) -> bool {
         self.0.len() > 1
     }
@@ -65,7 +65,6 @@ impl BlockFor {
         self.0[usize::from(level.max(1) - 1).min(self.0.len() - 1)]
     }
 
-    /// The longest of them.
     pub(crate) fn longest(&self) -> Period {
         self.0.iter().copied().max_by_key(|length| length.micros()).unwrap_or(self.0[0])
     }

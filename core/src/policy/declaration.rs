@@ -1,8 +1,8 @@
-//! Options of limiters, calls and web layers as data: every host makes its types, its documentation and its checks of them.
+//! Options of limiters, calls and web layers as data. Every host makes its types, documentation and checks from them.
 
 use std::time::Duration;
 
-/// What an option takes. Each host has its own type for it; a kind that a host has no type for is no option there.
+/// The kind of value that an option takes. A host without a type for a kind does not have the option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentKind {
     /// True or false.
@@ -13,9 +13,9 @@ pub enum ArgumentKind {
     Text,
     /// A text or bytes that no message shows.
     Secret,
-    /// A length of time as a number: seconds in Python, milliseconds in Node, whose names of them end with `Ms`.
+    /// A length of time as a number: seconds in Python, milliseconds in Node, where the names end with `Ms`.
     Duration,
-    /// As `Duration`, or nothing for as long as it takes.
+    /// As `Duration`. Nothing means to wait as long as it takes.
     Wait,
     /// As `Duration`, or a text such as `10m`.
     Period,
@@ -33,7 +33,7 @@ pub enum ArgumentKind {
     Priority,
     /// The name of a class of calls, or a function of the request.
     RequestPriority,
-    /// What a check answers when the store fails.
+    /// The answer of a check when the store fails.
     OnStoreError,
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -43,11 +43,11 @@ pub enum ArgumentKind {
     Policies,
     /// A clock for tests.
     Clock,
-    /// A function of a change of a store.
+    /// A function that gets each change of a store.
     Listener,
     /// Takes lines, in Node.
     Logger,
-    /// A function of a warning, in Rust.
+    /// A function that gets a warning, in Rust.
     WarningListener,
     /// A number of checks, in Rust.
     BatchSize,
@@ -85,14 +85,14 @@ pub enum ArgumentKind {
     Methods,
 }
 
-/// What an option is where it is not given.
+/// The value of an option that the caller leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionDefault {
     /// Nothing.
     Nothing,
-    /// It has to be given.
+    /// The caller has to pass it.
     Required,
-    /// A value that follows from elsewhere, in words.
+    /// A value that depends on something else, in words.
     Words(&'static str),
     /// A text.
     Text(&'static str),
@@ -104,21 +104,21 @@ pub enum OptionDefault {
     Duration(Duration),
 }
 
-/// An option as its host's callers see it.
+/// An option as callers in one host see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionDeclaration {
-    /// The name in Rust and in Python; Node's follows from it.
+    /// The name in Rust and in Python. The name in Node follows from it.
     pub name: &'static str,
-    /// What it takes.
+    /// The kind of value that it takes.
     pub kind: ArgumentKind,
-    /// What it is where it is not given.
+    /// The value if the caller leaves it out.
     pub default: OptionDefault,
-    /// What it is for. A sentence that begins with `In Python` or `In Node` is only for that host. Names of options are spelled as in
+    /// Its purpose. A sentence that begins with `In Python` or `In Node` is only for that host. Names of options are spelled as in
     /// Rust.
     pub documentation: &'static str,
 }
 
-/// Declares a constant with options: of each its documentation, its name, what it takes, and what it is where it is not given.
+/// Declares a constant with options. Each has its documentation, its name, the kind of value that it takes, and its default.
 macro_rules! declared_options {
     ($($(#[doc = $documentation:literal])+ $name:ident: $kind:ident $(($words:expr))? $(= $default:ident $(($value:expr))?)?;)+) => {
         &[$($crate::policy::declaration::OptionDeclaration {

@@ -1,4 +1,4 @@
-//! What other modules derive from a policy and keep with it.
+//! Values that other modules derive from a policy and keep with it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use once_cell::race::OnceBox;
 /// A value of a type that this module does not know.
 pub(crate) type DerivedValue = Arc<dyn Any + Send + Sync>;
 
-/// Holds one value of a type that this module does not know: what is derived from a policy depends on policies, so a
-/// policy must not depend on it. Clones share the value.
+/// Holds one value of a type that this module does not know. The code that derives it depends on policies, so a policy
+/// must not depend on that code. Clones share the value.
 ///
-/// No lock is behind it: a child would wait for a thread of its parent that was deriving the value.
+/// It has no lock. After a fork a child could wait for a thread of its parent that was deriving the value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Derived(OnceBox<DerivedValue>);
 
-/// What `http` writes of a policy, once.
+/// The texts that `http` writes about a policy, once.
 #[derive(Debug)]
 pub(crate) struct FieldTexts {
     /// The name as an item of the fields, without its quotes.

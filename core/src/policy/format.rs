@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-/// How a policy file is written.
+/// The format of a policy file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// YAML 1.2; `.yaml` or `.yml`.
+    /// YAML 1.2, with the extension `.yaml` or `.yml`.
     Yaml,
-    /// TOML 1.0; `.toml`.
+    /// TOML 1.0, with the extension `.toml`.
     Toml,
-    /// JSON; `.json`.
+    /// JSON, with the extension `.json`.
     Json,
 }
 
@@ -18,7 +18,7 @@ impl Format {
     /// Every format.
     pub const ALL: [Self; 3] = [Self::Yaml, Self::Toml, Self::Json];
 
-    /// The format that a file's extension stands for.
+    /// The format that belongs to a file's extension.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {

@@ -1,17 +1,17 @@
-//! How many units of a policy a process may take in advance.
+//! The number of units that a process may take in advance.
 
 use std::fmt;
 
 use crate::algorithm::{Limit, MAX_COUNT};
 use crate::error::{Error, Result};
 
-/// A shorter time in which units that were taken in advance can be spent is not worth its call, in microseconds.
+/// The shortest life of a lease that is worth its call, in microseconds.
 pub(crate) const SHORTEST_LEASE: u64 = 5_000;
 
 /// Hundredths of a percent in the whole.
 pub(super) const WHOLE: u64 = 10_000;
 
-/// How many units of a policy and key a process may take in advance, to spend them without the network.
+/// The number of units of a policy and key that a process may take in advance, to spend them without the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease(Share);
 
@@ -46,10 +46,10 @@ impl Lease {
         Err(Error::policy(format!("lease {percent}%: it must be from 0.01% to 100%, or a number of units")))
     }
 
-    /// What a text such as `5%` or `200` means.
+    /// Parses a text such as `5%` or `200`.
     ///
     /// # Errors
-    /// `policy_invalid` with what was expected.
+    /// `policy_invalid` with a description of the expected text.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = || {
             let shown: String = text.chars().take(40).collect();
@@ -62,7 +62,7 @@ impl Lease {
         }
     }
 
-    /// The number of units, where it is no part.
+    /// The number of units. `None` for a percentage.
     #[must_use]
     pub const fn as_units(self) -> Option<u64> {
         match self.0 {

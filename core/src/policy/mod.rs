@@ -1,5 +1,5 @@
-//! What is limited and how: policies, limits, their notation and their file. They are parsed and validated here, so that
-//! every number elsewhere is valid.
+//! Policies and limits, their notation and their file. This module parses and validates them, so that every number
+//! elsewhere is valid.
 
 mod block_for;
 pub(crate) mod declaration;
@@ -50,7 +50,7 @@ use crate::tables::allocation::allocated;
 
 /// The most limits one policy may have.
 pub const MAX_LIMITS: usize = 15;
-/// What an item of a limit in the fields of responses takes besides the name: quotes, numbers and their names.
+/// The length of a limit in the fields of responses, besides the name: quotes, numbers and their names.
 const TEXT_OF_LIMIT: usize = 64;
 /// The longest name a policy may have, in bytes.
 pub const MAX_NAME: usize = 256;
@@ -78,7 +78,7 @@ pub struct Policy {
     name: String,
     limits: Vec<Limit>,
     options: Options,
-    /// How calls that go out learn; `None` of a policy that limits what comes in.
+    /// How outgoing calls learn. `None` for a policy that limits incoming calls.
     learning: Option<Learning>,
     derived: Derived,
     texts: OnceBox<Arc<FieldTexts>>,
@@ -110,10 +110,10 @@ impl Policy {
         Ok(Self { name, limits, options, learning: None, derived: Derived::default(), texts: OnceBox::new() })
     }
 
-    /// The policy that a notation such as `20/minute; 5/3s` means.
+    /// The policy of a notation such as `20/minute; 5/3s`.
     ///
     /// # Errors
-    /// `policy_invalid` with the text, the column and what was expected there.
+    /// `policy_invalid` with the text, the column and the expected words.
     pub fn parse(text: &str) -> Result<Self> {
         Self::new(notation::parse(text)?, Options::default())
     }
@@ -134,7 +134,7 @@ impl Policy {
         Ok(self)
     }
 
-    /// This policy with the numbers of one of its keys. It leases nothing: units of a block have the numbers of the policy.
+    /// This policy with the numbers of one of its keys. It leases nothing, because a block has the numbers of the policy.
     pub(crate) fn overridden(&self, own: &KeyOverride) -> Result<Self> {
         own.check(&self.limits)?;
         let limits = if own.is_unlimited() { self.limits.clone() } else { own.limits().to_vec() };
@@ -145,20 +145,20 @@ impl Policy {
         }
     }
 
-    /// What another module derives from the policy: made from a copy by the first call, then kept with the policy and its
-    /// clones.
+    /// A value that another module derives from the policy. The first call makes it from a copy, and the policy and its
+    /// clones keep it.
     #[inline]
     pub(crate) fn derived(&self, derive: impl FnOnce(Self) -> DerivedValue) -> &DerivedValue {
         self.derived.get_or_init(|| derive(Self { derived: Derived::default(), ..self.clone() }))
     }
 
-    /// What the fields of responses say of it, written by the first call.
+    /// The texts about the policy in the fields of responses. The first call writes them.
     #[inline]
     pub(crate) fn field_texts(&self, write: impl FnOnce(&Self) -> FieldTexts) -> &FieldTexts {
         self.texts.get_or_init(|| Box::new(Arc::new(write(self))))
     }
 
-    /// The bytes that it has allocated or may allocate, without what other modules derive from it.
+    /// The bytes that it has allocated or may allocate, without the values that other modules derive from it.
     pub(crate) fn heap_bytes(&self) -> usize {
         let texts = (self.limits.len() + 1) * (self.name.len() + TEXT_OF_LIMIT);
         let calendars = self.limits.iter().filter(|limit| limit.calendar().is_some()).count();
@@ -169,22 +169,21 @@ impl Policy {
             + calendars * allocated(size_of::<Calendar>() + 16)
     }
 
-    /// What the fields and problems of responses call one of its limits: the name of the policy, and where there are several
-    /// limits their number, such as `login-2`.
+    /// The name of one of its limits in the fields and problems of responses: the name of the policy and, if it has several
+    /// limits, their number, such as `login-2`.
     pub(crate) fn limit_name(&self, index: usize) -> String {
         if self.limits.len() == 1 { self.name.clone() } else { format!("{}-{}", self.name, index + 1) }
     }
 
-    /// The name of the policy one of whose limits has the same name as this policy, if there is such a policy, and the number
-    /// of that limit: of `login-2` `login` and 2.
+    /// Reads the policy's name as the name of another policy's limit: that policy and the number of the limit, such as
+    /// `login` and 2 for `login-2`. `None` if it does not look like one.
     pub(crate) fn as_limit_name(&self) -> Option<(&str, usize)> {
         let (policy, digits) = self.name.rsplit_once('-')?;
         let number = digits.parse().ok()?;
         ((1..=MAX_LIMITS).contains(&number) && digits == number.to_string()).then_some((policy, number))
     }
 
-    /// Why two policies cannot be told apart, if they cannot: they have the same name, or one has the name of a limit of the
-    /// other.
+    /// The reason why two policies clash, if they do: they have the same name, or one has the name of a limit of the other.
     pub(crate) fn clash(&self, other: &Self) -> Option<String> {
         let is_limit_of = |one: &Self, other: &Self| {
             let found = one.as_limit_name().filter(|(policy, _)| *policy == other.name);
@@ -200,19 +199,19 @@ impl Policy {
         Some(format!("the policy {limit:?} has the name that responses give a limit of the policy {policy:?}"))
     }
 
-    /// The name, or the canonical notation when no name was given.
+    /// The name, or the canonical notation of a policy without one.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The limits, in the order they were written.
+    /// The limits, in their original order.
     #[must_use]
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
 
-    /// Warns of what probably does not do what its author meant.
+    /// Warns about numbers and options that probably do not do what their author meant.
     #[must_use]
     pub fn lint(&self) -> Vec<Warning> {
         lint_policies([self])

@@ -1,7 +1,7 @@
 //! The notation: `20/minute; 5/3s`, `gcra 100/s burst 200`, `concurrency 8 ttl 30s`.
 //!
-//! The parser is written by hand, so that its errors are good: each shows the text, points at the column and says what was
-//! expected there.
+//! The parser is written by hand, so that its errors are good. Each shows the text, points at the column and names the
+//! expected text.
 
 mod parser;
 pub(super) mod syntax_error;
@@ -13,7 +13,7 @@ pub(super) use self::syntax_error::SyntaxError;
 use crate::algorithm::{Anchor, Limit, Period};
 use crate::error::{Error, Result};
 
-/// The limits that a notation means.
+/// The limits of a notation.
 pub(super) fn parse(text: &str) -> Result<Vec<Limit>> {
     Ok(parse_located(text)?.into_iter().map(|(_, limit)| limit).collect())
 }
@@ -23,7 +23,7 @@ pub(super) fn parse_located(text: &str) -> Result<Vec<(usize, Limit)>> {
     scan(text).map_err(|error| error.to_error(text))
 }
 
-/// The length of time that a text such as `10m`, `1 day` or `month` means.
+/// The length of time in a text such as `10m`, `1 day` or `month`.
 fn parse_duration(text: &str) -> Result<Period> {
     scan_duration(text).map_err(|error| error.to_error(text))
 }
@@ -45,7 +45,7 @@ pub(super) fn scan_duration(text: &str) -> Result<Period, SyntaxError> {
     Ok(period)
 }
 
-/// Where windows begin, as a text such as `day 15 at 06:00` says it, for callers that know the position of the text in a file.
+/// The anchor in a text such as `day 15 at 06:00`, for callers that know the position of the text in a file.
 pub(super) fn scan_anchor(text: &str) -> Result<Anchor, SyntaxError> {
     refuse_url(text, "where a window begins, as in `day 15 at 06:00`")?;
     let mut parser = Parser::new(text);
@@ -54,12 +54,12 @@ pub(super) fn scan_anchor(text: &str) -> Result<Anchor, SyntaxError> {
     Ok(anchor)
 }
 
-/// Whether a text may be the URL of a store, or what is left of one: an error must not show its password.
+/// True if a text may be the URL of a store, or the rest of one. An error must not show its password.
 pub(crate) fn may_be_url(text: &str) -> bool {
     text.contains("://") || text.split_once(':').is_some_and(|(_, rest)| rest.starts_with('/') || rest.contains('@'))
 }
 
-/// A wrong word of others in quotes, for messages.
+/// A caller's wrong word in quotes, for messages.
 pub(crate) fn quoted(word: &str) -> String {
     if may_be_url(word) { "a URL".to_owned() } else { format!("{:?}", word.chars().take(80).collect::<String>()) }
 }

@@ -13,10 +13,10 @@ use crate::error::{Error, Result, named};
 /// The most attempts a journal remembers.
 pub const MAX_JOURNAL: u32 = 10_000;
 
-/// After how many microseconds blocks begin anew where a policy does not say: a day.
+/// How many microseconds after a block the first length comes again if the policy sets no `forgive`: a day.
 const DEFAULT_FORGIVE: u64 = 86_400 * SECOND;
 
-/// What a check answers when the store fails.
+/// The answer of a check when the store fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnStoreError {
@@ -46,7 +46,7 @@ impl OnStoreError {
         }
     }
 
-    /// The choice of that word.
+    /// The choice for that word.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|choice| choice.name() == name)
@@ -59,7 +59,7 @@ impl fmt::Display for OnStoreError {
     }
 }
 
-/// What an option takes: a host reads what it is given by this.
+/// The kind of value that an option takes. A host converts the caller's value by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionKind {
     /// True or false.
@@ -70,9 +70,9 @@ pub enum OptionKind {
     Duration,
     /// A length of time, or several.
     BlockFor,
-    /// A whole number of what is named, up to the largest.
+    /// A whole number up to a largest one, with a name for the things that it counts.
     Count {
-        /// What is counted.
+        /// The name of the counted things.
         of: &'static str,
         /// The largest number.
         most: u32,
@@ -85,12 +85,12 @@ pub enum OptionKind {
     Overrides,
 }
 
-/// What is set of an option.
+/// The value of an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptionValue {
     /// True or false.
     Flag(bool),
-    /// What a check answers when the store fails.
+    /// The answer of a check when the store fails.
     OnStoreError(OnStoreError),
     /// A length of time.
     Duration(Period),
@@ -106,7 +106,7 @@ pub enum OptionValue {
     Overrides(Overrides),
 }
 
-/// Numbers as they are; who writes them for people may want separators.
+/// Writes numbers as they are. Text for people may need separators.
 impl fmt::Display for OptionValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -127,11 +127,11 @@ impl fmt::Display for OptionValue {
 pub struct PolicyOption {
     /// The name in files and in Rust.
     pub name: &'static str,
-    /// What it takes.
+    /// The kind of value that it takes.
     pub kind: OptionKind,
-    /// What it is for, in a sentence.
+    /// A sentence about its purpose.
     pub documentation: &'static str,
-    /// What a policy does that has it, in a sentence in which `{}` stands for the value.
+    /// A sentence about its effect, with `{}` for the value.
     pub effect: &'static str,
     get: fn(&Options) -> Option<OptionValue>,
     set: fn(&mut Options, OptionValue),
@@ -144,7 +144,7 @@ impl PolicyOption {
         POLICY_OPTIONS.iter().find(|option| option.name == name)
     }
 
-    /// What callers in code see of it.
+    /// The declaration of the option for callers in code.
     #[must_use]
     pub const fn declaration(&self) -> OptionDeclaration {
         let (kind, default) = match self.kind {
@@ -160,19 +160,19 @@ impl PolicyOption {
         OptionDeclaration { name: self.name, kind, default, documentation: self.documentation }
     }
 
-    /// Its value; `None` where it has none and none is the default.
+    /// Its value. `None` if it is not set and has no default.
     #[must_use]
     pub fn get(&self, options: &Options) -> Option<OptionValue> {
         (self.get)(options)
     }
 
-    /// Whether it has another value than its default.
+    /// True if it has another value than its default.
     #[must_use]
     pub fn is_set(&self, options: &Options) -> bool {
         self.get(options) != self.get(&Options::default())
     }
 
-    /// Sets it to a value of its kind; a value of another kind changes nothing.
+    /// Sets it to a value of its kind. A value of another kind changes nothing.
     pub fn set(&self, options: &mut Options, value: OptionValue) {
         (self.set)(options, value);
     }
@@ -207,9 +207,9 @@ macro_rules! policy_options {
 }
 
 policy_options! {
-    /// The options of a policy; by default none is set.
+    /// The options of a policy. By default none is set.
     ///
-    /// A minor version may add an option. Code that ends the list of its options with `..Options::default()` goes on to compile:
+    /// A minor version may add an option. End the list of your options with `..Options::default()` to be ready for that:
     ///
     /// ```
     /// use tidegate::{Options, Policy};
@@ -276,7 +276,7 @@ impl Options {
         self.validate_lease(limits)
     }
 
-    /// The options of a key with numbers of its own.
+    /// The options of a key that has an override.
     pub(super) fn of_override(&self) -> Self {
         Self { lease: None, overrides: None, ..self.clone() }
     }
@@ -297,7 +297,7 @@ impl Options {
         Ok(())
     }
 
-    /// For how long after a block its level is remembered, in microseconds: 0 where all blocks have the same length.
+    /// How long after a block its level is kept, in microseconds. 0 if all blocks have the same length.
     pub(crate) fn level_life(&self) -> u64 {
         match &self.block_for {
             Some(lengths) if lengths.escalates() => self.forgive.map_or(DEFAULT_FORGIVE, Period::micros),
@@ -305,7 +305,7 @@ impl Options {
         }
     }
 
-    /// Whether these limits with these options can lease.
+    /// Refuses a lease that these limits or these options do not allow.
     fn validate_lease(&self, limits: &[Limit]) -> Result<()> {
         if self.lease.is_none() {
             return Ok(());

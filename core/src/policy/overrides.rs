@@ -1,4 +1,4 @@
-//! Numbers of their own for single keys of a policy.
+//! Overrides: other limits for single keys of a policy.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,14 +8,14 @@ use super::notation;
 use crate::algorithm::{AlgorithmKind, Limit, Unit};
 use crate::error::{Error, Result};
 
-/// The most keys of one policy that may have numbers of their own.
+/// The most overrides of one policy.
 pub const MAX_OVERRIDES: usize = 10_000;
-/// The longest text of the numbers of a key, in bytes.
+/// The longest text of an override, in bytes.
 pub(crate) const MAX_OVERRIDE_TEXT: usize = 1_024;
-/// The text of no limit.
+/// The text for no limit.
 const NONE: &str = "none";
 
-/// The limits of one key in place of those of its policy, or none: then the key is not limited.
+/// The limits of one key in place of those of its policy. With `none` the key has no limit.
 ///
 /// ```
 /// use tidegate::KeyOverride;
@@ -34,36 +34,36 @@ impl KeyOverride {
         Self(Vec::new())
     }
 
-    /// These limits; without any the key is not limited.
+    /// An override with these limits. An empty list means no limit.
     #[must_use]
     pub const fn of(limits: Vec<Limit>) -> Self {
         Self(limits)
     }
 
-    /// What a notation means, or `none`.
+    /// Parses a notation, or `none`.
     ///
     /// # Errors
-    /// `policy_invalid` with the text, the column and what was expected there.
+    /// `policy_invalid` with the text, the column and the expected words.
     pub fn parse(text: &str) -> Result<Self> {
         if text.trim().eq_ignore_ascii_case(NONE) { Ok(Self::unlimited()) } else { Ok(Self(notation::parse(text)?)) }
     }
 
-    /// Whether the key is not limited.
+    /// True if the key has no limit.
     #[must_use]
     pub const fn is_unlimited(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The limits; empty where the key is not limited.
+    /// The limits. Empty if the key has no limit.
     #[must_use]
     pub fn limits(&self) -> &[Limit] {
         &self.0
     }
 
-    /// The text that says all of it.
+    /// A text that parses back to the same override.
     ///
     /// # Errors
-    /// `policy_invalid` for numbers that no notation has, and for a long text.
+    /// `policy_invalid` for numbers that no notation can express, and for a long text.
     pub(crate) fn text(&self) -> Result<String> {
         let text = self.to_string();
         if Self::parse(&text).ok().as_ref() != Some(self) {
@@ -81,8 +81,8 @@ impl KeyOverride {
     }
 
     /// # Errors
-    /// `policy_invalid` where units would be held that no call of the policy gives back, and where no call of the policy says how many
-    /// units it takes.
+    /// `policy_invalid` for a limit that holds units in a policy that gives none back, and for a unit that no call of the policy
+    /// counts.
     pub(crate) fn check(&self, limits: &[Limit]) -> Result<()> {
         let held = |limit: &&Limit| limit.algorithm().kind() == AlgorithmKind::Held;
         if let Some(limit) = self.0.iter().find(held)
@@ -93,7 +93,7 @@ impl KeyOverride {
                  the policy"
             )));
         }
-        // Every call is a request, and has a number for limits that name no unit.
+        // Every call is a request, and has a number for limits that do not name a unit.
         let is_counted = |limit: &&Limit| {
             limit.unit().is_none_or(|unit| unit.is(Unit::REQUESTS) || limits.iter().any(|own| own.unit() == Some(unit)))
         };
@@ -129,18 +129,18 @@ impl std::str::FromStr for KeyOverride {
     }
 }
 
-/// The keys of a policy that have numbers of their own.
+/// The overrides of a policy, by key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides(Arc<BTreeMap<String, KeyOverride>>);
 
 impl Overrides {
-    /// The numbers of a key, if it has its own.
+    /// The override of a key, if it has one.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&KeyOverride> {
         self.0.get(key)
     }
 
-    /// Each key with its numbers, in the order of the keys.
+    /// Each key with its override, in the order of the keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &KeyOverride)> {
         self.0.iter().map(|(key, own)| (key.as_str(), own))
     }
@@ -152,7 +152,7 @@ impl<K: Into<String>> FromIterator<(K, KeyOverride)> for Overrides {
     }
 }
 
-/// How many keys, and the first of them.
+/// The first overrides, and the number of the others.
 impl fmt::Display for Overrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 3;

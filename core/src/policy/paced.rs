@@ -1,4 +1,4 @@
-//! A policy as calls that go out keep it: docs/adr/0041.
+//! A policy for outgoing calls: docs/adr/0041.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use crate::error::{Error, Result};
 
 /// The granules of a window, so that a unit comes back soon after its period.
 const GRANULES: u32 = 200;
-/// The part of a period that the margin takes at most.
+/// The margin takes at most this part of a period.
 const MARGIN_PART: u64 = 10;
 
 /// The largest margin.
 const MAX_MARGIN: Duration = Duration::from_secs(60);
 
 impl Policy {
-    /// This policy as calls that go out keep it: the other side counts what arrives, and begins its windows when it likes, so that a
-    /// margin stays for how much the way there differs. Its calls take no turns in advance, and count what responses say of them.
+    /// This policy for outgoing calls. The other side counts calls as they arrive, and begins its windows when it likes, so the
+    /// limits keep a margin for the varying way there. The calls take no turns in advance, and the policy learns from responses.
     ///
     /// ```
     /// use std::time::Duration;
@@ -44,33 +44,33 @@ impl Policy {
                 self.limits.iter().map(|limit| paced(limit, micros, makes_smaller)).collect();
             Self::new(limits?, self.options.of_override())
         };
-        // Of a smaller bucket its classes may leave nothing.
+        // The classes of a smaller bucket may leave nothing.
         let own = policy(true).or_else(|_| policy(false))?.named(self.name.clone())?;
         Ok(Self { learning: Some(Learning { margin: micros, asks: false }), ..own })
     }
 
-    /// The policy of calls that nothing limits but what responses say.
+    /// A policy that has no limits except those that responses announce.
     ///
     /// # Errors
-    /// None that a caller could cause.
+    /// None. The numbers are fixed.
     pub fn learned() -> Result<Self> {
         let limit = Limit::new(Algorithm::Gcra, MAX_COUNT, Period::from_micros(SECOND)?)?;
         let policy = Self::new(vec![limit], Options::default())?.named("learned")?;
         Ok(Self { learning: Some(Learning { margin: 0, asks: true }), ..policy })
     }
 
-    /// How its calls learn; `None` of a policy that limits what comes in.
+    /// How its calls learn. `None` for a policy that limits incoming calls.
     pub(crate) const fn learning(&self) -> Option<Learning> {
         self.learning
     }
 }
 
-/// A limit that never admits more within the margin than the other side does, wherever its windows begin.
+/// A limit that never admits more within the margin than the other side does, at whatever moment its windows begin.
 fn paced(limit: &Limit, margin: u64, makes_smaller: bool) -> Result<Limit> {
     let (period, count) = (limit.period().micros(), limit.count());
     let longer = |algorithm| {
         let longest = period / MARGIN_PART;
-        // Twice: the first calls of a client are later than the rest, since they make connections.
+        // Twice, because the first calls of a client are later than the rest: they make connections.
         Limit::new(algorithm, count, Period::from_micros(period + (2 * margin).min(longest))?)
     };
     let paced = match limit.algorithm() {
@@ -100,7 +100,7 @@ fn paced(limit: &Limit, margin: u64, makes_smaller: bool) -> Result<Limit> {
     }
 }
 
-/// A bucket whose units are further apart by the margin, as far as that is a small part of it.
+/// A bucket with more time between its units by the margin, as far as that is a small part of it.
 fn slower(limit: &Limit, margin: u64) -> Result<Limit> {
     let (period, count) = (limit.period().micros(), limit.count());
     let longer = margin.saturating_mul(count).min(period / MARGIN_PART);

@@ -1,13 +1,13 @@
-//! What every key in Redis begins with: the default, and what it may be.
+//! The beginning of every key in Redis: the default, and the allowed prefixes.
 
 use super::notation::quoted;
 
-/// The prefix where none is given.
+/// The default prefix.
 pub const DEFAULT_PREFIX: &str = "tg";
 /// The longest prefix, in bytes.
 const MAX_PREFIX: usize = 128;
 
-/// Why a text cannot be a prefix.
+/// The reason why a text cannot be a prefix, if it cannot.
 pub(crate) fn why_no_prefix(text: &str) -> Option<String> {
     let fits = !text.is_empty() && text.len() <= MAX_PREFIX && !text.contains(['{', '}']);
     (!fits).then(|| {

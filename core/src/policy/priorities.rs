@@ -1,4 +1,4 @@
-//! Classes of calls for which a part of a policy stays free.
+//! Classes of calls that leave a part of a policy free.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ const MAX_CLASSES: usize = 16;
 /// The longest name of a class, in bytes.
 const MAX_NAME: usize = 64;
 
-/// Classes of calls, each with the part of every limit that stays free for calls above it: a call of the class is admitted only where
+/// Classes of calls, each with the part of every limit that stays free for calls above it. A call of the class is admitted only if
 /// that part is left afterwards. A call without a class may take everything.
 ///
 /// ```
@@ -39,8 +39,8 @@ impl Priorities {
     /// Classes by their names, each with a part such as `30%`.
     ///
     /// # Errors
-    /// `policy_invalid` for none, more than 16 or one that is given twice, for a name that is not made of a-z, 0-9, - and _
-    /// with one of a-z first, and for what is no part from 0% to 100%.
+    /// `policy_invalid` for no class, more than 16 or one twice, for a name that is not made of a-z, 0-9, - and _ with one
+    /// of a-z first, and for a part that is not from 0% to 100%.
     pub fn new<N: AsRef<str>, P: AsRef<str>>(classes: impl IntoIterator<Item = (N, P)>) -> Result<Self> {
         let mut known: Vec<(CompactString, u64)> = Vec::new();
         for (name, part) in classes {
@@ -88,7 +88,7 @@ impl Priorities {
         })
     }
 
-    /// How many classes leave less free than this one, and whether calls without a class do: the line serves in this order.
+    /// The number of different smaller parts, including 0 for calls without a class. The line serves lower ranks first.
     pub(crate) fn rank_of(&self, class: &str) -> u64 {
         let part = |class: &str| self.0.iter().find(|(name, _)| name == class).map_or(0, |(_, part)| *part);
         let own = part(class);
@@ -97,7 +97,7 @@ impl Priorities {
     }
 
     /// # Errors
-    /// `policy_invalid` for a class of which no call could ever be admitted.
+    /// `policy_invalid` for a class that could never get a call admitted.
     pub(super) fn validate(&self, limits: &[Limit]) -> Result<()> {
         for (name, part) in &self.0 {
             for limit in limits {
@@ -120,12 +120,12 @@ impl Priorities {
     }
 }
 
-/// A part of what a limit has, in hundredths of a percent.
+/// A part of a limit's capacity, in hundredths of a percent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CapacityPart(u64);
 
 impl CapacityPart {
-    /// That part, rounded up.
+    /// That part of a capacity, rounded up.
     pub(crate) fn of(self, capacity: u64) -> u64 {
         (u128::from(capacity) * u128::from(self.0)).div_ceil(u128::from(WHOLE)) as u64
     }
@@ -143,7 +143,7 @@ fn wrong(message: String) -> Error {
     Error::policy(format!("priorities: {message}"))
 }
 
-/// As it is written in files: `batch: 30%, background: 60%`.
+/// The form of files: `batch: 30%, background: 60%`.
 impl fmt::Display for Priorities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let classes: Vec<String> = self.iter().map(|(name, part)| format!("{name}: {part}")).collect();
@@ -151,7 +151,7 @@ impl fmt::Display for Priorities {
     }
 }
 
-/// Reads what `Display` writes.
+/// Reads the text that `Display` writes.
 impl FromStr for Priorities {
     type Err = Error;
 

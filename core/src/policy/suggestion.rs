@@ -1,14 +1,14 @@
 //! "Did you mean": the allowed word that is nearest to a mistyped word.
 
-/// Longer words are no typing mistakes, and a comparison would cost time.
+/// Longer words are no typing mistakes, and comparing them would cost time.
 const MAX_LENGTH: usize = 32;
 
-/// `; did you mean `x`?`, or nothing when no allowed word is near.
+/// Returns `; did you mean `x`?`, or nothing if no allowed word is near.
 pub(crate) fn did_you_mean<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, allowed).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 
-/// The allowed word that is near, if one is; of equally near words the first, so list the common spelling first.
+/// The nearest allowed word, if one is near. The first of equally near words wins, so list the common spelling first.
 pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = normalized(word)?;
     let mut best: Option<(usize, &str)> = None;
@@ -22,7 +22,7 @@ pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Op
     best.map(|(_, candidate)| candidate)
 }
 
-/// How far a word is from an allowed one, and how far it may be.
+/// The distance of a word from an allowed one, and the largest allowed distance.
 fn difference(word: &[char], allowed: &[char]) -> (usize, usize) {
     // "fixed" for "fixed-window" and "proxies" for "trusted_proxies" are far in characters but near in meaning.
     if word.len() >= 3 && allowed.starts_with(word) {
@@ -38,7 +38,7 @@ fn difference(word: &[char], allowed: &[char]) -> (usize, usize) {
     (distance(word, allowed), most.max(1))
 }
 
-/// In lower case, without separators, as the names of all languages are; `None` when it is too long to be a mistyped word.
+/// In lower case and without separators, because languages spell names differently. `None` if it is too long.
 fn normalized(word: &str) -> Option<Vec<char>> {
     if word.len() > MAX_LENGTH {
         return None;

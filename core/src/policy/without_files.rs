@@ -1,4 +1,4 @@
-//! The policy file, in a crate without the feature `files`: none can be read.
+//! The policy file in a crate without the feature `files`, which can read none.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::{Format, Policy};
 use crate::error::missing_feature;
 use crate::error::{Error, Result, SourceLocation};
 
-/// A policy file. None exists, because the crate was built without its feature `files`.
+/// A policy file. None exists, because the crate is built without its feature `files`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PolicyFile(Infallible);
 
@@ -52,7 +52,7 @@ impl PolicyFile {
         match self.0 {}
     }
 
-    /// What every key in Redis begins with.
+    /// The beginning of every key in Redis.
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
         match self.0 {}
@@ -70,7 +70,7 @@ impl PolicyFile {
         match self.0 {}
     }
 
-    /// Where the policy of that name begins.
+    /// The position of the policy of that name.
     #[must_use]
     pub fn location(&self, _: &str) -> Option<&SourceLocation> {
         match self.0 {}

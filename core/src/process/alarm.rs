@@ -1,4 +1,4 @@
-//! The end of a wait for tasks of any executor: one thread, while any of them waits.
+//! Timers for tasks of any executor. One thread serves them, while any task waits.
 
 use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
@@ -10,7 +10,7 @@ use crate::process::fork::PerProcess;
 
 static CLOCK: PerProcess<AlarmClock> = PerProcess::new();
 
-/// What is due at a moment; the number tells alarms of the same moment apart.
+/// The moment of an alarm, and a number that distinguishes alarms of the same moment.
 type Due = (Instant, u64);
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Alarms {
     has_thread: bool,
 }
 
-/// Ready from a moment on. Nothing is left of it when it is dropped.
+/// Is ready from a moment on. Dropping it removes it from the clock.
 pub(crate) struct Alarm {
     at: Instant,
     set: Option<Due>,
@@ -35,7 +35,7 @@ pub(crate) struct Alarm {
 impl Alarm {
     pub(crate) fn after(time: Duration) -> Self {
         let now = Instant::now();
-        // Later than any program runs, where the moment is none.
+        // If the clock has no such moment, one that is later than any program runs.
         let at = now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(1 << 31));
         Self { at, set: None }
     }
@@ -75,7 +75,7 @@ impl AlarmClock {
             alarms.has_thread = std::thread::Builder::new().name("tidegate-alarm".to_owned()).spawn(run).is_ok();
         }
         if !alarms.has_thread {
-            // The task looks at the clock again and again.
+            // Without a thread, the task looks at the clock again and again.
             waker.wake_by_ref();
         } else if alarms.due.first_key_value().is_some_and(|(first, _)| *first == due) {
             self.changed.notify_one();
@@ -83,7 +83,7 @@ impl AlarmClock {
         due
     }
 
-    /// What the thread does, until nothing is due any more.
+    /// Wakes tasks until nothing is due any more. This is the work of the thread.
     fn run(&self) {
         let mut alarms = self.alarms.lock();
         while let Some((at, _)) = alarms.due.first_key_value().map(|(due, _)| *due) {
@@ -92,7 +92,7 @@ impl AlarmClock {
                 continue;
             }
             if let Some((_, waker)) = alarms.due.pop_first() {
-                // Without the lock: what is woken may set another.
+                // Without the lock, because the task may set another alarm.
                 drop(alarms);
                 waker.wake();
                 alarms = self.alarms.lock();

@@ -1,4 +1,4 @@
-//! The clocks: one that tests move by hand, and the steady one of a process. And the signal that ends a wait.
+//! The clocks: one that tests move by hand, and the steady one of a process. Also the signal that ends a wait.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
@@ -32,13 +32,13 @@ use crate::process::lock::{Condvar, Mutex};
 /// ```
 pub struct ManualClock {
     micros: AtomicU64,
-    /// Notified by every change of the time, after the listeners. Callers that wait exist in one process only.
+    /// Every change of the time notifies them, after the listeners. Callers that wait exist in one process only.
     signals: PerProcess<Mutex<Vec<Weak<Signal>>>>,
-    /// Nothing locks it: a child has the listeners of its parent.
+    /// Without a lock, because a child has the listeners of its parent.
     listeners: ArcSwap<Vec<Weak<dyn ClockListener>>>,
 }
 
-/// Does what is due, on the thread that moved the clock.
+/// Reacts to a change of the time, on the thread that moved the clock.
 pub(crate) trait ClockListener: Send + Sync {
     fn time_changed(&self);
 }
@@ -62,7 +62,7 @@ impl ManualClock {
         self.set(now);
     }
 
-    /// Sets it, also back.
+    /// Sets it, forward or back.
     pub fn set(&self, now: Duration) {
         self.micros.store(bounded(now), Ordering::SeqCst);
         let listeners = self.listeners.load_full();
@@ -99,26 +99,26 @@ impl std::fmt::Debug for ManualClock {
     }
 }
 
-/// The clock of a process: wall time when it was made, monotonic from there on.
+/// The clock of a process. It starts with the wall time and is monotonic from there on.
 pub(crate) struct SteadyClock {
-    /// Without one, the time since `began` is counted in nanoseconds.
+    /// If it is missing, the time since `began` is counted in nanoseconds.
     clock: Option<quanta::Clock>,
     began: Instant,
     /// The count of `clock` when this was made …
     started: u64,
     /// … and the wall time then, in microseconds.
     started_at: u64,
-    /// The microseconds of one count, in parts of 2^64: one multiplication tells the time.
+    /// The microseconds of one count, in parts of 2^64, so that one multiplication gives the time.
     micros_of_count: u64,
 }
 
-/// The counts over which their length is measured: some minutes, so that it is exact to a part of 10^12.
+/// The length of a count is measured over this many counts, some minutes, so that it is exact to a part in 10^12.
 const MEASURED_COUNTS: u64 = 1 << 40;
 
-/// The counter of the CPU. It is measured once, behind a lock: `None` in a child whose parent was measuring it during the fork.
+/// The counter of the CPU. It is measured once, behind a lock. `None` in a child that was forked while its parent measured.
 fn measured_clock() -> Option<quanta::Clock> {
     static MEASURED: OnceBox<quanta::Clock> = OnceBox::new();
-    /// The process that began to measure it, from 1 on.
+    /// The number of the process that began to measure it, from 1 on.
     static MEASURED_BY: AtomicU64 = AtomicU64::new(0);
     let here = fork::generation() + 1;
     let is_mine = || match MEASURED_BY.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed) {
@@ -166,7 +166,7 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// How many notifications there were. Read it before looking at what may change, so that no change is missed.
+    /// The number of notifications. Read it before you look at the value that may change, so that you miss no change.
     pub(crate) fn count(&self) -> u64 {
         *self.notified.lock()
     }
@@ -177,20 +177,20 @@ impl Signal {
         self.tasks.notify_waiters();
     }
 
-    /// Waits for a notification after `count`, at most that long.
+    /// Waits for a notification after `count`, for at most `at_most`.
     pub(crate) fn wait(&self, count: u64, at_most: Option<Duration>) {
         let notified = self.notified.lock();
         if *notified != count {
             return;
         }
-        // No later moment than the clock can show ends a wait.
+        // A moment that the clock cannot show ends no wait.
         match at_most.and_then(|time| Instant::now().checked_add(time)) {
             Some(end) => drop(self.threads.wait_until(notified, end)),
             None => drop(self.threads.wait(notified)),
         }
     }
 
-    /// Waits as a task of whatever executor: timers of tokio exist only where its runtime was built with them.
+    /// Waits as a task of any executor. Timers of tokio exist only if its runtime was built with them.
     pub(crate) async fn wait_async(&self, count: u64, at_most: Option<Duration>) {
         let mut notified = pin!(self.tasks.notified());
         if self.count() != count {

@@ -1,4 +1,4 @@
-//! What a process must make anew after it was forked: threads do not survive a fork, and connections belong to the parent.
+//! Values that a process must make anew after a fork: threads do not survive it, and connections belong to the parent.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,16 +10,16 @@ use crate::error::Result;
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// Nothing locks it: a thread of the parent may be adding to it during the fork.
+/// Without a lock, because a thread of the parent may be adding to it during the fork.
 static LISTENERS: ArcSwapOption<Vec<Weak<dyn ForkListener>>> = ArcSwapOption::const_empty();
 
-/// Makes a forked child begin anew, before anything else happens in it. No other thread exists then, and a lock that one of
-/// the parent's threads held stays locked: it must wait for none.
+/// Makes a forked child begin anew, before anything else happens in it. It must not wait for a lock: no other thread
+/// exists then, and a lock that one of the parent's threads held stays locked.
 pub(crate) trait ForkListener: Send + Sync {
     fn forked(&self);
 }
 
-/// Tells a listener of each fork, as long as it exists.
+/// Notifies a listener of each fork, as long as it exists.
 pub(crate) fn listen(listener: &Weak<dyn ForkListener>) {
     LISTENERS.rcu(|listeners| {
         let known = listeners.iter().flat_map(|listeners| &**listeners);
@@ -28,27 +28,27 @@ pub(crate) fn listen(listener: &Weak<dyn ForkListener>) {
     });
 }
 
-/// Call this in the child after a fork, before it uses limiters that its parent made. The Python module does so by itself;
-/// a Rust program that forks has to call it.
+/// Call this in the child after a fork, before it uses limiters that its parent made. The Python module does so by
+/// itself. A Rust program that forks has to call it.
 pub fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     let listeners = LISTENERS.load_full();
     listeners.iter().flat_map(|listeners| &**listeners).filter_map(Weak::upgrade).for_each(|one| one.forked());
 }
 
-/// The number of this process: forks since the first ancestor.
+/// The number of this process, which is the number of forks since the first ancestor.
 #[must_use]
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// What the system calls this process. WebAssembly has no processes, and asking for it would be a panic.
+/// The system's id of this process. WebAssembly has no processes, and asking for the id would panic.
 pub(crate) fn id() -> u32 {
     if cfg!(target_family = "wasm") { 0 } else { std::process::id() }
 }
 
-/// A value that each process makes on its first use. A child does not touch what its parent made and does not even drop
-/// it: closing the parent's connections from there would end them.
+/// A value that each process makes on its first use. A child does not touch the value of its parent and does not even
+/// drop it, because closing the parent's connections from there would end them.
 pub(crate) struct PerProcess<T> {
     current: ArcSwapOption<ProcessValue<T>>,
 }
@@ -90,7 +90,7 @@ impl<T> PerProcess<T> {
         self.current.load_full().filter(|current| current.is_current())
     }
 
-    /// Runs with the value of this process, which is made now where it is missing. Counts no reference.
+    /// Runs with the value of this process, and makes it first if it is missing. Counts no reference.
     #[inline]
     pub(crate) fn with<R>(&self, make: impl FnOnce() -> T, run: impl FnOnce(&T) -> R) -> R {
         let current = self.current.load();
@@ -101,7 +101,7 @@ impl<T> PerProcess<T> {
         run(&self.get_or_init(make))
     }
 
-    /// The value of this process, which is made now where it is missing.
+    /// The value of this process. Makes it if it is missing.
     pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> Arc<ProcessValue<T>> {
         let current = self.current.load();
         match current.as_ref().filter(|current| current.is_current()) {
@@ -110,8 +110,8 @@ impl<T> PerProcess<T> {
         }
     }
 
-    /// The value of this process, which is made now where it is missing. When several threads make one at once, one of
-    /// theirs is kept.
+    /// The value of this process. Makes it if it is missing. If several threads make one at once, one of theirs is
+    /// kept.
     pub(crate) fn get_or_try_init(&self, make: impl FnOnce() -> Result<T>) -> Result<Arc<ProcessValue<T>>> {
         let current = self.current.load();
         if let Some(current) = current.as_ref().filter(|current| current.is_current()) {

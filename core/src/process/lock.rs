@@ -1,8 +1,8 @@
-//! The locks of a process, and those that a child inherits when the process is forked: docs/adr/0047 lists them.
+//! The locks of a process, and the locks that a forked child inherits. docs/adr/0047 lists them.
 //!
-//! Of a fork only the thread remains that has called it. A lock that another thread held at that moment stays locked in the child for
-//! ever, and the value behind it may be half changed. So a child never waits for such a lock: what [`PerProcess`] keeps it makes anew in
-//! any case, and the lock of an [`InheritedMutex`] where it was held.
+//! After a fork, only the thread that called it remains. A lock that another thread held at that moment stays locked in
+//! the child for ever, and the value behind it may be half changed. So a child never waits for such a lock. It always
+//! makes the value of a [`PerProcess`] anew, and the lock of an [`InheritedMutex`] if it was held.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{self, PoisonError, TryLockError};
@@ -14,12 +14,12 @@ use once_cell::race::OnceBox;
 
 use super::fork::{self, PerProcess};
 
-/// How often a thread looks whether a lock is free that it waits for until a moment.
+/// A thread that waits for a lock with a deadline looks this often if it is free.
 #[cfg(feature = "redis")]
 const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 
-/// The lock of a value that no child uses. That of the standard library has no table of all locks of a process, as that of
-/// `parking_lot` has, which a child would inherit.
+/// The lock of a value that no child uses. `parking_lot` has a table of all locks of a process, which a child would
+/// inherit. The standard library has no such table.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 
@@ -32,7 +32,7 @@ impl<T> Mutex<T> {
         Self(sync::Mutex::new(value))
     }
 
-    /// Waits for the lock. Another thread may have panicked with it: its value is used all the same.
+    /// Waits for the lock. If another thread panicked while it held the lock, the value is used all the same.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +40,7 @@ impl<T> Mutex<T> {
         guard
     }
 
-    /// The lock, where it is free.
+    /// The lock, if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = match self.0.try_lock() {
@@ -52,7 +52,7 @@ impl<T> Mutex<T> {
         Some(guard)
     }
 
-    /// Waits for the lock until that moment, of a value that is rarely locked and for long: it looks again and again.
+    /// Waits for the lock until `end`, by looking again and again. For a value that is rarely locked, and then for long.
     #[cfg(feature = "redis")]
     pub(crate) fn try_lock_until(&self, end: Instant) -> Option<MutexGuard<'_, T>> {
         loop {
@@ -85,7 +85,7 @@ impl Condvar {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until that moment. Says whether it has come.
+    /// Waits for a change until that moment. Returns true if the moment has come.
     pub(crate) fn wait_until<'a, T>(&self, guard: MutexGuard<'a, T>, end: Instant) -> (MutexGuard<'a, T>, bool) {
         let left = end.saturating_duration_since(Instant::now());
         let (guard, waited) = self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
@@ -101,26 +101,26 @@ impl Condvar {
     }
 }
 
-/// A lock, and the process that uses it. A child takes the lock over before it uses it, or another one in its place.
+/// A lock, and the process that uses it. Before a child uses it, the child takes it over or replaces it.
 #[derive(Debug)]
 struct Inherited<L> {
     /// The process that uses the lock.
     process: AtomicU64,
     lock: L,
-    /// In the place of a lock that a thread of a parent holds for ever.
+    /// Replaces a lock that a thread of a parent holds for ever.
     heir: OnceBox<Self>,
 }
 
-/// One thread of a child at a time takes locks over: it must not take another thread of the child for one of the parent.
+/// One thread of a child at a time takes locks over, so that it does not take another thread of the child for one of the parent.
 static TAKING_OVER: PerProcess<Mutex<()>> = PerProcess::new();
 
 impl<L> Inherited<L> {
-    /// A lock that the first process has made, or that is taken over as if it had.
+    /// A lock of process 0. A later process that makes one takes it over at the first use.
     const fn new(lock: L) -> Self {
         Self { process: AtomicU64::new(0), lock, heir: OnceBox::new() }
     }
 
-    /// The lock that this process uses. `anew` makes another one where it is given a lock that is held.
+    /// The lock that this process uses. `anew` returns a replacement if the lock is held.
     #[inline(always)]
     fn of_this_process(&self, anew: impl FnOnce(&L) -> Option<L>) -> &L {
         if self.process.load(Ordering::Relaxed) == fork::generation() { &self.lock } else { self.taken_over(anew) }
@@ -159,7 +159,7 @@ impl<L> Inherited<L> {
     }
 }
 
-/// The lock of a value that a child goes on with. A value that a thread of the parent was changing during the fork is made anew there.
+/// The lock of a value that a child goes on with. If a thread of the parent was changing it during the fork, the child makes it anew.
 #[derive(Debug)]
 pub struct InheritedMutex<T>(Inherited<Mutex<T>>);
 
@@ -173,13 +173,13 @@ impl<T> InheritedMutex<T> {
         self.0.of_this_process(|held| held.try_lock().is_none().then(|| Mutex::new(make())))
     }
 
-    /// Waits for the lock. `make` makes the value anew.
+    /// Waits for the lock. `make` makes the value anew, if a child has to.
     #[inline(always)]
     pub fn lock_or(&self, make: impl FnOnce() -> T) -> MutexGuard<'_, T> {
         self.mutex(make).lock()
     }
 
-    /// The lock, where it is free.
+    /// The lock, if it is free.
     #[inline]
     pub fn try_lock_or(&self, make: impl FnOnce() -> T) -> Option<MutexGuard<'_, T>> {
         self.mutex(make).try_lock()
@@ -200,8 +200,8 @@ impl<T: Default> Default for InheritedMutex<T> {
     }
 }
 
-/// As [`InheritedMutex`], for a value that is read more often than it changes. A child copies a value that threads of the parent read
-/// during the fork.
+/// Like [`InheritedMutex`], for a value that is read more often than it changes. A child copies a value that threads of
+/// the parent read during the fork.
 #[derive(Debug)]
 pub(crate) struct InheritedRwLock<T>(Inherited<sync::RwLock<T>>);
 
@@ -250,22 +250,22 @@ pub mod stepping {
     type Stop = Box<dyn FnOnce()>;
 
     thread_local! {
-        /// How many locks this thread may take until it stops, and what it does then.
+        /// The number of locks that this thread may take until it stops, and the call that stops it.
         static STOP: Cell<Option<(usize, Stop)>> = const { Cell::new(None) };
     }
 
-    /// Calls `stop` on this thread when it has taken one more lock than that.
+    /// Calls `stop` on this thread when it has taken more than `locks` locks.
     pub fn stop_after(locks: usize, stop: impl FnOnce() + 'static) {
         STOP.set(Some((locks, Box::new(stop))));
     }
 
-    /// How many locks it was short of the stop; `None` where it has stopped.
+    /// The number of locks that were missing for the stop, or `None` if it has stopped.
     pub fn end() -> Option<usize> {
         STOP.take().map(|(locks, _)| locks)
     }
 
     pub(super) fn note_locked() {
-        // A thread that ends has no such value any more.
+        // A thread that is ending has no such value any more.
         match STOP.try_with(Cell::take).ok().flatten() {
             Some((0, stop)) => stop(),
             Some((left, stop)) => STOP.set(Some((left - 1, stop))),

@@ -1,11 +1,11 @@
-//! What a limiter logs that is no change of a store's state.
+//! The warnings of a limiter, apart from changes of a store's state.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Called with each warning, on the thread that noticed what it says, with no lock held.
+/// Called with each warning, on the thread that noticed the problem, with no lock held.
 pub(crate) type WarningListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A warning that a limiter gives once.
@@ -14,7 +14,7 @@ pub(crate) enum WarningKind {
     /// A server may evict keys.
     #[cfg(feature = "redis")]
     Eviction,
-    /// Any server is believed, whatever its certificate says.
+    /// Any server is trusted, whatever its certificate.
     #[cfg(feature = "tls")]
     Unverified,
     /// Another release counts other limits under the name of a policy.
@@ -24,7 +24,7 @@ pub(crate) enum WarningKind {
     /// A file that processes share is full.
     #[cfg(all(unix, feature = "redis"))]
     FullStore,
-    /// What `tidegate top` is to show cannot be published.
+    /// The data for `tidegate top` cannot be published.
     Unpublished,
 }
 
@@ -51,7 +51,7 @@ impl Log {
         self.logged.load(Ordering::Relaxed) & 1 << kind as u32 != 0
     }
 
-    /// Logs a warning, unless one of its kind was logged.
+    /// Logs a warning, unless one of its kind was logged before.
     #[cold]
     pub(crate) fn warn_once(&self, kind: WarningKind, sentence: impl FnOnce() -> String) {
         let bit = 1 << kind as u32;
@@ -60,7 +60,7 @@ impl Log {
         }
     }
 
-    /// Logs what lint says of a policy file that is loaded.
+    /// Logs the warnings of lint about a policy file that is loaded.
     pub(crate) fn file_warnings(&self, warnings: &[impl fmt::Display]) {
         for warning in warnings {
             self.warn(&format!("policy file {warning}"));

@@ -1,4 +1,4 @@
-//! What concerns this process: its clocks, its log, its children, and the files that it reads.
+//! The parts that concern this process: its clocks, its log, its children, and the files that it reads.
 
 pub(crate) mod alarm;
 pub(crate) mod clock;

@@ -1,4 +1,4 @@
-//! Counts calls that have no reply yet, for a close to wait for them. A forked child counts its own.
+//! Counts calls that have no reply yet, so that a close can wait for them. A forked child counts its own.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ struct Pending {
     changed: Condvar,
 }
 
-/// A call, which is counted until this is dropped.
+/// A call that is counted until this is dropped.
 pub(crate) struct CountedCall(Arc<ProcessValue<Pending>>);
 
 impl PendingCount {

@@ -1,4 +1,4 @@
-//! Files that a user names: of a secret, of certificates, of policies.
+//! Files that a user names, with secrets, certificates or policies.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -8,7 +8,7 @@ use std::{error, fmt};
 #[cfg(any(feature = "files", feature = "tls"))]
 use crate::error::{Error, ErrorKind};
 
-/// Whether a symbolic link may stand in the place of a file.
+/// The treatment of a symbolic link in the place of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
     /// The file that it leads to is read.
@@ -41,7 +41,7 @@ impl fmt::Display for Unreadable {
 
 #[cfg(any(feature = "files", feature = "tls"))]
 impl Unreadable {
-    /// An error of this kind about the file that is called so.
+    /// An error of this kind about `file`.
     pub(crate) fn as_error(&self, kind: ErrorKind, file: &str) -> Error {
         let error = Error::new(kind, format!("{file} {self}"));
         match self {
@@ -60,10 +60,10 @@ impl error::Error for Unreadable {
     }
 }
 
-/// The content of a regular file of at most that many bytes.
+/// Reads a regular file of at most `max_bytes` bytes.
 ///
 /// # Errors
-/// What keeps it from being read, without its name. A pipe or a device is not waited for, and nothing without an end is read.
+/// The reason, without the name of the file. This does not wait for a pipe or a device, and reads nothing without an end.
 pub fn read(path: &Path, max_bytes: usize, links: Links) -> Result<Vec<u8>, Unreadable> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -72,7 +72,7 @@ pub fn read(path: &Path, max_bytes: usize, links: Links) -> Result<Vec<u8>, Unre
         use rustix::fs::OFlags;
         use std::os::unix::fs::OpenOptionsExt as _;
         let of_links = if links == Links::Refused { OFlags::NOFOLLOW } else { OFlags::empty() };
-        // To open a pipe would wait for its writer.
+        // Without `NONBLOCK`, opening a pipe would wait for its writer.
         options.custom_flags((OFlags::NONBLOCK | of_links).bits().cast_signed());
     }
     #[cfg(not(unix))]

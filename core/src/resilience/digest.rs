@@ -17,7 +17,7 @@ pub(super) fn of(texts: &[&[u8]]) -> Digest {
     digest.as_bytes().first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Another number, each bit of which depends on all bits (the last step of splitmix64).
+/// Another number. Each of its bits depends on all bits of the old one (the last step of splitmix64).
 pub(super) const fn mixed(number: Digest) -> Digest {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

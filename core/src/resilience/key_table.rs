@@ -1,5 +1,5 @@
-//! A table of what this process knows about keys, bounded in entries and in bytes. It is sharded; a full shard drops the
-//! entry that is useful for the shortest time. What is no longer useful is removed by the calls that come later.
+//! A table of the facts that this process knows about keys, bounded in entries and in bytes. It is sharded. A full
+//! shard drops the entry that is useful for the shortest time. Later calls remove entries that are no longer useful.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,12 +21,12 @@ const MAX_BYTES: usize = 32 << 20;
 const CANDIDATES: usize = 8;
 /// Entries that one sweep looks at …
 const SWEPT: usize = 64;
-/// … and the microseconds until the next one, when little was over. Otherwise it is due at once.
+/// … and the microseconds until the next one, if it removed few. Otherwise the next is due at once.
 const SWEEP_INTERVAL: u64 = 2_000;
 
-/// Which key an entry is about.
+/// The key of an entry.
 pub(super) struct KnownKey {
-    /// The version of the policy that the entry is of.
+    /// The version of the policy that the entry belongs to.
     pub(super) plan: Arc<Plan>,
     pub(super) key: TableKey,
     hash: u64,
@@ -43,7 +43,7 @@ impl KnownKey {
         self.plan.identity == plan.identity && self.key == key
     }
 
-    /// Notes what its entry has allocated, beside the key and a part of the plan.
+    /// Notes the bytes of its entry: those of the key, a share of the plan, and `others`.
     #[inline]
     pub(super) fn measure(&mut self, others: usize) {
         let heap_bytes = self.key.heap_bytes() + others + Plan::share(&self.plan);
@@ -57,11 +57,11 @@ pub(super) const fn shard_of(hash: u64) -> usize {
     (hash >> 40) as usize % SHARDS
 }
 
-/// What is known about a key.
+/// An entry of a table, about one key.
 pub(super) trait KeyEntry {
     fn known(&self) -> &KnownKey;
 
-    /// Until when it is useful.
+    /// The time until which it is useful.
     fn until(&self) -> u64;
 }
 
@@ -123,7 +123,7 @@ impl<T: KeyEntry> KeyTable<T> {
         self.shards.iter().map(|shard| of(&shard.lock())).sum()
     }
 
-    /// Removes a few entries that are no longer useful, when the last time is long enough ago. `now` is a time that does
+    /// Removes a few entries that are no longer useful, if the last time is long enough ago. `now` is a time that does
     /// not run backwards.
     #[inline]
     pub(super) fn sweep_if_due(&self, now: u64) {
@@ -151,7 +151,7 @@ impl<T: KeyEntry> KeyTable<T> {
 pub(super) struct KeyPlace<'a, T: KeyEntry> {
     pub(super) shard: MutexGuard<'a, TableShard<T>>,
     pub(super) hash: u64,
-    /// Where its entry is, if there is one.
+    /// The index of its entry, if there is one.
     pub(super) index: Option<usize>,
 }
 
@@ -198,7 +198,7 @@ impl<T: KeyEntry> TableShard<T> {
         self.slab.get(index)
     }
 
-    /// Changes an entry.
+    /// Changes an entry, and counts its bytes anew.
     #[inline]
     pub(super) fn change<R>(&mut self, index: usize, change: impl FnOnce(&mut T) -> R) -> R {
         let entry = self.slab.get_mut(index);
@@ -234,7 +234,7 @@ impl<T: KeyEntry> TableShard<T> {
         self.slab.take()
     }
 
-    /// Adds an entry; a full shard drops others for it.
+    /// Adds an entry. A full shard drops others for it.
     pub(super) fn insert(&mut self, entry: T, now: u64) {
         self.bytes += bytes(&entry);
         while self.slab.len() >= MAX_ENTRIES / SHARDS || self.bytes > MAX_BYTES / SHARDS {
@@ -244,7 +244,7 @@ impl<T: KeyEntry> TableShard<T> {
         self.slab.insert(entry.known().hash, entry);
     }
 
-    /// Among the next few entries the first that is no longer useful, else the one that is useful for the shortest time.
+    /// Among the next few entries, the first that is no longer useful, else the one that is useful for the shortest time.
     fn victim(&mut self, now: u64) -> Option<usize> {
         let mut victim: Option<usize> = None;
         for _ in 0..CANDIDATES {

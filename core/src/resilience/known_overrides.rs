@@ -1,4 +1,4 @@
-//! The keys that this process knows to have other numbers than their policy, so that a call about one brings the right ones.
+//! The known keys with other numbers than their policy. A call about such a key brings the right numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ impl KeyEntry for KnownOverride {
         &self.known
     }
 
-    /// What the store has may be removed at any time; the next answer says so.
+    /// The store may lose an override at any time. Its next answer shows that.
     fn until(&self) -> u64 {
         u64::MAX
     }
@@ -30,18 +30,18 @@ impl KeyEntry for KnownOverride {
 #[derive(Default)]
 pub(crate) struct KnownOverrides {
     table: PerProcess<KeyTable<KnownOverride>>,
-    /// Whether the table ever had a key.
+    /// True if the table ever had a key.
     is_used: AtomicBool,
 }
 
 impl KnownOverrides {
-    /// Whether a call of this policy has to ask for the plan of its key.
+    /// True if a call of this policy has to ask for the plan of its key.
     #[inline(always)]
     pub(crate) fn concern(&self, plan: &Plan) -> bool {
         self.is_used.load(Ordering::Relaxed) || plan.policy.options().overrides.is_some()
     }
 
-    /// The plan for a key of a policy, where that is another one.
+    /// The plan for a key of a policy, if it is another one.
     ///
     /// # Errors
     /// `policy_invalid` for numbers that the options of the policy forbid by now.
@@ -52,14 +52,14 @@ impl KnownOverrides {
         });
         let text = match known {
             Some(plan) if Arc::ptr_eq(Plan::base(&plan), base) => return Ok(Some(plan)),
-            // Of an older version of the policy.
+            // This plan is of an older version of the policy.
             Some(plan) => plan.stored_override().to_owned(),
             None => String::new(),
         };
         self.derive(base, key, &text)
     }
 
-    /// Learns which numbers the store has for a key, empty where it has none, and returns the plan with them.
+    /// Learns the numbers that the store has for a key, empty if it has none, and returns the plan with them.
     pub(crate) fn learn(&self, base: &Arc<Plan>, key: &str, text: &str) -> Result<Arc<Plan>> {
         Ok(self.derive(base, key, text)?.unwrap_or_else(|| Arc::clone(base)))
     }

@@ -1,5 +1,5 @@
-//! How a call goes through the layers to a store, and its answer back, however the caller waits for it; and what a layer does
-//! before the store is asked and with the answer.
+//! Takes a call through the layers to a store, and its answer back, however the caller waits for it. A layer acts
+//! before the store is asked, and on its answer.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::store::request::{Answer, Entry, OwnedEntry, borrowed, owned};
 
 /// A layer around a store.
 pub(super) trait Layer: Send + Sync + 'static {
-    /// The answer where the store is not to be asked. Where the caller does not wait at all, nothing else may be done.
+    /// The answer, if the store is not to be asked. If the caller does not wait at all, nothing else may be done.
     fn before(&self, entry: &Entry<'_>, context: &CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>>;
 
-    /// Does what is to be done with a result, where it stands: a move of it would take as long.
+    /// Handles a result in place, because a move of it would take as long as the work.
     fn after(&self, entry: &Entry<'_>, now: Option<u64>, states: &LayerStates, result: &mut Result<Answer>);
 
-    /// Fails where the store is not to be asked about so many entries that are decided together.
+    /// Fails if the store is not to be asked about so many entries that are decided together.
     fn before_all(&self, _entries: usize, _deadline: Option<Instant>, _states: &mut LayerStates) -> Result<()> {
         Ok(())
     }
@@ -35,10 +35,10 @@ pub(super) trait Layer: Send + Sync + 'static {
         result
     }
 
-    /// A key has other numbers now.
+    /// Called when a key has other numbers.
     fn numbers_changed(&self, _entry: &Entry<'_>) {}
 
-    /// The store has forgotten everything.
+    /// Called when the store has forgotten everything.
     fn forget_all(&self) {}
 
     fn close(&self) {}
@@ -139,7 +139,7 @@ pub(crate) fn ask(store: &dyn Store, entry: &Entry<'_>, context: CallContext<'_>
     store.begin(entry, context, &mut LayerStates::default()).unwrap_or_else(|| Err(unanswered()))
 }
 
-/// As [`ask`], of entries that are decided together.
+/// As [`ask`], for entries that are decided together.
 pub(crate) fn ask_all(
     store: &dyn Store,
     entries: &[Entry<'_>],
@@ -148,7 +148,7 @@ pub(crate) fn ask_all(
     store.begin_all(entries, context, &mut LayerStates::default()).unwrap_or_else(|| Err(unanswered()))
 }
 
-/// The answer, if it needs no waiting; without one nothing was done.
+/// The answer, if it needs no waiting. Without an answer nothing was done.
 #[inline]
 pub(crate) fn try_immediate(store: &dyn Store, entry: &Entry<'_>, context: CallContext<'_>) -> Option<Result<Answer>> {
     store.begin(entry, context.waiting(Waits::Never), &mut LayerStates::default())
@@ -159,7 +159,7 @@ fn unanswered() -> Error {
     Error::new(ErrorKind::StoreRejected, "the store returned without an answer")
 }
 
-/// Does one operation without waiting: an answer that needs no waiting is returned, any other goes to the callback that
+/// Does one operation without waiting. An answer that needs no waiting is returned. Any other goes to the callback that
 /// `make` makes. Everything that is kept of the call meanwhile is in one box.
 pub(crate) fn submit<T>(
     store: &Arc<dyn Store>,
@@ -183,7 +183,7 @@ where
     store.begin(entry, context.waiting(Waits::Later(&complete)), &mut LayerStates::default())
 }
 
-/// Makes a call whose callback is called in any case, also with an answer that needs no waiting.
+/// Makes a call. Its callback is called in any case, also with an answer that needs no waiting.
 pub(crate) fn submit_then(
     store: &Arc<dyn Store>,
     entry: &Entry<'_>,
@@ -198,7 +198,7 @@ pub(crate) fn submit_then(
     immediate.and_then(|result| callback.and_then(|callback| callback(result)))
 }
 
-/// As [`submit`], of entries that are decided together.
+/// As [`submit`], for entries that are decided together.
 pub(crate) fn submit_all(
     store: &Arc<dyn Store>,
     entries: &[Entry<'_>],

@@ -51,12 +51,12 @@ pub(crate) struct Layers {
     deny_cache: Option<Arc<DenyCache>>,
     leases: Arc<Leases>,
     rollout: Option<Arc<Rollout>>,
-    /// Events of a forked child are counted anew; the tables of its leases and its deny cache are its own in any case.
+    /// A forked child counts its events anew. The tables of its leases and its deny cache are its own in any case.
     pub(crate) telemetry: Arc<Telemetry>,
 }
 
 impl Layers {
-    /// The layers that all stores have in common; `store` is used where there is no rollout.
+    /// The layers that all stores have in common. `store` is used if there is no rollout.
     pub(crate) fn around(
         store: Arc<dyn Store>,
         rollout: Option<Rollout>,
@@ -95,26 +95,26 @@ impl Layers {
     pub(crate) fn set_rollout(&self, percent: f64) -> Result<()> {
         self.rollout.as_ref().ok_or_else(no_rollout)?.set(percent)?;
         if let Some(deny_cache) = &self.deny_cache {
-            // The other store may admit what the first one has denied.
+            // The other store may admit calls that the first one has denied.
             deny_cache.clear();
         }
         self.leases.forget();
         Ok(())
     }
 
-    /// What says that denials may not be repeated any more; none without a deny cache.
+    /// The numbers that show if a denial may still be repeated. `None` without a deny cache.
     pub(crate) fn denial_generations(&self) -> Option<&DenialGenerations> {
         self.deny_cache.as_ref().map(|deny_cache| &deny_cache.generations)
     }
 
-    /// Counts denials that a host has repeated by itself.
+    /// Counts denials that a host has repeated itself.
     pub(crate) fn count_repeated(&self, times: u64) {
         if let Some(deny_cache) = &self.deny_cache {
             deny_cache.count_repeated(times);
         }
     }
 
-    /// A clock that is moved by hand shows another time.
+    /// Called when a clock that is moved by hand shows another time.
     pub(crate) fn time_changed(&self) {
         self.leases.expire();
     }

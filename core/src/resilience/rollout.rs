@@ -16,7 +16,7 @@ use crate::store::request::Entry;
 /// All keys, in the unit of a share: a ten-thousandth of a percent.
 const ALL_KEYS: u32 = 1_000_000;
 
-/// Says whether a key belongs to the new store already.
+/// Decides if a key belongs to the new store already.
 pub(crate) struct Rollout {
     /// The old store and the new one.
     stores: Arc<[Arc<dyn Store>]>,
@@ -25,7 +25,7 @@ pub(crate) struct Rollout {
     timeout: Duration,
 }
 
-/// The share of the keys that a percentage means.
+/// The share of the keys for a percentage.
 ///
 /// # Errors
 /// `config_invalid` for a number that is no percentage.
@@ -66,7 +66,7 @@ impl PartitionedStore for Rollout {
         &mut states.rollout
     }
 
-    /// By the key alone, so that a key moves with all its policies. The digest is another than that of the shards.
+    /// By the key alone, so that a key moves with all its policies. The digest differs from that of the shards.
     fn store_of(&self, entry: &Entry<'_>) -> usize {
         let position = digest::of(&[b"rollout", entry.key.as_bytes()]) % u64::from(ALL_KEYS);
         usize::from(position < u64::from(self.share.load(Ordering::Relaxed)))

@@ -12,7 +12,7 @@ use crate::store::layer_states::LayerStates;
 use crate::store::request::Entry;
 use crate::store::url::without_secrets;
 
-/// Says which of several stores a key belongs to.
+/// Assigns each key to one of several stores.
 pub(crate) struct Shards {
     stores: Arc<[Arc<dyn Store>]>,
     /// The digest of each store's name.

@@ -1,4 +1,4 @@
-//! Changes of a store's state, as a listener is told of them.
+//! Changes of a store's state, as a listener gets them.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreState {
-    /// It does not answer. Until it does it is not asked, and `on_store_error` decides.
+    /// It does not answer. Until it does, it is not asked, and `on_store_error` decides.
     Lost,
     /// It answers with errors: `on_store_error` decides each call that it refuses.
     Refusing,
@@ -16,7 +16,7 @@ pub enum StoreState {
 }
 
 impl StoreState {
-    /// The word in events.
+    /// The word for it in events.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,20 +33,20 @@ impl StoreState {
 pub struct StoreChange {
     /// The store, without secrets.
     pub store: String,
-    /// What it is now.
+    /// The new state.
     pub state: StoreState,
-    /// What happened and why, in one sentence.
+    /// The event and its cause, in one sentence.
     pub sentence: String,
     /// When the outage began, also for `Back`.
     pub since: SystemTime,
 }
 
 impl StoreChange {
-    /// The sentence, in which a host spells the name of the option `on_store_error` as its language does.
+    /// The sentence, with the name of the option `on_store_error` as the language of the host spells it.
     #[doc(hidden)]
     #[must_use]
     pub fn sentence_for(&self, spell: impl FnOnce(&str) -> String) -> String {
-        // What is said before it, the store, has no spaces.
+        // Only the store stands before it, and has no spaces.
         let name = "on_store_error";
         self.sentence.replacen(&format!(" {name} "), &format!(" {} ", spell(name)), 1)
     }

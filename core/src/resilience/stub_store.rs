@@ -17,7 +17,7 @@ pub(super) struct Message {
     pub(super) completion: Completion<Answer>,
 }
 
-/// A store whose answers a test gives.
+/// A store that answers when a test decides.
 #[derive(Default)]
 pub(super) struct StubStore {
     pub(super) outgoing: Mutex<Vec<Message>>,

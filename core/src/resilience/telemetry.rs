@@ -1,4 +1,4 @@
-//! What the layers report: one log line and one call of the listener for each change of a store's state, and counters.
+//! The reports of the layers: one log line and one call of the listener for each change of a store's state, and counters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,9 +25,9 @@ pub(crate) struct Telemetry {
     on_back: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(super) counts: SharedCounters,
     histograms: StoreHistograms,
-    /// Each store below a breaker. Nothing locks it: a forked child may begin while a thread of its parent reads it.
+    /// Each store below a breaker. It has no lock, because a process may fork while a thread reads it.
     conditions: ArcSwap<Vec<ConditionOf>>,
-    /// Counts what the memory of the fallback forgot.
+    /// Counts the denials that the memory of the fallback forgot.
     pub(super) forgotten_denials: Arc<ForgottenDenials>,
 }
 
@@ -42,7 +42,7 @@ impl Telemetry {
         Self { listener, forgotten_denials: ForgottenDenials::shared(log), log: Arc::clone(log), ..Self::default() }
     }
 
-    /// A key of a policy is counted by limits too that this version of the policy does not have.
+    /// Warns that another release counts a key with limits that this version of the policy does not have.
     #[cold]
     pub(super) fn other_release(&self, plan: &Plan, others: &[LimitTag]) {
         let others = plan.of_other_releases(others);
@@ -61,12 +61,12 @@ impl Telemetry {
         });
     }
 
-    /// Can be set once; the fallback does when it is made.
+    /// Sets a callback, once. The fallback does that when it is made.
     pub(super) fn when_back(&self, run: impl Fn() + Send + Sync + 'static) {
         let _ = self.on_back.set(Box::new(run));
     }
 
-    /// A store whose condition the stats show.
+    /// Shows the condition of a store in the stats.
     pub(super) fn watch(&self, condition: ConditionOf) {
         self.conditions.rcu(|known| known.iter().cloned().chain([Arc::clone(&condition)]).collect::<Vec<_>>());
     }
@@ -76,7 +76,7 @@ impl Telemetry {
         self.conditions.load().iter().filter_map(|condition| condition()).collect()
     }
 
-    /// A call has ended that took so many microseconds.
+    /// Called when a call has ended that took so many microseconds.
     #[inline]
     pub(super) fn ended(&self, micros: u64) {
         self.histograms.latency.observe(micros);

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crate::process::lock::Mutex;
 use smallvec::SmallVec;
 
-/// From so many callers on, those that were answered together call again in two halves: the server works on one half
+/// If this many callers or more were answered together, they call again in two halves: the server works on one half
 /// while the host prepares the other.
 const SPLIT: usize = 16;
 
-/// How many calls to send together after so many were answered together: all of them, and half of many.
+/// How many calls to send together after `answered` were answered together: all of them, or half if they are many.
 #[must_use]
 pub const fn cohort_size(answered: usize) -> usize {
     if answered < SPLIT { answered } else { answered / 2 }
@@ -25,8 +25,8 @@ pub(crate) trait Flush: Send + Sync {
     fn flush(&self);
 }
 
-/// Calls that are sent together: when the expected number has joined, when [`send`](Self::send) says so, and at the
-/// latest when the guard is dropped, also by a panic.
+/// Calls that are sent together: when the expected number has joined, on [`send`](Self::send), and at the latest when
+/// the guard is dropped, also by a panic.
 #[derive(Default)]
 pub struct BatchGuard(Mutex<Cohort>);
 
@@ -36,7 +36,7 @@ struct Cohort {
     engines: SmallVec<[Arc<dyn Flush>; 1]>,
     /// Calls that have joined since the last send.
     joined: usize,
-    /// How many join before they are sent; 0 when that is not known.
+    /// How many join before they are sent. 0 if that is not known.
     size: usize,
 }
 
@@ -46,14 +46,14 @@ impl BatchGuard {
         Self(Mutex::new(Cohort { engines: engines.into_iter().collect(), joined: 0, size: 0 }))
     }
 
-    /// So many calls were answered together. Their callers mostly call again in the same turn of the event loop, so that
-    /// [`cohort_size`] of them are sent together. After a send the count begins again.
+    /// Notes that `answered` calls were answered together. Their callers mostly call again in the same turn of the
+    /// event loop, so the guard sends [`cohort_size`] of them together. After a send the count begins again.
     pub fn expect(&self, answered: usize) {
         let mut cohort = self.0.lock();
         (cohort.joined, cohort.size) = (0, cohort_size(answered));
     }
 
-    /// A call was queued in that engine.
+    /// Notes that a call was queued in that engine.
     #[cfg(any(test, feature = "redis"))]
     pub(crate) fn join<E: Flush + 'static>(&self, engine: &Arc<E>) {
         let mut cohort = self.0.lock();
@@ -65,7 +65,7 @@ impl BatchGuard {
         flush(ready);
     }
 
-    /// A caller of the cohort was answered at once: it counts, though there is nothing to send for it.
+    /// Counts a caller of the cohort that was answered at once, though there is nothing to send for it.
     pub(crate) fn skip(&self) {
         let ready = self.0.lock().count();
         flush(ready);
@@ -87,7 +87,7 @@ impl Drop for BatchGuard {
 type Engines = SmallVec<[Arc<dyn Flush>; 1]>;
 
 impl Cohort {
-    /// One more has joined; the engines to flush when the cohort is complete.
+    /// Counts one more call. Returns the engines to flush when the cohort is complete.
     fn count(&mut self) -> Engines {
         self.joined += 1;
         if self.joined == self.size { self.take() } else { Engines::new() }
@@ -99,7 +99,7 @@ impl Cohort {
     }
 }
 
-/// Not under the lock of a guard: sending may complete calls, and their callers may call again.
+/// Call it without the lock of a guard: sending may complete calls, and their callers may call again.
 fn flush(engines: Engines) {
     engines.iter().for_each(|engine| engine.flush());
 }

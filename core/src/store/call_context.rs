@@ -1,4 +1,4 @@
-//! What a call brings with it besides its entry.
+//! The context of a call, beside its entry.
 
 use std::time::Instant;
 
@@ -9,12 +9,12 @@ use super::request::Answer;
 
 /// How the caller of a call waits for its answer.
 pub(crate) enum Waits<'a, T> {
-    /// Not at all: where the answer is not known at once, nothing is done.
+    /// Not at all. If the answer is not known at once, the store does nothing.
     Never,
     /// On its thread.
     Here,
-    /// It goes on. An answer that needs no waiting is returned; for any other the store makes the completion, from what the layers
-    /// remember, and calls that.
+    /// It goes on. The store returns an answer that needs no waiting. For any other it makes the completion, from the
+    /// states of the layers, and calls that.
     Later(&'a dyn Fn(LayerStates) -> Completion<T>),
 }
 
@@ -35,12 +35,12 @@ impl<T> Waits<'_, T> {
 
 /// The time, the deadline and the batch of a call, and how its caller waits.
 pub(crate) struct CallContext<'a, T = Answer> {
-    /// The time to decide by, in microseconds since 1970; without it the store uses its own clock.
+    /// The time to decide by, in microseconds since 1970. Without it the store uses its own clock.
     pub(crate) now: Option<u64>,
-    /// When the call gives up; without it the call has the timeout of the store. Given where one call is made of several,
-    /// which share its time. A store that answers at once does not read it.
+    /// When the call gives up. Without it the call has the timeout of the store. It is given if one call is made of
+    /// several, which share its time. A store that answers at once does not read it.
     pub(crate) deadline: Option<Instant>,
-    /// The batch that a call without waiting is sent with; without it the call is sent at once.
+    /// The batch that a call without waiting is sent with. Without it the call is sent at once.
     #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no store of this build sends batches"))]
     pub(crate) batch: Option<&'a BatchGuard>,
     pub(crate) waits: Waits<'a, T>,
@@ -56,7 +56,7 @@ impl<T> Clone for CallContext<'_, T> {
 impl<T> Copy for CallContext<'_, T> {}
 
 impl<'a, T> CallContext<'a, T> {
-    /// A call that is decided at that time, whose caller waits for it.
+    /// A call that is decided at that time and that its caller waits for.
     #[inline]
     pub(crate) const fn at(now: Option<u64>) -> Self {
         Self { now, deadline: None, batch: None, waits: Waits::Here }
@@ -67,7 +67,7 @@ impl<'a, T> CallContext<'a, T> {
         Self { deadline: Some(deadline), ..Self::at(now) }
     }
 
-    /// This call, of a caller that waits in that way.
+    /// The same call, for a caller that waits in that way.
     #[inline]
     pub(crate) fn waiting(self, waits: Waits<'a, T>) -> Self {
         Self { waits, ..self }

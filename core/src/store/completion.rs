@@ -1,4 +1,4 @@
-//! What a store calls when the answer to a waiting call arrives, and what is woken then.
+//! The callback for the answer to a waiting call, and the collectors that it wakes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub trait Wake: Send + Sync {
     fn wake(&self);
 }
 
-/// What to wake after a completion has run.
+/// The collector to wake after a completion has run.
 pub(crate) type WakeTarget = Option<Arc<dyn Wake>>;
 
 /// Called once with the answer to a call, on the thread that received it.

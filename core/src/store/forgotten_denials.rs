@@ -1,4 +1,4 @@
-//! Counts denials that were forgotten because a store was full, and says so once.
+//! Counts denials that were forgotten because a store was full, and warns once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,8 @@ impl ForgottenDenials {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Warns of the first one. `full` says what is full, and what helps. Called without a lock, because a listener may make calls of
-    /// its own.
+    /// Warns of the first one. `full` returns the name of the full store and some advice. Call it without a lock,
+    /// because a listener may make calls itself.
     #[inline]
     pub(in crate::store) fn report(&self, full: impl FnOnce() -> (String, &'static str)) {
         if self.get() > 0 && !self.log.has_warned(WarningKind::ForgottenDenial) {
@@ -41,7 +41,7 @@ impl ForgottenDenials {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Counts anew, in a forked child.
+    /// Begins to count anew, in a forked child.
     pub(crate) fn reset(&self) {
         self.count.store(0, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! How the names of keys are made of policies and the keys of callers: see docs/adr/0003.
+//! Makes the names of keys from policies and the keys of callers: see docs/adr/0003.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::error::{Error, Result, named};
 /// The shortest secret, in bytes: a shorter one can be guessed.
 const MIN_SECRET: usize = 16;
 
-/// The prefix of all names, and what their digests are made with.
+/// The prefix of all names, and the secret of their digests.
 #[derive(Clone)]
 pub struct KeyNames {
     pub(crate) prefix: Arc<str>,
@@ -16,7 +16,7 @@ pub struct KeyNames {
 }
 
 impl KeyNames {
-    /// With that prefix, and with that secret where there is one.
+    /// Uses that prefix, and that secret if there is one.
     ///
     /// # Errors
     /// `config_invalid` for a short secret.

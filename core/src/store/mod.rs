@@ -1,4 +1,4 @@
-//! Where usage lives: in this process, or in Redis. Both give the same answers.
+//! The stores of usage: in this process, in a file of the machine, or in Redis. All give the same answers.
 //!
 //! The layers around a shared store (`resilience/`) implement [`Store`] too.
 
@@ -31,10 +31,10 @@ use request::{Answer, Entry, SimpleAnswer};
 /// The most entries that one call carries: they occupy a Redis server for about half a millisecond.
 pub(crate) const MAX_ENTRIES: usize = 256;
 
-/// Where usage lives, or a layer around that.
+/// A place that keeps usage, or a layer around one.
 pub(crate) trait Store: Send + Sync {
-    /// Answers a check of a policy that is simple, where the store does so at once and without anything beside; returns whether it did.
-    /// Otherwise nothing was done: [`Store::begin`] is asked. The answer is written where it stays, since a copy would stall the CPU.
+    /// Answers a check of a simple policy at once, if the store can. Returns true if it did. Otherwise nothing was
+    /// done, and [`Store::begin`] is asked. The store writes the answer in place, because a copy would stall the CPU.
     fn try_simple_check(
         &self,
         _plan: &Plan,
@@ -46,11 +46,11 @@ pub(crate) trait Store: Send + Sync {
         false
     }
 
-    /// Begins one operation. Its answer is returned, unless its caller does not wait for it, as the context says: then there is
-    /// none, or it goes to the completion. Calls that wait at the same moment may be sent as one batch.
+    /// Begins one operation and returns its answer, unless the context shows that the caller does not wait. Then there
+    /// is no answer, or it goes to the completion. The store may send calls that wait at the same moment as one batch.
     fn begin(&self, entry: &Entry<'_>, context: CallContext<'_>, states: &mut LayerStates) -> Option<Result<Answer>>;
 
-    /// What the layers make of an answer that went to a completion, which calls this.
+    /// Lets the layers work on an answer that went to a completion. The completion calls this.
     fn finish(
         &self,
         _entry: &Entry<'_>,
@@ -80,18 +80,18 @@ pub(crate) trait Store: Send + Sync {
         result
     }
 
-    /// Whether the store answers, and if not, why; the caller waits. A deadline can only shorten the timeout of the store.
+    /// Checks that the store answers. The caller waits. A deadline can only shorten the timeout of the store.
     fn ping(&self, deadline: Option<Instant>) -> Result<()>;
 
-    /// Forgets everything that is stored under the prefix. The caller waits as long as there are keys.
+    /// Forgets everything that is stored under the prefix. The caller waits until all keys are gone.
     fn clear_all(&self) -> Result<()>;
 
-    /// Gives a key other numbers, or those of its policy again; the caller waits. The operation of the entry says which, and its plan has them.
+    /// Sets or removes the override of a key. The operation has the change, and the plan the numbers. The caller waits.
     fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()>;
 
-    /// The keys of the policy of an entry that have other numbers, in any order; the caller waits.
+    /// The keys of the entry's policy that have an override, in any order. The caller waits.
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer>;
 
-    /// Closes what is open; calls that wait are answered with `closed`.
+    /// Closes what is open. Calls that still wait fail with `closed`.
     fn close(&self) {}
 }

@@ -1,4 +1,4 @@
-//! What is asked of a store, and what it answers.
+//! The operations on a store, and its answers.
 
 mod charge;
 mod details;
@@ -21,45 +21,45 @@ use crate::plan::{Amount, Amounts, BlockLevel, LimitTag, Plan};
 pub(crate) use crate::plan::{MAX_OVERRIDDEN_KEY, Moved, OverrideChange, StoredOverride};
 use crate::tables::one_or_many::OneOrMany;
 
-/// What the limits of a policy say, in order.
+/// The views of a policy's limits, in order.
 pub(crate) type Views = OneOrMany<View>;
 
-/// What is stored of the limits of a policy, in order.
+/// The stored states of a policy's limits, in order.
 pub(crate) type States = SmallVec<[State; 1]>;
 
-/// What to do with a key.
+/// An operation on a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Ask and consume; with `hold` the units of a `concurrency` limit are held under that name.
+    /// Ask and consume. A `concurrency` limit holds the units under the name `hold`.
     Check { cost: u64, hold: HoldId, details: Option<Arc<Details>> },
-    /// A check of a caller that waits, whose place in the line its details say. A refusal changes nothing else: it is no denial, and no
-    /// attempt of the journal.
+    /// A check of a caller that waits. Its details have its place in the line. A refusal changes only that place: it is
+    /// no denial, and no attempt in the journal.
     Acquire { cost: u64, hold: HoldId, details: Option<Arc<Details>> },
-    /// A caller that has waited was denied: nothing but the journal says so.
+    /// A caller that has waited was denied. Only the journal notes it.
     NoteDenial { cost: u64, details: Option<Arc<Details>> },
-    /// A caller does not wait any more, and no other of its process waits in its place.
+    /// A caller does not wait any more, and no other caller of its process takes its place.
     Leave { waiter: HoldId },
-    /// A check of a caller that waits for its turn: every bucket is charged as of the first moment at which all of them admit it, if
-    /// that is within so many microseconds. One that gives a turn up for this says when it took that, 0 otherwise: its attempt in the
-    /// journal is this one. docs/adr/0036 has the reasons.
+    /// A check of a caller that waits for its turn. It charges every bucket as of the first moment at which all of them
+    /// admit it, if that comes in at most `within` microseconds. `instead_of` is the time at which the caller took a
+    /// turn that it now gives up, or 0: this attempt replaces that one in the journal. docs/adr/0036 has the reasons.
     Turn { cost: u64, within: u64, instead_of: u64, details: Option<Arc<Details>> },
-    /// A partial check: consume as many units as there are, at most `cost`. Where there are none it is a denied check.
+    /// A partial check: consume as many units as there are, at most `cost`. If there are none, it is a denied check.
     Take { cost: u64, details: Option<Arc<Details>> },
-    /// Ask.
+    /// Ask, and consume nothing.
     Peek { cost: u64, details: Option<Arc<Details>> },
     /// Consume, admitted or not.
     Charge { cost: u64, details: Option<Arc<Details>> },
-    /// Consume what work has cost beyond its check. Its units are not held: a `concurrency` limit beside others stays as it is.
+    /// Consume units that work has cost beyond its check. A `concurrency` limit beside others does not hold them.
     Surcharge { cost: u64, details: Option<Arc<Details>> },
-    /// Give back, whichever call has charged the units.
+    /// Give units back, no matter which call has charged them.
     Refund { cost: u64, details: Option<Arc<Details>> },
-    /// Take units in advance, to spend them later. Where hardly any are left it takes none.
+    /// Take units in advance, to spend them later. If hardly any are left, it takes none.
     Lease(LeaseTerms),
     /// Give back units of one charge, as far as they are still counted.
     GiveBack { units: u64, charge: Arc<Charge> },
-    /// Learn what a response said of the limits of the key.
+    /// Learn from the limits that a response announced for the key.
     Observe(Arc<Said>),
-    /// Deny for that many microseconds from now; 0 ends a block.
+    /// Deny for that many microseconds from now. 0 ends a block.
     Block { micros: u64 },
     /// Make a hold last another ttl.
     Renew { hold: HoldId },
@@ -69,9 +69,9 @@ pub(crate) enum Operation {
     Clear,
     /// Return the newest attempts.
     Journal,
-    /// Give a key other numbers, or those of its policy again.
+    /// Set or remove the override of a key.
     Override(Arc<OverrideChange>),
-    /// Note in the list of its policy that a key has other numbers, or that it has them no more.
+    /// Note in the list of a policy that a key has an override, or has none any more.
     #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no store of this build has keys beside"))]
     NoteOverride(Arc<OverrideChange>),
     /// Return that list.
@@ -79,39 +79,39 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// A check of so many units of each limit.
+    /// A check of `cost` units of each limit.
     pub(crate) const fn check(cost: u64) -> Self {
         Self::Check { cost, hold: 0, details: None }
     }
 
-    /// A peek of so many units of each limit.
+    /// A peek of `cost` units of each limit.
     pub(crate) const fn peek(cost: u64) -> Self {
         Self::Peek { cost, details: None }
     }
 
-    /// A charge of so many units of each limit.
+    /// A charge of `cost` units of each limit.
     #[cfg(any(feature = "redis", test))]
     pub(crate) const fn charge(cost: u64) -> Self {
         Self::Charge { cost, details: None }
     }
 
-    /// It asks as this check does, and consumes nothing.
+    /// The peek of this check. It consumes nothing.
     pub(crate) fn as_peek(&self) -> Self {
         Self::Peek { cost: self.cost(), details: self.details().cloned() }
     }
 
-    /// It takes a turn for this check, within so many microseconds, instead of the one that was taken then.
+    /// The turn for this check in at most `within` microseconds, in place of the turn that was taken at `instead_of`.
     pub(crate) fn as_turn(&self, within: u64, instead_of: u64) -> Self {
         Self::Turn { cost: self.cost(), within, instead_of, details: self.details().cloned() }
     }
 
-    /// It notes in the journal that this check was denied.
+    /// The operation that notes a denial of this check in the journal.
     pub(crate) fn as_noted_denial(&self) -> Self {
         Self::NoteDenial { cost: self.cost(), details: self.details().cloned() }
     }
 
-    /// The cost a limit is asked about, where the call does not say an amount of each. A partial check asks about one unit: where
-    /// that is admitted, it is granted something.
+    /// The cost that a limit is asked for, if the call has no amount for each limit. A partial check asks for one unit:
+    /// if that is admitted, it is granted something.
     pub(crate) const fn cost(&self) -> u64 {
         match self {
             Self::Check { cost, .. }
@@ -126,7 +126,7 @@ impl Operation {
         }
     }
 
-    /// The units that the caller named; 1 for an operation without a cost.
+    /// The units that the caller named. 1 for an operation without a cost.
     pub(crate) const fn named_cost(&self) -> u64 {
         match self {
             Self::Take { cost, .. } => *cost,
@@ -136,7 +136,7 @@ impl Operation {
         }
     }
 
-    /// The units that it consumes where nothing refuses them.
+    /// The units that it consumes if nothing refuses it.
     pub(crate) const fn consumes(&self) -> u64 {
         match self {
             Self::Check { cost, .. }
@@ -149,7 +149,7 @@ impl Operation {
         }
     }
 
-    /// What it has beside its cost.
+    /// Its details beside the cost.
     #[inline]
     pub(crate) const fn details(&self) -> Option<&Arc<Details>> {
         match self {
@@ -166,7 +166,7 @@ impl Operation {
         }
     }
 
-    /// What it takes of each limit, where that is not the cost of all.
+    /// The amount of each limit, if it is not the cost for all.
     #[inline(always)]
     pub(crate) fn amounts(&self) -> Option<&[Amount]> {
         if let Self::Check { details: None, .. } = self {
@@ -175,15 +175,15 @@ impl Operation {
         self.details().map(|details| &*details.amounts).filter(|amounts| !amounts.is_empty())
     }
 
-    /// What it asks of a limit.
+    /// The amount that it asks of a limit.
     #[inline]
     pub(crate) fn amount(&self, index: usize) -> Amount {
         let own = self.amounts().and_then(|amounts| amounts.get(index));
         own.copied().unwrap_or(Amount::of(self.cost()))
     }
 
-    /// The units that it has charged of a limit: what it takes of that, of a partial check what was
-    /// granted. Nothing was charged where nothing was granted.
+    /// The units that it has charged to a limit: its amount, or the granted units of a partial check. If nothing was
+    /// granted, nothing was charged.
     pub(crate) const fn charged(&self, amount: Amount, granted: Option<u64>) -> u64 {
         match (self, granted) {
             (Self::Take { .. }, Some(granted)) => granted,
@@ -192,22 +192,22 @@ impl Operation {
         }
     }
 
-    /// Whether it consumes where nothing refuses it.
+    /// True if it consumes units when nothing refuses it.
     const fn charges(&self) -> bool {
         self.is_check() || matches!(self, Self::Charge { .. } | Self::Surcharge { .. })
     }
 
-    /// Where its caller stands in the line.
+    /// The place of its caller in the line.
     pub(crate) fn line(&self) -> Option<LinePlace> {
         self.details()?.line
     }
 
-    /// What the journal is to say of it.
+    /// The metadata that the journal keeps of it.
     pub(crate) fn metadata(&self) -> Option<&[u8]> {
         self.details()?.meta.as_deref()
     }
 
-    /// Whether units may go back by it, for which others wait.
+    /// True if it may give back units for which others wait.
     pub(crate) const fn frees(&self) -> bool {
         matches!(
             self,
@@ -220,12 +220,12 @@ impl Operation {
         )
     }
 
-    /// Whether callers that wait ask again behind it: for units that went back, or since a block may outlast their time.
+    /// True if waiting callers ask again after it: units may be back, or a block may outlast their time.
     pub(crate) const fn wakes_waiters(&self) -> bool {
         self.frees() || matches!(self, Self::Block { .. })
     }
 
-    /// Whether it asks and consumes.
+    /// True if it asks and consumes.
     pub(crate) const fn is_check(&self) -> bool {
         matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Turn { .. } | Self::Take { .. })
     }
@@ -237,7 +237,7 @@ impl Operation {
 pub struct Attempt {
     /// When, in microseconds since 1970.
     pub at: u64,
-    /// Whether it was allowed.
+    /// True if it was allowed.
     pub allowed: bool,
     /// The units it asked for.
     pub cost: u64,
@@ -245,17 +245,17 @@ pub struct Attempt {
     pub meta: Option<Vec<u8>>,
 }
 
-/// The result of an entry. For everything but a check and a peek, `applied` says whether there was something to do.
+/// The result of an entry. `applied` is true if a check or peek was admitted, or another operation had something to do.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Answer {
     pub(crate) applied: bool,
     /// Units that the operation consumed.
     pub(crate) granted: u64,
     pub(crate) now: u64,
-    /// When a block ends; 0 is none.
+    /// When a block ends. 0 means none.
     pub(crate) blocked_until: u64,
     pub(crate) views: Views,
-    /// The limits that refused when they were asked, one bit each. It is given where the views no longer show them: the
+    /// The limits that refused when they were asked, one bit each. It is given if the views no longer show them: the
     /// views are of the state after a denial that was charged, or after a `check_all` that was undone.
     pub(crate) refused: Option<u16>,
     pub(crate) source: Source,
@@ -265,76 +265,76 @@ pub(crate) struct Answer {
     pub(crate) may_be_old: bool,
     /// For how many microseconds the denial may be repeated without asking again.
     pub(crate) denied_for: u32,
-    /// The generation of the key in which it may: see `DenialGenerations`.
+    /// The generation of the key in which it may be repeated: see `DenialGenerations`.
     pub(crate) denial_generation: u32,
-    /// What is stored after the call, of an answer of a shared store. The layers take it; no Decision keeps it.
+    /// The stored states after the call, from a shared store. The layers take them, so no Decision keeps them.
     pub(crate) states: Option<Box<States>>,
-    /// The block of a lease that was spent; 0 is none.
+    /// The block of a lease that was spent. 0 means none.
     pub(crate) block: u32,
     pub(crate) rare: Option<Box<RareAnswer>>,
 }
 
-/// What only few answers have.
+/// The parts that few answers have.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct RareAnswer {
     /// The attempts of a journal.
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) traces: Traces,
-    /// What was learned of the key.
+    /// The learned limits of the key.
     pub(crate) learned: Option<LearnedAnswer>,
     /// The generation of the key that a lease is for.
     pub(crate) generation: u64,
     /// The connection over which the answer to a lease came.
     pub(crate) connection: u64,
-    /// Which block of a policy whose blocks become longer is the last one, from 1 on: see [`BlockLevel`].
+    /// The level of the last block, for a policy with blocks that become longer: see [`BlockLevel`].
     pub(crate) block_level: BlockLevel,
-    /// The limits of another release that count this key too.
+    /// The limits of other versions of the policy that count this key too.
     pub(crate) others: Vec<LimitTag>,
     /// Since when each process has a caller in the line of the key, for each class.
     pub(crate) line: Vec<u64>,
-    /// What the call took of each limit, where that is not its cost of all …
+    /// The amount that the call took of each limit, if it is not the cost for all.
     pub(crate) amounts: Amounts,
-    /// … and whether it has consumed that.
+    /// True if the call has consumed these amounts.
     pub(crate) has_charged: bool,
-    /// The moment of the turn that the call has taken; 0 where it need not wait.
+    /// The moment of the turn that the call has taken. 0 if it need not wait.
     pub(crate) turn_at: u64,
-    /// When the units were charged, of an answer whose time is that of its turn; 0 of any other.
+    /// When the units were charged, if the time of the answer is that of its turn. 0 otherwise.
     pub(crate) charged_at: u64,
-    /// Why the call was not made, where its key has other numbers.
+    /// Why the call was not made, if it brought other numbers than its key has.
     pub(crate) moved: Option<Moved>,
-    /// When the call gives up that has to be repeated, where that is known.
+    /// The deadline of a call that has to be repeated, if it is known.
     pub(crate) deadline: Option<Instant>,
-    /// The keys of a policy that have other numbers.
+    /// The keys of a policy that have an override.
     pub(crate) overrides: Vec<StoredOverride>,
     /// By how many microseconds the calendar is ahead of the time of the store.
     pub(crate) ahead: i64,
 }
 
 impl RareAnswer {
-    /// What says that a call was not made.
+    /// The rare part of an answer to a call that was not made.
     pub(crate) fn of_moved(moved: Moved) -> Option<Box<Self>> {
         Some(Box::new(Self { moved: Some(moved), ..Self::default() }))
     }
 
-    /// What says the level of a block; `None` where there is none.
+    /// The rare part with the level of a block. `None` if there is no level.
     pub(crate) fn of_level(block_level: BlockLevel) -> Option<Box<Self>> {
         (block_level != BlockLevel::default()).then(|| Box::new(Self { block_level, ..Self::default() }))
     }
 }
 
 impl Answer {
-    /// The answers to entries that are decided together, of which one has other numbers than its key.
+    /// The answers to entries that are decided together, if one of them brought other numbers than its key has.
     pub(crate) fn all_moved(moved: Vec<Option<Self>>, now: u64) -> Vec<Self> {
         let other = || Self { now, rare: RareAnswer::of_moved(Moved::OfAnother), ..Self::default() };
         moved.into_iter().map(|answer| answer.unwrap_or_else(other)).collect()
     }
 
-    /// The keys of a policy that have other numbers.
+    /// The answer with the keys of a policy that have an override.
     pub(crate) fn of_overrides(overrides: Vec<StoredOverride>, now: u64) -> Self {
         Self { now, rare: Some(Box::new(RareAnswer { overrides, ..RareAnswer::default() })), ..Self::default() }
     }
 
-    /// This answer of a store whose time is so far behind the calendar: attempts are named by the calendar.
+    /// This answer, of a store that is so far behind the calendar. Attempts get the time of the calendar.
     #[cfg(feature = "redis")]
     pub(crate) fn with_calendar_ahead(mut self, ahead: i64) -> Self {
         let rare = self.rare.get_or_insert_default();
@@ -343,7 +343,7 @@ impl Answer {
         self
     }
 
-    /// What the calendar says at a moment of the store that gave it.
+    /// The calendar time at a moment of the store that gave the answer.
     pub(crate) fn calendar_at(&self, moment: u64) -> u64 {
         moment.saturating_add_signed(self.calendar_ahead())
     }
@@ -353,7 +353,7 @@ impl Answer {
         self.rare.as_ref().map_or(0, |rare| rare.ahead)
     }
 
-    /// This answer, which came over the connection of that number: the holder of a lease has to know it.
+    /// This answer, with the number of the connection over which it came. The holder of a lease needs it.
     #[cfg(feature = "redis")]
     pub(crate) fn over_connection(mut self, connection: Option<u64>) -> Self {
         if let Some(rare) = self.rare.as_mut().filter(|rare| rare.generation > 0) {
@@ -362,7 +362,7 @@ impl Answer {
         self
     }
 
-    /// What undoes the check that it admitted.
+    /// The operation that undoes the check that this answer admitted.
     pub(crate) fn undo(&self, plan: &Plan, check: &Operation) -> Operation {
         let amounts = check.amounts().unwrap_or_default().iter().map(|amount| amount.units);
         let amounts = amounts.map(|units| ChargedAmount { back: units, charged: units }).collect();
@@ -370,7 +370,7 @@ impl Answer {
         Operation::GiveBack { units: check.cost(), charge: Arc::new(charge) }
     }
 
-    /// What it says of its charge, but for the limits.
+    /// The charge of the answer, without the limits.
     pub(crate) fn charge(&self) -> Charge {
         let Traces { refunded, cleared_at, .. } = self.traces();
         let charged_at = self.rare.as_ref().map_or(0, |rare| rare.charged_at);
@@ -379,7 +379,7 @@ impl Answer {
         Charge { at, life, units: self.granted, block: self.block, refunded, cleared_at, ..Charge::default() }
     }
 
-    /// For how long the caller has to wait for its turn, in microseconds; `None` where it need not.
+    /// For how many microseconds the caller has to wait for its turn. `None` if it need not wait.
     pub(crate) fn turn_after(&self) -> Option<u64> {
         let turn_at = self.rare.as_ref()?.turn_at;
         (turn_at > 0).then(|| turn_at.saturating_sub(self.now))
@@ -400,7 +400,7 @@ impl Answer {
         plan.rules.iter().zip(&self.views).map(empty_at).collect()
     }
 
-    /// Keeps what the call took of each limit, for its Decision.
+    /// Keeps the amount that the call took of each limit, for its Decision.
     #[inline(always)]
     pub(crate) fn keep_amounts(&mut self, operation: &Operation) {
         match operation.amounts() {
@@ -413,18 +413,18 @@ impl Answer {
         }
     }
 
-    /// Why the call was not made, where its key has other numbers than it brought.
+    /// Why the call was not made, if it brought other numbers than its key has.
     #[inline]
     pub(crate) fn moved(&self) -> Option<&Moved> {
         self.rare.as_ref()?.moved.as_ref()
     }
 
-    /// Which block of a policy whose blocks become longer is the last one.
+    /// The level of the last block, for a policy with blocks that become longer.
     pub(crate) fn block_level(&self) -> BlockLevel {
         self.rare.as_ref().map(|rare| rare.block_level).unwrap_or_default()
     }
 
-    /// What the call took of each limit; empty where that is its cost of all.
+    /// The amount that the call took of each limit. Empty if that is the cost for all.
     pub(crate) fn amounts(&self) -> &[Amount] {
         self.rare.as_ref().map_or(&[], |rare| &rare.amounts)
     }
@@ -439,7 +439,7 @@ impl Answer {
         }
     }
 
-    /// The call was undone, since another one of several was refused: it has consumed nothing.
+    /// Forgets the charge of a call that was undone, because another one of several was refused.
     pub(crate) fn forget_charge(&mut self) {
         self.granted = 0;
         if let Some(rare) = &mut self.rare {
@@ -451,7 +451,7 @@ impl Answer {
         self.rare.as_ref().map(|rare| rare.traces).unwrap_or_default()
     }
 
-    /// A refusal of a caller that has to wait for others, though there is room for it: no limit refused it.
+    /// Marks the refusal of a caller that has to wait for others although there is room: no limit refused it.
     pub(crate) fn yield_to_others(&mut self) {
         let now = self.now;
         let waits = |view: &View| view.admits_at.is_none_or(|at| at > now);
@@ -461,7 +461,7 @@ impl Answer {
         }
     }
 
-    /// Says of a key without limits what an unused one would say: its limits are not asked, whatever they have counted.
+    /// Shows a key without limits as unused. Its limits are not asked, whatever they have counted.
     #[inline(always)]
     pub(crate) fn see_unlimited(&mut self, plan: &Plan) {
         if plan.overridden.is_some() {
@@ -476,12 +476,12 @@ impl Answer {
         }
     }
 
-    /// The keys of a policy that have other numbers; none for other answers.
+    /// The keys of a policy that have an override. None for other answers.
     pub(crate) fn into_overrides(self) -> Vec<StoredOverride> {
         self.rare.map(|rare| rare.overrides).unwrap_or_default()
     }
 
-    /// The attempts of a journal; none for other answers.
+    /// The attempts of a journal. None for other answers.
     pub(crate) fn into_attempts(self) -> Vec<Attempt> {
         self.rare.map(|rare| rare.attempts).unwrap_or_default()
     }

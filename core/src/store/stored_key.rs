@@ -1,13 +1,13 @@
-//! The name of a policy and key in what several processes share: see docs/adr/0003.
+//! The name of a policy and key in a store that several processes share: see docs/adr/0003.
 
 use smallvec::SmallVec;
 
 use super::key_names::KeyNames;
 
-/// The bytes of policy and key whose digest is made at once.
+/// The most bytes of policy and key that are hashed in one step.
 const SHORT_NAME: usize = 192;
 
-/// Parts one behind the other, where they fit.
+/// The parts in a row, if they fit.
 #[inline]
 fn joined<'a>(parts: [&[u8]; 3], out: &'a mut [u8; SHORT_NAME]) -> Option<&'a [u8]> {
     let mut length = 0;
@@ -18,7 +18,7 @@ fn joined<'a>(parts: [&[u8]; 3], out: &'a mut [u8; SHORT_NAME]) -> Option<&'a [u
     Some(&out[..length])
 }
 
-/// The name of a policy and key in what several processes share: the prefix and a digest. See docs/adr/0003.
+/// The name of a policy and key in a shared store: the prefix and a digest. See docs/adr/0003.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct StoredKey(SmallVec<[u8; 24]>);
 
@@ -31,7 +31,7 @@ impl StoredKey {
         let parts = [&(policy.len() as u32).to_le_bytes()[..], policy.as_bytes(), key.as_bytes()];
         let mut short = [0; SHORT_NAME];
         let digest = match joined(parts, &mut short) {
-            // Nearly every name; a hasher of parts takes twice as long.
+            // Nearly every name is short. A hasher of parts takes twice as long.
             Some(name) => match &names.secret {
                 Some(secret) => blake3::keyed_hash(secret, name),
                 None => blake3::hash(name),
@@ -49,7 +49,7 @@ impl StoredKey {
         Self(name)
     }
 
-    /// A name that is made otherwise.
+    /// A name that was made elsewhere.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }

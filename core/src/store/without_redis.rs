@@ -1,4 +1,4 @@
-//! Redis or Valkey, in a crate without the feature `redis`: there is none. Its URL is refused before.
+//! Stands in for Redis and Valkey in a crate without the feature `redis`. Their URLs are refused before.
 
 use std::convert::Infallible;
 #[cfg(target_os = "linux")]

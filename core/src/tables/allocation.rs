@@ -1,8 +1,8 @@
-//! What an allocation takes, for tables that are bounded in bytes.
+//! The size of an allocation, for tables that are bounded in bytes.
 
 use smallvec::{Array, SmallVec};
 
-/// The bytes that an allocator takes for so many: its own header, rounded up, and no allocation for none.
+/// The bytes that an allocator takes for `bytes`: with its header, rounded up, and none for 0.
 pub(crate) const fn allocated(bytes: usize) -> usize {
     if bytes == 0 {
         return 0;

@@ -1,15 +1,15 @@
-//! The bytes that all shards of a store take together, and how many they may.
+//! The bytes of all shards of a store together, and their bound.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A shard that has changed by less is not counted anew: the count is shared by all threads.
+/// A shard that changed by less is not counted again, because all threads share the count.
 const MAX_STEP: usize = 16 << 10;
 
-/// The bytes that a store may take, which its shards share.
+/// The bytes that a store may take, shared by its shards.
 pub(crate) struct ByteBudget {
     used: AtomicUsize,
     most: usize,
-    /// How much a shard may change before it is counted anew.
+    /// A shard is counted again after a change of this many bytes.
     step: usize,
 }
 
@@ -19,7 +19,7 @@ impl ByteBudget {
         Self { used: AtomicUsize::new(0), most: most - step * shards, step }
     }
 
-    /// Counts what a shard takes now, where it took `counted` before.
+    /// Counts the bytes of a shard now. It took `counted` bytes before.
     #[inline]
     pub(crate) fn count(&self, bytes: usize, counted: &mut usize) {
         if bytes.abs_diff(*counted) >= self.step.max(1) {
@@ -37,7 +37,7 @@ impl ByteBudget {
         self.used.load(Ordering::Relaxed) > self.most
     }
 
-    /// Whether one of `shards` has more than its part.
+    /// True if one of `shards` takes more than its part.
     pub(crate) const fn is_part_exceeded(&self, bytes: usize, shards: usize) -> bool {
         bytes > self.most / shards
     }

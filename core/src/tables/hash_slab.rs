@@ -1,17 +1,17 @@
-//! Items in a vector, found by their hash: a table has their indexes. A cursor walks through the vector to find items to
-//! remove. Its capacity follows its length in both directions, so that what a flood took is given back.
+//! Items in a vector, and a table that finds their indexes by hash. A cursor walks through the vector to find items to
+//! remove. The capacity follows the length in both directions, so that the memory of a flood is given back.
 
 use hashbrown::HashTable;
 
-/// What a slab keeps.
+/// An item of a slab.
 pub(crate) trait Hashed {
-    /// What the hash of an item is computed with; nothing where the item has its hash.
+    /// The hasher of the items, or `()` if an item has its hash.
     type Hasher;
 
     fn hash(&self, hasher: &Self::Hasher) -> u64;
 }
 
-/// A vector whose items are found by their hash.
+/// A vector with items that are found by their hash.
 pub(crate) struct HashSlab<T: Hashed> {
     hasher: T::Hasher,
     /// Indexes into `items`, by hash.
@@ -21,10 +21,10 @@ pub(crate) struct HashSlab<T: Hashed> {
 }
 
 impl<T: Hashed> HashSlab<T> {
-    /// The bytes of an item without what it has allocated: its place, its part of the room that the vector has to spare,
-    /// and its index.
+    /// The bytes of an item without its own allocations: its place, its share of the vector's spare room, and its
+    /// index.
     pub(crate) const ITEM_BYTES: usize = size_of::<T>() * 3 / 2 + 16;
-    /// Places that a vector may have beyond that.
+    /// Spare places that a vector may have beyond that.
     const SPARE: usize = 8;
 
     pub(crate) fn new(hasher: T::Hasher) -> Self {
@@ -36,7 +36,7 @@ impl<T: Hashed> HashSlab<T> {
         self.indexes.find(hash, |index| is(&self.items[*index as usize])).map(|index| *index as usize)
     }
 
-    /// All items of a hash that match.
+    /// The indexes of all matching items with this hash.
     pub(crate) fn all(&self, hash: u64, is: impl Fn(&T) -> bool) -> Vec<usize> {
         let found = self.indexes.iter_hash(hash).map(|index| *index as usize);
         found.filter(|index| is(&self.items[*index])).collect()
@@ -66,7 +66,7 @@ impl<T: Hashed> HashSlab<T> {
         std::mem::take(&mut self.items)
     }
 
-    /// Moves the cursor; returns where it is.
+    /// Moves the cursor and returns its position.
     pub(crate) fn advance(&mut self) -> Option<usize> {
         if self.items.is_empty() {
             return None;
@@ -77,7 +77,7 @@ impl<T: Hashed> HashSlab<T> {
 
     pub(crate) fn insert(&mut self, hash: u64, item: T) {
         if self.items.len() == self.items.capacity() {
-            // A vector that doubles has room for as many again.
+            // A vector that doubles would have room for as many again.
             self.items.reserve_exact(self.items.len() / 4 + Self::SPARE / 2);
         }
         let (items, hasher) = (&self.items, &self.hasher);
@@ -86,7 +86,7 @@ impl<T: Hashed> HashSlab<T> {
         self.items.push(item);
     }
 
-    /// Puts an item in the place of another, which costs less than to add it and to remove the other.
+    /// Replaces an item, which costs less than removing it and adding the other.
     pub(crate) fn replace(&mut self, at: usize, hash: u64, item: T) -> T {
         self.forget(at);
         let (items, hasher) = (&self.items, &self.hasher);
@@ -119,7 +119,7 @@ impl<T: Hashed> HashSlab<T> {
         drop(self.take());
     }
 
-    /// Gives room back that the items do not need.
+    /// Gives back room that the items do not need.
     fn shrink(&mut self) {
         let len = self.items.len();
         if self.items.capacity() > len + len / 2 + Self::SPARE {

@@ -1,4 +1,4 @@
-//! What tables that are bounded in bytes are made of: keys, items found by their hash, budgets, the bytes of an allocation.
+//! The parts of tables that are bounded in bytes: keys, items found by their hash, budgets, the sizes of allocations.
 
 pub(crate) mod allocation;
 pub(crate) mod byte_budget;

@@ -8,13 +8,13 @@ use foldhash::fast::RandomState;
 
 use crate::tables::allocation::allocated;
 
-/// The longest key that is kept as text, in bytes. It is more than names, addresses and digests of others have.
+/// The longest key that is kept as text, in bytes. Names, addresses and common digests are shorter.
 const MAX_TEXT: usize = 64;
 
-/// 128 bits of BLAKE3: two keys that share it cannot be found.
+/// 128 bits of BLAKE3. No one can find two keys that share it.
 type KeyDigest = [u8; 16];
 
-/// A digest as two numbers: a call copies the key by whole words then, and not byte by byte.
+/// A digest as two numbers, so that a call copies the key by whole words and not byte by byte.
 type KeyDigestWords = [u64; 2];
 
 /// A key of bounded size. A digest never equals a text, whatever bytes the text has.
@@ -50,7 +50,7 @@ impl TableKey {
     }
 }
 
-/// A key in the form in which a table looks for it. It is made once for a call, because a digest takes time.
+/// A key in the form for a look-up in a table. It is made once for a call, because a digest takes time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TableKeyRef<'a> {
     Text(&'a str),
@@ -66,7 +66,7 @@ impl<'a> TableKeyRef<'a> {
     /// Its hash in a table of the keys of all policies, for the policy with that identity.
     #[inline(always)]
     pub(crate) fn hash_for(self, identity: u128, hasher: &RandomState) -> u64 {
-        // The identity is a digest already; the key is the caller's, so the hasher is seeded.
+        // The identity is a digest already. The key comes from a caller, so the hasher is seeded.
         hasher.hash_one(self) ^ identity as u64
     }
 }
@@ -93,7 +93,7 @@ impl Hash for TableKeyRef<'_> {
     #[inline(always)]
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
-            // A text alone needs no mark of its end.
+            // Nothing follows the text, so it needs no mark of its end.
             Self::Text(text) => state.write(text.as_bytes()),
             Self::Digest(digest) => digest.hash(state),
         }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn no_text_is_taken_for_a_digest() {
-        // A long key whose digest is text as well: the key that has this text is another one.
+        // A long key with a digest that is text as well. The key with this text is another one.
         let long = (0..).map(|number| format!("{number:065}"));
         let found = long.take(10_000_000).find_map(|long| {
             let digest = bytes(digest(&long));

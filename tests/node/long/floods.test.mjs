@@ -1,4 +1,4 @@
-// What a client can make many of takes little memory: each flood runs in a process with a limit.
+// Everything that a client can make many of takes little memory. Each flood runs in a process with a limit.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -9,7 +9,7 @@ import { Servers } from '../../servers/servers.mjs';
 
 const PROGRAM = fileURLToPath(new URL('../programs/flood.mjs', import.meta.url));
 const UNREACHABLE = 'redis://127.0.0.1:1/0';
-/** MiB: of the heap of JavaScript, and of the process. */
+/** The most MiB of the JavaScript heap, and of the process. */
 const HEAP = 100;
 const PROCESS = 220;
 

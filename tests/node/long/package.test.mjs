@@ -75,7 +75,7 @@ it('every entry has a file and types for ESM and for CommonJS', () => {
 });
 
 describe('its types', () => {
-  // First, because the next test puts the packages of this checkout beside it.
+  // This test comes first, because the next one puts the packages of this checkout beside it.
   it('need no types of Node, of a browser or of a framework', async () => {
     assert.ok(!existsSync(join(folder, 'node_modules/@types')));
     const { stdout } = await call(bin('tsc'), ['-p', 'plain'], { cwd: folder }).catch((error) => error);
@@ -83,7 +83,7 @@ describe('its types', () => {
   });
 
   it('compile in strict projects of both kinds, which then run', async () => {
-    // The frameworks that they use are those of this checkout.
+    // These projects use the frameworks of this checkout.
     for (const name of readdirSync(join(root, 'node_modules'))) {
       const path = join(folder, 'node_modules', name);
       if (!name.startsWith('.') && !existsSync(path)) symlinkSync(join(root, 'node_modules', name), path, 'dir');
@@ -153,7 +153,7 @@ describe('its types', () => {
       const used = `export const all = [${entries.map((_, index) => `entry${index}`)}];\n`;
       writeFileSync(join(folder, 'entries/main.ts'), `${lines.join('\n')}\n${used}`);
       const found = await compile('entries', ['es2022', 'esnext.disposable'], ['entries/main.ts']);
-      // What the types of the frameworks need is not ours.
+      // Errors in the types of the frameworks are not ours.
       const wrong = found
         .split('\n')
         .filter((line) => line.startsWith('entries/') || /Cannot find module 'tidegate/.test(line));

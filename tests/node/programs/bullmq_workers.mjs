@@ -1,5 +1,5 @@
-// The workers of bullmq.test.mjs, in the process of the test and in one of its own: `node bullmq_workers.mjs MODULE URL PREFIX`.
-// What their jobs did is in lists of Redis.
+// The workers of bullmq.test.mjs, in the process of the test and in another one. Their jobs write to lists of Redis.
+// The other process is `node bullmq_workers.mjs MODULE URL PREFIX`.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
@@ -15,13 +15,13 @@ const POLICIES = {
   rare: '10/hour',
 };
 
-/** A server as every BullMQ takes it: the first ones know no URL. */
+/** A server in the form that every BullMQ takes. The first versions take no URL. */
 export function connectionTo(url) {
   const { hostname: host, port } = new URL(url);
   return { host, port: Number(port) };
 }
 
-/** Starts a worker for each queue, or for those that are named. */
+/** Starts a worker for each queue, or only for the named ones. */
 export function startWorkers({ Worker }, url, prefix, only) {
   const redis = new Redis(url);
   const limiter = new Limiter({ store: url, prefix, policies: POLICIES, timeoutMs: 20_000, onStoreError: 'raise' });
@@ -68,7 +68,7 @@ export function startWorkers({ Worker }, url, prefix, only) {
     const worker = new Worker(name, processor, {
       connection: connectionTo(url),
       prefix,
-      // A worker that hangs takes no other job, which would be lost with it.
+      // A worker that hangs takes no other job, because that job would be lost with it.
       concurrency: name === 'hangs' ? 1 : 4,
       // BullMQ would give a job of a killed worker to the next one, which would hang.
       ...(name === 'hangs' && { lockDuration: 3_600_000 }),

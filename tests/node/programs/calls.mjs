@@ -1,4 +1,4 @@
-// What `tidegate/fetch` does with the fetch of each runtime.
+// Tests `tidegate/fetch` with the fetch of each runtime.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';

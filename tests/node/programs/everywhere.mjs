@@ -1,4 +1,4 @@
-// What every runtime must be able to do: load the package both ways, use both kinds of store, wait, and end.
+// Every runtime must be able to do this: load the package both ways, use both kinds of store, wait, and end.
 
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
@@ -38,5 +38,5 @@ const clock = new ManualClock(1_700_000_000_000);
 const limiter = new Limiter({ clock });
 await limiter.check('fixed-window 1/minute', 'a');
 assert.equal((await limiter.check('fixed-window 1/minute', 'a')).retryAfterMs, 60_000);
-// Not closed: an open limiter keeps no process alive.
+// It is not closed, because an open limiter keeps no process alive.
 new Limiter({ store: process.argv[2] }).check('5/s', 'a').then(() => console.log('done'));

@@ -22,7 +22,7 @@ const told = [await answers(limiter)];
 // The time of a store goes on.
 await wait(1_100);
 told.push(await answers(limiter));
-// That of a ManualClock is moved together with the fakes.
+// The time of a ManualClock moves together with the fakes.
 told.push(await answers(manual));
 fakes.tick(1_000);
 clock.advance(1_000);

@@ -1,4 +1,4 @@
-// Checks while timers are fakes, as those of Jest: they run nothing until they are told to.
+// Checks while timers are fakes, like those of Jest, which run nothing until a test moves them.
 
 import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -13,7 +13,7 @@ function install() {
   for (const name of names) globalThis[name] = fake();
 }
 
-// Streams and modules of ECMAScript wait for ticks.
+// Streams and modules of ECMAScript wait for ticks, so this uses `require` and `writeSync`.
 const require = createRequire(import.meta.url);
 if (when === 'before') install();
 const { Limiter } = require('tidegate');

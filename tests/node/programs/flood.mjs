@@ -1,4 +1,4 @@
-// A flood of keys or notations: flood.mjs NAME STORE [DENY_CACHE_MS]. Prints how many MiB the process had at most, and at the end.
+// A flood of keys or notations: flood.mjs NAME STORE [DENY_CACHE_MS]. Prints the MiB of the process at most, and at the end.
 
 import { Limiter, Policy } from 'tidegate';
 
@@ -9,7 +9,7 @@ function expect(holds, what) {
   if (!holds) throw new Error(what);
 }
 
-/** Denies so many keys that a function makes. */
+/** Denies `count` keys that `keyOf` makes. */
 async function deny(limiter, count, keyOf) {
   for (let number = 0; number < count; number++) {
     const key = keyOf(number);
@@ -23,7 +23,7 @@ async function deny(limiter, count, keyOf) {
 
 const floods = {
   deniedKeys: (limiter) => deny(limiter, 8_000, longKey),
-  // Short keys that are parts of long texts, as when they are cut out of a request.
+  // Short keys that are parts of long texts, like keys that are cut out of a request.
   partsOfTexts: (limiter) =>
     deny(limiter, 8_000, (number) => {
       const text = `${number}`.padStart(20, 'k') + 'x'.repeat(LONG);
@@ -47,7 +47,7 @@ const floods = {
         expect(!denied.some((decision) => decision.allowed), 'all are denied');
       }
     };
-    // Once, so that what is made once is made.
+    // The first round makes the one-time allocations.
     await check('1000000/hour', 1000, () => 'another');
     const before = heap();
     await flood(0);

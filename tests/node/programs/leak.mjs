@@ -1,4 +1,4 @@
-// Prints by how many MiB the process has grown over many checks, of which some are denied and some fail.
+// Prints by how many MiB the process has grown over many checks. Some of them are denied and some fail.
 
 import { Limiter } from 'tidegate';
 
@@ -22,7 +22,7 @@ function memory() {
   return process.memoryUsage().rss;
 }
 
-// The first round allocates what is allocated once, and what V8 keeps for itself.
+// The first round makes the one-time allocations, and fills the memory that V8 keeps for itself.
 await some(Number(checks));
 const before = memory();
 await some(checks);

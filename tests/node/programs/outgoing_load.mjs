@@ -1,5 +1,5 @@
-// Calls that go out, from a process of its own. It says that it is ready, reads what tests/python/outgoing_share.py describes as
-// JSON, and writes its answers by their status, and when it sent what was refused.
+// Calls that go out, from a separate process. It prints that it is ready, and reads a task as JSON, which
+// tests/python/outgoing_share.py describes. It writes its answers by their status, and the times when it sent the refused requests.
 
 import { once } from 'node:events';
 import process from 'node:process';
@@ -21,11 +21,11 @@ const fetch = pacedFetch({
   fetch: sentNow,
 });
 const answers = {};
-// When a request was sent that was refused, by its target.
+// The time when a refused request was sent, by its target.
 const refused = {};
 let calls = 0;
 
-/** A request leaves here, behind its turn. */
+/** Sends a request, after it has waited for its turn. */
 async function sentNow(url, init) {
   const sent = Date.now() / 1000;
   const response = await globalThis.fetch(url, init);
@@ -55,5 +55,5 @@ await Promise.race([
   Promise.all(Array.from({ length: told.callers }, call)),
   delay(Math.max(0, told.until * 1000 + 500 - Date.now())),
 ]);
-// What still waits for a turn does not keep the process.
+// Calls that still wait for a turn do not keep the process.
 process.stdout.write(`${JSON.stringify({ answers, sent: refused })}\n`, () => process.exit());

@@ -20,7 +20,7 @@ function serving(app) {
   return { url: `http://127.0.0.1:${server.addr.port}`, close: () => server.shutdown() };
 }
 
-/** What both must do. */
+/** The tests for both. */
 async function limits(url, limiter, policy) {
   const first = await fetch(url);
   assert.equal(first.status, 200);

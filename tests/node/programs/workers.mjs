@@ -1,4 +1,4 @@
-// Four threads drain one limit; two more are terminated in the middle of their calls.
+// Four threads drain one limit. Two more are terminated in the middle of their calls.
 
 import { once } from 'node:events';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';

@@ -1,4 +1,4 @@
-// Workers are terminated while callers wait in them. What is left: threads, open files, and what those callers still take.
+// Workers are terminated while callers wait in them. Prints the leftovers: threads, open files, and units those callers still take.
 
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
@@ -28,13 +28,13 @@ if (isMainThread) {
   };
   const open = () => [readdirSync('/proc/self/task').length, readdirSync('/proc/self/fd').length];
 
-  // What this limiter and the process start once they keep.
+  // The first rounds start the threads and files that this limiter and the process keep.
   await watcher.peek(POLICY, 'a');
   await round(2);
   await sleep(200);
   const before = open();
   await round(4);
-  // The windows of the workers that ended are over after this time, and then no worker takes the units of the next.
+  // The windows of the workers that ended are over after this time. Then no worker takes the units of the next window.
   const windows = await Promise.all(KEYS.map((key) => watcher.peek(POLICY, key)));
   const over = performance.now() + Math.max(...windows.map(({ resetAfterMs }) => resetAfterMs)) + 100;
   let taken = 0;
@@ -61,7 +61,7 @@ if (isMainThread) {
     for (let count = 0; count < 5; count++) limiter.acquire(POLICY, key).catch(() => {});
   }
   await limiter.hold(HELD, 'a').catch(() => {});
-  // Waits for units that the hold never gives back while its worker runs.
+  // There is one unit for all of these calls, so nearly all of them wait until their worker ends.
   limiter.acquire('fixed-window 1/hour', 'b', { cost: 1 }).catch(() => {});
   limiter.acquire('fixed-window 1/hour', 'b', { cost: 1 }).catch(() => {});
   await limiter.peek(POLICY, 'a');

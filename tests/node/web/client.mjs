@@ -10,7 +10,7 @@ export async function get(url, { method = 'GET', headers = {}, agent } = {}) {
   return { status: answer.statusCode, headers: answer.headers, body };
 }
 
-/** Sends a request: the response, of which nothing is read yet. */
+/** Sends a request, and returns the response before its body is read. */
 export async function open(url, { method = 'GET', headers = {}, agent } = {}) {
   const sent = request(url, { method, headers, agent });
   sent.end();
@@ -26,12 +26,12 @@ export function send(url) {
   return sent;
 }
 
-/** Lets what has begun in this process go on, as far as it can without waiting for time or for a client. */
+/** Lets everything that has begun in this process go on, as far as it can without waiting for time or for a client. */
 export async function settled() {
   for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Waits until a condition is true. On a timeout the error says which. */
+/** Waits until a condition is true. On a timeout the error names the condition. */
 export async function until(what, condition) {
   const deadline = Date.now() + 20_000;
   while (!(await condition())) {

@@ -1,5 +1,5 @@
-// Serves one limit from a cluster of workers, or alone where there are none, and prints how many of 100 requests were
-// admitted and which process has warned of what.
+// Serves one limit from a cluster of workers, or alone if there are none. Prints the number of admitted requests out of
+// 100, and the warnings with their processes.
 //
 //     node cluster.mjs STORE WORKERS
 
@@ -39,7 +39,7 @@ if (cluster.isPrimary) {
       });
     });
   const ports = await Promise.all(Number(workers) === 0 ? [serve()] : Array.from({ length: Number(workers) }, told));
-  // A connection each: the cluster hands out connections.
+  // Each request has a new connection, because the cluster hands out connections.
   const agent = new Agent({ keepAlive: false });
   const statuses = [];
   for (let request = 0; request < 100; request++) {

@@ -1,4 +1,4 @@
-// What every adapter promises: options that do not exist, what a function may return, and where a refusal goes.
+// Promises of every adapter: errors for unknown options, the results of functions, and the way of a refusal.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -34,7 +34,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
       [{ limiter, policy: ['login', 'login'] }, /twice/],
     ];
     for (const [options, says] of mistakes) {
-      // Before the first request.
+      // The error comes before the first request.
       const start = async () => serving(t, { limits: [options] });
       await assert.rejects(start, (error) => {
         assert.equal(error.code, 'config_invalid', `${says}: ${error.stack}`);
@@ -59,7 +59,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
       const { status } = await get(url, { headers: { 'x-forwarded-for': '198.51.100.7' } });
       return [status, (await get(url)).status, (await get(url)).headers['x-ratelimit-limit']];
     };
-    // Fastify itself takes what it can enumerate for names of its own.
+    // Fastify itself takes enumerable properties for names that it knows.
     const enumerable = !name.startsWith('Fastify') && !name.endsWith('Fastify');
     for (const [name, value] of Object.entries(added)) {
       Object.defineProperty(Object.prototype, name, { value, enumerable, configurable: true, writable: true });
@@ -137,7 +137,7 @@ forEachAdapter(({ name, adapter, serving, failing }) => {
     process.env.TIDEGATE_ENABLED = 'false';
     try {
       assert.deepEqual(await answers({}), [200, 200, undefined]);
-      // What the code says is nearer than the environment.
+      // An option in the code is stronger than the environment.
       assert.deepEqual((await answers({ enabled: true })).slice(0, 2), [200, 429]);
       process.env.TIDEGATE_ENABLED = 'perhaps';
       await assert.rejects(answers({}), { code: 'config_invalid', message: /TIDEGATE_ENABLED/ });

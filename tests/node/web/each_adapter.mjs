@@ -1,4 +1,4 @@
-// A server of each adapter, for the tests of what all adapters do over real HTTP.
+// A server of each adapter, for the tests that all adapters pass over real HTTP.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -57,7 +57,7 @@ export function forEachAdapter(define) {
       await settled();
     }
 
-    /** Runs a server whose start or first request should fail. The error. */
+    /** Runs a server with a start or first request that should fail. Returns the error. */
     async function failing(t, description) {
       const failures = [];
       try {

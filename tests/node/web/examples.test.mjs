@@ -1,4 +1,4 @@
-// Every example runs and does what its comments say.
+// Every example runs and does what its comments promise.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -24,7 +24,7 @@ for (const url of ['memory://', `file://${folder}/limits?max_bytes=4MB`, servers
   describe(url.split(':', 1)[0], () => {
     let prefixes = 0;
 
-    /** Stores of that many processes on one server, and their clock. */
+    /** Stores of `processes` processes on one server, and their clock. */
     function stores(t, { windowMs = 60_000, processes = 1, prefix = `test${++prefixes}:` } = {}) {
       const clock = new ManualClock(START);
       const all = Array.from({ length: processes }, () => {
@@ -68,7 +68,7 @@ for (const url of ['memory://', `file://${folder}/limits?max_bytes=4MB`, servers
       await store.decrement('alice');
       assert.equal((await store.increment('alice')).totalHits, 1);
       clock.advance(60_000);
-      // Late: the window is over.
+      // This is late, because the window is over.
       await store.decrement('alice');
       assert.equal((await store.increment('alice')).totalHits, 1);
     });

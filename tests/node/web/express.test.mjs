@@ -1,4 +1,4 @@
-// What Express alone has: routers and applications that are mounted, and error middleware.
+// Features of Express alone: routers and applications that are mounted, and error middleware.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

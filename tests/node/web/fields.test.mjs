@@ -6,7 +6,7 @@ import { Limiter, Policy } from 'tidegate';
 import { get } from './client.mjs';
 import { forEachAdapter, items, limiting } from './each_adapter.mjs';
 
-// Two limits, one whose units are held, and one: the order is that of the route.
+// Two limits, one with held units, and one. The order is that of the route.
 const POLICIES = {
   login: 'fixed-window 20/minute; fixed-window 2/3s',
   slots: 'concurrency 1',
@@ -20,7 +20,7 @@ const ANNOUNCED = {
 };
 const TEXT = '"login-1";q=20;w=60, "login-2";q=2;w=3, "slots";q=1;qu="concurrent-requests", "all";q=20;w=60';
 
-/** The items of RateLimit. Each names an item of RateLimit-Policy, which is the same on every answer. */
+/** The items of RateLimit. Each names an item of RateLimit-Policy. That field is the same on every answer. */
 function announced({ headers }) {
   assert.equal(headers['ratelimit-policy'], TEXT);
   assert.deepEqual(items(headers['ratelimit-policy']), ANNOUNCED);
@@ -40,7 +40,7 @@ forEachAdapter(({ serving }) => {
     assert.equal(first.status, 200);
     assert.deepEqual(announced(first), { 'login-2': { r: 1, t: 3 }, slots: { r: 0 }, all: { r: 19, t: 3 } });
     const hold = await limiter.hold('slots', 'k');
-    // The others are not asked, and still announced.
+    // The other limits are not asked, and still announced.
     const full = await get(url);
     assert.equal(full.status, 429);
     assert.deepEqual([announced(full), violated(full)], [{ slots: { r: 0 } }, ['slots']]);
@@ -54,7 +54,7 @@ forEachAdapter(({ serving }) => {
       announced(await get(url));
       announced(await get(url));
     }
-    // Another limit binds: the policies are the same.
+    // Another limit decides now, and the policies are the same.
     clock.advance(3000);
     const later = await get(url);
     assert.equal(later.status, 429);

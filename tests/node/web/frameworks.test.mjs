@@ -1,5 +1,5 @@
-// What one framework alone has: contexts, error handlers, functions that call a middleware, a server that does not say who is
-// connected. Express has a file of its own.
+// Features of one framework alone: contexts, error handlers, functions that call a middleware, a server that does not
+// know who is connected. Express has a separate file.
 
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { get, open, send, settled, until } from './client.mjs';
 import { forEachAdapter, items, limiting } from './each_adapter.mjs';
 
-/** A body whose second half is sent after `finish`. */
+/** A body that sends its second half after `finish`. */
 function halves() {
   const { promise, resolve } = resolvers();
   async function* body() {
@@ -27,7 +27,7 @@ function resolvers() {
 
 const policy = { policy: 'exports', key: () => 'all' };
 
-/** Whether that many units are free. */
+/** True if that many units are free. */
 const free = (limiter, units) => async () => (await limiter.peek('exports', 'all')).limits[0].remaining === units;
 
 forEachAdapter(({ name, serving, failing, deserted }) => {

@@ -80,7 +80,7 @@ test('a Request without an address, behind proxies that are counted', () => {
   assert.equal(http.clientIp({ trustedProxies: 2 })(request('192.0.2.1, 203.0.113.7, 10.0.0.1')), '203.0.113.7');
   // An address that is known counts, as everywhere.
   assert.equal(key(request(), '203.0.113.9'), '203.0.113.9');
-  // Nothing says who these are. A request of node:http that has lost its address is no such request.
+  // These cannot know the client of a `Request`. A request of node:http that has lost its address gets another error.
   const names = ['10.0.0.0/8', 'loopback', 'unix', 'anyone'].map((name) => http.clientIp({ trustedProxies: [name] }));
   for (const one of [http.clientIp(), http.clientIp({ trustedProxies: 0 }), ...names]) {
     assert.throws(() => one(request('203.0.113.7')), { code: 'key_invalid', message: /trustedProxies: 1/ });

@@ -39,7 +39,7 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
     assert.equal(seen[2], 'anonymous:127.0.0.1');
   });
 
-  /** A key of the vectors. A number behind the name of a header are the hops of its address. */
+  /** A key of the vectors. A number after the name of a header is the hops of its address. */
   const made = ([kind, given, hops]) => {
     if (kind === 'client_ip') return adapter.clientIp({ trustedProxies: given });
     return adapter[kind](given, ...(hops === undefined ? [] : [{ trustedProxies: hops }]));
@@ -49,7 +49,7 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
     const keyed = { ...(layer && { key: made(layer) }) };
     const own = limit && made(limit);
     const expected = counted.replace('{peer}', '127.0.0.1');
-    /** The key under which a request was counted, by a middleware or by the last of several. */
+    /** Checks the key under which a request was counted, by a middleware or by the last of several. */
     const count = async (t, describe) => {
       const { limiter } = limiting({ login: '100/minute', all: '100/minute' });
       const { status } = await get(await serving(t, describe(limiter)), { headers });
@@ -69,7 +69,7 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
         const route = { policy: 'login', ...(own ? { key: own } : /^Express|Koa|Hono/.test(name) && keyed) };
         return /^Nest|Fastify/.test(name)
           ? { limits: [{ limiter, ...keyed }], routes: [['/', route]] }
-          : // The first middleware limits no request, and tells the second how it reads addresses.
+          : // The first middleware limits no request, and passes to the second how it reads addresses.
             {
               limits: [
                 { limiter, policy: 'all', methods: ['POST'], ...keyed },

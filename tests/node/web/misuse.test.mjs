@@ -34,7 +34,7 @@ forEachAdapter(({ adapter, failing }) => {
     const error = await failing(t, { limits: [{ limiter, policy: 'login' }], twice: true });
     assert.equal(error.code, 'config_invalid');
     assert.match(error.message, /runs twice for GET \//);
-    // It is detected before anything is counted twice.
+    // The mistake is detected before anything is counted twice.
     assert.equal((await limiter.peek('login', '127.0.0.1')).remaining, 4);
   });
 

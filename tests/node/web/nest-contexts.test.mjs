@@ -1,4 +1,4 @@
-// Nest beyond HTTP requests: microservices over TCP, websocket gateways and GraphQL, with real clients; and its module.
+// Nest beyond HTTP requests: microservices over TCP, websocket gateways and GraphQL, with real clients. Also its module.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -185,7 +185,7 @@ test('a websocket gateway is limited message by message', async (t) => {
 /** Nest 12 asks global guards about the messages of gateways, Nest 11 does not. */
 const guardsGateways = Number.parseInt(createRequire(import.meta.url)('@nestjs/core/package.json').version, 10) >= 12;
 
-/** Starts an application with a gateway. What sends it messages, and returns how many of them were answered. */
+/** Starts an application with a gateway. Returns a function that sends messages, and returns how many of them were answered. */
 async function chatting(t, metadata, decorators = [], prepare = () => {}) {
   class Chat {
     say(_client, text) {
@@ -207,7 +207,7 @@ async function chatting(t, metadata, decorators = [], prepare = () => {}) {
   };
 }
 
-/** Tells the client, so that each message has an answer. */
+/** Sends the client a message, so that each message has an answer. */
 const onDenied = (_message, _decision, client) => client.send(JSON.stringify({ event: 'denied' }));
 
 test('a gateway of an application with the module', async (t) => {

@@ -1,4 +1,4 @@
-// What @nestjs/swagger says of limited handlers.
+// The documentation of limited handlers by @nestjs/swagger.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

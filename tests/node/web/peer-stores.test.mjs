@@ -31,7 +31,7 @@ after(() => rmSync(folder, { recursive: true }));
 
 for (const url of ['memory://', `file://${folder}/limits?max_bytes=4MB`, servers.url]) {
   describe(url.split(':', 1)[0], () => {
-    /** A limiter with a clock, and a prefix of its own. */
+    /** A limiter with a clock, and a new prefix. */
     function limiting(t) {
       const clock = new ManualClock(1_704_067_200_000);
       const limiter = new Limiter({ store: url, clock, denyCacheMs: 0, timeoutMs: 10_000 });

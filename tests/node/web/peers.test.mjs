@@ -1,4 +1,4 @@
-// Requests whose client has no address: a connection that was reset, and a Unix domain socket.
+// Requests from clients without an address: a connection that was reset, and a Unix domain socket.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
@@ -16,7 +16,7 @@ import { forEachAdapter, limiting } from './each_adapter.mjs';
 const LIMIT = 5;
 const RESETS = 100;
 
-/** Sends a request and resets its connection: the server reads the request, and its client has no address any more. */
+/** Sends a request and resets its connection. The server reads the request, and its client has no address any more. */
 async function resetAtOnce(port, client) {
   const socket = connect(port, '127.0.0.1');
   socket.on('error', () => {});
@@ -50,7 +50,7 @@ forEachAdapter(({ name, adapter, serving }) => {
       failed: (error) => errors.push(error.code),
     });
     for (let client = 0; client < RESETS; client++) await resetAtOnce(new URL(url).port, `198.51.100.${client}`);
-    // Nest answers errors by itself: they are not seen here. A server may notice the reset before it reads the request.
+    // Nest answers errors itself, so they are not seen here. A server may notice the reset before it reads the request.
     const arrived = () => ends.admitted + ends.denied + errors.length;
     if (!name.startsWith('Nest')) await until('most requests have arrived', () => arrived() > RESETS / 2);
     assert.ok(ends.admitted <= LIMIT, `${ends.admitted} were admitted`);
@@ -58,7 +58,7 @@ forEachAdapter(({ name, adapter, serving }) => {
   });
 });
 
-/** A server in a process of its own, which says the keys of its requests: with and without trust in Unix domain sockets. */
+/** A server in a separate process, which answers with the keys of its requests: with and without trust in Unix domain sockets. */
 const SERVER = `
   import { createServer } from 'node:http';
   import { clientIp } from 'tidegate/express';
@@ -104,7 +104,7 @@ test('a Unix domain socket that the server got as a descriptor has no address, b
   const holder = createNetServer();
   holder.listen(path);
   await once(holder, 'listening');
-  // The end of the holder removes its path.
+  // The end of the holder removes its path, so the socket gets a second one.
   await link(path, other);
   const stdio = [holder._handle.fd];
   const keys = keysOver(t, other, { fd: 3 }, stdio);
@@ -136,7 +136,7 @@ test('a key that needs no address answers without one', () => {
 });
 
 test('the refusal is reported once', () => {
-  // A process of its own: this one has reported it.
+  // This is a separate process, because this one has reported it.
   const program = `
     import { clientIp } from 'tidegate/express';
     const key = clientIp();

@@ -84,7 +84,7 @@ forEachAdapter(({ name, serving }) => {
     });
     const calls = (path) => ['GET', 'POST', 'GET', 'POST', 'HEAD'].map((method) => [method, path]);
     assert.deepEqual(await statuses(url, calls('/shared')), [200, 200, 429, 429, 429]);
-    // HEAD is answered by the handler of GET, so it is no way to a second budget.
+    // The handler of GET answers HEAD, so it is no way to a second budget.
     assert.deepEqual(await statuses(url, [...calls('/each'), ['POST', '/each']]), [200, 200, 200, 200, 429, 429]);
     assert.equal((await limiter.peek(NOTATION, placedKey(`/each${handler}`, CLIENT, 'post'))).remaining, 0);
   });

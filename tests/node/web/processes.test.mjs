@@ -1,4 +1,4 @@
-// Several processes with one Redis, or with one file, admit exactly the limit over HTTP. On memory each says that they do not.
+// Several processes with one Redis, or with one file, admit exactly the limit over HTTP. With memory each warns that they do not.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -42,7 +42,7 @@ test('processes admit exactly the limit together', async (t) => {
   }
 });
 
-/** What `cluster.mjs` prints of a store and a number of workers. */
+/** The output of `cluster.mjs` for a store and a number of workers. */
 async function ofCluster(t, store, workers, env = {}) {
   const script = fileURLToPath(new URL('cluster.mjs', import.meta.url));
   const { line } = running(t, process.execPath, [script, store, String(workers)], { NODE_NO_WARNINGS: '1', ...env });
@@ -71,7 +71,7 @@ test('each worker of a cluster says once that it counts for itself', async (t) =
   for (const [, name, message] of warnings) {
     assert.equal(name, 'TidegateWarning');
     const [, named] = message.match(/one of the workers of a cluster.*store: '(file:\/\/\/\S*\/limits)'/) ?? [];
-    // The user of the worker can use the file as it is named.
+    // The user of the worker can use the file by this name.
     await new Limiter({ store: `${named}?max_bytes=1MB` }).close();
     rmSync(new URL(named), { force: true });
   }

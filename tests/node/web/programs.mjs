@@ -1,4 +1,4 @@
-// Programs that tests run in processes of their own, which end with the test.
+// Programs that tests run in separate processes, which end with the test.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = new URL('../../../', import.meta.url);
 
-/** A Python that has the package, or why it is missing. */
+/** A Python that has the package, or the reason why it is missing. */
 export function python(modules = ['tidegate']) {
   const venv = fileURLToPath(new URL('.cache/venv/bin/python', ROOT));
   const program = process.env.TIDEGATE_PYTHON ?? (existsSync(venv) ? venv : 'python3');
@@ -17,7 +17,7 @@ export function python(modules = ['tidegate']) {
     : { missing: `${program} has no ${modules.join(', ')}: build the Python package first` };
 }
 
-/** Runs a program until the test is over, and reads what it prints line by line. */
+/** Runs a program until the test is over, and reads its output line by line. */
 export function running(t, program, words, env = {}) {
   const child = spawn(program, words, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'inherit'] });
   const ended = new Promise((resolve) => child.once('exit', resolve));
@@ -37,7 +37,7 @@ export function running(t, program, words, env = {}) {
   };
 }
 
-/** Runs a service: the URL that it prints. */
+/** Runs a service, and returns the URL that it prints. */
 export async function service(t, program, words, env) {
   const { line } = running(t, program, words, { PORT: '0', ...env });
   const printed = await line();

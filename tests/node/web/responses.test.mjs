@@ -1,4 +1,4 @@
-// What every adapter says in its responses, over real HTTP.
+// The responses of every adapter, over real HTTP.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-// What only some frameworks have: limits of a route, a handler or a controller.
+// Features of some frameworks only: limits of a route, a handler or a controller.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -192,7 +192,7 @@ describe('Nest', () => {
       await app.init();
       await app.close();
     }
-    // One that an application makes itself says so with its first request.
+    // A guard that an application makes itself warns with its first request.
     const guard = new nest.RateLimitGuard({ limiter: limiting() });
     const context = { getHandler: () => Bare.prototype.index, getClass: () => Bare };
     for (let request = 0; request < 3; request++) assert.equal(await guard.canActivate(context), true);

@@ -1,4 +1,4 @@
-// Spans of the web layers: of a limiter that is traced, and of what `traced` returns.
+// Spans of the web layers: of a limiter that is traced, and of the result of `traced`.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -37,7 +37,7 @@ const inMemory = () => new Limiter({ policies });
 const inRedis = () =>
   new Limiter({ store: servers.url, policies, timeoutMs: 5_000, denyCacheMs: 60_000, prefix: `spans${prefixes++}` });
 
-/** The spans of some work, in a span of its own, which is the last one. */
+/** The spans of some work, inside one span, which is the last. */
 async function spansOf(work) {
   exporter.reset();
   const request = tracer.startSpan('request');
@@ -52,7 +52,7 @@ async function spansOf(work) {
 const eventsOf = ({ events }) => events.map(({ name, attributes }) => [name, attributes]);
 const outcomeOf = ({ name, attributes }) => `${name} ${attributes['tidegate.outcome']}`;
 
-/** Which limiter the web layer is given, and when the limiter is traced. */
+/** The limiter that the web layer gets, and the moment when the limiter is traced. */
 const WAYS = {
   'the limiter that was given': (limiter, serve) => {
     traced(limiter, { tracerProvider });
@@ -71,7 +71,7 @@ forEachAdapter(({ serving }) => {
     test(`${way}: a check is a span, and a denial an event of the request`, async (t) => {
       const limiter = inRedis();
       t.after(() => limiter.close());
-      // Node handles a connection in the context in which its server began to listen.
+      // Node handles a connection in the context of its server's call to listen.
       const finished = await spansOf(async () => {
         const serve = (given) => serving(t, { limits: [{ limiter: given, policy: 'login', key: () => KEY }] });
         const url = await traceBy(limiter, serve);

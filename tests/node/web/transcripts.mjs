@@ -1,8 +1,8 @@
-// Writes what each adapter of Node does for the requests of `tests/transcripts` into the transcripts there:
+// Writes the behaviour of each adapter of Node for the requests of `tests/transcripts` into the transcripts there:
 //
 //     node tests/node/web/transcripts.mjs
 //
-// Look at the difference that git shows before you commit it: it is a change of behaviour.
+// Look at the difference in git before you commit it, because it is a change of behaviour.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import process from 'node:process';
@@ -20,13 +20,13 @@ const FIELDS = ['RateLimit-Policy', 'RateLimit', 'Retry-After'];
 export const cases = () => JSON.parse(readFileSync(new URL('requests.json', folder), 'utf8')).cases;
 export const known = () => JSON.parse(readFileSync(TRANSCRIPTS, 'utf8'));
 
-/** An option as Node names it. */
+/** The name of an option in Node. */
 const named = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
-/** The status of a response, however its framework has it. */
+/** The status of a response of any framework. */
 const statusOf = (given) => given?.statusCode ?? given?.res?.status ?? given?.status;
 const isFunction = (said) => typeof said === 'object' && said !== null && 'returns' in said;
 
-/** What happens for the requests of a case, in order. */
+/** The events of the requests of a case, in order. */
 export async function transcript({ start, plainDenials }, { policies, limit, requests, held = {} }) {
   const lines = [];
   const limiter = new Limiter({ policies, clock: new ManualClock(1_704_067_200_000) });
@@ -95,7 +95,7 @@ function answered({ status, headers, body }) {
   return `${status}${shown}${status === 429 && body.includes('violated-policies') ? ' problem' : ''}`;
 }
 
-/** The transcripts with one of an adapter: adapters that do the same stand together. */
+/** Adds the transcript of an adapter. Adapters with the same behaviour stand together. */
 function merged(groups, adapter, lines) {
   for (const group of groups) group.adapters = group.adapters.filter((other) => other !== adapter);
   const same = groups.find((group) => JSON.stringify(group.lines) === JSON.stringify(lines));

@@ -1,4 +1,4 @@
-// What adapters do for a request, from the first function of the application to the last thing that is given back.
+// The behaviour of adapters for a request, from the first function of the application to the last units that go back.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

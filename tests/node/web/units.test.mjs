@@ -1,4 +1,4 @@
-// What every adapter does where limits name what they count: a request takes of each what `cost` says.
+// Limits with named units in every adapter: a request takes from each limit the units that `cost` gives.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

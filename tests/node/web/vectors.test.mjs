@@ -1,4 +1,4 @@
-// `tests/http` through the binding: fields that JavaScript puts together are those of the core.
+// `tests/http` through the binding: the fields that JavaScript builds are those of the core.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -19,7 +19,7 @@ const { problem, retryAfter, status } = load('http/refusal.js');
 const { placedKey } = load('http/notation-place.js');
 const { native } = load('native.js');
 
-/** What `user` reads of a request without a user. */
+/** A request without a user, and the key that `user` makes from it. */
 const NO_USER = { headers: {}, socket: { remoteAddress: '203.0.113.9' } };
 const ANONYMOUS = 'anonymous:203.0.113.9';
 const START = 1_704_067_200_000_000;
@@ -67,7 +67,7 @@ async function answers(t, { policies, policy, start = START, steps }) {
   }
 }
 
-/** What a response says, through the public function; how many values were ignored, through the addon. */
+/** Compares the observations of a response through the public function, and the number of ignored values through the addon. */
 function responds({
   response: { headers, status, body },
   now = START / 1e6,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 MEGABYTES = 1_000_000
 LONG = 60_000
-# Several floods use the same keys on one server.
+# Several floods use the same keys on one server, so each has its own prefix.
 PREFIX = f"flood{os.getpid()}"
 
 
@@ -54,7 +54,7 @@ def notations(store: str, count: int) -> None:
 
 
 def policies(store: str, count: int) -> None:
-    """A Policy made for each request."""
+    """Makes a Policy for each request."""
     from tidegate import Limiter, Policy
 
     with Limiter(store, timeout=5, prefix=PREFIX) as limiter:

@@ -1,4 +1,4 @@
-"""Floods that a client can send take little memory: each runs in a process with a limit, `floods.py`."""
+"""Floods from clients take little memory. Each runs `floods.py` in a process with a limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limi
 
 
 def flood(name: str, store: str) -> None:
-    # Each arena of the allocator reserves address space that is never used.
+    # Each arena of the allocator reserves address space that is never used, and the limit would count it.
     environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
     run = subprocess.run(
         [sys.executable, PROGRAM, name, store], env=environment, capture_output=True, text=True, timeout=300

@@ -1,6 +1,6 @@
-"""What four processes with 16 callers each use of the limits of a service, and how often they are refused.
+"""How much four processes with 16 callers each use of the limits of a service, and how often they are refused.
 
-It takes a quarter of an hour, and a machine on which little else runs: `TIDEGATE_PROOF=1` runs it. It prints a table.
+It takes a quarter of an hour, and a machine on which little else runs. `TIDEGATE_PROOF=1` runs it. It prints a table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strict_services import StrictServer
 pytestmark = pytest.mark.skipif(os.environ.get("TIDEGATE_PROOF") != "1", reason="TIDEGATE_PROOF=1 runs it")
 
 CLIENTS = ["httpx-async", "aiohttp", "fetch", "fetch"]
-# How many windows each service is called for.
+# The number of windows for which each service is called.
 WINDOWS = int(os.environ.get("TIDEGATE_PROOF_WINDOWS", "5"))
 
 GIVEN = [
@@ -34,7 +34,7 @@ SHORT = [
     Case("fixed-window", 20, window=1, policy="fixed-window 20/s"),
     Case("sliding-window", 20, window=1, policy="20/s"),
 ]
-# Those that do not say what the limit is, or when it is reset.
+# Dialects that do not announce the limit, or its reset.
 SILENT = ("retry-after", "retry-info", "shopify")
 LEARNED = [Case("fixed-window", 200, dialect=dialect) for dialect in DIALECTS]
 
@@ -75,13 +75,13 @@ def test_short_windows_are_seldom_passed(case: Case, strict: StrictServer, redis
 def test_a_limit_that_is_not_given_is_learned(case: Case, strict: StrictServer, redis_url: str, prefix: str) -> None:
     report = reported(case, strict, redis_url, prefix)
     if case.dialect in SILENT:
-        # One of each window, behind the first two.
+        # One refusal in each window after the first two.
         assert report.refused_from(2 * case.window) <= WINDOWS - 2
     else:
-        # One for each process at the start, and then none.
+        # Each process may be refused once at the start, and then none is.
         assert report.refused_from(case.window) == 0
     assert report.share >= 0.9
-    # How long others still send behind a refusal.
+    # Others may still send for 50 ms after a refusal.
     assert report.late <= 0.05
 
 

@@ -66,7 +66,7 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, version: str, tmp_p
 
 
 def test_the_sdist_has_all_that_a_build_needs(wheel: Path, tmp_path: Path) -> None:
-    """It is built outside the checkout, with the dependencies that were compiled for the wheel."""
+    """Builds outside the checkout, with the dependencies that were compiled for the wheel."""
     programs = Path(sys.executable).parent
     environ = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     environ.setdefault("CARGO_TARGET_DIR", str(ROOT / "target"))
@@ -76,7 +76,7 @@ def test_the_sdist_has_all_that_a_build_needs(wheel: Path, tmp_path: Path) -> No
     shutil.unpack_archive(sdist, tmp_path / "unpacked")
     (sources,) = (tmp_path / "unpacked").iterdir()
     for path in sources.rglob("*"):
-        # With their old timestamps, cargo would use what it has built from the checkout.
+        # With the old timestamps cargo would use its build of the checkout.
         path.touch()
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", tmp_path, sources], cwd=tmp_path, env=environ, check=True)
@@ -90,7 +90,7 @@ def test_the_sdist_has_all_that_a_build_needs(wheel: Path, tmp_path: Path) -> No
 
 
 def plain_examples() -> list[Path]:
-    """The examples that need nothing but the package."""
+    """Returns the examples that need nothing but the package."""
     return [path for path in EXAMPLES if "Needs: nothing else" in path.read_text()]
 
 

@@ -1,4 +1,4 @@
-"""What a user writes; `mypy --strict` reads it and nothing runs it. Every `type: ignore` here must be needed."""
+"""The code of a user. `mypy --strict` reads it and nothing runs it. Every `type: ignore` here must be needed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -99,7 +99,7 @@ assert_type(named.to_async(), AsyncLimiter[Literal["free", "pro"]])
 Limiter[Literal["free"]](policies={"fre": "5/minute"})  # type: ignore[dict-item]
 by_name: dict[Literal["free"], str] = {"free": "5/minute"}
 assert_type(Limiter(policies=by_name), Limiter[Literal["free"]])
-# Without a type of their own names are any text.
+# Without a type for them, names are any text.
 assert_type(Limiter(policies={"free": "5/minute"}), Limiter[str])
 assert_type(Limiter(), Limiter)
 assert_type(Limiter.from_file("tidegate.yaml"), Limiter)

@@ -17,7 +17,7 @@ pub enum AnyLimiter {
     Async(AsyncLimiter, Runtime),
 }
 
-/// The same call for both, awaited where it is async.
+/// The same call for both, awaited if the limiter is async.
 macro_rules! call {
     ($any:expr, $limiter:ident => $call:expr) => {
         match $any {

@@ -1,22 +1,22 @@
-//! How many cases a random test runs: all of them with `TIDEGATE_FULL=1`, which `make test-all` and the nightly workflow set, and
-//! otherwise as many as there are seconds for.
+//! The number of cases that a random test runs: all of them with `TIDEGATE_FULL=1`, which `make test-all` and the
+//! nightly workflow set, and otherwise as many as fit into its seconds.
 
 use std::time::{Duration, Instant};
 
-/// Whether the full counts run.
+/// True if the full counts run.
 #[must_use]
 pub fn is_full() -> bool {
     std::env::var_os("TIDEGATE_FULL").is_some_and(|value| !value.is_empty())
 }
 
-/// The cases of a test, a number each, until the time is over. A hundredth of them runs however slow the machine is.
+/// The cases of a test, a number each, until the time is over. A hundredth of them runs even on a slow machine.
 pub fn within(seconds: u64, cases: impl IntoIterator<Item = u64>) -> Cases {
     let cases: Vec<u64> = cases.into_iter().collect();
     let least = if is_full() { cases.len() } else { cases.len().div_ceil(100) };
     Cases { cases, begun: 0, least, time: Duration::from_secs(seconds), start: Instant::now() }
 }
 
-/// Says at its end, also at that of a test that fails, which cases ran.
+/// Prints at its end which cases ran, even if the test fails.
 pub struct Cases {
     cases: Vec<u64>,
     begun: usize,
@@ -26,7 +26,7 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// How many have begun.
+    /// The number of cases that have begun.
     #[must_use]
     pub const fn begun(&self) -> u64 {
         self.begun as u64

@@ -1,4 +1,4 @@
-//! What tests do to a cluster: they read the identity of a node, move slots, and let replicas take over.
+//! The actions of tests on a cluster: they read the identity of a node, move slots, and let replicas take over.
 
 use std::time::Duration;
 
@@ -58,11 +58,11 @@ fn until(what: &str, holds: impl FnMut() -> bool) {
     wait_until(PATIENCE, what, holds);
 }
 
-/// A cluster in which every node has a bad network of its own. Replicas take over only where the test wants it.
+/// A cluster with a faulty network in front of every node. Replicas take over only when the test wants it.
 pub struct Cluster {
     /// Its nodes.
     pub servers: Servers,
-    /// The way to each node, for clients.
+    /// The proxies through which clients reach the nodes.
     pub proxies: Vec<Proxy>,
 }
 
@@ -133,7 +133,7 @@ impl Cluster {
     pub fn wait(&self) {
         let reports = |node: usize, words: &[&str], what: &str| {
             let reply = self.servers.command(node, words);
-            // That replicas do not take over is no failure.
+            // The flag `nofailover` is no failure.
             reply.as_str().expect("text").replace("nofailover", "").contains(what)
         };
         until("the cluster is whole", || {
@@ -147,7 +147,7 @@ impl Cluster {
         });
     }
 
-    /// A primary is killed, its replica takes over, and the old primary returns without data as a replica.
+    /// Kills a primary. Its replica takes over, and the old primary returns without data as a replica.
     pub fn kill(&self, primary: usize) {
         let replica = self.replica(primary);
         self.configure(replica, "cluster-replica-no-failover", "no");
@@ -159,7 +159,7 @@ impl Cluster {
         self.wait();
     }
 
-    /// An ordered failover, in which nothing is lost.
+    /// Orders a failover, which loses nothing.
     pub fn fail_over(&self, primary: usize) {
         let replica = self.replica(primary);
         self.servers.fail_over(replica, &["CLUSTER", "FAILOVER"], PATIENCE, || true, || self.is_primary(replica));

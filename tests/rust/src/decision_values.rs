@@ -10,31 +10,31 @@ use tidegate::Decision;
 pub struct DecisionValues {
     /// `Decision::allowed`.
     pub allowed: bool,
-    /// Whether an enforced policy would have denied.
+    /// True if an enforced policy would have denied.
     pub shadow: bool,
-    /// Whether a block that follows repeated denials refused.
+    /// True if a block that follows repeated denials refused.
     pub abnormal: bool,
-    /// Whether the key has other numbers than its policy.
+    /// True if the key has other numbers than its policy.
     pub overridden: bool,
-    /// Whether it says what the other side said.
+    /// True if a limit that the other side announced decided.
     pub learned: bool,
     /// Units that were consumed.
     pub granted: u64,
-    /// Of the limit that binds.
+    /// The count of the limit that binds.
     pub limit: u64,
-    /// Of the limit that binds.
+    /// The units left of the limit that binds.
     pub remaining: u64,
-    /// `None` is never.
+    /// `None` means never.
     pub retry_after: Option<u64>,
-    /// When the same check would be admitted again; `None` is never.
+    /// The time until the same check would be admitted again. `None` means never.
     pub next_after: Option<u64>,
-    /// Of the limit that binds.
+    /// The time until the limit that binds is as if unused.
     pub reset_after: u64,
-    /// Of a `leaky-bucket`.
+    /// Only for a `leaky-bucket`.
     pub delay: u64,
-    /// In the order of the policy.
+    /// The limits, in the order of the policy.
     pub limits: Vec<LimitValues>,
-    /// Of `check_all`.
+    /// The entries of a `check_all`.
     pub decisions: Vec<DecisionValues>,
 }
 
@@ -51,13 +51,13 @@ pub struct LimitValues {
     pub remaining: u64,
     /// Units that were used beyond it.
     pub over: u64,
-    /// `None` is never.
+    /// `None` means never.
     pub retry_after: Option<u64>,
-    /// When it would admit the cost; `None` is never.
+    /// The time until it would admit the cost. `None` means never.
     pub next_after: Option<u64>,
-    /// Until it is as if unused.
+    /// The time until it is as if unused.
     pub reset_after: u64,
-    /// Whether it refused.
+    /// True if it refused.
     pub exceeded: bool,
 }
 
@@ -67,7 +67,7 @@ fn micros(length: Duration) -> u64 {
 }
 
 impl DecisionValues {
-    /// Those of a limiter's Decision.
+    /// The values of a limiter's Decision.
     ///
     /// # Panics
     /// When a time is no whole number of microseconds, or `reset_at` is not `reset_after` from the time of the answer.
@@ -107,7 +107,7 @@ impl DecisionValues {
         }
     }
 
-    /// Read from the form of a vector. A text that lacks a field gives `None`.
+    /// Reads the values from the form of a vector. Returns `None` if a field is missing.
     #[must_use]
     pub fn from_json(value: &Value) -> Option<Self> {
         let limit = |limit: &Value| {
@@ -141,7 +141,7 @@ impl DecisionValues {
         })
     }
 
-    /// In the form of a vector.
+    /// The values in the form of a vector.
     #[must_use]
     pub fn json(&self) -> Value {
         let limits: Vec<Value> = self
@@ -164,7 +164,7 @@ impl DecisionValues {
     }
 }
 
-/// Whether a value is the expected one, except that its maps may hold more.
+/// True if a value is the expected one, except that its maps may hold more.
 #[must_use]
 pub fn includes(found: &Value, expected: &Value) -> bool {
     match (found, expected) {

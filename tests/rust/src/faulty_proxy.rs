@@ -1,5 +1,5 @@
-//! A proxy at fault: of the replies that pass it, some are repeated, dropped, swapped, cut or have bytes repeated. Or each
-//! reply but the first of a connection is replaced by one without end.
+//! A faulty proxy: it repeats, drops, swaps or cuts some replies, or repeats some of their bytes. Or it replaces each
+//! reply of a connection except the first by one without end.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::random::Random;
 use crate::relay_listener::RelayListener;
 
-/// Bytes of a reply without end.
+/// The length of a reply without end.
 const FLOOD: usize = 500_000_000;
 
 /// Passes replies on with faults.
@@ -19,7 +19,7 @@ pub struct FaultyProxy {
 }
 
 impl FaultyProxy {
-    /// A proxy for a server on this machine, which corrupts one reply of so many.
+    /// A proxy for a server on this machine. It corrupts one reply in `one_in`.
     ///
     /// # Panics
     /// When the machine has no ports left.
@@ -47,7 +47,7 @@ impl FaultyProxy {
         Self { faults, listener }
     }
 
-    /// Where it listens.
+    /// The port on which it listens.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.listener.port()
@@ -62,7 +62,7 @@ impl FaultyProxy {
 
 #[derive(Clone, Copy)]
 enum Fault {
-    /// One reply of so many.
+    /// One reply in `one_in`.
     Corrupts {
         one_in: u64,
     },
@@ -81,7 +81,7 @@ struct Corruption {
 }
 
 impl Corruption {
-    /// What passes instead of a reply, and whether the connection goes on.
+    /// The bytes that pass instead of a reply, and true if the connection goes on.
     fn pass(&mut self, reply: &[u8]) -> (Vec<u8>, bool) {
         let mut ends = false;
         let mut passed = reply.to_vec();

@@ -7,7 +7,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The hash slot of a key: of the text in its first braces, when that is not empty.
+/// The hash slot of a key, or of the text in its first braces if that is not empty.
 #[must_use]
 pub fn hash_slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {

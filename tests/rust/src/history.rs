@@ -16,16 +16,16 @@ use crate::strategies::{ZONES, is_held};
 
 const SECOND: u64 = 1_000_000;
 
-/// Redis removes a key in real time, this long after its last moment of meaning at the earliest.
+/// Redis removes a key in real time, at the earliest this long after the last moment at which the key matters.
 const EXPIRY_GRACE: Duration = Duration::from_millis(250);
 
-/// How often a history is repeated whose answers may have been other ones because keys had expired: a race that shows in one of ten
-/// attempts shows in one of these.
+/// How often a history is repeated if keys may have expired too early and changed its answers. A race that shows in one
+/// of ten attempts shows in one of these.
 const REPETITIONS: usize = 30;
 
-/// The answers of a store on Redis to a history by a clock of the test. On a machine that stalls, real time passes while that
-/// clock stands, and a key can expire too early. So where an attempt took so long, and gave other answers, the history is repeated: no
-/// attempt that was quick may give other answers, and most have to agree.
+/// The answers of a store on Redis to a history with a test clock. If the machine stalls, real time passes while that
+/// clock stands still, and a key can expire too early. So a history that took too long and gave other answers is
+/// repeated. No quick attempt may give other answers, and most attempts have to agree.
 ///
 /// # Panics
 /// When the store cannot be cleared.
@@ -89,7 +89,7 @@ fn limit(random: &mut Random) -> Limit {
     limit
 }
 
-/// The same limit, sometimes with a calendar of its own where it can have one.
+/// The same limit, sometimes with a zone and an anchor if it can have them.
 fn with_calendar(random: &mut Random, limit: Limit) -> Limit {
     let period = limit.period();
     if limit.algorithm() != Algorithm::CalendarWindow
@@ -113,7 +113,7 @@ fn with_calendar(random: &mut Random, limit: Limit) -> Limit {
     }
 }
 
-/// A cost for a policy: a number, or numbers by name where the policy counts something with a name.
+/// A cost for a policy: a number, or numbers by name if the policy counts named units.
 pub fn cost_for(random: &mut Random, policy: &Policy, cost: u64) -> Cost {
     let units = policy.limits().iter().filter_map(Limit::unit);
     let mut names: Vec<&str> = units.map(tidegate::Unit::name).collect();
@@ -155,7 +155,7 @@ pub fn policy(random: &mut Random, name: &str) -> Policy {
     possible(limits, options).named(name).expect("a short name")
 }
 
-/// The policy of these limits, without classes where one of them could never be admitted.
+/// The policy of these limits. It has no classes if one of them could never be admitted.
 fn possible(limits: Vec<Limit>, options: Options) -> Policy {
     let plain = Options { priorities: None, ..options.clone() };
     Policy::new(limits.clone(), options).or_else(|_| Policy::new(limits, plain)).expect("from one to five limits")
@@ -207,7 +207,7 @@ pub fn text_of(decision: &Decision) -> String {
 /// Compares the lines of a seed that a limiter in memory has written with those of another store.
 ///
 /// # Panics
-/// When they differ: with the lines before.
+/// When they differ. The message has the lines before.
 #[track_caller]
 pub fn agree(seed: u64, expected: &[String], found: &[String]) {
     if let Some(line) = (0..expected.len()).find(|line| expected.get(*line) != found.get(*line)) {
@@ -216,8 +216,8 @@ pub fn agree(seed: u64, expected: &[String], found: &[String]) {
     }
 }
 
-/// The overrides of a history, of which one of four has some. They have a generator of their own, so that the other histories, and the
-/// rest of these, stay what they are.
+/// The overrides of a history. One of four histories has some. They use their own generator, so that the other
+/// histories and all other steps stay the same.
 struct Overriding(Option<Random>);
 
 impl Overriding {
@@ -225,7 +225,7 @@ impl Overriding {
         Self((seed % 4 == 2).then(|| Random::new(!seed)))
     }
 
-    /// Sets or removes an override now and then, and reads the journal behind it.
+    /// Sets or removes an override now and then, and then reads the journal.
     fn step(&mut self, limiter: &Limiter, policy: &Policy, key: &str) -> Option<String> {
         let random = self.0.as_mut()?;
         if !random.one_in(6) {
@@ -234,7 +234,7 @@ impl Overriding {
         let own = match random.below(6) {
             0 | 1 => None,
             2 => Some(KeyOverride::unlimited()),
-            // Without what no notation has.
+            // The notation drops everything that it cannot express.
             _ => KeyOverride::parse(&KeyOverride::of(changed(random, policy).limits().to_vec()).to_string()).ok(),
         };
         let ttl = random.one_in(2).then(|| Duration::from_micros(random.below(9 * SECOND) + 1));
@@ -244,7 +244,7 @@ impl Overriding {
         Some(format!("override {shown:?} for {ttl:?}: {set:?} {journal:?} {listed:?}"))
     }
 
-    /// What a call was answered. One about a key whose override its policy forbids by now is an error.
+    /// The answer to a call as text. A call fails if its policy has come to forbid the override of its key.
     #[track_caller]
     fn said(&self, answer: tidegate::Result<Decision>) -> String {
         match answer {
@@ -255,7 +255,7 @@ impl Overriding {
     }
 }
 
-/// Runs the history of a seed on a limiter; returns one line for each call.
+/// Runs the history of a seed on a limiter. Returns one line for each call.
 ///
 /// # Panics
 /// When a call fails.
@@ -291,7 +291,7 @@ pub fn run(seed: u64, limiter: &Limiter, clock: &Arc<ManualClock>) -> Vec<String
         };
         let back = random.one_in(14).then(|| random.below(5 * SECOND + period.min(86_400 * SECOND)));
         now = match back {
-            // An override that has ended is forgotten with the next call that writes: a clock that goes back may see it again.
+            // The next call that writes forgets an override that has ended. A clock that goes back may see it again.
             Some(_) if overrides.0.is_some() => now,
             Some(back) => now - back,
             None => now + pause,

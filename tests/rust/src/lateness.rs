@@ -17,9 +17,9 @@ use crate::wait::wait_until;
 const THREADS: usize = 4;
 const SLEEP: Duration = Duration::from_millis(2);
 
-/// How often the probe asks the kernel how long threads have waited for a processor, and how often that is a window of time. A
-/// thread that has used its share of a busy processor waits for up to a fifth of a second, while threads that only sleep are woken
-/// in time.
+/// The interval at which the probe asks the kernel how long threads have waited for a processor, and the number of
+/// intervals in a window. A thread that has used its share of a busy processor waits for up to a fifth of a second,
+/// while threads that only sleep wake in time.
 const WAITS: Duration = Duration::from_millis(50);
 const WINDOW: usize = 6;
 
@@ -51,8 +51,8 @@ impl LatenessProbe {
         Self { threads: threads.collect(), waits: Some(std::thread::spawn(move || longest_waits(&is_over))), over }
     }
 
-    /// Every lateness that was measured, and how long a thread of this process has waited for a processor in the windows that ended at
-    /// these moments.
+    /// Every measured lateness, and for each window its end and the longest time that a thread of this process has
+    /// waited for a processor.
     #[must_use]
     pub fn all(mut self) -> (Vec<Duration>, Vec<(Instant, Duration)>) {
         self.over.store(true, Ordering::Relaxed);
@@ -96,7 +96,7 @@ fn longest_waits(is_over: &AtomicBool) -> Vec<(Instant, Duration)> {
     }
 }
 
-/// By thread, how long it has waited for a processor. Nothing where the kernel does not count it.
+/// The time that each thread has waited for a processor. Empty if the kernel does not count it.
 fn waited() -> HashMap<OsString, Duration> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return HashMap::new() };
     let waited = |thread: std::fs::DirEntry| {
@@ -107,8 +107,8 @@ fn waited() -> HashMap<OsString, Duration> {
     threads.flatten().filter_map(waited).collect()
 }
 
-/// A bare client of a server: a socket on which it sends PING again and again, and connects again when no answer comes. A client
-/// of a server that is well waits as long as this one does at the same moment.
+/// A bare client of a server: a socket on which it sends PING again and again, and connects again when no answer comes.
+/// A client of a healthy server waits as long as this one does at the same moment.
 pub struct BareClient {
     over: Arc<AtomicBool>,
     exchanges: Arc<Mutex<Vec<Exchange>>>,
@@ -150,7 +150,7 @@ impl BareClient {
         overlapping.map(|one| one.ended - one.began).max().unwrap_or_default()
     }
 
-    /// How long after a moment the server answered an exchange that began later. It waits for that.
+    /// The time from a moment to the answer to an exchange that began after it. It waits for such an answer.
     #[must_use]
     pub fn first_answer(&self, since: Instant) -> Duration {
         let answer = || {
@@ -178,7 +178,7 @@ fn exchange(connection: Option<TcpStream>, port: u16, patience: Duration) -> std
     };
     connection.set_read_timeout(Some(patience))?;
     connection.write_all(b"PING\r\n")?;
-    // Any answer is one: the server may want a password first.
+    // Any answer will do, because the server may want a password first.
     let mut answer = [0; 512];
     match connection.read(&mut answer)? {
         0 => Err(ErrorKind::UnexpectedEof.into()),
@@ -186,7 +186,7 @@ fn exchange(connection: Option<TcpStream>, port: u16, patience: Duration) -> std
     }
 }
 
-/// Judges a recovery by what a bare client and bare threads of this machine see at the same moment.
+/// Judges a recovery by a bare client and by bare threads on this machine at the same moment.
 pub struct RecoveryControl {
     since: Instant,
     probe: LatenessProbe,
@@ -201,7 +201,7 @@ impl RecoveryControl {
         Self { since: Instant::now(), probe, client }
     }
 
-    /// A recovery that is over now took at most a second longer than that of the bare client.
+    /// Checks that a recovery that is over now took at most a second longer than that of the bare client.
     ///
     /// # Panics
     /// When it took longer.

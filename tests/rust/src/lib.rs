@@ -1,4 +1,4 @@
-//! What the Rust tests of Tidegate share.
+//! The code that the Rust tests of Tidegate share.
 
 pub mod any_limiter;
 pub mod budget;

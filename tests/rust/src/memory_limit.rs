@@ -1,4 +1,4 @@
-//! Runs a test in a process of its own, which may use only so much memory.
+//! Runs a test in a separate process with a limit on its memory.
 
 use std::env;
 use std::process::Command;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use crate::servers::{Kind, Servers};
 use crate::wait::wait_until;
 
-/// Set in the process with the limit, to the store that the test uses.
+/// The variable that marks the process with the limit. Its value is the store that the test uses.
 const STORE: &str = "TIDEGATE_FLOODED_STORE";
 
-/// Runs a test in a process whose address space has at most that many megabytes, and gives it the store. The caller must be
-/// the whole test: that process runs it anew. A process that needs more memory ends, and the test fails.
+/// Runs a test in a process with an address space of at most that many megabytes, and gives it the store. The caller must be
+/// the whole test, because that process runs it anew. A process that needs more memory ends, and the test fails.
 ///
 /// # Panics
 /// When the process fails.
@@ -23,7 +23,7 @@ pub fn within_megabytes(megabytes: u64, store: &str, test: impl FnOnce(&str)) {
     }
 }
 
-/// The same with a Redis server of its own.
+/// The same with its own Redis server.
 ///
 /// # Panics
 /// When the process fails.
@@ -57,7 +57,7 @@ fn run_limited(megabytes: u64, store: &str) {
 /// The megabytes of memory that this process has now.
 ///
 /// # Panics
-/// Where `/proc` does not say it.
+/// If `/proc` does not give it.
 #[must_use]
 pub fn resident_megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the status of this process");

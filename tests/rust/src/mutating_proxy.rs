@@ -1,7 +1,7 @@
 //! A proxy that changes the script on its way to the server, so that a test can show that it finds a wrong script.
 //!
-//! It reads commands, and leaves replies as they are. An EVALSHA becomes an EVAL of the changed text once the text is known;
-//! a client sends it when the server says that it does not know the script.
+//! It reads commands and leaves replies as they are. An EVALSHA becomes an EVAL of the changed text once the text is
+//! known: a client sends the text when the server answers that it does not know the script.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::relay_listener::RelayListener;
 
-/// Texts of the script, and what replaces each of them everywhere.
+/// Texts of the script, each with the text that replaces it everywhere.
 pub type Mutation = &'static [(&'static str, &'static str)];
 
 struct Shared {
@@ -38,7 +38,7 @@ impl MutatingProxy {
         Self { shared, listener }
     }
 
-    /// Where it listens.
+    /// The port on which it listens.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.listener.port()

@@ -1,4 +1,4 @@
-//! A bad network between a client and a server: a TCP proxy that delays, drops or cuts what passes, as a test tells it.
+//! A bad network between a client and a server: a TCP proxy that delays, drops or cuts the bytes, as a test orders.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 /// How often a connection reads the current condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What the network does to requests and replies.
+/// The effect of the network on requests and replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// Everything arrives at once.
     Healthy,
     /// Every reply arrives that much later.
     Slow(Duration),
-    /// Nothing arrives in either direction, and no connection ends. What was sent arrives when the condition changes, as it
-    /// does when packets are sent again.
+    /// Nothing arrives in either direction, and no connection ends. The bytes arrive when the condition changes, as
+    /// they do when packets are sent again.
     Silent,
-    /// Requests arrive, their replies never.
+    /// Requests arrive, but their replies never do.
     DropReplies,
     /// The first half of a reply arrives, then the connection ends.
     CutReplies,
@@ -33,7 +33,7 @@ pub enum Condition {
     Refuse,
 }
 
-/// Passes bytes on as well or badly as a test says. Dropping it ends its threads and connections.
+/// Passes bytes on as well or badly as a test orders. Dropping it ends its threads and connections.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
@@ -78,7 +78,7 @@ impl Proxy {
         Self { port, shared, listener: Some(listener) }
     }
 
-    /// Where it listens.
+    /// The port on which it listens.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -89,13 +89,13 @@ impl Proxy {
         *self.shared.condition.lock().unwrap_or_else(PoisonError::into_inner) = condition;
     }
 
-    /// How many connections are open through it.
+    /// The number of connections that are open through it.
     #[must_use]
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
     }
 
-    /// How many connections were ever accepted.
+    /// The number of connections that were ever accepted.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::Relaxed)
@@ -149,7 +149,7 @@ fn end(one: &TcpStream, other: &TcpStream) {
     }
 }
 
-/// Reads what arrives within one interval, possibly nothing; `None` when the connection has ended or must end.
+/// Reads the bytes that arrive within one interval, if any. `None` if the connection has ended or must end.
 fn read(from: &TcpStream, buffer: &mut [u8], shared: &Shared) -> Option<usize> {
     match shared.condition() {
         Condition::Refuse => return None,
@@ -181,7 +181,7 @@ fn requests(client: &TcpStream, server: &TcpStream, shared: &Shared) {
     let mut buffer = vec![0; 65_536];
     let _ = client.set_nodelay(true);
     while let Some(count) = read(client, &mut buffer, shared) {
-        // What was read when the network fell silent waits too.
+        // Bytes that were read when the network fell silent wait too.
         while shared.condition() == Condition::Silent && !shared.is_over() {
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -225,7 +225,7 @@ fn replies(server: &TcpStream, client: &TcpStream, shared: &Shared) {
             Condition::DropReplies => {
                 stalled = true;
                 while shared.condition() == Condition::DropReplies && !shared.is_over() {
-                    // Requests still arrive; their replies are read and dropped.
+                    // Requests still arrive. Their replies are read and dropped.
                     let _ = server.set_read_timeout(Some(POLL_INTERVAL));
                     if matches!((&mut &*server).read(&mut buffer), Ok(0)) {
                         break;

@@ -1,4 +1,4 @@
-//! A random generator whose whole sequence follows from one number, so that a failing test can be repeated.
+//! A random generator with a sequence that follows from one number, so that a failing test can be repeated.
 
 /// splitmix64: the same sequence on every machine.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// The listener of a proxy. Dropping it ends the listener; open connections end with their clients.
+/// The listener of a proxy. Dropping it ends the listener. Open connections end with their clients.
 pub(crate) struct RelayListener {
     port: u16,
     ended: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ impl RelayListener {
                     return;
                 }
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
-                // A call is one packet and wants to leave at once.
+                // A call is one packet and must leave at once.
                 drop(client.set_nodelay(true));
                 drop(server.set_nodelay(true));
                 let relay = Arc::clone(&relay);
@@ -42,7 +42,7 @@ impl RelayListener {
         Self { port, ended, thread: Some(std::thread::spawn(accept)) }
     }
 
-    /// Where it listens.
+    /// The port on which it listens.
     pub(crate) const fn port(&self) -> u16 {
         self.port
     }

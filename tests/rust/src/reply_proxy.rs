@@ -1,4 +1,4 @@
-//! A proxy that changes what a server replies: one text for another of the same length, so that the reply stays well-formed.
+//! A proxy that changes a server's replies: one text for another of the same length, so that a reply stays well-formed.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -21,7 +21,7 @@ impl ReplyProxy {
         Self { listener: RelayListener::start(server, move |_, client, server| relay(client, server, &from, &to)) }
     }
 
-    /// Where it listens.
+    /// The port on which it listens.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.listener.port()

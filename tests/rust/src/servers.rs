@@ -37,8 +37,8 @@ impl Kind {
     }
 }
 
-/// Whether the servers of this run are Redis 6.2. Its nodes of a cluster tell no other of a new port, and it lacks some settings.
-/// `make test-all` says what it leaves out.
+/// True if the servers of this run are Redis 6.2. Its cluster nodes do not announce a new port to each other, and it
+/// lacks some settings. `make test-all` prints what it leaves out.
 #[must_use]
 pub fn is_redis_6() -> bool {
     let program = std::env::var("TIDEGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
@@ -108,7 +108,7 @@ impl Servers {
             .unwrap_or_else(|| panic!("there is no server {server}"))
     }
 
-    /// The description of the servers that the harness gave when they were ready.
+    /// The description that the harness gave when the servers were ready.
     #[must_use]
     pub fn json(&self) -> &Value {
         &self.description
@@ -144,7 +144,7 @@ impl Servers {
         self.run(&json!({"do": "restart", "server": server}));
     }
 
-    /// Sets a server's wall clock ahead, or back; with the option `clock`.
+    /// Sets a server's wall clock ahead or back. It needs the option `clock`.
     #[track_caller]
     pub fn clock(&self, server: usize, seconds: f64) {
         self.run(&json!({"do": "clock", "server": server, "seconds": seconds}));
@@ -176,7 +176,7 @@ impl Servers {
             if !over && ordered.is_none_or(|last| last.elapsed() > Duration::from_secs(6)) {
                 ordered = Some(Instant::now());
                 if is_idle() {
-                    // An error says that a failover is under way already, or cannot begin yet.
+                    // An error means that a failover is under way already, or cannot begin yet.
                     let _: redis::RedisResult<()> =
                         redis::cmd(words[0]).arg(&words[1..]).query(&mut self.connection(server));
                 }
@@ -219,7 +219,7 @@ impl Servers {
 
     #[track_caller]
     fn run(&self, command: &Value) -> Value {
-        // A command that the harness refuses panics while it holds the lock; the pipes stay in step all the same.
+        // If the harness refuses a command, the panic happens while the lock is held. The pipes stay in step even then.
         let mut pipes = self.harness.lock().unwrap_or_else(PoisonError::into_inner);
         pipes.send(command);
         pipes.receive()

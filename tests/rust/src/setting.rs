@@ -1,6 +1,6 @@
 //! The numbers that the environment sets for a run.
 
-/// What a number of the environment says, if it is set.
+/// The value of a variable of the environment, if it is set to a number.
 #[must_use]
 pub fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

@@ -1,4 +1,4 @@
-//! The file of a store that processes share, in a folder that goes with it.
+//! The file of a store that processes share, in a folder that is removed with it.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use tidegate::Result;
 use tidegate::host::{KeyNames, StoredFile};
 
-/// Reads a whole file: how many keys it has.
+/// Reads a whole file, and returns the number of its keys.
 ///
 /// # Errors
-/// Those of the file, and `store_rejected` where a part is not whole.
+/// The errors of the file, and `store_rejected` if a part is not whole.
 pub fn examined_keys(url: &str, timeout: Duration) -> Result<usize> {
     StoredFile::open(url, &KeyNames::from("tg"), timeout)?.examine()
 }
@@ -21,7 +21,7 @@ pub struct SharedFile {
 }
 
 impl SharedFile {
-    /// A place where no file is yet, in memory where the system has such a place.
+    /// A place without a file yet, in memory if the system has such a place.
     #[must_use]
     pub fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -33,13 +33,13 @@ impl SharedFile {
         Self { folder }
     }
 
-    /// The file.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.folder.join("limits")
     }
 
-    /// The store in it, with these options.
+    /// The URL of the store in the file, with these options.
     #[must_use]
     pub fn url(&self, options: &str) -> String {
         format!("file://{}?{options}", self.path().display())
@@ -54,7 +54,7 @@ impl Default for SharedFile {
 
 impl Drop for SharedFile {
     fn drop(&mut self) {
-        // It is only left behind.
+        // If this fails, only a folder is left behind.
         drop(std::fs::remove_dir_all(&self.folder));
     }
 }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 /// The state of a connection that neither side has ended, in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
 
-/// How many connections to a port of this machine are open, and not known to be ended by the other side. `None` where the
-/// system has no such list.
+/// The number of open connections to a port of this machine that the other side has not ended, as far as Linux knows.
+/// `None` if the system has no such list.
 #[must_use]
 pub fn open_to(port: u16) -> Option<usize> {
     let table = std::fs::read_to_string("/proc/self/net/tcp").ok()?;

@@ -9,7 +9,7 @@ use tidegate::{Algorithm, BlockFor, Limit, Options, Period, Policy, TimeUnit};
 pub enum Action {
     /// Checks and charges.
     Check(u64),
-    /// Charges what there is, up to the cost.
+    /// Charges the units that are left, up to the cost.
     Take(u64),
     /// Checks without charging.
     Peek(u64),
@@ -77,7 +77,7 @@ pub fn limit(algorithms: &'static [Algorithm]) -> impl Strategy<Value = Limit> {
     )
 }
 
-/// A `calendar-window` of one day, week, month or year with a calendar of its own.
+/// A `calendar-window` of one day, week, month or year with a zone and perhaps an anchor.
 pub fn own_calendar() -> impl Strategy<Value = Limit> {
     let days = (1u32..32).prop_map(|day| format!("day {day}"));
     let anchored = prop_oneof![
@@ -164,7 +164,7 @@ pub fn pause() -> BoxedStrategy<u64> {
     .boxed()
 }
 
-/// All algorithms but `concurrency`, whose units only `hold` can take.
+/// All algorithms except `concurrency`, because only `hold` can take its units.
 pub const RATES: &[Algorithm] = &[
     Algorithm::FixedWindow,
     Algorithm::CalendarWindow,
@@ -176,14 +176,14 @@ pub const RATES: &[Algorithm] = &[
     Algorithm::LeakyBucket,
 ];
 
-/// Whether a policy has units that only `hold` can take.
+/// True if a policy has units that only `hold` can take.
 #[must_use]
 pub fn is_held(policy: &Policy) -> bool {
     policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
 }
 
 impl Action {
-    /// Whether it is for such a policy; other calls are refused.
+    /// True if such a policy accepts it. The limiter refuses other calls.
     #[must_use]
     pub fn fits(&self, policy: &Policy) -> bool {
         match self {
@@ -194,7 +194,7 @@ impl Action {
     }
 }
 
-/// Whether a limit of this algorithm can grant part of a cost.
+/// True if a limit of this algorithm can grant part of a cost.
 #[must_use]
 pub fn takes_part(algorithm: Algorithm) -> bool {
     !matches!(algorithm, Algorithm::Concurrency | Algorithm::LeakyBucket)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The folders in `/proc` of the threads whose names begin like that.
+/// The folders in `/proc` of the threads with names that begin like that.
 #[must_use]
 pub fn named(name: &str) -> Vec<PathBuf> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux").flatten().map(|task| task.path());

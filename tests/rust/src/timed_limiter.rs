@@ -1,4 +1,4 @@
-//! A memory limiter whose clock a test moves.
+//! A limiter in memory, with a clock that the test moves.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const SHORT_INTERVAL: Duration = Duration::from_micros(50);
 
-/// Waits until a condition holds, and returns how long that took. `patience` is longer than it ever takes where nothing is
-/// broken.
+/// Waits until a condition holds, and returns how long that took. `patience` is longer than it ever takes unless
+/// something is broken.
 ///
 /// # Panics
 /// When the condition does not hold in time.
@@ -16,7 +16,7 @@ pub fn wait_until(patience: Duration, what: &str, holds: impl FnMut() -> bool) -
     wait(POLL_INTERVAL, patience, what, holds)
 }
 
-/// The same, for tests that wait so often for so little that the interval would be most of their time.
+/// The same for tests that wait often and briefly. For them the usual interval would be most of their time.
 ///
 /// # Panics
 /// When the condition does not hold in time.

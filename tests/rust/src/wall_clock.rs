@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Longer than any test needs that must not run across the end of a window.
+/// No test that must not run across the end of a window takes this long.
 const MARGIN: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -20,7 +20,7 @@ pub fn wait_out_the_end_of_an_hour() {
     }
 }
 
-/// A period in hours whose aligned window ends hours from now, by the system's clock and by one two hours ahead.
+/// A period in hours. Its aligned window ends hours from now, by the system's clock and by one two hours ahead.
 ///
 /// # Panics
 /// When there is no such period. There is one in every hour until 2080.

@@ -1,4 +1,4 @@
-//! `allows` is a check that says less.
+//! `allows` is a check that returns less.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Calendars of one's own on a real server, whose clock decides: the core hands it the edges around the time that it expects.
+//! Custom calendars on a real server. Its clock decides, and the core sends it the edges around the time that it expects.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tidegate::{AsyncLimiter, Limiter, OnStoreError, Policy};
 use tidegate_tests::model::window;
 use tidegate_tests::servers::{Kind, Servers};
 
-/// A zone in which it is hours before the end of a day now, and after a jump of whole days. Tests run at any time.
+/// A zone where the day does not end for hours, now and after a jump of whole days. Tests run at any time.
 fn quiet_zone() -> &'static str {
     let hour =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs() / 3_600 % 24;
@@ -22,14 +22,14 @@ fn builder(servers: &Servers) -> tidegate::Builder {
     builder.on_store_error(OnStoreError::Raise)
 }
 
-/// The calls of the script that `call` made.
+/// The result of `call`, and the number of script calls that it made.
 fn calls<T>(servers: &Servers, call: impl FnOnce() -> T) -> (T, u64) {
     let before = servers.calls(0, "evalsha");
     let result = call();
     (result, servers.calls(0, "evalsha") - before)
 }
 
-/// As many as are admitted of twelve checks.
+/// The number of checks that are admitted before a denial, out of twelve.
 fn admitted(limiter: &Limiter, policy: &Policy, key: &str) -> usize {
     (0..12).take_while(|_| limiter.check(policy, key).expect("a decision").allowed()).count()
 }
@@ -42,7 +42,7 @@ fn a_server_of_another_time_says_it_and_is_asked_again_once() {
     for limits in ["", "; 1000/s", "; gcra 1000/s; calendar-window 1000/month from day 15 at 06:00"] {
         let policy = Policy::parse(&format!("calendar-window 10/day from at 00:01 in {}{limits}", quiet_zone()))
             .expect("a policy");
-        // The script may be new to the server.
+        // The server may not have the script yet.
         limiter.check(&policy, "first").expect("a decision");
         let (decision, count) = calls(&servers, || limiter.check(&policy, "k").expect("a decision"));
         assert_eq!((decision.remaining(), count), (9, 1), "{limits}: edges around this machine's time");
@@ -156,7 +156,7 @@ fn a_denial_notes_the_last_charge_of_a_window_of_utc_once() {
         (first.reset_at(), writes + 1),
         "the next one writes nothing"
     );
-    // What the other version reads is the same, and it writes nothing either.
+    // The other version reads the same, and it writes nothing either.
     assert!(!limiter.check(&utc, "k").expect("a decision").allowed());
     assert_eq!(servers.calls(0, "set"), writes + 1);
 }

@@ -1,5 +1,5 @@
-//! Clocks that jump: a server whose clock does admits no more than the limit, since the time of a key does not run backwards, and a caller
-//! whose clock is moved waits as long as it may.
+//! Clocks that jump. A server with such a clock admits no more than the limit, because the time of a key does not run
+//! backwards. A caller waits as long as it may, even if its clock is moved.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,13 +72,13 @@ fn jumps_back_and_forth_admit_nothing_twice() {
         }
         servers.clock(0, 86_400.0);
         for algorithm in ALGORITHMS {
-            // Seconds pass between the jumps, not a day: nothing comes back.
+            // Seconds pass between the jumps, not a day, so nothing comes back.
             assert_eq!(admitted(&limiter, &format!("{algorithm} 10/day"), "a"), 0, "{algorithm}");
         }
     }
 }
 
-/// What an answer says of the wait counts from the moment at which the store was asked.
+/// The wait in an answer counts from the moment when the limiter asked the store.
 #[test]
 fn a_clock_that_moves_while_an_answer_comes_ends_no_wait() {
     let redis = Servers::start(Kind::Single);
@@ -91,7 +91,7 @@ fn a_clock_that_moves_while_an_answer_comes_ends_no_wait() {
     let waiter = limiter.clone();
     let waits = std::thread::spawn(move || waiter.acquire("fixed-window 1/10s", "k", 1, Some(Duration::from_secs(10))));
     wait_until(Duration::from_secs(20), "it waits", || limiter.waiting("fixed-window 1/10s", "k") == 1);
-    // Its question is on the way.
+    // Its question needs a moment to leave.
     std::thread::sleep(Duration::from_millis(50));
     clock.advance(Duration::from_micros(9_999_999));
     proxy.set(Condition::Healthy);

@@ -1,4 +1,4 @@
-//! A limiter that is closed ends what waits, and gives back what it has.
+//! Closing a limiter ends its waiting calls, and gives its holds and turns back.
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -31,7 +31,7 @@ fn limiter(url: &str, clock: Option<&Arc<ManualClock>>) -> Limiter {
     builder.build().expect("a limiter")
 }
 
-/// A call on a thread: every second one as a task of a runtime that is its own.
+/// A call on a thread. Every second one runs as a task of a separate runtime.
 fn caller<T: Send + 'static>(
     number: usize,
     on_thread: impl FnOnce() -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! Answers delivered to a completion queue: each once, one wake-up for all that came together, none of a cancelled task.
+//! Answers delivered to a completion queue: each once, one wake-up for all that come together, none for a cancelled task.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

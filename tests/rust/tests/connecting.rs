@@ -7,10 +7,10 @@ use tidegate::{Builder, Error, ErrorKind, Limiter, OnStoreError};
 use tidegate_tests::servers::{Kind, Servers};
 
 const SECRET: &str = "hunter2";
-/// The commands that an application's user needs, as in docs/production/operations.md.
+/// The commands that the user of an application needs, as in docs/production/operations.md.
 const LEAST: &str = "on >hunter2 ~tg* -@all +evalsha +eval +get +set +del +time +ping";
 
-/// Failures are errors.
+/// With `Raise`, a failure of the store is an error.
 fn builder(url: &str) -> Builder {
     Limiter::builder().store(url).timeout(Duration::from_secs(5)).on_store_error(OnStoreError::Raise)
 }
@@ -107,7 +107,7 @@ fn a_server_that_is_not_there_or_silent_is_an_error_in_time() {
 
 #[test]
 fn invalid_urls() {
-    // Each error names what was found and what to write instead.
+    // Each error names the mistake and the correct form.
     let wrong = [
         ("", "this one has no scheme"),
         ("localhost", "this one has no scheme"),

@@ -1,4 +1,4 @@
-//! Options of a store URL that say how a connection begins: passwords that change, names, certificates.
+//! Options of a store URL for the start of a connection: passwords that change, names, certificates.
 
 use std::fs;
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ fn a_password_is_read_anew_at_each_connection() {
         let url = format!("redis://app@127.0.0.1:{}/0?password_file={}", servers.port(0), secret.shown());
         let limiter = limiter(&url, tasks).expect("a limiter");
         assert_eq!(check(&limiter), Ok(true));
-        // Rotated while it runs: first the server, and the file when its writer comes to it.
+        // The password is rotated while the limiter runs: first on the server, and later in the file.
         servers.command(0, &["ACL", "SETUSER", "app", "resetpass", &format!(">{SECOND}")]);
         disconnect(&servers, 0);
         wait_until(Duration::from_secs(20), "the old password is refused", || {
@@ -80,7 +80,7 @@ fn a_password_is_read_anew_at_each_connection() {
         });
         secret.write(&format!("{SECOND}\r\n"));
         wait_until(Duration::from_secs(20), "the new password is used", || check(&limiter) == Ok(true));
-        // A file that is gone is an error that says so, and its return is noticed.
+        // A missing file is an error that gives this reason, and the limiter notices when the file is back.
         drop(secret);
         disconnect(&servers, 0);
         wait_until(Duration::from_secs(20), "the missing file is an error", || {
@@ -142,7 +142,7 @@ fn a_file_without_a_password_is_an_error_at_the_start() {
         assert!(error.message().contains(words), "{url}: {error}");
         no_secret(&error);
     }
-    // Not a file of this test.
+    // This is the folder of all temporary files, which must not be removed.
     std::mem::forget(folder);
 }
 
@@ -155,7 +155,7 @@ fn sentinels_and_clusters_read_the_file_too() {
         let limiter = limiter(&format!("{url}?password_file={}", secret.shown()), false).expect("a limiter");
         assert_eq!(check(&limiter), Ok(true));
     }
-    // Sentinels with a password of their own.
+    // Sentinels with a separate password.
     let servers = Servers::start(Kind::Sentinel);
     let secret = Secret::new("sentinels", &format!("{FIRST}\n"));
     for sentinel in 3..6 {

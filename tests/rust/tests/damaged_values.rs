@@ -1,5 +1,5 @@
-//! Stored values of which bytes were changed, on a real server: whatever stands in a value, the script does bounded work, and says
-//! that the state is broken or answers what the bytes mean.
+//! Stored values with changed bytes, on a real server. Whatever a value contains, the script does bounded work. It
+//! answers by the meaning of the bytes, or that the state is broken.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,20 +24,20 @@ const POLICIES: [&str; 12] = [
     "concurrency 5 ttl 2s",
     "sliding-log 9/2s; sliding-window 9/2s; gcra 9/2s; concurrency 9 ttl 2s",
 ];
-/// Changed values for each policy; `TIDEGATE_DAMAGES` sets another number.
+/// The number of changed values for each policy. `TIDEGATE_DAMAGES` sets another number.
 const DAMAGES: u64 = 400;
 /// The bytes that `each_byte_of_a_value_may_be_any` puts into a value.
 const BYTES: [u8; 6] = [0, 1, 0x20, 0x40, 0x80, 0xff];
-/// How far the clock of a server may jump back before the moments of its values are no moments, and half a second; and four times
-/// the longest period of the policies here: a window of a calendar of one's own may end two of them later, and its key live two more.
+/// The clock of a server may jump back 30 days before the script calls moments broken, plus half a second, plus four of
+/// the longest periods here. A window of a custom calendar may end two periods later, and its key lives two more.
 const LATEST: Duration = Duration::from_secs((30 + 4 * 31) * 86_400 + 1);
-/// The longest lease of a hold, which its limit alone does not bound.
+/// The longest lease of a hold. Its limit alone does not bound it.
 const LONGEST_TTL: Duration = Duration::from_secs(3_660 * 86_400);
-/// The longest that another release's limit may count, whose policy is not known.
+/// The longest that a limit of another release may count. Its policy is not known.
 const LONGEST_DRAIN: Duration = Duration::from_micros(1 << 52);
-/// The bit of a value's first byte that says that it is in the full form.
+/// The bit in the first byte of a value that marks the full form.
 const FULL: u8 = 0x10;
-/// The most that a call on one small value may take, on a machine that is busy with other tests too.
+/// The most that a call on one small value may take. The machine may be busy with other tests too.
 const LONGEST: Duration = Duration::from_secs(5);
 
 fn manual_clock() -> Arc<ManualClock> {
@@ -47,7 +47,7 @@ fn manual_clock() -> Arc<ManualClock> {
 struct Damaged {
     servers: Servers,
     limiter: Limiter,
-    /// Of limiters that do not use the server's.
+    /// The clock of the limiter, unless it uses the clock of the server.
     clock: Option<Arc<ManualClock>>,
     policy: Policy,
 }
@@ -125,7 +125,7 @@ impl Damaged {
         keys.into_iter().min_by_key(Vec::len).expect("a key")
     }
 
-    /// One call on a value; it must be fast, and answer what can be.
+    /// One call on a value. It must be fast, and leave no more units than the limit has.
     fn call(&self, key: &[u8], value: &[u8], number: u64) {
         let mut connection = self.servers.connection(0);
         let () = redis::cmd("SET").arg(key).arg(value).query(&mut connection).expect("it is stored");
@@ -133,7 +133,7 @@ impl Damaged {
         let result = match number % 4 {
             0 => self.limiter.peek(&self.policy, "k", 1),
             1 => self.limiter.refund(&self.policy, "k", 3),
-            // Its units stay charged until the next value takes their place.
+            // The units of the hold stay charged until the next value takes their place.
             2 | 3 if self.takes_holds() => {
                 self.limiter.hold(&self.policy, "k", 1).map(|answer| answer.decision().clone())
             }
@@ -160,8 +160,8 @@ impl Damaged {
         }
     }
 
-    /// A call on a value whose bytes may be any: it answers what they mean, or says that the state is broken, writes nothing then,
-    /// and a clear makes the key usable.
+    /// A call on a value with any bytes. It answers by their meaning, or it answers that the state is broken. Then it
+    /// writes nothing, and a clear makes the key usable.
     fn judge(&self, key: &[u8], value: &[u8], number: usize) {
         let mut connection = self.servers.connection(0);
         let () = redis::cmd("SET").arg(key).arg(value).query(&mut connection).expect("it is stored");
@@ -194,11 +194,11 @@ impl Damaged {
                     };
                 assert!(i128::from(ttl) <= most.as_millis() as i128, "a TTL of {ttl} ms after {}", what());
                 let mut admitted = u64::from(number == 0 && allowed);
-                // By the clock of a server a window may end between two calls.
+                // With the clock of a server, a window may end between two calls.
                 let most = policy.limits()[0].capacity() * if self.clock.is_some() { 1 } else { 2 };
                 let one_more_later = || match one_more() {
                     Ok(allowed) => allowed,
-                    // The units of a hold leave the total when it expires: a damaged number of them is found then.
+                    // When a hold expires, its units leave the total. Only then is a damaged number of units found.
                     Err(error) if self.clock.is_none() && self.takes_holds() => {
                         assert_is_broken(&error, value);
                         false
@@ -227,12 +227,12 @@ fn assert_is_broken(error: &tidegate::Error, value: &[u8]) {
     assert!(expected.iter().any(|part| error.message().contains(part)), "{error} after {value:?}");
 }
 
-/// All of the bytes, or one of them, another one for the next position.
+/// All of the bytes in a full run, otherwise one, and another one for the next position.
 fn bytes(at: usize) -> &'static [u8] {
     if is_full() { &BYTES } else { &BYTES[at % 6..][..1] }
 }
 
-/// The values of a policy, each byte of them changed, one byte more and one less.
+/// Judges the values of a policy: each byte of them changed, one byte more and one less.
 fn judge_each_byte(damaged: &Damaged) {
     let (values, key) = (damaged.values(), damaged.key());
     let mut seen = std::collections::HashSet::new();

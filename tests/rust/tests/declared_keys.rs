@@ -1,5 +1,5 @@
-//! Every key that a script touches was given to it, as servers and proxies demand that run no others. Only a call over several
-//! slots of a cluster has keys that no command can declare; `folding.rs` and the simulation have what happens where it is refused.
+//! Every key that a script touches was declared, because some servers and proxies run no other scripts. Only a call over several
+//! slots of a cluster has keys that no command can declare. `folding.rs` and the simulation test what happens if it is refused.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tidegate::{
 use tidegate_tests::history;
 use tidegate_tests::servers::{Kind, Servers};
 
-/// Every command that a server has served since then, as it says them.
+/// The commands that a server serves from now on, as MONITOR prints them.
 struct Monitor(redis::Connection);
 
 impl Monitor {
@@ -25,7 +25,7 @@ impl Monitor {
         Self(connection)
     }
 
-    /// The words of each command until the one that has this word, and whether a script ran it.
+    /// The words of each command before the one with the word `end`, and true if a script ran it.
     fn until(mut self, end: &str) -> Vec<(bool, Vec<String>)> {
         let mut commands = Vec::new();
         loop {
@@ -45,7 +45,7 @@ fn builder(redis: &Servers) -> Builder {
     builder.on_store_error(OnStoreError::Raise).deny_cache(Duration::ZERO)
 }
 
-/// What the histories leave out: overrides, leases, turns, lines, observations, and calls that travel together.
+/// The calls that the histories leave out: overrides, leases, turns, lines, observations, and calls that travel together.
 async fn everything_else(limiter: AsyncLimiter) {
     let own = KeyOverride::parse("9/minute").expect("limits");
     limiter.set_override("5/minute", "own", Some(&own), None).await.expect("an override");
@@ -53,7 +53,7 @@ async fn everything_else(limiter: AsyncLimiter) {
     assert_eq!(limiter.check("5/minute", "own").await.expect("an answer").limit(), 9);
     limiter.set_override("5/minute", "own", None, None).await.expect("removed");
 
-    // So long that a part of it is in a key of its own, which the refund reads.
+    // The log is so long that a part of it is in a second key, which the refund reads.
     for _ in 0..200 {
         assert!(limiter.check("sliding-log 1000/minute", "long").await.expect("an answer").allowed());
     }

@@ -15,7 +15,7 @@ use tidegate_tests::setting::setting;
 use tidegate_tests::shared_file::SharedFile;
 use tidegate_tests::strategies::is_held;
 
-/// All histories (see `budget.rs`); `TIDEGATE_HISTORIES` sets another number, `TIDEGATE_SEED` runs a single one.
+/// The histories of a full run (see `budget.rs`). `TIDEGATE_HISTORIES` sets another number, `TIDEGATE_SEED` runs a single one.
 const HISTORIES: u64 = 10_000;
 
 #[test]
@@ -43,8 +43,8 @@ fn memory_and_a_file_agree() {
     }
 }
 
-/// Policies by their names, which come from a file and change with it: what was checked before a reload is settled behind it, overrides
-/// stay, and a journal goes on.
+/// Named policies from a file that changes. A check from before a reload is settled after it, overrides stay, and a
+/// journal goes on.
 #[test]
 fn histories_with_reloads_agree() {
     let (redis, shared) = (Servers::start(Kind::Single), SharedFile::new());
@@ -132,7 +132,7 @@ impl TempFile {
         Self(std::env::temp_dir().join(format!("tidegate-history-{}.json", fresh_prefix())))
     }
 
-    /// Writes a policy, where a notation can say all of it.
+    /// Writes a policy if a notation can express all of it, and returns true then.
     fn write(&self, policy: &Policy) -> bool {
         let text = KeyOverride::of(policy.limits().to_vec()).to_string();
         let is_same = KeyOverride::parse(&text).is_ok_and(|own| own.to_string() == text);
@@ -147,9 +147,9 @@ impl Drop for TempFile {
     }
 }
 
-/// Logs of hundreds of entries, whose older ones the server keeps in chunks, and windows of many granules, which have loops of their own
-/// where a policy has two or three of them: they fill, entries leave the window one by one and together, and units go back from the
-/// oldest.
+/// Logs of hundreds of entries, with the older ones in chunks on the server, and windows of many granules, which have
+/// special loops for policies with two or three of them. They fill, entries leave the window one by one and together,
+/// and units go back from the oldest.
 #[test]
 fn long_histories_agree() {
     for policy in ["sliding-log 300/10s", "60/2s; 300/10s", "20/s; 60/2s; 250/10s", "40/s; 60/2s; 150/5s; 250/10s"] {
@@ -166,7 +166,7 @@ fn agree_for_long(policy: &str) {
     let policy: Policy = policy.parse().expect("a policy");
     for seed in 0..20 {
         let mut random = Random::new(seed);
-        // From what is never full to what nearly always is, and some that end in between.
+        // Later seeds pause longer: the first keys are nearly always full, the last never. A pause of 11 s ends all windows.
         let pause = 20_000 + 6_000 * seed;
         let (mut expected, mut found) = (Vec::new(), Vec::new());
         for _ in 0..400 {
@@ -187,7 +187,7 @@ fn agree_for_long(policy: &str) {
     }
 }
 
-/// The histories of a run: those that have failed once, and so many others.
+/// The seeds of a run: those that have failed once, and the first `histories` numbers.
 fn seeds(histories: u64) -> Vec<u64> {
     let kept = include_str!("seeds.txt").lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
     match setting("TIDEGATE_SEED") {
@@ -202,7 +202,7 @@ fn agree(kind: Kind, histories: u64, seconds: u64) {
     let clock = || Arc::new(ManualClock::new(Duration::ZERO));
     let (memory_clock, redis_clock) = (clock(), clock());
     let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
-    // Every fourth history uses the deny cache too, whose answers must be the same.
+    // Every fourth history uses the deny cache too. Its answers must be the same.
     let [store, layered] = [Duration::ZERO, Duration::from_secs(60)].map(|longest| {
         let store = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).deny_cache(longest);
         let store = store.on_store_error(OnStoreError::Raise);
@@ -210,7 +210,7 @@ fn agree(kind: Kind, histories: u64, seconds: u64) {
     });
     for seed in seeds.by_ref() {
         let expected = history::run(seed, &memory, &memory_clock);
-        // The cache cannot repeat exactly the state of a bucket whose count changed and that was not charged since.
+        // The cache cannot repeat the exact state of a bucket if its count changed and no charge followed.
         let contains = |words: &[&str]| words.iter().any(|word| expected.iter().any(|line| line.contains(word)));
         let inexact = contains(&["changed to"]) && contains(&["Gcra", "TokenBucket", "LeakyBucket"]);
         let cached = seed % 4 == 3 && !inexact;

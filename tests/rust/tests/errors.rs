@@ -62,7 +62,7 @@ fn mistakes_in_the_parts_of_a_policy_are_named() {
             Limiter::builder().policy("login", "5/s").and_then(|builder| builder.policy("login", "6/s")).err(),
             "there are two policies of the name \"login\"",
         ),
-        // Of the fields of a response a client could not tell which limit is meant.
+        // From the fields of a response, a client could not know which of the two limits is meant.
         (
             Limiter::builder()
                 .policy("login", "5/s; 9/minute")
@@ -114,7 +114,7 @@ fn the_name_of_a_file_acts_on_no_terminal_and_begins_no_line() {
     assert_eq!(messages.iter().filter(acts).collect::<Vec<_>>(), [""; 0]);
 }
 
-/// The error of a check on that store, by each of the two limiters.
+/// The error of a check on that store, by a blocking and by an async limiter.
 fn errors_of(url: &str) -> [Error; 2] {
     [false, true].map(|is_async| {
         let builder = Limiter::builder().store(url).timeout(Duration::from_secs(5)).on_store_error(OnStoreError::Raise);
@@ -134,11 +134,11 @@ fn the_source_of_an_error_is_the_one_of_the_system_below_it() {
         let number = error.source().and_then(|source| source.downcast_ref::<io::Error>()?.raw_os_error());
         assert!(number.is_some(), "a program may ask for the number: {error}");
     }
-    // What a resolver says differs by system; one that is silent is a timeout.
+    // The error of a resolver differs by system. A silent resolver is a timeout.
     for error in errors_of("redis://no-such-name.invalid:6379") {
         assert!(io_kind(&error).is_some(), "{error}");
     }
-    // A server that knows no TLS.
+    // A server without TLS.
     let plain = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("rediss://localhost:{}", plain.local_addr().expect("an address").port());
     std::thread::spawn(move || {
@@ -155,7 +155,7 @@ fn the_source_of_an_error_is_the_one_of_the_system_below_it() {
 
 #[test]
 fn what_may_grow_breaks_no_program_then() {
-    // An array would have its length in its type.
+    // The type of an array would contain its length.
     let (_, _): (&[ErrorKind], &[TimeUnit]) = (ErrorKind::ALL, TimeUnit::ALL);
     for (source, item) in [
         (include_str!("../../../core/src/error/mod.rs"), "enum ErrorKind"),

@@ -1,4 +1,4 @@
-//! Blocks that become longer: against a brute force of their levels, in memory and on a server, and what they leave behind.
+//! Blocks that become longer: tests compare their levels with a brute force, in memory and on a server, and check the lives of their keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn policy(lengths: &[u64], forgive: u64) -> Policy {
     Policy::new(limits, options).and_then(|policy| policy.named("p")).expect("a policy")
 }
 
-/// A block: when it began, when it ended, and whether denials have begun it.
+/// A block. `by_denial` is true if a denial began it.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     begins: u64,
@@ -31,7 +31,7 @@ struct Block {
     by_denial: bool,
 }
 
-/// The length in seconds of a block that a denial begins at `now`, by all blocks since the last clear.
+/// The length in seconds of a block that a denial begins at `now`, computed from all blocks since the last clear.
 fn next_length(blocks: &[Block], lengths: &[u64], forgive: u64, now: u64) -> u64 {
     let mut in_a_row = 0;
     let moments = blocks.iter().map(|block| (block.begins, Some(block))).chain([(now, None)]);

@@ -1,4 +1,4 @@
-//! A server that may evict keys would forget limits: the limiter finds out, and says so once.
+//! A server that may evict keys would forget limits. The limiter finds out, and warns once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tidegate::{Builder, Limiter, OnStoreError};
 use tidegate_tests::reply_proxy::ReplyProxy;
 use tidegate_tests::servers::{Kind, Servers};
 
-/// What was told.
+/// The warnings of a limiter.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);
 

@@ -9,7 +9,7 @@ use tidegate::{AsyncLimiter, Limiter};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::shared_file::SharedFile;
 
-/// Limits of 1,000 units, none of which comes back within a test.
+/// Limits of 1,000 units. No unit comes back within a test.
 const POLICIES: [&str; 4] = [
     "fixed-window 1000/hour",
     "1000/day",
@@ -19,7 +19,7 @@ const POLICIES: [&str; 4] = [
 const TRIES: u64 = 1_600;
 
 fn limiter(url: &str) -> Limiter {
-    // The answers of the store are counted, not those of a cache.
+    // This test counts the answers of the store, not those of a cache.
     Limiter::builder()
         .store(url)
         .timeout(Duration::from_secs(10))
@@ -37,7 +37,7 @@ fn tasks(url: &str) -> AsyncLimiter {
         .expect("a limiter")
 }
 
-/// Eight threads make all tries together; how many were admitted.
+/// Eight threads make all tries together. Returns the number of admitted checks.
 fn threads(limiter: &Limiter, policy: &str, key: &str) -> u64 {
     let admitted = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -89,7 +89,7 @@ async fn tasks_that_fold_share_a_limit() {
     }
 }
 
-/// The part of one process: its environment says what to check; it prints how many checks were admitted.
+/// The part of one process. Its environment names the check, and it prints the number of admitted checks.
 #[test]
 fn process_part() {
     let Ok(url) = std::env::var("TIDEGATE_PART_URL") else { return };

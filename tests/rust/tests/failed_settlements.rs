@@ -1,5 +1,4 @@
-//! What becomes of a charge when things go wrong: a settle without a reply, a key that was cleared or lost, two releases, several
-//! slots.
+//! Charges when things go wrong: a settle without a reply, a key that was cleared or lost, two releases, several slots.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -43,7 +42,7 @@ fn a_settle_whose_outcome_is_not_known_ends_the_decision() {
     proxy.set(Condition::Healthy);
     let error = behind.settle(&decision, 20).expect_err("it is settled once");
     assert_eq!(error.kind(), ErrorKind::ConfigInvalid, "{error}");
-    // It ran: 30 of its own went back, once.
+    // The settle ran: 30 of its 50 units went back, once.
     assert_eq!(direct.peek(&policy, "k", 1).expect("a peek").remaining(), 30);
 }
 
@@ -60,7 +59,7 @@ fn a_settle_that_certainly_was_not_made_may_be_made_again() {
     while proxy.open() > 0 {
         thread::sleep(Duration::from_millis(1));
     }
-    // A connection that was open a moment ago may take the command and end: its outcome would not be known.
+    // A connection that was open a moment ago may take the command and end. The outcome would not be known.
     behind.peek(&policy, "k", 1).expect_err("the store is gone");
     let error = behind.settle(&decision, 20).expect_err("the store is gone");
     assert!(error.kind() == ErrorKind::StoreUnavailable && error.did_not_run(), "{error}");
@@ -74,7 +73,7 @@ fn a_settle_that_certainly_was_not_made_may_be_made_again() {
     assert_eq!(behind.peek(&policy, "k", 1).expect("a peek").remaining(), 80);
 }
 
-/// Takes units in advance, with checks that spend some of them.
+/// Takes units in advance. Returns the number of units that the checks spent until then.
 fn lease(limiter: &Limiter, policy: &Policy, clock: Option<&ManualClock>) -> u64 {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut spent = 0;
@@ -109,11 +108,11 @@ fn units_of_leases_do_not_go_back_to_a_key_that_was_cleared_or_lost() {
                 redis.command(0, &["FLUSHALL"]);
                 spent = 0;
             }
-            // Behind another connection may be a server that has lost the charge.
+            // The limiter must connect again, perhaps to a server that has lost the charge.
             _ => drop(redis.command(0, &["CLIENT", "KILL", "TYPE", "normal"])),
         }
         other.charge(plain("fixed-window 10000/hour"), "k", 5_000).expect("a charge");
-        // What is left of the block goes back when the limiter closes, or its time is over.
+        // The rest of the leased block goes back when the limiter closes, or its time is over.
         holder.close();
         thread::sleep(Duration::from_millis(1_200));
         let used = 10_000 - other.peek(&policy, "k", 1).expect("a peek").remaining();
@@ -133,7 +132,7 @@ fn units_of_leases_do_not_go_back_to_a_server_that_lost_their_charge() {
     let notation = "fixed-window 10000/day";
     let lease_of = Some(Lease::percent(5.0).expect("a lease"));
     let policy = named(notation, Options { lease: lease_of, ..Options::default() });
-    // Its time stands while a replica is promoted, so that the block has not aged when it goes back.
+    // This clock stands still while a replica is promoted, so that the leased block has not aged when it goes back.
     let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));
     let limiter = || {
         let builder = Limiter::builder().store(servers.url()).prefix("lost").timeout(Duration::from_secs(10));
@@ -141,7 +140,7 @@ fn units_of_leases_do_not_go_back_to_a_server_that_lost_their_charge() {
     };
     let (holder, other) = (limiter(), limiter());
     other.charge(plain(notation), "k", 1_000).expect("a charge");
-    // The replicas know of leases of the key: what they lose is the charge of one alone.
+    // The replicas know of earlier leases of the key, so they lose the charge of one lease only.
     let known = limiter();
     lease(&known, &policy, Some(&clock));
     known.close();
@@ -168,7 +167,7 @@ fn units_of_leases_do_not_go_back_to_a_server_that_lost_their_charge() {
     wait_until(Duration::from_secs(20), "the holder knows it", || {
         holder.peek(plain(notation), "k", 1).is_ok_and(|decision| decision.source() == Source::Store)
     });
-    // What is left of the block was charged elsewhere.
+    // The rest of the block was charged on the old server.
     holder.close();
     thread::sleep(Duration::from_millis(500));
     assert_eq!(used(), before, "units went back whose charge was lost");
@@ -261,7 +260,7 @@ fn check_all_over_slots_leaks_no_units() {
             let (policy, ended, url) = (&policy, &ended, cluster.url());
             scope.spawn(move || {
                 let (limiter, mut admitted) = (limiter(url, "slots"), 0);
-                // Each in another order, so that one slot refuses after the other has charged.
+                // They use different orders, so that one slot refuses after the other has charged.
                 let keys = if number.is_multiple_of(2) { ["a", "b"] } else { ["b", "a"] };
                 while !ended.load(Ordering::Relaxed) {
                     let cost = 1 + (number % 3) as u64;

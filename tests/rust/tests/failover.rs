@@ -1,5 +1,5 @@
-//! Failovers under load: the whole run admits no more than the limit and the admissions of the old primary that were not
-//! replicated. Their number is taken from the data of the servers, and printed.
+//! Failovers under load: the whole run admits no more than the limit plus the admissions of the old primary that were
+//! not replicated. Their number is taken from the data of the servers, and printed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ const LIMIT: u64 = 10_000;
 const POLICY: &str = "fixed-window 10000/day";
 /// Admissions before the failover …
 const BEFORE: u64 = 1_000;
-/// … and those that are not replicated, where the link is cut.
+/// … and those that are not replicated, if the link is cut.
 const UNREPLICATED: u64 = 300;
 const THREADS: usize = 6;
 const TASKS: usize = 10;
@@ -44,7 +44,7 @@ struct Admission {
 struct Answers {
     admissions: Mutex<Vec<Admission>>,
     admitted: AtomicU64,
-    /// These may have been counted.
+    /// The server may have counted these.
     unanswered: AtomicU64,
     /// When the newest denied call began.
     denied: Mutex<Option<Instant>>,
@@ -125,16 +125,16 @@ fn until(what: &str, holds: impl FnMut() -> bool) {
 /// The servers and their one key.
 struct ReplicatedKey {
     servers: Servers,
-    /// The servers that may hold the key; the primary is the first.
+    /// The servers that may hold the key. The primary is the first.
     nodes: Vec<usize>,
     key: Vec<u8>,
-    /// A server of its own, on which a copied value is read.
+    /// A separate server, on which a copied value is read.
     reader: Servers,
 }
 
 impl ReplicatedKey {
     fn set(kind: Kind, cause: Cause, answers: &Answers) -> (Self, Limiter) {
-        // Where a failover is ordered, a busy machine must not cause a second one.
+        // If a command orders the failover, a busy machine must not cause a second one.
         let patience = if cause == Cause::Killed { 1_000 } else { 5_000 };
         let servers = Servers::start_with(kind, json!({"down_after_ms": patience}));
         let reader = Servers::start(Kind::Single);
@@ -175,10 +175,10 @@ impl ReplicatedKey {
         }
     }
 
-    /// How many units a server has stored.
+    /// The number of units that a server has stored.
     fn units(&self, node: usize) -> u64 {
         let mut connection = self.servers.connection(node);
-        // A replica in a cluster serves reads only after this; other servers reject the command.
+        // A replica in a cluster serves reads only after this. Other servers reject the command.
         let _: redis::RedisResult<()> = redis::cmd("READONLY").query(&mut connection);
         let value: Option<Vec<u8>> = redis::cmd("GET").arg(&self.key).query(&mut connection).expect("its value");
         let Some(value) = value else { return 0 };
@@ -187,7 +187,7 @@ impl ReplicatedKey {
         LIMIT - reader.peek(POLICY, "key", 1).expect("a peek").remaining()
     }
 
-    /// How many units a replica has stored. The number is final while the link to its primary is down.
+    /// The number of units that a replica has stored. It is final while the link to its primary is down.
     fn units_of_replica(&self, node: usize) -> u64 {
         until("its link is gone", || {
             let reply = self.servers.command(node, &["INFO", "replication"]);
@@ -212,7 +212,7 @@ impl ReplicatedKey {
         self.servers.fail_over(told, order, PATIENCE, is_idle, promoted);
     }
 
-    /// Whether a sentinel is at work on a failover, or has ended one.
+    /// True if a sentinel is working on a failover, or has ended one.
     fn sentinel_is_at_work(&self, sentinel: usize) -> bool {
         let state = self.servers.command(sentinel, &["SENTINEL", "MASTER", "tidegate"]).to_string();
         let old = format!("\"{}\"", self.servers.port(self.nodes[0]));
@@ -220,8 +220,8 @@ impl ReplicatedKey {
     }
 }
 
-/// One failover under load. `order` is the command that orders it; with `cut`, some admissions of the old primary are not
-/// replicated.
+/// One failover under load. `order` is the command that orders it. With `cut`, some admissions of the old primary are
+/// not replicated.
 fn fails_over(kind: Kind, cause: Cause, order: &[&str], cut: bool) -> u64 {
     let answers = Answers::default();
     let (replicated, limiter) = ReplicatedKey::set(kind, cause, &answers);
@@ -257,7 +257,7 @@ fn fails_over(kind: Kind, cause: Cause, order: &[&str], cut: bool) -> u64 {
                 lost = of_old.filter(|admission| admission.number > had).count() as u64;
             }
             Cause::Ordered => {
-                // As a replica it must keep its data.
+                // When it becomes a replica, it must keep its data.
                 replicated.servers.command(old, &["CONFIG", "SET", "masterauth", "wrong"]);
                 let ordered = Instant::now();
                 replicated.order_until(order, || promoted().is_some());
@@ -270,7 +270,7 @@ fn fails_over(kind: Kind, cause: Cause, order: &[&str], cut: bool) -> u64 {
                 assert_eq!(admitted_twice(before), None, "by the old primary");
                 let after = admissions.iter().filter(|admission| admission.began > demoted);
                 assert_eq!(admitted_twice(after), None, "by the new primary");
-                // Where nothing was cut, the new primary continued from the data of the old one, or both admitted some units.
+                // If nothing was cut, the new primary continued from the data of the old one, or both admitted some units.
                 let had = match promoted() {
                     Some(node) if cut => has[node],
                     _ => admitted_twice(admissions.iter()).map_or(of_old, |first| first - 1),

@@ -1,5 +1,5 @@
-//! Floods of keys and of notations, in processes that may use little memory: what a client can make many of is bounded in
-//! bytes, and given back. `docs/production/operations.md` lists the bounds.
+//! Floods of keys and of notations, in processes that may use little memory. Everything that a client can make many of
+//! is bounded in bytes, and given back. `docs/production/operations.md` lists the bounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ fn long_key(number: u32) -> String {
     format!("{number:0LONG$}")
 }
 
-/// Two checks of each key: the second is denied.
+/// Checks each key twice. The second check is denied.
 fn deny_each(limiter: &Limiter, keys: u32) {
     let policy = Policy::parse("1/hour").expect("a policy");
     for number in 0..keys {
@@ -31,7 +31,7 @@ fn deny_each(limiter: &Limiter, keys: u32) {
         assert_eq!(decisions.each_ref().map(tidegate::Decision::allowed), [true, false], "key {number}");
         assert_eq!(decisions[1].key(), key, "a Decision has the key of its caller");
     }
-    // None was forgotten, and none is taken for another.
+    // No key was forgotten, and none is taken for another.
     let key = long_key(keys / 2);
     assert!(!limiter.check(&policy, &key).expect("a Decision").allowed());
     assert!(limiter.check(&policy, &format!("{key}0")).expect("a Decision").allowed());

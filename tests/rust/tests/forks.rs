@@ -1,5 +1,5 @@
-//! A child of a fork waits for no lock that a thread of its parent held. A thread is stopped with each lock that it takes, one after the
-//! other, as the threads of a parent are for its child: for the core a new process begins then, and makes every call.
+//! A child of a fork waits for no lock that a thread of its parent held. The test stops a thread at each of its locks in turn, as a
+//! fork stops the threads of the parent for the child. For the core, a new process then begins, and it makes every call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ fn limiter(url: &str, clock: Option<Arc<ManualClock>>) -> Result<Limiter> {
     clock.into_iter().fold(builder, tidegate::Builder::clock).build()
 }
 
-/// Makes calls of every kind, of which each admits.
+/// Makes calls of every kind, and each is admitted.
 fn call_all(limiter: &Limiter, clock: Option<&ManualClock>, key: &str) -> Result<()> {
     let decision = limiter.check_n("90000/hour", key, 2)?;
     assert!(decision.allowed());
@@ -59,7 +59,7 @@ fn call_all(limiter: &Limiter, clock: Option<&ManualClock>, key: &str) -> Result
     Ok(())
 }
 
-/// Stops a thread with the lock that it takes after so many others, and makes all calls beside it. False where it takes no more locks.
+/// Stops a thread at the lock after `number` others, and makes all calls beside it. Returns false if it takes no more locks.
 fn stops_with_lock(url: &str, number: usize, with_clock: bool) -> bool {
     let clock = with_clock.then(|| Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000))));
     let limiter = limiter(url, clock.clone()).expect("a limiter");
@@ -74,11 +74,11 @@ fn stops_with_lock(url: &str, number: usize, with_clock: bool) -> bool {
                 is_stopped.store(true, Ordering::SeqCst);
                 stepping::wait_until(|| may_go_on.load(Ordering::SeqCst));
             });
-            // What it holds when it is stopped stays held.
+            // The locks that it holds when it is stopped stay held.
             let made = call_all(&limiter, clock.as_deref(), &format!("of parent {number}"));
             let was_stopped = stepping::end().is_none();
             has_ended.store(true, Ordering::SeqCst);
-            // In another process it would not have gone on.
+            // In a real fork, a stopped thread would never go on.
             assert!(was_stopped || made.is_ok(), "{made:?}");
         })
     };
@@ -97,7 +97,7 @@ fn stops_with_lock(url: &str, number: usize, with_clock: bool) -> bool {
     }
     may_go_on.store(true, Ordering::SeqCst);
     wait_closely(PATIENCE, "the other ends", || parents.is_finished());
-    // What it was doing may have failed: its limiter is closed.
+    // Its calls may have failed, because the child has closed the limiter.
     drop(parents.join());
     stopped
 }

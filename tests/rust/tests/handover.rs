@@ -1,6 +1,6 @@
-//! The hand-over of calls to the engine under every interleaving of its threads: no call is left behind by a thread that
-//! falls asleep. `loom` runs the file of the core itself, with its own locks and atomics; a thread that sleeps for good is a
-//! deadlock, which it reports.
+//! The hand-over of calls to the engine under every interleaving of its threads: no call is left behind by a thread
+//! that falls asleep. `loom` runs the file of the core itself, with the locks and atomics of loom. It reports a thread
+//! that sleeps for good as a deadlock.
 
 #[path = "../../../core/src/store/redis/io/handover.rs"]
 mod handover;
@@ -11,7 +11,7 @@ use std::task::Poll;
 use handover::Handover;
 use loom::sync::Arc;
 
-/// What `handover.rs` is built on, as loom has it.
+/// Loom's version of the parts that `handover.rs` is built on.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,7 +32,7 @@ mod sync {
     }
 }
 
-/// Calls that the machine has taken, and those that it has sent.
+/// The number of calls that the machine has taken, and of those that it has sent.
 #[derive(Default)]
 struct Machine {
     taken: usize,
@@ -41,7 +41,7 @@ struct Machine {
 
 type Engine = Handover<usize, Machine>;
 
-/// A caller. One that `sends` can send its call itself; any other moves it to the machine, and leaves it to the thread.
+/// A caller. If it `sends`, it can send its call itself. Any other moves it to the machine, and leaves it to the thread.
 fn call(engine: &Engine, sends: bool) {
     engine.with_queue(|queue| *queue += 1);
     engine.serve(|machine, queue| {
@@ -53,7 +53,7 @@ fn call(engine: &Engine, sends: bool) {
     });
 }
 
-/// Sends whatever there is, until so many calls were sent.
+/// Sends all calls that come, until `calls` were sent.
 fn run(engine: &Engine, calls: usize) {
     loom::future::block_on(poll_fn(|cx| {
         engine.poll(cx, |_, machine, queue| {
@@ -78,7 +78,7 @@ fn explore(callers: &'static [bool]) {
                 loom::thread::spawn(move || call(&engine, *sends))
             })
             .collect();
-        // A caller that sends its call itself may leave the thread asleep: it ends by the last wake-up.
+        // A caller that sends its call itself may leave the thread asleep. The last wake-up then ends the thread.
         if callers.contains(&true) {
             threads.into_iter().for_each(|thread| thread.join().expect("a caller"));
             engine.wake();

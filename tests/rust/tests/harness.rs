@@ -1,4 +1,4 @@
-//! What the tests share, where a mistake in it would let a test pass that proves nothing.
+//! Shared code of the tests. A mistake in it would let a test pass that proves nothing.
 
 use tidegate_tests::budget::{is_full, within};
 use tidegate_tests::hash_slot::hash_slot;

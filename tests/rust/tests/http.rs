@@ -22,7 +22,7 @@ fn cases() -> Vec<(String, Value)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../http");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("tests/http is there").map(|entry| entry.expect("listed").path()).collect();
-    // `tests/llm` runs the calls of models, `tests/tower` the keys of layers.
+    // `tests/llm` runs `llm.json`, and `tests/tower` runs `layered-keys.json`.
     let elsewhere = |path: &PathBuf| path.ends_with("llm.json") || path.ends_with("layered-keys.json");
     let is_here = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json") && !elsewhere(path);
     files.retain(is_here);
@@ -156,7 +156,7 @@ fn answers(case: &Value) {
     }
 }
 
-/// What is said, as the vectors have it: what is not said is left out, and so is the usual scope.
+/// An observation in the form of the vectors. Absent fields are left out, and so is the usual scope.
 fn observed(observation: &Observation) -> Value {
     let seconds = |length: Option<Duration>| length.map(|length| length.as_micros() as f64 / 1e6);
     let Observation { name, limit, window, unit, remaining, reset_after, retry_after, scope, .. } = observation;
@@ -222,7 +222,7 @@ fn the_vectors_hold() {
         println!("{name}");
         let trusted = &case["trusted"];
         if !(trusted.is_null() || trusted.is_array() || trusted.is_i64()) {
-            // The types of Rust refuse it.
+            // Rust's types do not accept it.
             continue;
         }
         if case.get("steps").is_some() {
@@ -309,7 +309,7 @@ proptest! {
         let client = ClientIp::new(Trusted::parse(["10.0.0.0/8"]).expect("a network"), 128).expect("a prefix");
         let key = client.key(peer.as_deref().map_or(Peer::Unix, Peer::Address), &lines);
         let Some(mut known) = peer.as_deref().and_then(|peer| plainly(peer.as_bytes())) else {
-            // The core may read more forms of addresses; an untrusted peer is still not replaced by another address.
+            // The core may read more forms of addresses. An untrusted peer is still not replaced by another address.
             return Ok(());
         };
         // Blank lines have no entry.
@@ -321,7 +321,7 @@ proptest! {
                 _ => break,
             }
         }
-        // Those that carry an IPv4 address are in `client-ip.json`.
+        // Addresses that carry an IPv4 address are in `client-ip.json`.
         prop_assume!(!carries_ipv4(known));
         prop_assert_eq!(key.expect("a key"), known.to_string());
     }
@@ -392,7 +392,7 @@ proptest! {
                 continue;
             };
             prop_assert_eq!(t, Some(wait as i64));
-            // After the wait that was told, and at the moment of X-RateLimit-Reset.
+            // After the announced wait, and at the moment of X-RateLimit-Reset.
             let reset = Duration::from_secs(number("X-RateLimit-Reset").expect("a moment"));
             for moment in [decision.at() + Duration::from_secs(wait), reset] {
                 clock.set(moment.max(decision.at()));

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use tidegate::http::placed_key;
 
-/// All texts of at most so many of the characters that could be confused in a key.
+/// All texts of at most `length` of the characters that could be confused in a key.
 fn confusable(length: usize) -> Vec<String> {
     let shorter = if length == 0 { return vec![String::new()] } else { confusable(length - 1) };
     let longer = shorter.iter().flat_map(|text| ["\"", "\\", " ", "A"].map(|end| format!("{text}{end}")));

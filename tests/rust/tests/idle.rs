@@ -7,7 +7,7 @@ use tidegate::Limiter;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::threads;
 
-/// How often the threads of the limiter have gone to sleep, in total.
+/// The total number of times that the threads of the limiter have gone to sleep.
 fn sleeps() -> u64 {
     let counts = threads::named("tidegate-redis").into_iter().map(|task| {
         let status = fs::read_to_string(task.join("status")).expect("a status");
@@ -25,7 +25,7 @@ async fn the_thread_sleeps_when_there_is_nothing_to_do() {
     for polled in [false, true] {
         let _poller = polled.then(|| limiter.reply_poller().expect("a poller"));
         limiter.check("10/minute", "key").await.expect("a decision");
-        // After its timeout nothing of the check is left to do.
+        // After the timeout of the check, nothing of it is left to do.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let before = sleeps();
         assert!(before > 0, "there is a thread");

@@ -1,5 +1,5 @@
-//! Calls of language models: each reserves 4,000 tokens, runs for 20 to 50 seconds, and settles to what its answer took. What
-//! was used is counted from the answers alone, at the moments of the checks.
+//! Calls of language models. Each reserves 4,000 tokens, runs for 20 to 50 seconds, and settles to the tokens of its
+//! answer. The test counts the usage from the answers alone, at the moments of the checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const START: u64 = 1_700_000_000 * SECOND;
 const PERIOD: u64 = 60 * SECOND;
 const LIMIT: u64 = 40_000;
 const RESERVED: u64 = 4_000;
-/// How long callers ask, twice in a second.
+/// The length of a run. Callers ask twice in a second.
 const RUN: u64 = 20 * PERIOD;
 
 /// A call that is under way.
@@ -53,7 +53,7 @@ fn used(url: &str, notation: &str, seed: u64) -> Vec<(u64, u64)> {
     used
 }
 
-/// The most that was used from one moment to another, beyond what the time between them may add.
+/// The most tokens that were used from one moment to another, beyond the tokens that this time may add.
 fn most(used: &[(u64, u64)], bound: impl Fn(u64, u64) -> Option<u64>) -> u64 {
     let mut most = 0;
     for (first, (from, _)) in used.iter().enumerate() {
@@ -85,7 +85,7 @@ fn no_window_and_no_bucket_gives_more_than_its_limit() {
                     _ => most(&used, drained),
                 };
                 assert!(most <= LIMIT, "{url} {algorithm} {seed}: {most} tokens of {LIMIT}");
-                // What short answers leave is used by others.
+                // Other calls use the tokens that short answers leave.
                 let without = RUN / PERIOD * LIMIT / RESERVED;
                 assert!(used.len() as u64 > without, "{url} {algorithm} {seed}: {} calls", used.len());
             }

@@ -1,4 +1,4 @@
-//! What `tidegate::metrics::publish` gives to the facade `metrics`.
+//! The metrics that `tidegate::metrics::publish` gives to the facade `metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

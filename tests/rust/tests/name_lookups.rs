@@ -9,10 +9,10 @@ use tidegate_tests::threads;
 
 const INSIDE: &str = "TIDEGATE_TEST_SILENT_RESOLVER";
 const TIMEOUT: Duration = Duration::from_millis(100);
-/// Tells that this system lets no test make a network of its own.
+/// The exit code if this system lets no test make a separate network.
 const NOT_ALLOWED: i32 = 77;
 
-/// The same test in a process with a network of its own, whose only name server says nothing.
+/// The same test in a process with a separate network. The only name server there is silent.
 #[test]
 fn a_silent_name_server_keeps_few_threads_and_no_call_waiting() {
     if std::env::var_os(INSIDE).is_some() {
@@ -43,7 +43,7 @@ fn calls_with_a_silent_name_server() {
     let server = UdpSocket::bind("127.0.0.1:53").expect("the port of name servers");
     let url = "redis+sentinel://a.test:26379,b.test:26379,c.test:26379/mymaster";
     let builder = || Limiter::builder().store(url).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
-    // Several limiters, each with a breaker of its own that probes.
+    // Several limiters, each with a breaker that probes.
     let limiters: Vec<Limiter> = (0..4).map(|_| builder().build().expect("a limiter")).collect();
     let began = Instant::now();
     let (mut most, mut all) = (0, 0);

@@ -1,5 +1,5 @@
-//! What follows from the declarations of options: types and properties of Python and Node, and a page of the documentation. Between
-//! the marks `options: NAME` and `options end` of a file, and in the page, stands what this test writes with `TIDEGATE_GOLDEN=write`.
+//! The declared options of the core decide types and properties of Python and Node, and a page of the documentation. With
+//! `TIDEGATE_GOLDEN=write` this test writes the page, and the text between the marks `options: NAME` and `options end` of a file.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -22,10 +22,10 @@ enum Host {
 }
 
 impl Host {
-    /// What an option takes; `None` where the host has no such option.
+    /// The type of an option, or `None` if the host has no such option.
     fn type_of(self, option: &OptionDeclaration) -> Option<String> {
         let (rust, python, node) = match option.kind {
-            // Those of a policy have a type of their own.
+            // The option of a policy has a different type.
             ArgumentKind::OnStoreError if option.default == OptionDefault::Nothing => {
                 ("Option<OnStoreError>", "str | None", "OnStoreError")
             }
@@ -103,7 +103,7 @@ impl Host {
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// A name of the core as its callers write it.
+    /// The name of an option as callers in this host write it.
     fn name_of(self, option: &OptionDeclaration) -> String {
         let mut words = option.name.split('_');
         if self != Self::Node {
@@ -130,7 +130,7 @@ impl Host {
         })
     }
 
-    /// The sentences for this host, with the names of options as it spells them.
+    /// The sentences about an option for this host, with the names of options as it spells them.
     fn documentation_of(self, option: &OptionDeclaration) -> String {
         let hosts = [("In Python ", Self::Python), ("In Node ", Self::Node)];
         let sentences = option.documentation.trim_end_matches('.').split(". ").filter_map(|sentence| {
@@ -155,7 +155,7 @@ impl Host {
     /// An option as a member of a type.
     fn member(self, option: &OptionDeclaration, indent: &str) -> String {
         let Some(kind) = self.type_of(option) else { return String::new() };
-        // An argument by position in Python.
+        // In Python this is an argument by position.
         if self == Self::Python && option.kind == ArgumentKind::Store {
             return String::new();
         }
@@ -186,7 +186,7 @@ fn grouped(number: usize) -> String {
     text
 }
 
-/// A text in lines that begin with a mark.
+/// A text in comment lines that begin with a mark.
 fn comment(text: &str, indent: &str, mark: &str) -> String {
     let mut lines = String::new();
     let mut line = format!("{indent}{mark}");
@@ -200,7 +200,7 @@ fn comment(text: &str, indent: &str, mark: &str) -> String {
     lines + &line + "\n"
 }
 
-/// A text as the documentation of what follows in TypeScript.
+/// A text as a documentation comment of TypeScript.
 fn block(text: &str, indent: &str) -> String {
     let line = format!("{indent}/** {text} */\n");
     if line.chars().count() <= WIDTH {
@@ -209,13 +209,13 @@ fn block(text: &str, indent: &str) -> String {
     format!("{indent}/**\n{}{indent} */\n", comment(text, &format!("{indent} "), "*"))
 }
 
-/// All options by what has them.
+/// All options, in groups of those that appear together.
 fn groups() -> Vec<(&'static str, Vec<OptionDeclaration>)> {
     let limiter = || LIMITER_OPTIONS.iter().map(|option| option.declaration);
     let mut groups = vec![
         ("policy", POLICY_OPTIONS.iter().map(PolicyOption::declaration).collect()),
         ("limiter", limiter().collect()),
-        // Python's type of a limiter names its policies, so that they stand apart.
+        // Python's type of a limiter names its policies, so they are a separate group.
         ("policies", limiter().filter(|option| option.kind == ArgumentKind::Policies).collect()),
         ("settings", limiter().filter(|option| option.kind != ArgumentKind::Policies).collect()),
         ("layer", LAYER_OPTIONS.iter().filter(|option| option.name != "default").copied().collect()),
@@ -226,7 +226,7 @@ fn groups() -> Vec<(&'static str, Vec<OptionDeclaration>)> {
     groups
 }
 
-/// The properties of a policy in the module for Python.
+/// The property of a policy in the module for Python.
 fn getter(option: &PolicyOption) -> String {
     let (kind, convert) = match option.kind {
         OptionKind::Flag => ("bool", ""),
@@ -244,7 +244,7 @@ fn getter(option: &PolicyOption) -> String {
         + &format!("    #[getter]\n    fn {name}(&self) -> {kind} {{\n{body}    }}\n\n")
 }
 
-/// The properties of a policy in TypeScript.
+/// The property of a policy in TypeScript.
 fn property(option: &PolicyOption) -> String {
     let (kind, unit) = match option.kind {
         OptionKind::Flag => ("boolean", ""),
@@ -270,7 +270,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(path(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Compares a file with what it has to be, or writes it.
+/// Compares a file with the expected text, or writes it.
 fn hold(file: &str, text: &str) {
     if std::env::var_os("TIDEGATE_GOLDEN").is_some() {
         fs::write(path(file), text).expect("a file");
@@ -279,7 +279,7 @@ fn hold(file: &str, text: &str) {
     assert!(read(file) == text, "{file} differs from the options that the core declares: {command} writes it");
 }
 
-/// The file with the text of each mark as it has to be.
+/// The file with the expected text at each mark.
 fn written(file: &str, text_of: impl Fn(&str, &str) -> String) -> String {
     let (mut text, mut is_inside) = (String::new(), false);
     for line in read(file).lines() {
@@ -324,7 +324,7 @@ fn types_and_properties_are_those_that_the_core_declares() {
     }
 }
 
-/// Arguments by position have an order that a table does not say: the signatures are written by hand, and compared.
+/// Arguments by position have an order that a table cannot give, so the signatures are written by hand, and compared.
 #[test]
 fn calls_in_python_take_the_arguments_that_the_core_declares() {
     let stub = read(STUB).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -369,7 +369,7 @@ fn table(hosts: &[Host], options: &[OptionDeclaration]) -> String {
     text += &format!("|{}\n", "---|".repeat(hosts.len() + 2));
     for option in options {
         let cell = |host: &Host| {
-            // The methods of the builder.
+            // In Rust these are methods of the builder.
             if *host == Host::Rust && option.kind == ArgumentKind::Policies {
                 return "`policy(name, notation)`, `named(Policy)`".to_owned();
             }

@@ -1,7 +1,7 @@
-//! Behind a proxy that repeats, drops, swaps and cuts replies no call gets another call's Decision.
+//! Behind a proxy that repeats, drops, swaps and cuts replies, no call gets another call's Decision.
 //!
-//! Every call has a key and a cost of its own, so that the right Decision is known. `TIDEGATE_OUT_OF_STEP` says how many
-//! Decisions each way of calling has to get.
+//! Every call has a unique key and cost, so that the right Decision is known. `TIDEGATE_OUT_OF_STEP` sets the number of
+//! Decisions that each way of calling has to get.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const POLICIES: [&str; 4] = [
     "sliding-log 1000000/hour",
 ];
 const COUNT: u64 = 1_000_000;
-/// While the breaker is open calls fail at once.
+/// A wait after an error, because calls fail at once while the breaker is open.
 const AFTER_FAILURE: Duration = Duration::from_millis(1);
 
 fn decisions() -> u64 {
@@ -46,7 +46,7 @@ impl Question {
         Self { policy: random.pick(&POLICIES), key: format!("key {number}"), cost, only_looks: random.one_in(5) }
     }
 
-    /// Whether there was a Decision, which must be the right one.
+    /// True if there was a Decision. It must be the right one.
     fn is_answered(&self, result: Result<Decision>) -> bool {
         let decision = match result {
             Ok(decision) => decision,
@@ -130,7 +130,7 @@ async fn awaited_calls_get_their_own_decision_or_an_error() {
     assert!(proxy.faults() > decisions() / 1_000, "{} replies were corrupted", proxy.faults());
 }
 
-/// The most memory that the process had so far, in bytes.
+/// The most memory that the process has used so far, in bytes.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
@@ -143,7 +143,7 @@ async fn a_reply_without_end_is_not_read() {
     for begin in ["$500000000\r\n", "*1000000000\r\n", "*2\r\n*900000000\r\n"] {
         let proxy = FaultyProxy::that_floods(redis.port(0), begin);
         let before = peak_memory();
-        // The error comes long before.
+        // The error comes long before this timeout.
         let builder = || builder(&proxy).timeout(Duration::from_secs(20));
         let (blocking, awaited) = (builder().build().expect("a limiter"), builder().build_async());
         let begins = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! The first call after an override has ended elsewhere: it is made as its caller asked for it, and not as the override saw it.
+//! The first call after another limiter has removed an override: it is made as its caller asked, not by the remembered override.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tidegate_tests::any_limiter::{AnyLimiter, fresh_prefix};
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::shared_file::SharedFile;
 
-/// A limiter that sets and removes overrides, and another one of the same store, blocking and async.
+/// Runs with a limiter that sets and removes overrides, and another one of the same store, blocking and async.
 fn on_each_store(run: impl Fn(&AnyLimiter, &AnyLimiter)) {
     let (redis, shared) = (Servers::start(Kind::Single), SharedFile::new());
     for url in [redis.url().to_owned(), shared.url("max_bytes=16MB")] {
@@ -88,7 +88,7 @@ fn it_pays_its_own_cost() {
     });
 }
 
-/// A settle knows the Decision: what goes back, and what it charges, is that of the limits that the key has by then.
+/// A settle charges and gives back by the limits that the key has by then, because it knows the Decision.
 #[test]
 fn a_settle_changes_the_limits_that_the_key_has_by_then() {
     on_each_store(|setter, limiter| {
@@ -134,7 +134,7 @@ fn a_hold_is_given_back_whatever_its_key_had_meanwhile() {
             let hold = limiter.hold(&policy, text, 1).expect("an answer").held().expect("there is room");
             remembers_one_that_is_gone(setter, limiter, &policy, text, text);
             drop(hold);
-            // In a call behind it the release has arrived, also of a task.
+            // The release arrives by the time of a later call, also if a task makes it.
             let held = (0..500).find_map(|_| {
                 let answer = limiter.hold(&policy, text, 1).expect("an answer");
                 std::thread::sleep(Duration::from_millis(if matches!(answer, HoldAnswer::Denied(_)) { 20 } else { 0 }));

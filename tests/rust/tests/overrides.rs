@@ -1,4 +1,4 @@
-//! Keys with other numbers than their policy: by its file and live, in memory and on servers.
+//! Keys with other numbers than their policy, from its file and set live, in memory and on servers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn what_was_used_stays_used_and_what_is_removed_is_as_before() {
         let decision = check();
         assert_eq!((decision.allowed(), decision.remaining(), decision.limits().len()), (true, 1, 2));
         assert_eq!((decision.overridden(), decision.policy()), (true, "3/hour"));
-        // Usage is forgotten by a clear, and the numbers are not.
+        // A clear forgets the usage, but not the numbers.
         limiter.clear("3/hour", "k").expect("a clear");
         assert_eq!((check().remaining(), check().limit()), (4, 5));
         limiter.set_override("3/hour", "k", Some(&own("none")), None).expect("an override");
@@ -79,7 +79,7 @@ fn what_was_used_stays_used_and_what_is_removed_is_as_before() {
     });
 }
 
-/// The limits of the policy that an override does not have are of the same release.
+/// An override may lack limits of the policy. They still belong to the same release.
 #[test]
 fn an_override_with_fewer_limits_is_no_other_release() {
     on_each_store(|url| {
@@ -121,7 +121,7 @@ fn other_limiters_of_the_store_learn_at_once() {
     }
 }
 
-/// What the server forbids is not the fault of the key.
+/// If the server forbids a command, that is not the fault of the key.
 #[test]
 fn a_command_that_the_script_may_not_run_is_no_broken_state() {
     let user = "on >secret ~* -@all +ping +get +eval +evalsha +set +del +time";
@@ -141,8 +141,7 @@ fn a_command_that_the_script_may_not_run_is_no_broken_state() {
     }
 }
 
-/// Policies whose keys have companions in their slot: the list of overrides has none.
-/// A server that refuses a write says why, whatever the write was for.
+/// A server that refuses a write gives the reason, whatever the write was for.
 #[test]
 fn a_write_that_the_server_refuses_is_no_broken_state() {
     let redis = Servers::start(Kind::Single);
@@ -189,6 +188,7 @@ fn a_write_that_the_server_refuses_is_no_broken_state() {
     assert!(error.message().contains("READONLY") && error.message().contains("connect to the primary"), "{error}");
 }
 
+/// The keys of these policies have companions in their slot. The list of overrides has none.
 #[test]
 fn policies_with_logs_and_journals_have_overrides_in_a_cluster() {
     let cluster = Servers::start(Kind::Cluster);
@@ -218,7 +218,7 @@ fn every_call_has_the_numbers_of_its_key() {
     on_each_store(|url| {
         let prefix = fresh_prefix();
         let (setter, limiter) = (limiter(url, &prefix, None), limiter(url, &prefix, None));
-        // In memory each limiter has a store of its own.
+        // In memory each limiter has a separate store.
         let setter = if url.starts_with("memory") { &limiter } else { &setter };
         let named = |notation: &str, name: &str| {
             Policy::parse(notation).and_then(|policy| policy.named(name)).expect("a policy")
@@ -311,7 +311,7 @@ fn a_list_is_bounded_and_without_what_has_ended() {
 #[test]
 fn ten_thousand_keys_of_a_policy_and_no_more() {
     on_each_store(|url| {
-        // A file reads its records again and again to count them.
+        // This is slow, because a file reads its records again and again to count them.
         if url.starts_with("file:") && !is_full() {
             return;
         }
@@ -352,7 +352,7 @@ fn nothing_is_left_of_an_override_that_ends_or_is_removed() {
     assert_eq!(lives(), [] as [i64; 0]);
 }
 
-/// The model knows no overrides: it plays the change of a policy for one key.
+/// The model has no overrides. For one key, it plays the change of a policy instead.
 #[test]
 fn random_histories_are_those_of_a_policy_that_changes() {
     let (redis, shared) = (Servers::start(Kind::Single), SharedFile::new());
@@ -431,7 +431,7 @@ fn a_small_memory_keeps_the_overrides_that_it_has_and_refuses_more() {
     let set = |policy: &str, key: &str, ttl: Option<Duration>| {
         limiter.set_override(policy, key, Some(&own("fixed-window 7/hour")), ttl)
     };
-    // Keys of policies without a name, of which there may be any number.
+    // Keys of policies without a name. There may be any number of these.
     let (mut kept, mut refused) = (Vec::new(), None);
     for number in 0..100_000_u64 {
         let (policy, key) = (format!("fixed-window {}/hour", number / 10 + 8), format!("key {number}"));
@@ -447,14 +447,14 @@ fn a_small_memory_keeps_the_overrides_that_it_has_and_refuses_more() {
     assert_eq!(error.code(), "config_invalid");
     assert!(error.message().contains("max_bytes"), "{error}");
     assert!((2_000..20_000).contains(&kept.len()), "{} keys in a megabyte", kept.len());
-    // Other keys push none of them out.
+    // Other keys push none of the overrides out.
     for number in 0..20_000 {
         limiter.check("fixed-window 3/hour", &format!("other {number}")).expect("a decision");
     }
     for (policy, key) in kept.iter().step_by(97) {
         assert_eq!(limiter.peek(policy.as_str(), key, 1).expect("a peek").limit(), 7, "{policy} {key}");
     }
-    // A removal makes room, and so does the end of others.
+    // A removal makes room, and so does the end of other overrides.
     for (policy, key) in &kept[..10] {
         limiter.set_override(policy.as_str(), key, None, None).expect("a removal");
     }

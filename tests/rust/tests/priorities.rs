@@ -10,7 +10,7 @@ use tidegate_tests::servers::{Kind, Servers};
 
 const START: Duration = Duration::from_secs(1_700_000_000);
 
-/// A limiter of each store, with a clock of its own.
+/// A limiter of each store, each with a separate clock.
 fn limiters(redis: &Servers) -> [(Limiter, Arc<ManualClock>); 2] {
     let memory = Limiter::builder();
     let stored = Limiter::builder()
@@ -39,7 +39,7 @@ fn a_class_leaves_a_part_of_every_limit_free() {
     for (limiter, clock) in limiters(&redis) {
         let policy = policy("10/minute; gcra 100/s burst 8", "batch: 30%, background: 60%", Options::default());
         let check = |options: &CheckOptions| limiter.check_with(&policy, "k", options).expect("a check");
-        // 3 of 10 and 3 of 8 stay free, so 5 of the second are for batch.
+        // 3 of 10 and 3 of 8 stay free, so batch may take 5 of the second limit.
         let background = check(&of("background", 1));
         assert!(background.allowed());
         assert_eq!(background.limits().map(|limit| limit.remaining).collect::<Vec<_>>(), [3, 2]);
@@ -50,15 +50,15 @@ fn a_class_leaves_a_part_of_every_limit_free() {
             denied.limits().map(|limit| (limit.remaining, limit.exceeded)).collect::<Vec<_>>(),
             [(2, false), (0, true)]
         );
-        // It is exact when the class is admitted again.
+        // The wait is exact.
         let wait = denied.retry_after().expect("a wait");
         clock.advance(wait - Duration::from_micros(1));
         assert!(!check(&of("batch", 1)).allowed());
         clock.advance(Duration::from_micros(1));
         assert!(check(&of("batch", 1)).allowed());
-        // Those above it take the rest.
+        // Calls without a class take the rest.
         assert_eq!((0..10).filter(|_| check(&CheckOptions::default()).allowed()).count(), 3);
-        // More than the class may ever have.
+        // The class may never have so many.
         assert_eq!(check(&of("batch", 6)).retry_after(), None);
     }
 }
@@ -145,7 +145,7 @@ fn text(decision: &Decision) -> String {
     format!("{limits:?} {:?}", decision.reset_after())
 }
 
-/// A check of a class is admitted exactly when a peek of its cost and the reserve is, waits as long, and charges its cost.
+/// A check of a class is admitted exactly if a peek of its cost plus the reserve is. It waits as long, and charges its cost.
 #[test]
 fn a_class_asks_for_its_cost_and_the_reserve_and_is_charged_its_cost() {
     let redis = Servers::start(Kind::Single);
@@ -165,7 +165,7 @@ fn a_class_asks_for_its_cost_and_the_reserve_and_is_charged_its_cost() {
         let options =
             Options { priorities: Some(format!("batch: {percent}%").parse().expect("a class")), ..Options::default() };
         let policy = Policy::new(limits.clone(), options).expect("a policy").named(format!("p{seed}")).expect("a name");
-        // Alone, because the reserve of each limit is another.
+        // Each limit has a policy alone, because the reserves differ.
         let alone: Vec<Policy> = limits
             .iter()
             .enumerate()

@@ -1,5 +1,5 @@
-//! Threads and forks: no thread of a limiter outlives it, and a child process does not wait for its parent's threads. This
-//! is a binary of its own, because it counts the threads of the whole process.
+//! Threads and forks: no thread of a limiter outlives it, and a child process does not wait for its parent's threads.
+//! nextest runs this in a separate process, so that only threads of this test are counted.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn soon(what: &str, holds: impl FnMut() -> bool) {
     wait_until(Duration::from_secs(10), what, holds);
 }
 
-/// One waits for an answer for a short time, and the other for as long as a call.
+/// One probe waits for an answer for a short time, and the other for as long as a call.
 const PROBES: usize = 2;
 
 // One test, because it counts the threads of the whole process.

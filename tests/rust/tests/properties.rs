@@ -14,7 +14,7 @@ use tidegate_tests::strategies::{self, Action};
 use tidegate_tests::timed_limiter::{START, TimedLimiter};
 
 const WINDOWS: &[Algorithm] = &[Algorithm::SlidingLog, Algorithm::SlidingWindow];
-/// Algorithms whose units come back by time alone, so that a wait is exact.
+/// Algorithms that give units back by time alone, so that a wait is exact.
 const TIMED: &[Algorithm] = strategies::RATES;
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -26,7 +26,7 @@ fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Runs the actions on a limiter and on the model; every answer must be the same.
+/// Runs the actions on a limiter and on the model. Every answer must be the same.
 fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError> {
     let mut real = TimedLimiter::default();
     let mut model = Model::new(START);
@@ -135,7 +135,7 @@ fn agree(policy: &Policy, actions: &[(i64, Action)]) -> Result<(), TestCaseError
                 prop_assert_eq!(attempts.collect::<Vec<_>>(), model.journal(&policy, "key"), "{}", index);
             }
             Action::Change(counts) => {
-                // Holds and decisions belong to the old policy; the vectors cover that case.
+                // Holds and decisions belong to the old policy. The vectors cover that case.
                 if holds.is_empty() {
                     policy = strategies::changed(&policy, counts);
                     last = None;
@@ -194,7 +194,7 @@ proptest! {
         let mut real = TimedLimiter::default();
         let mut admitted = Vec::new();
         for (pause, cost) in checks {
-            // After longer pauses nothing would count.
+            // After longer pauses no earlier unit would count.
             real.pass(pause % (2 * limit.period().micros() / limit.count().clamp(1, 50)));
             if real.check(&policy, cost).allowed {
                 admitted.push((real.now, cost));
@@ -294,7 +294,7 @@ proptest! {
         policy in strategies::policy(strategies::RATES, 2, strategies::plain()),
         actions in proptest::collection::vec((any::<bool>(), 1u64..12), 1..60),
     ) {
-        // All at one moment: the units in use are those admitted less those refunded, and never more than the capacity.
+        // All calls come at one moment. The units in use are the admitted less the refunded ones, and at most the capacity.
         let real = TimedLimiter::default();
         let fits = policy.limits().iter().map(tidegate::Limit::capacity).min().unwrap_or(0);
         let mut out = 0;
@@ -313,7 +313,7 @@ proptest! {
     }
 }
 
-/// Several threads check as fast as they can, by the store's own clock; the times in its answers must fit the limit.
+/// Several threads check as fast as they can, by the clock of the store. The times in its answers must fit the limit.
 fn live(store: &str) {
     for notation in ["sliding-log 40/20ms", "sliding-window 40/20ms"] {
         let builder = Limiter::builder().store(store).timeout(Duration::from_secs(10)).prefix("live");
@@ -364,7 +364,7 @@ proptest! {
         agree(&policy, &actions.collect::<Vec<_>>())?;
     }
 
-    /// What a version of a policy admits in a window of its calendar, with all that others admit in it later, is at most its count.
+    /// The units that a version admits in a window of its calendar, plus those of other versions later in it, are at most its count.
     #[test]
     fn never_more_between_two_edges_while_calendars_change(
         limits in proptest::collection::vec(strategies::own_calendar(), 2..4),

@@ -1,4 +1,4 @@
-//! A reload takes a changed policy file as a whole or not at all, and keeps what code relies on.
+//! A reload takes a changed policy file as a whole or not at all, and keeps everything that code relies on.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ impl Drop for PolicyText {
     }
 }
 
-/// The limits that these names mean, without those that are unknown.
+/// The limits of these policies, without those that are unknown.
 fn limits(limiter: &Limiter, names: &[&str]) -> Vec<String> {
     names.iter().filter_map(|name| limiter.policy(*name).ok()).map(|policy| policy.to_string()).collect()
 }
@@ -88,13 +88,13 @@ fn a_changed_store_refuses_the_whole_file() {
         refused(&limiter, ErrorKind::ConfigInvalid, &[&file.name(), "store", "memory://", "redis://127.0.0.1:1/0"]);
     assert!(!error.message().contains("hunter2"), "{error}");
     assert_eq!(limits(&limiter, &["login"]), [Policy::parse("20/minute").expect("a notation").to_string()]);
-    // No store means memory.
+    // A file without a store means memory.
     file.write("policies: {login: 5/minute}");
     limiter.reload().expect("the same store");
     assert_eq!(limits(&limiter, &["login"]), [Policy::parse("5/minute").expect("a notation").to_string()]);
     file.write("store: \"memory://?max_keys=5\"\npolicies: {login: 6/minute}");
     refused(&limiter, ErrorKind::ConfigInvalid, &[&file.name(), "store"]);
-    // Only a secret or an option differs: the message shows neither.
+    // Only a secret or an option differs. The message shows neither.
     let file = PolicyText::new("secret", "store: redis://:one@127.0.0.1:1/0\npolicies: {login: 20/minute}");
     let limiter = file.limiter();
     file.write("store: redis://:two@127.0.0.1:1/0\npolicies: {login: 20/minute}");

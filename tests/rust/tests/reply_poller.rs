@@ -1,5 +1,5 @@
-//! An event loop that polls for replies itself: its thread gets the answers, and none is lost when it does not poll, drops
-//! its poller, or the server goes away.
+//! An event loop that polls for replies itself. Its thread gets the answers, and none is lost if it does not poll, if
+//! it drops its poller, or if the server goes away.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tidegate_tests::servers::{Kind, Servers};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What was delivered, and on which thread.
+/// The delivered answers, and the thread that delivered each.
 #[derive(Default)]
 struct Deliveries(Mutex<HashMap<u64, (Result<Outcome>, ThreadId)>>);
 
@@ -57,7 +57,7 @@ impl Loop {
         self.deliveries.0.lock().expect("no panic").len()
     }
 
-    /// Polls whenever the file is readable, until `count` calls are answered; `then` runs after each poll.
+    /// Polls whenever the file is readable, until `count` calls are answered. `then` runs after each poll.
     fn run(&mut self, poller: &ReplyPoller, count: usize, mut then: impl FnMut(&mut Self)) {
         let began = Instant::now();
         while self.answered() < count {
@@ -65,7 +65,7 @@ impl Loop {
             let mut files = [PollFd::new(poller, PollFlags::IN)];
             let length = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
             let is_readable = poll(&mut files, Some(&length)).expect("a poll") > 0;
-            // On a busy machine the engine's thread may read first. A host is woken then; here the poll times out.
+            // On a busy machine the engine's thread may read first. A host would be woken then, and here the poll times out.
             let _batch = is_readable.then(|| poller.poll_replies());
             then(self);
         }
@@ -87,7 +87,7 @@ impl Loop {
             .count()
     }
 
-    /// Whether the thread of the loop delivered it.
+    /// True if the thread of the loop delivered the answer.
     fn is_ours(&self, ticket: u64) -> bool {
         self.deliveries.0.lock().expect("no panic")[&ticket].1 == std::thread::current().id()
     }
@@ -101,7 +101,7 @@ fn drains(servers: &Servers, url: &str) {
         events.check("10/hour", &format!("warm {key}"));
     }
     events.wait(32);
-    // Calls that are answered are followed by new ones, within the poll.
+    // New calls follow answered ones, within the poll.
     let first = events.next + 1;
     for number in 0..64 {
         events.check("50/hour", &format!("k{}", number % 16));
@@ -147,7 +147,7 @@ fn a_loop_that_does_not_poll_loses_nothing() {
         events.check("100/hour", "k");
         events.wait(count);
     }
-    // A late answer too: the engine's thread reads as long as a call is in flight.
+    // A late answer comes too, because the engine's thread reads as long as a call is in flight.
     servers.stop(0);
     events.check("100/hour", "k");
     std::thread::sleep(Duration::from_millis(200));
@@ -161,8 +161,8 @@ fn a_loop_that_does_not_poll_loses_nothing() {
     assert!(events.limiter.reply_poller().is_some(), "no new poller");
 }
 
-/// The loop and the engine's thread take turns in reading, while calls are made: no call waits that only the thread could
-/// send or read.
+/// The loop and the engine's thread take turns in reading, while calls are made. No call is left behind that only the
+/// thread could send or read.
 #[test]
 fn a_poller_that_is_dropped_leaves_no_call_behind() {
     let servers = Servers::start(Kind::Single);
@@ -171,10 +171,10 @@ fn a_poller_that_is_dropped_leaves_no_call_behind() {
         let poller = events.limiter.reply_poller().expect("a poller");
         events.check("1000000/hour", "k");
         events.wait(events.next as usize);
-        // Until the thread has nothing left to do.
+        // By then the thread has nothing left to do.
         std::thread::sleep(Duration::from_millis(30));
         drop(poller);
-        // So that the thread is at any point of its way to sleep.
+        // The pause differs, so that the thread is at any point of its way to sleep.
         let (began, pause) = (Instant::now(), Duration::from_micros(2 * round));
         while began.elapsed() < pause {}
         events.check("1000000/hour", "k");
@@ -216,7 +216,7 @@ fn memory_has_no_poller() {
     assert!(Limiter::builder().build_async().expect("a limiter").reply_poller().is_none());
 }
 
-/// A second loop uses the limiter: no answer may depend on when the first one polls.
+/// A second loop uses the limiter, so no answer may depend on when the first one polls.
 #[test]
 fn a_poller_that_is_switched_off_never_becomes_readable() {
     let servers = Servers::start(Kind::Single);
@@ -226,7 +226,7 @@ fn a_poller_that_is_switched_off_never_becomes_readable() {
         let mut files = [PollFd::new(poller, PollFlags::IN)];
         poll(&mut files, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("a poll") > 0
     };
-    // Whether the poller became readable during a hundred calls that the loop did not poll for.
+    // True if the poller became readable during a hundred calls that the loop did not poll for.
     let becomes_readable = |events: &mut Loop| {
         let (mut readable, count) = (false, events.answered() + 100);
         while events.answered() < count {
@@ -245,7 +245,7 @@ fn a_poller_that_is_switched_off_never_becomes_readable() {
     // The thread may notice that only after the next call.
     becomes_readable(&mut events);
     assert!(!becomes_readable(&mut events));
-    // Another poller is possible now; dropping the old one changes nothing.
+    // Another poller is possible now. Dropping the old one changes nothing.
     let other = events.limiter.reply_poller().expect("another poller");
     drop(poller);
     assert!(events.limiter.reply_poller().is_none());

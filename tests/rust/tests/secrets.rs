@@ -1,5 +1,5 @@
-//! No piece of a secret in a store URL appears in a message, whatever characters the secret has, and whether or not they are
-//! escaped: not in errors, log lines, descriptions or Debug.
+//! No piece of a secret in a store URL appears in a message, whatever characters the secret has, escaped or not: not in
+//! errors, log lines, descriptions or Debug.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tidegate::policy::Format;
 use tidegate::{Builder, Limiter, OnStoreError, Policy, PolicyFile, StoreChange};
 use tidegate_tests::servers::{Kind, Servers};
 
-/// Where a secret stands in a URL, or where a mistake puts it. No server listens on port 1.
+/// The places of a secret in a URL, also those of a mistake. No server listens on port 1.
 const PLACES: &[&str] = &[
     "redis://user:{}@127.0.0.1:1/0",
     "redis://:{}@127.0.0.1:1/0",
@@ -58,7 +58,7 @@ const PLACES: &[&str] = &[
     "redis://u:{}@127.0.0.1:1/0,redis://u:{}@127.0.0.1:2/0",
 ];
 
-/// A piece of four characters with one of these can only come from the secret: no message has such a piece.
+/// No message has a piece of four characters with one of these, so such a piece can only come from the secret.
 const MARKS: &str = "QXZJVKWY";
 const OTHERS: &str = "89/?#@:&%=+ ,;[]{}$\\\"'<>|^`~!*().-_\té😀";
 
@@ -78,7 +78,7 @@ fn pieces(secret: &str) -> Vec<String> {
     windows.map(String::from_iter).flat_map(|piece| [piece.escape_debug().to_string(), piece]).collect()
 }
 
-/// What a program may see of a limiter with these stores.
+/// The messages that a program may see of a limiter with these stores.
 fn messages(make: impl FnOnce() -> tidegate::Result<Builder>) -> Vec<String> {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = Arc::clone(&seen);
@@ -123,7 +123,7 @@ proptest! {
 
     #[test]
     fn no_piece_of_a_secret_is_shown(secret in secret(), place in prop::sample::select(PLACES), escape in any::<bool>()) {
-        // Behind an @ stands a host, which is no secret.
+        // The text behind an @ is a host, which is no secret.
         let has_host = matches!(place, "redis://127.0.0.1:1/{}" | "redis://127.0.0.1:1:{}/0");
         prop_assume!(escape || !has_host || !secret.contains('@'));
         let url = place.replace("{}", &if escape { encoded(&secret) } else { secret.clone() });
@@ -134,8 +134,8 @@ proptest! {
         seen.extend(messages(|| Ok(Limiter::builder().stores([&one, &one]))));
         seen.extend(messages(|| Ok(Limiter::builder().rollout(&one, &other, 50.0))));
         seen.extend(messages(|| Ok(Limiter::builder().rollout(&other, &one, 50.0))));
-        // In the place of something else, where a URL can be told from it.
-        // In the place of a scheme, a colon and a blank end a name of YAML, which then is no part of a URL.
+        // `is_cut`: in the place of a scheme, a colon and a blank end a name of YAML, which then is no part of a URL.
+        // `misplaced`: in the place of something else, a URL can be recognized.
         let ends_name = |(scheme, _): (&str, &str)| [": ", ":\t"].iter().any(|end| scheme.contains(end));
         let is_cut = url.split_once("://").is_some_and(ends_name);
         let misplaced = url.contains("://") || url.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
@@ -230,7 +230,7 @@ fn a_password_with_every_character_can_be_escaped() {
     }
 }
 
-/// The line breaks of a key are easily lost on the way through an environment variable.
+/// A key easily loses its line breaks on the way through an environment variable.
 #[test]
 fn no_byte_of_a_key_in_a_damaged_file_is_shown() {
     let path = std::env::temp_dir().join(format!("tidegate-key-{}.pem", std::process::id()));
@@ -269,7 +269,7 @@ fn a_long_key_is_shown_shortened() {
     assert!(error.message().len() < 100, "{error}");
 }
 
-/// Without the secret a copy of the data tells whether a key that was guessed was used: its name can be computed.
+/// Without the secret, anybody can compute the name of a guessed key, and find in a copy of the data if it was used.
 #[test]
 fn names_of_keys_cannot_be_computed_without_the_secret() {
     const SECRET: &str = "SECRET-of-the-test-0123456789";
@@ -290,7 +290,7 @@ fn names_of_keys_cannot_be_computed_without_the_secret() {
         [host::redis_key(&KeyNames::new("tg", Some(SECRET.as_bytes())).expect("names"), &policy, "203.0.113.7")]
     );
     assert_ne!(keys, [host::redis_key(&"tg".into(), &policy, "203.0.113.7")], "what anybody can compute");
-    // Its key is another one there, so units would go back to what it did not charge.
+    // The key has another name there, so units would go back to a key that the decision did not charge.
     for limiter in [&other, &none] {
         let error = limiter.settle(&decision, 0).expect_err("the names of its keys are others");
         assert_eq!(error.code(), "config_invalid", "{error}");

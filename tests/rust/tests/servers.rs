@@ -1,4 +1,4 @@
-//! The client of the harness; what the harness itself does is tested in `tests/servers/test_servers.py`.
+//! The client of the harness. `tests/servers/test_servers.py` tests the harness itself.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Lives of charges: random histories of checks that are settled late, given back, forgotten and settled again, over every
-//! store. What is judged is what was *used, by which call and when*: a call has used its estimate until it is settled, and
-//! what it really needed from then on, at the moment of its check. It is counted by brute force, without the product.
+//! Lives of charges: random histories of checks that are settled late, given back, forgotten and settled again, over
+//! every store. The test judges *usage by call and time*: a call uses its estimate until it is settled, and from then
+//! on its actual units, at the moment of its check. The usage is counted by brute force, without the product.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::setting::setting;
 use tidegate_tests::shared_file::SharedFile;
 
-/// Lives in a normal run; `TIDEGATE_LIVES` sets another number, `TIDEGATE_SEED` the first, and then one unless a number is set.
+/// Lives in a normal run. `TIDEGATE_LIVES` sets another number. With `TIDEGATE_SEED`, one life runs from that seed by default.
 const LIVES: u64 = 10_000;
 const PERIODS: [u64; 4] = [SECOND, 7 * SECOND + 1, 10 * SECOND, 60 * SECOND];
 /// Steps of the shortest life.
@@ -36,16 +36,16 @@ struct Used {
 /// A check that was admitted.
 struct Charge {
     decision: Decision,
-    /// Its place among what was used.
+    /// The index of its usage in `Life::used`.
     used: usize,
     settled: bool,
 }
 
-/// What becomes of replies. A call whose reply is lost was made, and its caller does not know.
+/// The fate of replies. A call with a lost reply was made, and its caller does not know.
 #[derive(Clone, Copy)]
 enum Replies<'a> {
     AllArrive,
-    /// One in twelve is not read: what a store is compared with.
+    /// One in twelve is not read. A store with `SomeCut` is compared with this.
     SomeIgnored,
     /// One in twelve is cut on its way.
     SomeCut(&'a Proxy),
@@ -56,16 +56,16 @@ struct Life<'a> {
     clock: &'a ManualClock,
     random: Random,
     policy: Policy,
-    /// The numbers of its key, where an override has given it others, and when that ends.
+    /// The policy of an override of its key, and the moment when the override ends.
     own: Option<(Policy, u64)>,
-    /// Each life has a key of its own.
+    /// Each life has a different key.
     key: String,
     now: u64,
     used: Vec<Used>,
     charges: Vec<Charge>,
     lines: Vec<String>,
     replies: Replies<'a>,
-    /// Whether the reply of this step, and of the one before it, is lost: never two in a row, which the breaker would see.
+    /// True if the reply of this step is lost. The breaker would see two in a row, so that never happens.
     lost: bool,
 }
 
@@ -91,7 +91,7 @@ impl Life<'_> {
         (0..number).for_each(|_| self.step());
     }
 
-    /// The rest of its steps, and what it saw.
+    /// Makes the rest of its steps, and returns its lines.
     fn end(mut self) -> Vec<String> {
         let more = self.random.below(STEPS);
         self.steps(more);
@@ -124,7 +124,7 @@ impl Life<'_> {
             }
             38 if self.random.one_in(2) => self.change(),
             38 => self.set_override(),
-            // That counts for the key as well, while it has numbers of its own.
+            // The other release would use the override too, while the key has one.
             _ if self.own.is_some() => {}
             _ => self.other_algorithm(),
         }
@@ -140,13 +140,13 @@ impl Life<'_> {
                 None
             }
             Replies::SomeCut(proxy) => {
-                // Behind a loss: there is a connection, and the limiter knows the numbers of the key, so nothing but the call itself is
-                // lost.
+                // The call before was lost. This peek makes a connection and learns the numbers of the key, so that
+                // only the call itself is lost.
                 self.limiter.peek(&self.policy, &self.key, 1).expect("an answer");
                 proxy.set(Condition::CutReplies);
                 let answer = call(self.limiter);
                 proxy.set(Condition::Healthy);
-                // A settle to the same number is no call.
+                // A settle to the same number makes no call, and so no error.
                 answer.err().inspect(|error| assert!(!error.did_not_run(), "{error}"));
                 None
             }
@@ -157,7 +157,7 @@ impl Life<'_> {
         let most = self.in_force().limits()[0].capacity();
         let cost = if self.random.one_in(3) { self.random.below(most) + 1 } else { self.random.below(3) + 1 };
         let Some(decision) = self.answer(|limiter| limiter.check_n(&self.policy, &self.key, cost)) else {
-            // Its caller does not go on, so nothing is used.
+            // The caller does not go on, so it uses nothing.
             return self.lines.push(format!("{} lost check {cost}", self.now));
         };
         self.lines.push(format!("{} check {cost}: {}", self.now, text_of(&decision)));
@@ -192,8 +192,8 @@ impl Life<'_> {
         self.lines.push(format!("{} settled {granted} to {actual}", self.now));
     }
 
-    /// Gives units back without a Decision: the oldest that count. Several limits do not count the same ones, and windows that are
-    /// fixed cannot tell.
+    /// Gives units back without a Decision: the oldest that count. Several limits do not count the same ones, and fixed
+    /// windows do not know their age.
     fn refund(&mut self) {
         let [limit] = self.policy.limits() else { return };
         if matches!(limit.algorithm(), Algorithm::FixedWindow | Algorithm::CalendarWindow) {
@@ -205,7 +205,7 @@ impl Life<'_> {
         self.lines.push(format!("{} refunded {units}", self.now));
     }
 
-    /// The oldest units that still count were not used.
+    /// Takes the oldest units that still count out of the usage.
     fn forget_oldest(&mut self, limit: &Limit, mut units: u64) {
         let (now, period) = (self.now, limit.period().micros());
         let granule = period / u64::from(limit.precision());
@@ -226,14 +226,14 @@ impl Life<'_> {
         }
     }
 
-    /// Whether a counter weighs what was used in a window that is over.
+    /// True if a counter still weighs the usage of a window that is over.
     fn weighs(&self, window: u64, period: u64) -> bool {
         let left = period.saturating_sub(self.now - (window + 1) * period);
         let units: u64 = self.used.iter().filter(|used| used.at / period == window).map(|used| used.units).sum();
         u128::from(units) * u128::from(left) >= u128::from(period)
     }
 
-    /// How many whole units of each have drained from a bucket, first in, first out.
+    /// The whole units of each usage that have drained from a bucket, first in, first out.
     fn drained(&self, limit: &Limit, now: u64, order: &[usize]) -> Vec<u64> {
         let (rate, unit) = (u128::from(limit.count()), u128::from(limit.period().micros()));
         let mut empty_at = 0;
@@ -254,7 +254,7 @@ impl Life<'_> {
         self.lines.push("cleared".to_owned());
     }
 
-    /// Other numbers. What a bucket has drained meanwhile depends on when it was last written, so buckets keep theirs.
+    /// Changes the numbers. Buckets keep theirs, because their drain since then depends on the moment of their last write.
     fn change(&mut self) {
         if let Some(changed) = self.changed() {
             self.policy = changed;
@@ -272,7 +272,7 @@ impl Life<'_> {
         Some(Policy::new(limits.collect(), Options::default()).expect("a policy").named("p").expect("a name"))
     }
 
-    /// Gives its key other numbers, for a time or for good, or those of the policy again.
+    /// Gives its key other numbers, for a time or for good, or removes them.
     fn set_override(&mut self) {
         let Some(changed) = self.changed() else { return };
         let own = (!self.random.one_in(3)).then_some(changed);
@@ -284,19 +284,19 @@ impl Life<'_> {
             return;
         }
         let time = ttl.map(Duration::from_micros);
-        // It is noted in a list first: where the reply to that is lost, it is not set.
+        // The override is noted in a list first. If that reply is lost, it is not set.
         self.lost = false;
         self.answer(|limiter| limiter.set_override(&self.policy, &self.key, limits.as_ref(), time));
         self.lines.push(format!("{} override {limits:?} for {time:?}", self.now));
         self.own = own.map(|own| (own, ttl.map_or(u64::MAX, |ttl| self.now + ttl)));
     }
 
-    /// The policy with the numbers that its key has.
+    /// The policy with the current numbers of its key.
     fn in_force(&self) -> &Policy {
         self.own.as_ref().map_or(&self.policy, |(own, _)| own)
     }
 
-    /// A release with other limits works on the same key: it counts for itself, and takes nothing from this one.
+    /// A release with other limits works on the same key. It counts for itself, and takes nothing from this one.
     fn other_algorithm(&mut self) {
         let other = self.random.pick(&["gcra 3/9s", "sliding-log 4/11s", "fixed-window 5/13s"]);
         let other = Policy::parse(other).expect("a policy").named("p").expect("a name");
@@ -307,7 +307,7 @@ impl Life<'_> {
         self.lines.push(format!("{} other {}", self.now, text_of(&decision)));
     }
 
-    /// Whether what was used, with the check that was just admitted, is within every limit.
+    /// Asserts that the usage, with the check that was just admitted, is within every limit.
     fn judge(&self, decision: &Decision) {
         for (limit, state) in self.in_force().limits().iter().zip(decision.limits()) {
             let (now, period) = (self.now, limit.period().micros());
@@ -321,7 +321,7 @@ impl Life<'_> {
                     let opened = now + state.reset_after.as_micros() as u64 - period;
                     (since(opened), limit.count())
                 }
-                // Periods that are no units of the calendar begin with 1970.
+                // Periods that are no units of the calendar begin in 1970.
                 Algorithm::CalendarWindow => (since(now / period * period), limit.count()),
                 Algorithm::SlidingCounter => {
                     let (window, elapsed) = (now / period, now % period);
@@ -336,9 +336,9 @@ impl Life<'_> {
         }
     }
 
-    /// What a bucket would hold that got what was really used, in whole units, rounded down.
+    /// The level of a bucket after the actual usage, in whole units, rounded down.
     fn level(&self, limit: &Limit) -> u64 {
-        // In parts of a unit: of a microsecond times the count.
+        // In parts of a unit: it has as many as the period has microseconds.
         let (rate, unit) = (u128::from(limit.count()), u128::from(limit.period().micros()));
         let (mut level, mut at) = (0_u128, 0);
         let mut used = self.used.clone();
@@ -347,7 +347,7 @@ impl Life<'_> {
             level = level.saturating_sub(u128::from(used.at - at) * rate) + u128::from(used.units) * unit;
             at = used.at;
         }
-        // Less than a unit beyond is none: a bucket stores whole microseconds.
+        // A part of a unit beyond does not count, because a bucket stores whole microseconds.
         (level.saturating_sub(rate) / unit) as u64
     }
 }
@@ -438,14 +438,14 @@ fn nothing_is_used_twice_where_replies_are_lost() {
     let proxy = Proxy::to(redis.port(0));
     let (user, password) = redis.control();
     let url = format!("redis://{user}:{password}@127.0.0.1:{}/0", proxy.port());
-    // A script that the server does not have yet certainly did not run, so it is sent again in place of being lost.
+    // If a server does not have a script yet, the script certainly did not run. It is sent again instead of being lost.
     live(&url, LIVES / 100, 1, None);
     redis.command(0, &["FLUSHALL"]);
     let lived = live(&url, LIVES / 20, 2, Some(&proxy));
     assert!(proxy.accepted() as u64 > lived, "{} connections were cut", proxy.accepted());
 }
 
-/// Each life has one failover of every primary in its middle.
+/// In the middle of each life, every primary fails over.
 #[test]
 fn nothing_is_used_twice_where_replicas_take_over() {
     let cluster = Cluster::start();
@@ -458,7 +458,7 @@ fn nothing_is_used_twice_where_replicas_take_over() {
         let expected = life(seed, &memory, &memory_clock, &periods, Replies::AllArrive).run();
         let mut half = life(seed, &store, &redis_clock, &periods, Replies::AllArrive);
         half.steps(STEPS);
-        // The test's clock stands while replicas take over, and keys expire in real time.
+        // The clock of the test stands still while replicas take over, but keys expire in real time.
         for connection in &mut primaries {
             let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(connection).expect("the keys");
             for key in keys.into_iter().filter(|key| persisted.insert(key.clone())) {
@@ -474,7 +474,7 @@ fn nothing_is_used_twice_where_replicas_take_over() {
     }
 }
 
-/// What is judged is the algorithms; that servers answer the same, the other tests say of as many lives as there is time for.
+/// This test judges the algorithms. The other tests compare the servers, over as many lives as there is time for.
 #[test]
 #[ignore = "a million lives take minutes"]
 fn a_million_lives_in_memory() {
@@ -485,7 +485,7 @@ fn a_million_lives_in_memory() {
             let own: Vec<u64> = seeds.clone().filter(|seed| seed % threads == thread).collect();
             scope.spawn(move || {
                 for part in own.chunks(1_000) {
-                    // A limiter for each thousand: what a life has stored is not needed after it.
+                    // Each thousand has a new limiter, because the stored data of a life is not needed after it.
                     let clock = clock();
                     let limiter = in_memory(&clock);
                     part.iter().for_each(|seed| {

@@ -112,7 +112,7 @@ fn of_several_each_is_settled_by_what_it_counts() {
         limiter.settle_each(&decision, &[Some(0), Some(700), None]).expect("settled");
         assert_eq!(left("each"), [60, 300, 8_500]);
         limiter.settle_each(&decision, &[None, None, Some(0)]).expect_err("a Decision is settled once");
-        // Where no entry has another cost, the number is for all.
+        // If no entry has another cost, the number is for all.
         let (one, two) = ((&policies[0], "all", 1), (&policies[1], "all", 1));
         limiter.settle(&limiter.check_all([one, two]).expect("a decision"), 3).expect("settled");
         assert_eq!(left("all"), [57, 997, 9_000]);

@@ -1,6 +1,6 @@
-//! The table of a file under every interleaving of a writer and of readers: a reader finds what was stored at one moment, whole, and no
-//! record is lost while another one of its bucket changes, and no thread locks in the name of another process. `loom` runs the files of
-//! the core themselves, on its own atomics.
+//! The table of a file under every interleaving of a writer and of readers. A reader finds a whole record of one
+//! moment. No record is lost while another one of its bucket changes, and no thread locks in the name of another
+//! process. `loom` runs the files of the core themselves, with the atomics of loom.
 
 #[path = "../../../core/src/store/machine/locked_shard.rs"]
 #[allow(dead_code, reason = "a test needs a part of it")]
@@ -20,7 +20,7 @@ mod seal;
 #[allow(dead_code, reason = "a test needs a part of it")]
 mod shard;
 
-/// What the table is built on, as loom has it.
+/// Loom's version of the parts that the table is built on.
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
@@ -53,7 +53,7 @@ mod words {
     }
 }
 
-/// A machine that is never started again, whose time goes on with every look at it.
+/// A machine that never restarts. Its time goes on with every look at it.
 mod system_clock {
     use std::cell::Cell;
 
@@ -84,7 +84,7 @@ use words::Words;
 const BLOCKS: usize = 4;
 const A: u64 = 1;
 const B: u64 = 2;
-/// Threads are interrupted so often at most; more finds nothing else, and takes hours.
+/// The most interruptions of threads. More interruptions find nothing else, and take hours.
 const INTERRUPTIONS: usize = 3;
 
 fn shard(words: &Words) -> FileShard<'_> {
@@ -97,7 +97,7 @@ fn write(words: &Words, name: u64, value: &[u8]) {
     LockedShard(shard(words)).write(0, &record).expect("room");
 }
 
-/// What a reader finds; `None` where it did not get to an end.
+/// The value that a reader finds, or `None` if it did not get to an end.
 fn read(words: &Words, name: u64) -> Option<Vec<u8>> {
     let mut record = Record::default();
     let look = shard(words).look(0, [7, name], &mut record).expect("whole records");
@@ -125,7 +125,7 @@ fn loom_a_record_is_read_whole() {
             let words = Arc::clone(&words);
             move || read(&words, A)
         });
-        // The third value stands where the first one did.
+        // The third value takes the place of the first one.
         write(&words, A, b"2222");
         write(&words, A, b"3333");
         let found = reader.join().expect("no panic");
@@ -173,7 +173,7 @@ fn loom_no_thread_of_a_child_has_the_mark_of_the_parent() {
     const PARENT: u64 = 3;
     const CHILD: u64 = 5;
     explore(|| {
-        // As it is behind a fork.
+        // The state after a fork.
         let own = Arc::new(OwnMark { mark: AtomicU64::new(PARENT), generation: AtomicU64::new(0) });
         let other = thread::spawn({
             let own = Arc::clone(&own);
@@ -184,7 +184,7 @@ fn loom_no_thread_of_a_child_has_the_mark_of_the_parent() {
     });
 }
 
-/// The one that opens may stand still between any two of its steps: locks of the others would be freed if it took that for a restart.
+/// The thread that opens may pause between any two of its steps. If it took that for a restart, it would free the locks of others.
 #[test]
 fn loom_one_that_opens_never_takes_its_own_pause_for_a_restart() {
     explore(|| {

@@ -1,4 +1,4 @@
-//! What a limiter counts: by policy, outcome and source, without a store and with one.
+//! The counts of a limiter: by policy, outcome and source, without a store and with one.
 
 use std::sync::{Arc, Barrier};
 use std::thread;

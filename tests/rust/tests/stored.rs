@@ -1,4 +1,4 @@
-//! What is stored in Redis: which keys, in which slot, which bytes, and for how long.
+//! The data in Redis: which keys, in which slot, which bytes, and for how long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -42,7 +42,7 @@ fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// A limiter of its own on the server.
+/// A limiter on the server, with a separate prefix and clock.
 struct Stored {
     limiter: Limiter,
     clock: Arc<ManualClock>,
@@ -81,7 +81,7 @@ impl Stored {
         self.keys().into_iter().map(|key| (key.clone(), query(redis::cmd("PTTL").arg(key)))).collect()
     }
 
-    /// When everything except a block has lost its meaning, in microseconds from now.
+    /// The microseconds from now until everything except a block has lost its meaning.
     fn meaning(&self, policy: &Policy) -> u64 {
         let peek = self.limiter.peek(policy, "key", 1).expect("a peek");
         peek.limits().map(|limit| limit.reset_after.as_micros() as u64).max().unwrap_or(0)
@@ -134,7 +134,7 @@ proptest! {
         actions in proptest::collection::vec((strategies::pause(), strategies::any_action()), 1..15),
     ) {
         let mut stored = Stored::new();
-        // Units that went back leave traces until all has ended that was charged before.
+        // Units that went back leave traces until all earlier charges have ended.
         let (mut blocked_until, mut traces_until) = (0, 0);
         for (pause, action) in actions {
             stored.pass(pause);
@@ -171,7 +171,7 @@ proptest! {
                 }
                 _ => continue,
             }
-            // A denied check of this policy begins a block, whose end is not known here.
+            // A denied check of this policy begins a block. Its end is not known here.
             if policy.options().block_for.is_some() {
                 continue;
             }
@@ -265,7 +265,7 @@ fn a_policy_and_key_have_one_slot_whatever_their_bytes() {
     let mut slots = BTreeSet::new();
     for key in ["", "a", "{", "}", "{}", "{a}", "{a}b", "}{", "\0", "\n", " ", "☂", "{{{}}}", &long] {
         let stored = Stored::new();
-        // Enough for chunks of the log.
+        // Enough entries for chunks of the log.
         for time in 0..150 {
             stored.clock.set(Duration::from_micros(START + time));
             assert!(stored.limiter.check(&policy, key).expect("a check").allowed());

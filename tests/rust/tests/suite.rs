@@ -1,4 +1,4 @@
-//! All tests of the core by what a user can see, in one program: linking the core for each file of them took longer than compiling them.
+//! All tests of the core's public behaviour, in one program. To link the core for each file took longer than to compile the files.
 
 mod allowances;
 mod calendars;

@@ -1,4 +1,4 @@
-//! A limit that names what it counts: one call takes of each limit what it says, all or nothing.
+//! Limits that count a named unit: one call takes its number of each unit, all or nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn a_call_takes_of_each_limit_what_it_says() {
         assert_eq!(remaining(denied.decision()), [499, 98_800, 7]);
         assert!(!denied.decision().allowed());
         assert!(denied.decision().limits().map(|limit| limit.exceeded).eq([false, true, false]));
-        // A settle leaves what it does not name.
+        // A settle changes no unit that it does not name.
         limiter.settle(hold.decision(), [("tokens", 934)]).expect("settled");
         let peek = limiter.peek(LLM, "org", [("tokens", 0)]).expect("a peek");
         assert_eq!(remaining(&peek), [499, 100_000 - 934, 7]);
@@ -70,7 +70,7 @@ fn what_is_not_named_is_an_error() {
     assert!(invalid("100000 tokens/minute", [("tokens", 5), ("cost", 2)].into()).contains("counts no \"cost\""));
     assert!(invalid("5/minute", [("tokens", 5)].into()).contains("counts no \"tokens\": it counts cost"));
     assert!(invalid(llm, [("tokens", 1 << 53)].into()).contains("2^53"));
-    // `requests` is one where the call does not name it.
+    // `requests` is one if the call does not name it.
     let counted = limiter.check("5 requests/minute", "k").expect("a check");
     assert_eq!(remaining(&counted), [4]);
     let counted = limiter.check_with(
@@ -100,7 +100,7 @@ fn what_is_not_named_is_an_error() {
     );
 }
 
-/// A policy with units is as several policies of one limit each, of which each is asked for its own number.
+/// A policy with units is like several policies with one limit each, and each of them is asked for its number alone.
 #[test]
 fn each_limit_counts_as_if_it_were_alone() {
     for seed in 0..400 {

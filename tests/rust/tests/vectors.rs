@@ -8,7 +8,7 @@ use tidegate_tests::vectors::{Case, Variant, cases};
 /// Files that are not run here, each with its reason.
 const SKIPPED: [&str; 0] = [];
 
-/// Cases that say how a rule should be and that it fails; a case that passes must leave this list.
+/// Cases that describe a rule as it should be, and that fail. A case that passes must leave this list.
 const PENDING: [&str; 0] = [];
 
 #[test]
@@ -21,7 +21,7 @@ fn hold_over_every_store() {
     let file = shared.url("max_bytes=16MB");
     let protocol_3 = format!("{redis}?protocol=3");
     for store in ["memory://", &file, redis, &protocol_3, cluster.url()] {
-        // Both limiters share what is behind the store's protocol and its topology.
+        // Both limiters share the code behind the store's protocol and its topology.
         let both = is_full() || [&protocol_3, cluster.url()].iter().all(|one| *one != store);
         for is_async in if both { &[false, true][..] } else { &[true] } {
             let variant = Variant { store: store.to_owned(), is_async: *is_async };

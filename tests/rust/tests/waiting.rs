@@ -86,11 +86,11 @@ fn a_caller_that_gives_up_behind_others_is_told_a_wait_that_counts_them() {
                 waiter
             };
             let first = wait_for(5, None, 1);
-            // It is refused when that is known: no time passes.
+            // The refusal comes as soon as it is certain, so no time passes.
             let denied = limiter.acquire(policy, "k", 1, Some(Duration::from_secs(2))).expect("a decision");
             let (allowed, wait) = (denied.allowed(), Some(Duration::from_secs(wait)));
             assert_eq!((allowed, denied.cost(), denied.retry_after()), (false, 1, wait), "{policy} {url}");
-            // For this one it becomes known at the end of its time.
+            // For this caller it is certain only at the end of its time.
             let second = wait_for(1, Some(Duration::from_secs(30)), 2);
             limiter.block(policy, "k", Duration::from_secs(100)).expect("a block");
             clock.advance(Duration::from_secs(30));
@@ -250,7 +250,7 @@ fn a_hold_renews_itself_and_an_unrenewed_one_ends_with_its_ttl() {
         let clock = clock();
         let limiter = limiter(&url, &clock);
         let hold = limiter.hold("concurrency 1 ttl 30s", "kept", 1).expect("an answer").held().expect("room");
-        // What is charged is never renewed, as if its process had died.
+        // Charged units are never renewed, as if their process had died.
         limiter.charge("concurrency 1 ttl 30s", "unrenewed", 1).expect("a decision");
         for _ in 0..12 {
             clock.advance(Duration::from_secs(10));
@@ -271,7 +271,7 @@ fn a_hold_renews_itself_and_an_unrenewed_one_ends_with_its_ttl() {
 
 #[test]
 fn both_limiters_have_the_same_calls() {
-    // A table makes them for both. What stands before it is in both too.
+    // A table makes the calls for both. The code before the table is in both too.
     let source = include_str!("../../../core/src/limiter/limiters.rs");
     let (own, tables) = source.split_once("macro_rules!").expect("a table");
     let names = |source: &'static str, begin: &'static str| -> Vec<&str> {
@@ -300,10 +300,10 @@ fn beyond_the_bounds_a_denial_comes_at_once() {
             while limiter.waiting("gcra 1/s", "k") < 3 {
                 std::thread::yield_now();
             }
-            // Without a deadline it would wait for ever: the clock stands still.
+            // Without a deadline it would wait for ever, because the clock stands still.
             let denied = limiter.acquire("gcra 1/s", key, 1, None).expect("a decision");
             assert!(!denied.allowed(), "{url}");
-            // One unit a second, and three callers are ahead.
+            // One unit comes back a second, and three callers are ahead.
             assert_eq!(denied.retry_after().map(|wait| wait.as_secs()), Some(wait), "{url}");
             assert_eq!((limiter.waiting("gcra 1/s", key) > 3, limiter.counters().acquires_refused), (false, 1));
             while waiters.iter().any(|waiter| !waiter.is_finished()) {
@@ -326,7 +326,7 @@ fn a_bound_of_nothing_is_an_error() {
     }
 }
 
-/// Limiters of their own stand for processes: their queues do not know of each other.
+/// Separate limiters stand for processes, because their queues do not know of each other.
 #[test]
 fn no_limiter_starves_and_no_large_cost() {
     let redis = Servers::start(Kind::Single);
@@ -363,7 +363,7 @@ fn no_limiter_starves_and_no_large_cost() {
     assert!(large >= 3, "{large} of 40 units beside {shares:?}");
 }
 
-/// What a thread does that drives a future without any runtime.
+/// Wakes a thread that drives a future without any runtime.
 struct Unpark(std::thread::Thread);
 
 impl Wake for Unpark {
@@ -391,13 +391,13 @@ fn acquire_waits_without_a_runtime_and_without_its_timers() {
             }
         };
         assert!(decision.allowed(), "{url}");
-        // A runtime whose timers were not turned on.
+        // A runtime without its timers.
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         assert!(runtime.block_on(inside).expect("a decision").allowed(), "{url}");
     }
 }
 
-/// Polls a call so many times, then drops it. A server may be so fast that the call is done before.
+/// Polls a call `polls` times, then drops it. A fast server may complete the call before.
 fn dropped_after<T>(polls: usize, call: impl Future<Output = T>) {
     let mut call = pin!(call);
     (0..polls).any(|_| call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
@@ -437,8 +437,8 @@ fn a_call_that_is_dropped_is_done_once_it_was_polled() {
     done_once_polled(&limiter, 44, |limiter| async move { limiter.check_all([(POLICY, "k", 6)]).await });
     done_once_polled(&limiter, 100, |limiter| async move { limiter.clear(POLICY, "k").await });
     done_once_polled(&limiter, 0, |limiter| async move { limiter.block(POLICY, "k", Duration::from_secs(9)).await });
-    // A Decision of two entries, of which a settle that is dropped at once has begun the first, and the other one only where the answer came
-    // at once too. Settled again, each gives its units back once.
+    // A Decision of two entries. A settle that is dropped at once has begun the first entry, and the other one only if
+    // the answer came at once too. After another settle, each has given its units back once.
     let decision = limiter.check_all([(POLICY, "one", 10), (POLICY, "other", 10)]).expect("a decision");
     let remaining = |key: &str| limiter.peek(POLICY, key, 1).expect("a peek").remaining();
     dropped_after(1, limiter.to_async().settle(&decision, 1));
@@ -478,7 +478,7 @@ fn a_hold_that_is_dropped_before_its_answer_gives_its_units_back() {
     dropped_after(1, asking.hold(&policy, "k", 1));
     let attempts = || limiter.journal(&policy, "k").expect("a journal").len();
     wait_until(Duration::from_secs(10), "the store has granted it", || attempts() == 1);
-    // By a clock that stands still, so its ttl is not over.
+    // The clock stands still, so the ttl of the hold is not over.
     let is_free = || limiter.peek(&policy, "k", 1).expect("a peek").allowed();
     wait_until(Duration::from_secs(10), "its unit is back", is_free);
 }

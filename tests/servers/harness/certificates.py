@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .errors import HarnessError
 
-# With everything that strict verifiers require: Python 3.13 rejects an authority without a key usage.
+# Has everything that strict verifiers require: Python 3.13 rejects an authority without a key usage.
 AUTHORITY = """\
 [req]
 distinguished_name=name
@@ -29,12 +29,12 @@ authorityKeyIdentifier=keyid
 subjectAltName=DNS:localhost,IP:127.0.0.1
 """
 
-# Elliptic keys: an RSA key would take longer to make than the server to start.
+# Elliptic keys, because an RSA key would take longer to make than a server takes to start.
 NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
 
 class Certificates(NamedTuple):
-    """Paths of PEM files: an authority, and a server and a client it signed."""
+    """Paths of PEM files: an authority, and the server and the client that it signed."""
 
     ca: str
     cert: str
@@ -43,12 +43,12 @@ class Certificates(NamedTuple):
     client_key: str
 
     def describe(self) -> dict[str, str]:
-        """In the form that the harness prints."""
+        """Returns them in the form that the harness prints."""
         return dict(self._asdict())
 
 
 def make(directory: str, expired: bool = False) -> Certificates:
-    """An authority and its two certificates; with `expired`, that of the server has expired."""
+    """Makes an authority and its two certificates. With `expired`, that of the server has expired."""
     os.makedirs(directory, mode=0o700)
     for name, text in (("authority.conf", AUTHORITY), ("signed.conf", SIGNED)):
         with open(os.path.join(directory, name), "w", encoding="ascii") as file:

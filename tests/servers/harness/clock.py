@@ -12,7 +12,7 @@ SOURCE = os.path.join(os.path.dirname(__file__), "clock.c")
 
 
 class Clock:
-    """The system's clock plus an offset, by a small library that is compiled when it is needed and preloaded."""
+    """The system's clock plus an offset. A small preloaded library adds it, and is compiled when it is needed."""
 
     def __init__(self, directory: str) -> None:
         self._path = os.path.join(directory, "ahead")
@@ -30,11 +30,11 @@ class Clock:
 
     @property
     def ahead(self) -> float:
-        """How far it is ahead, in seconds."""
+        """Returns how far it is ahead, in seconds."""
         return self._ahead
 
     def jump(self, seconds: float) -> None:
-        """Sets it further ahead, or back when negative."""
+        """Sets it further ahead, or back if the seconds are negative."""
         self._ahead += seconds
         # Written in place and at once, because the server has the file mapped.
         with open(os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600), "wb", buffering=0) as file:

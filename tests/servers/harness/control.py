@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         _print({"ok": False, "error": str(error)})
         return 1
     finally:
-        # No interruption from here on: a second Ctrl-C would leave servers running.
+        # No interruption from here on, because a second Ctrl-C would leave servers running.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         for server in servers:

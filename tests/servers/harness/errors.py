@@ -1,5 +1,5 @@
-"""The error of the harness; a failing test shows its text."""
+"""The error of the harness. A failing test shows its text."""
 
 
 class HarnessError(Exception):
-    """The servers could not be started or controlled; the message says why."""
+    """The servers could not be started or controlled. The message gives the reason."""

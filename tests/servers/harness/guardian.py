@@ -11,8 +11,8 @@ import time
 class Guardian:
     """A forked process that lives slightly longer than the harness.
 
-    A harness that is killed cannot clean up. The guardian reads from a pipe whose other end only the harness holds. The
-    kernel closes that end however the harness ends; then the guardian removes the directory. The kernel kills the
+    A harness that is killed cannot clean up. The guardian reads from a pipe, and only the harness holds the other end.
+    The kernel closes that end however the harness ends. Then the guardian removes the directory. The kernel kills the
     servers by their parent-death signal.
     """
 
@@ -34,7 +34,7 @@ class Guardian:
 
 
 def _remove_at_the_end(reader: int, directory: str) -> None:
-    # A session of its own, so that the Ctrl-C that ends the harness does not end the guardian first.
+    # A separate session, so that the Ctrl-C that ends the harness does not end the guardian first.
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -7,21 +7,21 @@ from typing import Any
 from .errors import HarnessError
 
 DEFAULTS: dict[str, Any] = {
-    "tls": False,  # a TLS port beside the plain one; "expired" for an expired certificate
+    "tls": False,  # a TLS port beside the plain one, or "expired" for an expired certificate
     "client_certs": False,  # TLS clients must show a certificate
     "password": None,  # of the default user
     "users": {},  # name -> ACL rules, {"app": "on >secret ~tg:* +eval"}
-    "clock": False,  # whether the server's clock can be set, by the command "clock"
+    "clock": False,  # True if the command "clock" can set the server's clock
     "databases": 16,
     "config": {},  # any further redis.conf settings
     "replicas": 1,  # of kind "replica"
     "master_name": "tidegate",  # of kind "sentinel"
-    "down_after_ms": 1_000,  # after how long sentinels and cluster nodes regard a silent server as down
+    "down_after_ms": 1_000,  # sentinels and cluster nodes regard a server as down after this silence
 }
 
 
 class Options:
-    """The options of one request; an unknown name is an error, so that a typing mistake is noticed."""
+    """The options of one request. An unknown name is an error, so that a typing mistake is noticed."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         unknown = sorted(set(given) - set(DEFAULTS))
@@ -41,16 +41,16 @@ class Options:
         self.down_after_ms: int = int(merged["down_after_ms"])
 
     def config_lines(self) -> list[str]:
-        """The part of redis.conf that the options determine."""
+        """Returns the part of redis.conf that the options determine."""
         lines = [f"databases {self.databases}"]
         if self.password:
             lines.append(f"requirepass {_quoted(self.password)}")
         lines += [f"user {name} {rules}" for name, rules in self.users.items()]
-        # Written as given, since some settings are several words; only an empty value needs quotes.
+        # Written as given, because some settings are several words. Only an empty value needs quotes.
         lines += [f"{name} {value}" if value != "" else f'{name} ""' for name, value in self.config.items()]
         return lines
 
 
 def _quoted(text: str) -> str:
-    """As redis.conf reads any text, blanks and quotes included."""
+    """Writes a text as redis.conf reads any text, with blanks and quotes."""
     return '"' + "".join(f"\\x{byte:02x}" for byte in text.encode()) + '"'

@@ -10,7 +10,7 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 
-# Loaded before any fork: between fork and exec a child should not load libraries.
+# Loaded before any fork, because a child should not load libraries between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
@@ -19,9 +19,9 @@ def spawn(command: list[str], log: str, environment: dict[str, str]) -> subproce
     parent = os.getpid()
 
     def die_with_parent() -> None:
-        # A process group of its own, so that Ctrl-C reaches the harness alone, which then ends its servers in order.
-        # Not a session: Linux shares out processor time among sessions first, and on a busy machine it has left a
-        # server, alone in its session, without any for seconds.
+        # A separate process group, so that Ctrl-C reaches the harness alone, which then ends its servers in order. No
+        # separate session, because Linux shares processor time among sessions first. On a busy machine a server that
+        # was alone in its session has got none for seconds.
         os.setpgid(0, 0)
         if _libc is None:
             return
@@ -44,7 +44,7 @@ def spawn(command: list[str], log: str, environment: dict[str, str]) -> subproce
 def kill(process: subprocess.Popen[bytes]) -> None:
     """Kills the process, stopped or not, and waits until it is gone.
 
-    SIGKILL, because there is no data to save, and on SIGTERM Redis waits for replicas that may be stopped.
+    It uses SIGKILL, because there is no data to save, and on SIGTERM Redis waits for replicas that may be stopped.
     """
     if process.poll() is None:
         process.kill()
@@ -52,7 +52,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stops the process (SIGSTOP); returns when it is stopped."""
+    """Stops the process (SIGSTOP). Returns when it is stopped."""
     process.send_signal(signal.SIGSTOP)
     os.waitpid(process.pid, os.WUNTRACED)
 

@@ -14,7 +14,7 @@ class ReplyError(HarnessError):
 
 
 class Connection:
-    """One blocking connection over a connected socket, which it closes; replies are text, numbers, lists and None."""
+    """One blocking connection over a connected socket, which it closes. Replies are text, numbers, lists and None."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -45,7 +45,7 @@ class Connection:
         self._socket.close()
 
     def command(self, *words: object) -> Any:
-        """Sends one command and waits for its reply; an error reply is raised."""
+        """Sends one command and waits for its reply. Raises an error reply."""
         encoded = [str(word).encode() for word in words]
         parts = [b"*%d\r\n" % len(encoded)]
         for word in encoded:
@@ -64,7 +64,7 @@ class Connection:
         if kind == b"+":
             return rest.decode()
         if kind == b"-":
-            # Returned, not raised: within a list, the rest of the list must still be read.
+            # Returned, not raised, because within a list the rest of the list must still be read.
             return ReplyError(rest.decode("utf-8", "replace"))
         if kind == b":":
             return int(rest)

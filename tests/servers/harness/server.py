@@ -15,14 +15,14 @@ from .options import Options
 from .ports import free_port
 from .resp import Connection, ReplyError
 
-READY_WITHIN = 60.0  # seconds; a loaded machine needs one or more, a broken server never gets there
+READY_WITHIN = 60.0  # seconds. A loaded machine needs one or more, a broken server never gets there
 
-# The harness's own user in every server, so that it can send commands whatever users and passwords a test sets up.
+# The harness's own user in every server. It can send commands, whatever users and passwords a test sets up.
 CONTROL_USER = "harness"
 
 
 class Shared(NamedTuple):
-    """What all servers of one harness have in common."""
+    """The settings that all servers of one harness share."""
 
     binary: str
     directory: str
@@ -40,7 +40,7 @@ class Server:
         self.port = 0
         self.tls_port: int | None = None
         self.directory = os.path.join(shared.directory, str(index))
-        self.socket = os.path.join(self.directory, "s")  # short: a socket's path has room for about 100 bytes
+        self.socket = os.path.join(self.directory, "s")  # short, as a socket's path has room for about 100 bytes
         self._shared = shared
         self._settings = settings or []
         self._log = os.path.join(self.directory, "log")
@@ -49,21 +49,21 @@ class Server:
 
     @property
     def sentinel(self) -> bool:
-        """A sentinel keeps no data and takes fewer settings."""
+        """True for a sentinel, which keeps no data and takes fewer settings."""
         return self.role == "sentinel"
 
     @property
     def clustered(self) -> bool:
-        """A node of a cluster listens on a second port."""
+        """True for a node of a cluster, which listens on a second port."""
         return any(line.startswith("cluster-enabled") for line in self._settings)
 
     @property
     def alive(self) -> bool:
-        """Its process exists, stopped or not."""
+        """True if its process exists, stopped or not."""
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
-        """Starts the process; `wait_ready` waits until it answers."""
+        """Starts the process. `wait_ready` waits until it answers."""
         if self.alive:
             raise HarnessError(f"server {self.index} is running already")
         if not os.path.exists(self.directory):
@@ -74,7 +74,7 @@ class Server:
         self._spawn()
 
     def wait_ready(self, choose_again: bool = True) -> None:
-        """Waits until it answers PING. When another process has taken its port, it gets another port."""
+        """Waits until it answers PING. If another process has taken its port, it gets another port."""
         deadline = time.monotonic() + READY_WITHIN
         while not self._answers():
             if not self.alive and self._lost_its_port() and time.monotonic() < deadline:
@@ -90,7 +90,7 @@ class Server:
             time.sleep(0.01)
 
     def start_again(self) -> None:
-        """After `kill`: the same port and the same identity, and no data."""
+        """Starts it after `kill`, with the same port and identity, and without data."""
         self.launch()
         self.wait_ready(choose_again=False)
 
@@ -123,7 +123,7 @@ class Server:
             raise HarnessError(f"server {self.index} ({self.role}) does not answer: {failure}") from None
 
     def describe(self) -> dict[str, Any]:
-        """In the form that the harness prints."""
+        """Returns it in the form that the harness prints."""
         return {
             "role": self.role,
             "host": "127.0.0.1",
@@ -142,7 +142,7 @@ class Server:
         return self._process
 
     def _answers(self) -> bool:
-        # Over its private socket: on the TCP port another harness's server might answer in its place.
+        # Over its private socket, because another harness's server might answer on the TCP port.
         try:
             with Connection.unix(self.socket, timeout=1.0) as connection:
                 connection.command("AUTH", CONTROL_USER, self._shared.control_password)

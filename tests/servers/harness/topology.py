@@ -12,13 +12,13 @@ from .errors import HarnessError
 from .ports import BUS_OFFSET
 from .server import CONTROL_USER, Server, Shared
 
-READY_WITHIN = 120.0  # seconds for servers to find each other; a sentinel pauses for 30 when the machine stood still
+READY_WITHIN = 120.0  # seconds for servers to find each other. A sentinel pauses for 30 if the machine stood still
 SLOTS = 16_384
 PRIMARIES = 3
 
 
 class Topology(NamedTuple):
-    """The URLs of servers that answer; `url` is the usual one."""
+    """The URLs of servers that answer. `url` is the usual one."""
 
     url: str
     urls: dict[str, Any]
@@ -65,7 +65,7 @@ def cluster(shared: Shared, servers: list[Server]) -> Topology:
     settings = [
         "cluster-enabled yes",
         f"cluster-node-timeout {shared.options.down_after_ms}",
-        # A replica may take over even after a long disconnection: tests stop servers for a long time.
+        # A replica may take over even after a long disconnection, because tests stop servers for a long time.
         "cluster-replica-validity-factor 0",
     ]
     roles = ["primary"] * PRIMARIES + ["replica"] * PRIMARIES
@@ -111,7 +111,7 @@ def _start_replicated(shared: Shared, servers: list[Server], replicas: int) -> N
 
 
 def _follow(primaries: list[Server], replicas: list[Server]) -> bool:
-    # Both sides say it: a replica that has read the snapshot says so before its primary knows.
+    # Asks both sides, because a replica that has read the snapshot reports it before its primary knows.
     online = sum(server.command("INFO", "replication").count("state=online") for server in primaries)
     return online == len(replicas) and all(_follows(server) for server in replicas)
 
@@ -122,7 +122,7 @@ def _follows(server: Server) -> bool:
 
 def _shorten_periods(server: Server) -> None:
     # Sentinels find each other by messages every two seconds, and examine servers every one to ten seconds. Older
-    # sentinels have no such command; with them the start only takes longer.
+    # sentinels have no such command. With them the start only takes longer.
     with contextlib.suppress(HarnessError):
         server.command("SENTINEL", "DEBUG", "PUBLISH-PERIOD", 200, "INFO-PERIOD", 200, "PING-PERIOD", 200)
 
@@ -134,7 +134,7 @@ def _agrees(server: Server, name: str) -> bool:
 
 
 def _introduce(servers: list[Server]) -> None:
-    # Every node to every other one: the gossip would take seconds.
+    # Introduces every node to every other one, because the gossip would take seconds.
     for server in servers:
         for peer in servers:
             if peer is not server:

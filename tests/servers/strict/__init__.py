@@ -1,1 +1,1 @@
-"""HTTP servers that keep strict books of what they admit, as `tests/servers/strict_server.py` runs them."""
+"""HTTP servers that keep strict books of their admissions, as `tests/servers/strict_server.py` runs them."""

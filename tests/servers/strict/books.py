@@ -1,6 +1,6 @@
-"""The books of a strict server: exact, and made without anything of Tidegate.
+"""The books of a strict server: exact, and made without any code of Tidegate.
 
-A book says of a request whether it is admitted, what is left, and when more is. Times are seconds of any clock.
+For a request a book decides the admission, the units that are left, and the wait. Times are seconds of any clock.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 
 
 class Verdict(NamedTuple):
-    """What a limit says of a request."""
+    """The answer of a limit to a request."""
 
     admitted: bool
     limit: int
     window: float
     unit: str
     remaining: int
-    # Until the limit is as if unused; of a window that all of it is forgotten.
+    # Seconds until the limit is as if unused. A window has then forgotten all of its units.
     reset_after: float
-    # Until the request is admitted, if no other comes. 0 when it is.
+    # Seconds until the request is admitted, if no other comes. 0 if it is admitted now.
     retry_after: float
 
 
 class Book:
-    """A limit: `may` looks and changes nothing, `take` consumes, `end` says that a request has ended."""
+    """A limit. `may` looks and changes nothing, `take` consumes, `end` is called when a request has ended."""
 
     def __init__(self, limit: int, window: float, unit: str) -> None:
         self.limit, self.window, self.unit = limit, window, unit
@@ -41,10 +41,10 @@ class Book:
         raise NotImplementedError
 
     def end(self, cost: int) -> None:
-        """A request that was admitted has ended. Only `concurrency` listens."""
+        """Ends a request that was admitted. Only `concurrency` needs it."""
 
     def change(self, now: float, limit: int) -> None:
-        """Another limit from now on; what is used stays used."""
+        """Sets another limit from now on. Used units stay used."""
         self.limit = limit
 
     def _free(self, now: float) -> float:
@@ -85,7 +85,7 @@ class TokenBucket(Book):
 
 
 class FixedWindow(Book):
-    """`limit` units in each window. The first begins at `now`, and each next one where the one before ends."""
+    """`limit` units in each window. The first begins at `now`, and each next one at the end of the one before."""
 
     def __init__(self, limit: int, window: float, unit: str, now: float) -> None:
         super().__init__(limit, window, unit)
@@ -113,7 +113,7 @@ class FixedWindow(Book):
 
 
 class SlidingWindow(Book):
-    """`limit` units in any window: each request is remembered until it is older than that."""
+    """`limit` units in any window. Each request is remembered until it is older than that."""
 
     def __init__(self, limit: int, window: float, unit: str) -> None:
         super().__init__(limit, window, unit)
@@ -142,7 +142,7 @@ class SlidingWindow(Book):
 
 
 class Concurrency(Book):
-    """`limit` units in use at the same time. When others end is not known."""
+    """`limit` units in use at the same time. The book does not know when others end."""
 
     def __init__(self, limit: int, unit: str) -> None:
         super().__init__(limit, 0.0, unit)
@@ -165,7 +165,7 @@ class Concurrency(Book):
 
 
 def book_of(described: dict[str, Any], now: float) -> Book:
-    """The book of `{"book": "fixed-window", "limit": 10, "window": 1, "unit": "requests"}`."""
+    """Makes the book of `{"book": "fixed-window", "limit": 10, "window": 1, "unit": "requests"}`."""
     kind, limit, unit = described["book"], int(described["limit"]), str(described.get("unit", "requests"))
     window = float(described.get("window", 1))
     if kind == "token-bucket":
@@ -180,7 +180,7 @@ def book_of(described: dict[str, Any], now: float) -> Book:
 
 
 def admit(books: list[Book], costs: list[int], now: float) -> list[Verdict]:
-    """Asks every book; all of them charge, or none does."""
+    """Asks every book. All of them charge, or none does."""
     if all(book.may(now, cost).admitted for book, cost in zip(books, costs)):
         for book, cost in zip(books, costs):
             book.take(now, cost)

@@ -1,6 +1,6 @@
-"""What a strict server writes of its books: one function for each dialect of docs/adr/0038.
+"""The fields that a strict server makes from its books: one function for each dialect of docs/adr/0038.
 
-Each gets the verdicts of a request, whether it was admitted and the time in seconds since 1970, and returns the
+Each gets the verdicts of a request, True if it was admitted, and the time in seconds since 1970. It returns the
 status of a refusal, header fields and, for a refusal, JSON.
 """
 
@@ -74,7 +74,7 @@ def openai(verdicts: list[Verdict], admitted: bool, now: float) -> Answer:
 
 
 def _length(length: float) -> str:
-    """As Go writes lengths: 6m0s, 1.5s, 20ms."""
+    """Writes a length as Go does: 6m0s, 1.5s, 20ms."""
     if length < 1:
         return f"{math.ceil(length * 1000)}ms"
     minutes, rest = divmod(length, 60)

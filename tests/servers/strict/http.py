@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as a strict server needs: it reads requests of a connection, and writes their responses."""
+"""As much of HTTP/1.1 as a strict server needs: it reads the requests of a connection, and writes their responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Request(NamedTuple):
         return parse_qsl(urlsplit(self.target).query, keep_blank_values=True)
 
     def asked(self, name: str, default: str = "") -> str:
-        """A parameter of the query."""
+        """Returns a parameter of the query."""
         return dict(self.query).get(name, default)
 
     def field(self, name: str) -> str | None:
@@ -33,7 +33,7 @@ class Request(NamedTuple):
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request | None:
-    """The next request of a connection; None at its end."""
+    """Reads the next request of a connection. Returns None at its end."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -61,7 +61,7 @@ def head_of(status: int, fields: dict[str, str]) -> bytes:
 async def write_response(
     writer: asyncio.StreamWriter, request: Request, status: int, fields: dict[str, str], body: Any
 ) -> None:
-    """Writes a response. A body that is no bytes is written as JSON."""
+    """Writes a response. A body that is not bytes is written as JSON."""
     if not isinstance(body, bytes):
         body = json.dumps(body).encode()
         fields = {"Content-Type": "application/json", **fields}
@@ -73,7 +73,7 @@ async def write_response(
 async def write_stream(
     writer: asyncio.StreamWriter, request: Request, status: int, fields: dict[str, str], chunks: Any
 ) -> None:
-    """Writes a response whose body comes in chunks, from an async iterator."""
+    """Writes a response with a body in chunks, from an async iterator."""
     writer.write(head_of(status, {**fields, "Transfer-Encoding": "chunked"}))
     if request.method == "HEAD":
         return

@@ -1,4 +1,4 @@
-"""A service with limits: books, a dialect, and what it counted."""
+"""A service with limits: its books, its dialect, and its counts."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from .books import Book, admit, book_of
 from .dialects import DIALECTS, Answer
 from .http import Request, head_of, read_request, write_response, write_stream
 
-# The most requests that are remembered one by one.
+# Only this many requests are remembered one by one.
 _REMEMBERED = 20_000
 
 
 class Service:
-    """What is described as JSON: `{"limits": [{"book": "fixed-window", "limit": 10, "window": 1}], "dialect": "ietf"}`.
+    """A service from this JSON: `{"limits": [{"book": "fixed-window", "limit": 10, "window": 1}], "dialect": "ietf"}`.
 
-    It listens on a port of its own. Paths that begin with `/-/` are not limited:
+    It listens on its own port. Paths that begin with `/-/` are not limited:
 
-    - GET `/-/counts`: `admitted` and `refused` requests; `seconds`, with the number of each second and what came in it:
-      admitted, refused, and the units of the last book; the `most` at the same time; the seconds that they took, `busy`
-    - GET `/-/requests`: each request with its time, status and body
+    - GET `/-/counts`: `admitted` and `refused` requests, `most` at once, `running` now, and `busy`, their seconds.
+      A row of `seconds` has the number of a second, its admitted and refused requests, and the units of the last book.
+    - GET `/-/requests`: each request with its time, method, target, status and the length of its body
     - PUT `/-/limits`: a list of numbers, one for each book, which are its limits from now on
 
-    Of the others `/redirect`, `/stream`, `/drop` and `/say` answer as their query says; the rest is an echo.
+    `/redirect`, `/stream` and `/say` answer as their query asks, `/drop` closes the connection, the rest is an echo.
     """
 
     def __init__(self, described: dict[str, Any]) -> None:
         now = time.time()
-        # As services do, whose windows begin at whole seconds of their clock.
+        # The windows begin at whole seconds of the clock, as those of many services do.
         self._books: list[Book] = [book_of(one, float(int(now))) for one in described.get("limits", [])]
         self._dialect = DIALECTS[described.get("dialect", "ietf")]
         self._admitted: Counted[int] = Counter()
@@ -45,7 +45,7 @@ class Service:
         self._said: Counted[str] = Counter()
 
     async def listen(self) -> str:
-        """The URL at which it listens."""
+        """Starts to listen. Returns the URL."""
         self._listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         return f"http://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
 
@@ -61,7 +61,7 @@ class Service:
             writer.close()
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
-        """Answers a request. False ends the connection."""
+        """Answers a request. Returns False if the connection ends."""
         if request.path.startswith("/-/"):
             await write_response(writer, request, 200, {}, self._administer(request))
             return True
@@ -130,8 +130,8 @@ class Service:
         return True
 
     async def _say(self, request: Request, writer: asyncio.StreamWriter, fields: dict[str, str]) -> bool:
-        """What the query says: `status` for the first `times` requests with this target, `field`s, `body`,
-        which may be `gzip`, `chunked` or `cut` in the middle, or come in parts that take `late` seconds together."""
+        """Answers as the query asks: `status` for the first `times` requests with this target, `field`s, and a `body`.
+        The body may be `gzip`, `chunked` or `cut` in the middle, or come in parts over `late` seconds."""
         self._said[request.target] += 1
         status = int(request.asked("status", "200"))
         if self._said[request.target] > int(request.asked("times", "1000000")):
@@ -171,7 +171,7 @@ async def _chunks(request: Request) -> AsyncIterator[bytes]:
 
 
 def _cost(unit: str, request: Request) -> int:
-    """One request, or the tokens that its JSON body names."""
+    """Returns 1, or the tokens that the JSON body of the request names."""
     if unit == "requests":
         return 1
     try:

@@ -1,4 +1,4 @@
-//! `name=value`, as every contender of every language is called.
+//! The arguments of a contender, `name=value` in every language.
 
 use std::collections::HashMap;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! A load for a web server: each connection sends the next request as soon as it has a response.
 //!
-//! A thread for each connection that blocks in its socket costs less for a request than an event loop in Python or JavaScript, so
-//! that the server is what limits the rate.
+//! Each connection has a thread that blocks in its socket. It costs less per request than an event loop in Python or
+//! JavaScript, so the server limits the rate.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Measured {
         workers.into_iter().map(|worker| worker.join().expect("a connection ends")).sum()
     });
     let took = began.elapsed().as_secs_f64();
-    // The part of its core that the load takes: near 100 it would limit the rate itself.
+    // The share of its core that the load generator takes. Near 100, it would limit the rate itself.
     let load = (process_cpu() - used) * 100.0 / took;
     Measured { value: done as f64 / took, decisions: done, beside: vec![("load generator, % of a core", load)] }
 }

@@ -1,4 +1,4 @@
-//! Keyed checks in the memory of this process, or in a file that processes share: Tidegate's limiter, and governor.
+//! Keyed checks of Tidegate and governor, in the memory of this process or in a file that processes share.
 
 use std::num::NonZeroU32;
 use std::sync::Barrier;
@@ -12,10 +12,10 @@ use crate::arguments::Arguments;
 
 /// No benchmark uses it up.
 const BURST: u64 = 100_000_000;
-/// A key is of use for so long after a check: longer than a round of 5,000,000 keys takes.
+/// A key stays in use for so long after a check. A round of 5,000,000 keys is shorter.
 const PERIOD: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(86_400);
-/// Between two looks at the clock.
+/// The checks between two looks at the clock.
 const CHECKS: usize = 256;
 
 type Check = Box<dyn Fn(&String) -> bool + Send + Sync>;
@@ -54,7 +54,7 @@ fn candidate(arguments: &Arguments) -> Check {
     }
 }
 
-/// Checks on several threads until the time has passed: how many there were, and how long it took.
+/// Checks on several threads until the time has passed. Returns the number of checks and the time that they took.
 fn checks(threads: usize, span: Duration, keys: &[String], check: &Check) -> (usize, Duration) {
     let gate = Barrier::new(threads + 1);
     std::thread::scope(|scope| {
@@ -79,7 +79,7 @@ fn checks(threads: usize, span: Duration, keys: &[String], check: &Check) -> (us
     })
 }
 
-/// Nanoseconds of wall time for each check of all threads together; with `as=rate` checks in a second.
+/// Nanoseconds of wall time per check of all threads together, or with `as=rate` checks per second.
 pub(crate) fn speed(arguments: &Arguments) -> Measured {
     let (threads, count): (usize, usize) = (arguments.number("threads"), arguments.number("keys"));
     let keys: Vec<String> = (0..count).map(|number| format!("user:{:07}", number * 7_919 % count)).collect();
@@ -101,7 +101,7 @@ fn resident_bytes() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1_024
 }
 
-/// The bytes by which this process grows for each key.
+/// The growth of this process for each key, in bytes.
 pub(crate) fn bytes(arguments: &Arguments) -> Measured {
     let count: u64 = arguments.number("keys");
     let check = candidate(arguments);

@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &Arguments) -> Measured {
     let url = arguments.text("url");
     let mut connection = redis::Client::open(url).and_then(|client| client.get_connection()).expect("a connection");
     let _: () = connection.flushall().expect("FLUSHALL");
-    // The server's clock decides, as it does for users: with a given one values have no narrow form.
+    // The server's clock decides, as it does for users. With a clock of the caller, values have no narrow form.
     let limiter = Limiter::builder().store(url).timeout(Duration::from_secs(10)).build().expect("a limiter");
     let (checks, apart): (u64, u64) = (arguments.number("checks"), arguments.number("apart_us"));
     for _ in 0..checks {

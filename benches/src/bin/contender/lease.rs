@@ -8,10 +8,10 @@ use tidegate::{Limiter, Options, Policy};
 use crate::arguments::Arguments;
 use crate::{Measured, process_cpu};
 
-/// Between two looks at the clock.
+/// The checks between two looks at the clock.
 const CHECKS: u64 = 128;
 
-/// Checks on several threads until the time has passed or each has made so many: all, and the denied ones.
+/// Checks on several threads until the time has passed or `most` are made. Returns the number of all and of the denied.
 fn checks(threads: u64, span: Duration, most: u64, limiter: &Limiter, policy: &Policy, key: &str) -> (u64, u64) {
     let gate = Barrier::new(threads as usize);
     std::thread::scope(|scope| {
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Measured {
     let notation = Policy::parse(arguments.text("policy")).expect("a policy");
     let limits: Vec<_> = notation.limits().to_vec();
     let policy = Policy::new(limits, Options { lease, ..Options::default() }).expect("a policy");
-    // A key of its own: nothing of its window is used.
+    // A new key for each process, so its window is unused.
     let key = format!("hot:{}", std::process::id());
     let (threads, most): (u64, u64) = (arguments.number("threads"), arguments.number("most"));
     let (warm, _) = checks(threads, arguments.seconds("warm"), most / 4, &limiter, &policy, &key);

@@ -1,8 +1,8 @@
 //! The contenders of `make bench` that are written in Rust.
 //!
-//! A process is one round of one contender. Its arguments are `name=value`. It prints one line of JSON: `value`, the figure of the
-//! round; `decisions`, how many there were in its whole life, so that the caller can divide what the server has spent; `beside`,
-//! further figures by name.
+//! A process is one round of one contender. Its arguments are `name=value`. It prints one line of JSON. `value` is the
+//! figure of the round. `decisions` is the number of decisions from start to end, so that the caller can divide the
+//! CPU time of the server by it. `beside` has further figures by name.
 
 mod arguments;
 mod http_load;
@@ -21,7 +21,7 @@ struct Measured {
     beside: Vec<(&'static str, f64)>,
 }
 
-/// Seconds of CPU that this process has used so far, threads that have ended included; in steps of a hundredth.
+/// The CPU seconds of this process so far, with the threads that have ended, in steps of a hundredth.
 fn process_cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let (_, fields) = stat.rsplit_once(')').expect("the name of the program");

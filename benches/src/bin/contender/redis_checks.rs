@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use crate::arguments::Arguments;
 use crate::{Measured, process_cpu};
 
-/// Steps through all keys in an order that is not theirs.
+/// The step from one key to the next, so that the checks do not follow the order of the keys.
 const STRIDE: u64 = 7_919;
 
 fn limiter(arguments: &Arguments) -> AsyncLimiter {
@@ -25,7 +25,7 @@ fn key(number: u64) -> String {
     format!("user:{number:07}")
 }
 
-/// Keeps so many checks in flight until the time has passed: how many there were.
+/// Keeps `in_flight` checks in flight until the time has passed. Returns the number of checks.
 async fn checks(limiter: &AsyncLimiter, policy: &Rc<str>, keys: u64, in_flight: u64, span: Duration) -> u64 {
     let start = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();

@@ -10,20 +10,20 @@
     @limit("5/minute")
     def login(request): ...
 
-`TIDEGATE` has the options of a limiter, or a `limiter`; `default`, the policy of every view without a limit of its own,
-which has a budget for each such view; `application`, one limit for all requests; `enabled`; and defaults for the
-options of all limits, where `key`, `cost`, `skip`, `on_denied`, `refund_when` and `settle` may be dotted paths.
-Functions given as options get the request. `request.rate_limit` is the Decision about the request.
+`TIDEGATE` takes the options of a limiter, or a `limiter`. `default` is the policy of every view without a limit, with a
+budget for each such view. `application` is one limit for all requests. You can also set `enabled`, and defaults for the
+options of all limits. `key`, `cost`, `skip`, `on_denied`, `refund_when` and `settle` may be dotted paths. Functions in
+options get the request. `request.rate_limit` is the Decision about the request.
 
-A limit is checked where its decorator stands: what an outer decorator answers is not charged, and a limit with `user()`
+A limit is checked where its decorator stands. Answers of an outer decorator are not charged, and a limit with `user()`
 stands below a decorator that authenticates. `default` and `application` are checked before the view and its decorators.
 `user()` reads `request.user`, `claim()` the verified claims in `request.claims`. Django REST framework authenticates
-inside of its views: there `@limit` stands below `@api_view`, on the class of a view or on its methods and actions, or a
-throttle class of `tidegate.django.rest_framework` takes its place.
+inside of its views. There, put `@limit` below `@api_view`, on the class of a view or on its methods and actions, or use
+a throttle class of `tidegate.django.rest_framework` instead.
 
-A refusal that `on_denied` does not answer goes to `handler429(request, exception)` of the URLconf, one because of the
-store to `handler503`; without them it is a problem (RFC 9457). In a view of Django REST framework it is a `Throttled`,
-for the exception handler.
+A refusal that `on_denied` does not answer goes to `handler429(request, exception)` of the URLconf, or to `handler503`
+if the store is the reason. Without them it is a problem (RFC 9457). In a view of Django REST framework it is a
+`Throttled`, for the exception handler.
 """
 
 from __future__ import annotations

@@ -47,23 +47,23 @@ class FunctionCall:
                 "and for functions that get the request of their view; @limiter.limit of a Limiter is for any function"
             )
         self.state: Any = state
-        # Whether there is something to check.
+        # True if there is something to check.
         self.is_limited = state is not None and state.layer.enabled and any(one not in state.checked for one in limits)
-        # Whether the check waits for authentication, and whether it has run.
+        # `_deferred`: the check waits for authentication. `_has_run`: the check has run.
         self._deferred = self._has_run = False
         if self.is_limited:
             method = self._method_name = getattr(function, "__name__", "")
             # A view of Django REST framework authenticates in its `dispatch`.
             self.rest_view = _rest_view(self.request, self.instance)
             self.on_event_loop = method == "dispatch" and getattr(self.instance, "view_is_async", False)
-            # Whether Django takes the response of this function for that of the view.
+            # True if Django takes the response of this function as that of the view.
             match = http.resolver_match
             self._is_view = (match is not None and match.func is limited) or (
                 isinstance(self.instance, View) and method in ("dispatch", *self.instance.http_method_names)
             )
 
     def _placed(self) -> list[tuple[ViewLimit | None, str]]:
-        """The limits and their places: of a class also those of the method that is about to be called."""
+        """Returns the limits and their places. A class adds the limits of the method to be called."""
         instance, name = self.instance, self._method_name
         place = place_of(self.function, self.http) if instance is None else qualified_name(type(instance))
         if instance is None or name != "dispatch":
@@ -74,11 +74,11 @@ class FunctionCall:
         return [*((one, place) for one in self.limits), *((one, called) for one in getattr(handler, LIMITS, ()))]
 
     def check(self) -> Any:
-        """Checks the limits. Returns the response of a view that was denied; raises it from within a view."""
+        """Checks the limits. Returns the response of a denied view, or raises it inside a view."""
         return None if self._waits_for_authentication() else self.check_now(self.request)
 
     def check_now(self, request: Any) -> Any:
-        """Checks when authentication has run."""
+        """Checks the limits now, when authentication has run."""
         self._has_run = True
         return run_steps(self._check(request, on_loop=False), self.state.layer.limiter)
 
@@ -98,14 +98,14 @@ class FunctionCall:
         denied = self._refusal(admission, (yield from answer_of(admission, request, on_loop)))
         if self._is_view and self.rest_view is None:
             return denied.response
-        # A decorator or a view has called this function: what it returns may be of any kind.
+        # A decorator or a view has called this function, and may expect a result of any kind.
         raise denied
 
     def _admit(self, request: Any) -> Steps[Admission | None]:
         """Checks the limits that are left to check, together with those of the application."""
         state, layer, exempt = self.state, self.state.layer, None in self.limits
         if state.shared is not None:
-            # The default was charged, because a decorator hides this function: a limit of the view replaces it.
+            # The default was charged, because a decorator hides this function. A limit of the view replaces it.
             shared, state.shared = state.shared, None
             state.admissions.remove(shared)
             self.http.rate_limit = None
@@ -139,7 +139,7 @@ class FunctionCall:
         return True
 
     def verify(self, response: Any) -> None:
-        """Raises when the view has answered without the check that waited for its authentication."""
+        """Raises if the view has answered without the check that waited for its authentication."""
         if self._deferred and not self._has_run and not getattr(response, "exception", False):
             raise ConfigError(
                 f"the limit of {qualified_name(type(self.instance))} was not checked: its `initial` has to call "
@@ -148,7 +148,7 @@ class FunctionCall:
 
 
 def _instance_of(function: Any, args: Any) -> Any:
-    """The view whose method the function is. `method_decorator` decorates the bound method of each request."""
+    """Returns the view with this method. `method_decorator` decorates the bound method of each request."""
     if isinstance(function, functools.partial):
         function = function.func
     owner = getattr(function, "__self__", None) if inspect.ismethod(function) else next(iter(args), None)
@@ -156,7 +156,7 @@ def _instance_of(function: Any, args: Any) -> Any:
 
 
 def _rest_view(request: Any, instance: Any) -> Any:
-    """The view of Django REST framework that serves the request; None outside of one."""
+    """Returns the view of Django REST framework that serves the request, or None outside of one."""
     if is_rest_view(instance):
         return instance
     if isinstance(request, HttpRequest):
@@ -175,9 +175,9 @@ def limit(policy: PolicyOption, **options: Unpack[LimitOptions]) -> Callable[[Li
     The options are key, cost, skip, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method and
     enabled.
 
-    On a function that a view calls with its request, the limit is checked there. A notation counts for its place:
-    "module.view", "module.Class" or "module.Class.method". A function that a function has made has its route behind the
-    name, "module.make.<locals>.view login/".
+    You can also limit a function that a view calls with its request. The limit is checked there. A notation counts for
+    its place: "module.view", "module.Class" or "module.Class.method". The place of an inner function has its route
+    behind the name, as in "module.make.<locals>.view login/".
     """
     view_limit = ViewLimit(policy, options)
 
@@ -195,7 +195,7 @@ def limit(policy: PolicyOption, **options: Unpack[LimitOptions]) -> Callable[[Li
 
 
 def exempt(view: Limited) -> Limited:
-    """A decorator for views that nothing limits."""
+    """A decorator for views without any limit."""
     _check_decorated(view, "exempt")
     return with_limits(view, [None])
 
@@ -214,7 +214,7 @@ def _check_decorated(view: Any, decorator: str) -> None:
 
 
 def with_limits(view: Limited, limits: list[ViewLimit | None]) -> Limited:
-    """The view; it checks its limits when it runs."""
+    """Returns the view. It checks its limits when it runs."""
     if inspect.isclass(view):
         method = "dispatch" if hasattr(view, "dispatch") else "__call__"
         setattr(view, method, with_limits(getattr(view, method), limits))
@@ -247,7 +247,7 @@ def with_limits(view: Limited, limits: list[ViewLimit | None]) -> Limited:
 
 
 async def _call_async(call: FunctionCall, function: Any, args: Any, kwargs: Any) -> Any:
-    """Runs an async view, or `dispatch` of a class whose methods are async: it is no coroutine function itself."""
+    """Runs an async view, or the `dispatch` of a class with async methods, which is no coroutine function itself."""
     answer = await call.check_async() if call.is_limited else None
     if answer is None:
         answer = function(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The limits of a Django project: what its settings say, and what is written at its views."""
+"""The limits of a Django project: those of its settings, and those that are written at its views."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from ..web.processes import warn_of_memory
 
 
 def django_request(request: Any) -> HttpRequest | None:
-    """The request of Django, also of one of Django REST framework; None for anything else."""
+    """Returns the request of Django, also from a request of Django REST framework, or None for anything else."""
     if isinstance(request, HttpRequest):
         return request
     return inner if isinstance(inner := getattr(request, "_request", None), HttpRequest) else None
 
 
 def find_request(arguments: Iterable[Any], instance: Any) -> Any:
-    """The request among the arguments of a function, or of the view that it is a method of."""
+    """Returns the request among the arguments of a function, or the request of the view that has this method."""
     candidates = (*arguments, getattr(instance, "request", None))
     return next((one for one in candidates if django_request(one) is not None), None)
 
 
 def is_rest_view(view: Any) -> bool:
-    """Whether a class or an object is a view of Django REST framework."""
+    """True if a class or an object is a view of Django REST framework."""
     return hasattr(view, "check_throttles") and hasattr(view, "initialize_request")
 
 
 def rest_class(view: Any) -> Any:
-    """The class of a view that Django REST framework has made; None for any other."""
+    """Returns the class of a view that Django REST framework has made, or None for any other view."""
     return found if is_rest_view(found := getattr(view, "cls", None)) else None
 
 
 class DjangoAdapter(EnvironAdapter):
-    """The RequestAdapter."""
+    """Reads the requests of Django, as a RequestAdapter."""
 
     authentication = (
         "AuthenticationMiddleware belongs into MIDDLEWARE, and claims into request.claims. Django REST framework "
@@ -63,8 +63,8 @@ class DjangoAdapter(EnvironAdapter):
         return request.META
 
     def over_unix(self, request: Any) -> bool:
-        """Whether the server says that it listens on a Unix domain socket."""
-        # Over ASGI the environ is Django's own, and the scope says what the server said.
+        """True if the server announces that it listens on a Unix domain socket."""
+        # Over ASGI, Django makes the environ itself, and only the scope has the server's values.
         scope = getattr(request, "scope", None)
         return super().over_unix(request) if scope is None else ADAPTER.over_unix(scope)
 
@@ -85,7 +85,7 @@ class DjangoAdapter(EnvironAdapter):
 
 
 def _authenticates_later(request: HttpRequest) -> bool:
-    """Whether the view that serves the request authenticates it by itself."""
+    """True if the view that serves the request authenticates it by itself."""
     view = rest_class(getattr(getattr(request, "resolver_match", None), "func", None))
     if view is None:
         return False
@@ -100,7 +100,7 @@ _FUNCTIONS = ("key", "cost", "skip", "on_denied", "refund_when", "settle")
 
 
 class ViewLimit:
-    """A limit as it is written at a view. Options that are missing come from the settings, which are read later."""
+    """A limit as it is written at a view. Missing options come from the settings, which are read later."""
 
     def __init__(self, policy: PolicyOption, options: LimitOptions) -> None:
         self.enabled = DeclaredLimit(policy, **options).enabled
@@ -116,7 +116,7 @@ def settings_options() -> dict[str, Any]:
     if (enabled := options.get("enabled")) is not None:
         options["enabled"] = enabled_setting(enabled, "TIDEGATE['enabled']")
     for name in _FUNCTIONS:
-        # A key without a dot is refused where all are.
+        # A key without a dot is no path. `key_option` refuses it, as in any other place.
         if isinstance(path := options.get(name), str) and not (name == "key" and "." not in path):
             try:
                 options[name] = import_string(path)
@@ -126,23 +126,23 @@ def settings_options() -> dict[str, Any]:
 
 
 def is_enabled() -> bool:
-    """Whether the settings and the environment let limits work at all."""
+    """True if the settings and the environment turn limits on."""
     return enabled_layer(settings_options().get("enabled"))
 
 
 def place_of(view: Any, request: HttpRequest) -> str:
-    """The place of what is written at a view or at a function."""
+    """Returns the place of a limit that is written at a view or at a function."""
     owner = class_of(view)
     if owner is not None and (function := _function_of(owner)) is None:
         return qualified_name(owner)
     name = qualified_name(view if owner is None else function)
-    # Functions that a function has made have one name: their routes tell them apart.
+    # Inner functions may share one name, so their routes distinguish them.
     match = request.resolver_match
     return f"{name} {match.route}" if "<" in name and match is not None else name
 
 
 def _function_of(view_class: Any) -> Any:
-    """The function that `@api_view` has made a class of; None for any other class."""
+    """Returns the function from which `@api_view` has made a class, or None for any other class."""
     if view_class.__qualname__ != "WrappedAPIView":
         return None
     handlers = (vars(view_class)[name] for name in view_class.http_method_names if name in vars(view_class))
@@ -150,7 +150,7 @@ def _function_of(view_class: Any) -> Any:
 
 
 def class_of(view: Any) -> Any:
-    """The class that `as_view()` has made a view of."""
+    """Returns the class from which `as_view()` has made a view."""
     return rest_class(view) or getattr(view, "view_class", None)
 
 
@@ -162,7 +162,7 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
 
     def __init__(self) -> None:
         self._bound: dict[tuple[Any, str], BoundLimit] = {}
-        # By class, and by what its policy says: the limits of throttles.
+        # The limits of throttles, by class and policy.
         self.throttle_limits: dict[Any, BoundLimit] = {}
         options = settings_options()
         check_names(options, (*self._own_options, *LIMIT_OPTIONS, *LIMITER_OPTIONS), "the setting TIDEGATE")
@@ -178,12 +178,12 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
 
     @property
     def address_key(self) -> Key:
-        """How the project reads the address of a client: as the key of its settings does, where that names one."""
+        """The key that reads client addresses: the key of the settings if it reads any, else `client_ip()`."""
         address = None if self._key is None else self._key.address
         return address or client_ip()
 
     def bound(self, limit: ViewLimit, place: str) -> BoundLimit:
-        """A limit that is written at a place, prepared."""
+        """Returns a limit that is written at a place, prepared for its checks."""
         self._refresh()
         known = self._bound.get((limit, place))
         if known is None:
@@ -193,7 +193,7 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
         return known
 
     def throttle_limit(self, known: Any, declare: Callable[[], ViewLimit], place: str) -> BoundLimit:
-        """The limit of a throttle, prepared. A throttle may make a policy for each request: `known` is what it says."""
+        """Returns the limit of a throttle, prepared. `known` identifies it, as a throttle may make many policies."""
         self._refresh()
         try:
             bound = self.throttle_limits.get(known)
@@ -210,7 +210,7 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
         return bound
 
     def shared_limits(self, view: Any, request: HttpRequest) -> Any:
-        """The default and the application's limit, as far as they apply to a view. None: it has limits of its own."""
+        """Returns the default and the application's limit, as far as they apply. None: the view has its own limits."""
         method = request.method
         try:
             return self._limits_by_route[view, method]
@@ -226,7 +226,7 @@ class DjangoLayer(RouteLimits[Limiter, Any]):
 
 
 def _handler_of(view: Any, method: str | None) -> Any:
-    """The method of a class that serves an HTTP method; None if there is none."""
+    """Returns the method of a class that serves an HTTP method, or None if there is none."""
     view_class, actions = class_of(view), getattr(view, "actions", None)
     name = (method or "").lower()
     for one in (name, "get") if name == "head" else (name,):
@@ -238,7 +238,7 @@ def _handler_of(view: Any, method: str | None) -> Any:
 
 
 def _answers_by_itself(view: Any, method: str | None) -> bool:
-    """Whether the class of a view answers without code of the project: 405, or what it says to OPTIONS."""
+    """True if the class of a view answers without code of the project: with 405, or to OPTIONS."""
     if class_of(view) is None:
         return False
     handler = _handler_of(view, method)
@@ -246,7 +246,7 @@ def _answers_by_itself(view: Any, method: str | None) -> bool:
 
 
 def _written_at(view: Any, method: str | None) -> Iterator[Any]:
-    """The limits that are written at a view, at its class, and at the method that serves the request."""
+    """Returns the limits that are written at a view, at its class, and at the method that serves the request."""
     places = [view]
     view_class = class_of(view)
     if view_class is not None:
@@ -261,7 +261,7 @@ def _written_at(view: Any, method: str | None) -> Iterator[Any]:
 
 @functools.cache
 def standalone_layer() -> DjangoLayer:
-    """The layer of throttle classes in a project without the middleware."""
+    """Returns the layer of throttle classes in a project without the middleware."""
     return DjangoLayer()
 
 
@@ -273,27 +273,27 @@ def _forget(*, setting: str, **_: Any) -> None:
 setting_changed.connect(_forget)
 
 
-# The attribute in which a request carries its RequestLimits.
+# The attribute of a request that carries its RequestLimits.
 NAME = "_tidegate"
 
 
 class RequestLimits:
-    """The limits of one request: what was checked, and what was admitted."""
+    """The limits of one request: those that were checked, and the admissions."""
 
     def __init__(self, layer: DjangoLayer) -> None:
         self.layer = layer
         self.admissions: list[Admission] = []
-        # The limits of decorators that were checked: each is, once for a request.
+        # The limits of decorators that were checked. Each is checked once for a request.
         self.checked: set[ViewLimit | None] = set()
         # The limits of the application, until they are checked with those of the view.
         self.pending: tuple[BoundLimit, ...] = layer._application
-        # The view of the request; set when there is one.
+        # The view of the request, once it is known.
         self.view: Any = None
         # The admission of `default`, which a limit of the view replaces.
         self.shared: Admission | None = None
 
     def add(self, request: HttpRequest, admission: Admission) -> None:
-        """The request has this admission as well."""
+        """Adds an admission to the request."""
         self.admissions.append(admission)
         request.rate_limit = admission.decision
 
@@ -304,5 +304,5 @@ class RequestLimits:
 
 
 def limits_of(request: HttpRequest) -> RequestLimits | None:
-    """The limits of a request; None when the middleware has not seen it."""
+    """Returns the limits of a request, or None if the middleware has not seen it."""
     return getattr(request, NAME, None)

@@ -1,4 +1,4 @@
-"""The middleware, and how a project answers a request that was refused."""
+"""The middleware, and the answers of a project to refused requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .layer import NAME, DjangoLayer, RequestLimits, limits_of
 
 
 class RequestDenied(RateLimited):
-    """A request was denied; `decision` says why. The middleware answers, unless `process_exception` of another does."""
+    """A request was denied. `decision` has the reason. The middleware answers, unless another one does."""
 
     def __init__(self, decision: Decision, response: HttpResponseBase | None = None) -> None:
         super().__init__(decision)
@@ -46,7 +46,7 @@ class RequestKeyInvalid(KeyInvalid):
 def refused(
     request: HttpRequest, cause: Admission | StoreError | KeyInvalid, given: HttpResponseBase | None = None
 ) -> RequestDenied | RequestUnchecked | RequestKeyInvalid:
-    """The exception for a refused request, with its response: what `on_denied` gave, or the project's."""
+    """Returns the exception for a refused request, with its response: that of `on_denied`, or the project's."""
     error: RequestDenied | RequestUnchecked | RequestKeyInvalid
     if isinstance(cause, Admission):
         error = RequestDenied(cause.decision)
@@ -58,7 +58,7 @@ def refused(
 
 
 def _response(request: HttpRequest, refusal: Refusal, error: Exception) -> HttpResponseBase:
-    """What the project's `handler429`, `handler503` or `handler400` answers, or the problem."""
+    """Returns the answer of the project's `handler429`, `handler503` or `handler400`, or the problem."""
     module = get_resolver(getattr(request, "urlconf", None)).urlconf_module
     handler = getattr(module, f"handler{refusal.status}", None)
     if handler is not None:
@@ -67,14 +67,14 @@ def _response(request: HttpRequest, refusal: Refusal, error: Exception) -> HttpR
 
 
 def _as_refusal(response: Any, status: int) -> Any:
-    """A response that the project has made. Only one that was given a status has it as an attribute of its own."""
+    """Gives a response of the project the status of the refusal, unless it sets one: then that is in its `vars`."""
     if isinstance(response, HttpResponseBase) and response.status_code == 200 and "status_code" not in vars(response):
         response.status_code = status
     return response
 
 
 def answer_of(admission: Admission, request: Any, on_loop: bool) -> Steps[Any]:
-    """What `on_denied` answers to a denied request, on an event loop or on a thread."""
+    """Returns the answer of `on_denied` to a denied request, on an event loop or on a thread."""
     on_denied = admission.bound.on_denied
     given = None if on_denied is None else on_denied(request, admission.decision)
     if inspect.isawaitable(given):
@@ -92,10 +92,10 @@ def waited_for(given: Any) -> Any:
 
 
 class TidegateMiddleware(DjangoLayer):
-    """Checks the limits that are not written at views, and answers what was refused, on threads and on event loops.
+    """Checks the limits that are not written at views, and answers refused requests, on threads and on event loops.
 
-    `tidegate.django` lists the settings. Its place in MIDDLEWARE: below what adds to every response, such
-    as CORS headers, and above what may answer by itself.
+    `tidegate.django` lists the settings. Put it into MIDDLEWARE below middleware that adds to every response, such as
+    CORS headers, and above middleware that may answer by itself.
     """
 
     sync_capable = True
@@ -144,7 +144,7 @@ class TidegateMiddleware(DjangoLayer):
         return response
 
     def _process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> Any:
-        """Checks the limits that stand before the view. One with limits of its own checks them with these."""
+        """Checks the limits that stand before the view. A view with its own limits checks them together with these."""
         state, limits = limits_of(request), None
         if state is not None and self.enabled:
             state.view = view
@@ -174,22 +174,22 @@ class TidegateMiddleware(DjangoLayer):
         return (yield from self._refused(request, admission, (yield from answer_of(admission, request, self._async))))
 
     def _refused(self, *given: Any) -> Steps[HttpResponseBase]:
-        """The response of a refused request. It may run code of the project: never on an event loop."""
+        """Returns the response of a refused request. It never runs on an event loop, as it may call the project."""
         error = yield from awaited(sync_to_async(refused)(*given) if self._async else refused(*given))
         response: HttpResponseBase = error.response
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """Answers what a limit of a view has raised."""
+        """Answers an exception that a limit of a view has raised."""
         if isinstance(exception, (RequestDenied, RequestKeyInvalid, RequestUnchecked)):
             return exception.response
         return None
 
     def _follow_up(self, state: RequestLimits, request: HttpRequest, response: Any) -> Steps[None]:
-        """What is left to do when the view has answered."""
+        """Does the work that is left when the view has answered."""
         admissions = state.admissions
         yield from refund(admissions, request, response)
-        # Those of a denial stand behind what the project's own answer says.
+        # The fields of a denial do not replace those of the project's own answer.
         last = next((one for one in admissions if not one.decision), admissions[-1])
         for name, value in last.bound.headers.text(*(one for admission in admissions for one in admission.announced)):
             if last.decision or name not in response.headers:
@@ -199,7 +199,7 @@ class TidegateMiddleware(DjangoLayer):
         if not getattr(response, "streaming", False):
             yield from end_work(admissions, request, response)
         else:
-            # A stream ends with its last byte, or when its reader leaves; Django closes it on a thread.
+            # A stream ends with its last byte, or when its reader leaves. Django closes it on a thread.
             response._resource_closers.append(
                 lambda: run_steps(end_work(admissions, request, response), self.limiter, waited_for)
             )

@@ -13,13 +13,13 @@
     class Burst(TidegateThrottle):
         policy = "gcra 10/s burst 20"
 
-Rates are notations or names of policies, in `rate`, in `THROTTLE_RATES` or in the setting; a scope without a rate is a
-policy of that name in the setting TIDEGATE. Throttles run after authentication and permissions, so `user()` reads the
-user of the request. A denial is a `Throttled` for the exception handler, with `Retry-After` and the fields of Tidegate;
-a missing store is 503. Several throttles of a view are asked together: a request that one denies costs nothing of the
-others. `limit` of `tidegate.django` limits views, viewsets, actions and methods as well.
+You can write a rate as a notation or as the name of a policy, in `rate`, in `THROTTLE_RATES` or in the setting. A scope
+without a rate is a policy of that name in the setting TIDEGATE. Throttles run after authentication and permissions, so
+`user()` reads the user of the request. A denial is a `Throttled` for the exception handler, with `Retry-After` and the
+fields of Tidegate. A missing store is 503. Several throttles of a view are checked together: if one denies a request,
+the others do not charge it. `limit` of `tidegate.django` limits views, viewsets, actions and methods too.
 
-The middleware of `tidegate.django` is needed for `concurrency`, `refund_when` and `settle` only.
+You need the middleware of `tidegate.django` only for `concurrency`, `refund_when` and `settle`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 
 class RequestThrottled(Throttled):  # type: ignore[misc]
-    """A request was denied by a limit; `decision` says why."""
+    """A limit denied the request. `decision` has the reason."""
 
     def __init__(self, decision: Decision) -> None:
         super().__init__(decision.retry_after)
@@ -64,7 +64,7 @@ class RequestThrottled(Throttled):  # type: ignore[misc]
 
 
 class StoreUnavailable(APIException):  # type: ignore[misc]
-    """A request was refused with 503, because the store is missing. `decision` is None with "raise"."""
+    """A request was refused with 503, because the store is missing. With "raise", `decision` is None."""
 
     status_code = 503
     default_detail = "Service temporarily unavailable, try again later."
@@ -86,7 +86,7 @@ class KeyUnusable(APIException):  # type: ignore[misc]
 
 
 def check_after_authentication(view: Any, check: Callable[[Any], Any]) -> None:
-    """Has a view check its limits before its throttles, when it has authenticated the request."""
+    """Makes a view check its limits before its throttles, after it has authenticated the request."""
     check_throttles = view.check_throttles
 
     def check_limits_and_throttles(request: Any) -> None:
@@ -97,7 +97,7 @@ def check_after_authentication(view: Any, check: Callable[[Any], Any]) -> None:
 
 
 def rest_refused(view: Any, cause: Admission | StoreError | KeyInvalid, given: Any = None) -> APIException:
-    """The exception for a refused request. The response is what `on_denied` gave, or the exception handler's."""
+    """Returns the exception for a refused request. Its response is that of `on_denied`, or the exception handler's."""
     refusal = Refusal(cause)
     error: APIException
     if isinstance(cause, Admission):
@@ -105,14 +105,14 @@ def rest_refused(view: Any, cause: Admission | StoreError | KeyInvalid, given: A
     else:
         error = StoreUnavailable() if isinstance(cause, StoreError) else KeyUnusable()
         error.__cause__ = cause
-        # Refusals have these too, and the view sends what its `headers` has.
+        # Refusals have these fields too. A view sends the fields in its `headers`.
         view.headers.update(refusal.announced)
     answer_refusals(view, lambda exc: refusal if exc is error else None, given)
     return error
 
 
 def answer_refusals(view: Any, refusal_of: Callable[[Any], Refusal | None], given: Any = None) -> None:
-    """Has the view answer its refusal: what the default exception handler says becomes a problem (RFC 9457)."""
+    """Makes the view answer its refusal. The answer of the default exception handler becomes a problem (RFC 9457)."""
     handle_exception = view.handle_exception
 
     def handle(exc: Any) -> Any:
@@ -133,21 +133,21 @@ def answer_refusals(view: Any, refusal_of: Callable[[Any], Refusal | None], give
     view.handle_exception = handle
 
 
-# The attribute in which a view carries its Throttling.
+# The attribute of a view that carries its Throttling.
 THROTTLING = "_tidegate_throttling"
 _OPTIONS = tuple(name for name in LIMIT_OPTIONS if name not in ("on_denied", "enabled"))
 
 
 class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
-    """A throttle with a policy. A subclass sets `policy`, or `scope`, and the options of a limit: key, cost, skip,
+    """A throttle with a policy. Set `policy` or `scope` in a subclass, and the options of a limit: key, cost, skip,
     headers, refund_when, settle, hold_until, meta, methods and per_method. Functions among them get the request.
 
-    A notation counts for its scope, or for its class: all views that have this throttle share it.
+    A notation counts for its scope, or for its class. All views that have this throttle share it.
     """
 
     # A name, a notation, a Policy, several of them, or a function of the request.
     policy: Any = None
-    # The same under the name that Django REST framework has for it.
+    # The same, under the name of Django REST framework.
     rate: Any = None
     # The name of a rate in DEFAULT_THROTTLE_RATES, or of a policy.
     scope: str | None = None
@@ -160,7 +160,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
     _wait: float | None = None
 
     def get_policy(self, request: Any, view: Any) -> Any:
-        """The policy of a request; None does not limit it."""
+        """Returns the policy of a request, or None if nothing limits it."""
         given = _plain(type(self), "policy") or self.rate
         if given is not None:
             return given
@@ -169,10 +169,10 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         return self.rate_of(self.scope)
 
     def rate_of(self, scope: str) -> Any:
-        """The rate of a scope; None where the settings say None."""
+        """Returns the rate of a scope, or None if the settings have None."""
         rates = self.THROTTLE_RATES
         if rates is None:
-            # Not what Django REST framework has as a default: that is None, which limits no request.
+            # Without the defaults of Django REST framework, which are None and limit no request.
             rates = api_settings.user_settings.get("DEFAULT_THROTTLE_RATES") or {}
         if scope in rates:
             return rates[scope]
@@ -187,7 +187,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         return scope
 
     def allow_request(self, request: Any, view: Any) -> bool:
-        """Checks a request, together with the other throttles of Tidegate of its view: all are charged, or none."""
+        """Checks a request together with the other throttles of Tidegate of its view. All are charged, or none."""
         throttling: Throttling = vars(view).setdefault(THROTTLING, Throttling())
         if throttling.has_answered(self):
             return True
@@ -207,7 +207,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         if admission is None:
             return True
         if state is None:
-            # A view sends what its `headers` has.
+            # A view sends the fields in its `headers`.
             view.headers.update(admission.bound.headers.text(*admission.announced))
         else:
             state.add(http, admission)
@@ -217,7 +217,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
             return True
         throttling.refused = True
         for earlier in throttling.admissions:
-            # A request that one throttle denies costs nothing of the others.
+            # If one throttle denies a request, the others do not charge it.
             run_steps(withdraw(earlier), layer.limiter)
         refusal = Refusal(admission)
         if refusal.status == 503:
@@ -228,11 +228,11 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         return False
 
     def wait(self) -> float | None:
-        """The seconds until the request would be admitted; None if never."""
+        """Returns the seconds until the request would be admitted, or None for never."""
         return self._wait
 
     def _bound(self, layer: DjangoLayer, request: Any, view: Any, state: Any) -> BoundLimit | None:
-        """The limit of the throttle; None does not limit the request."""
+        """Returns the limit of the throttle, or None if it does not limit the request."""
         self._layer, kind = layer, type(self)
         policy = self.get_policy(request, view)
         if policy is None:
@@ -242,7 +242,7 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
             options = {name: given for name in _OPTIONS if (given := _plain(kind, name)) is not None}
             key = options.get("key") or self.default_key()
             if key is not None:
-                # A caller without a user or a header is told apart by what NUM_PROXIES says too.
+                # NUM_PROXIES also decides how a caller without a user or a header is identified.
                 options["key"] = key.within(_address(layer)) if isinstance(key, Key) else key
             return ViewLimit(policy, cast("LimitOptions", options))
 
@@ -257,21 +257,21 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
         return bound
 
     def default_key(self) -> Key | None:
-        """The key where the class has none; None for that of the settings."""
+        """Returns the key for a class that sets none. None takes the key of the settings."""
         return None
 
 
 class AnonRateThrottle(TidegateThrottle):
-    """Limits requests without a user, by address. The scope is "anon"; NUM_PROXIES is the number of trusted proxies."""
+    """Limits requests without a user, by address. The scope is "anon". NUM_PROXIES is the number of trusted proxies."""
 
     scope = "anon"
 
     def get_policy(self, request: Any, view: Any) -> Any:
-        """The policy of a request; None for a request with a user."""
+        """Returns the policy of a request, or None for a request with a user."""
         return None if request.user and request.user.is_authenticated else super().get_policy(request, view)
 
     def default_key(self) -> Key | None:
-        """The address."""
+        """Returns the key of the client's address."""
         return _address(self._layer)
 
 
@@ -281,25 +281,25 @@ class UserRateThrottle(TidegateThrottle):
     scope: str | None = "user"
 
     def default_key(self) -> Key | None:
-        """The user, or else the address."""
+        """Returns the key of the user, or else of the address."""
         return user(otherwise=_address(self._layer))
 
 
 class ScopedRateThrottle(UserRateThrottle):
-    """Limits the views with a `throttle_scope`, each scope by itself; all others have no limit."""
+    """Limits the views with a `throttle_scope`, each scope by itself. All other views have no limit."""
 
     scope = None
 
     def get_policy(self, request: Any, view: Any) -> Any:
-        """The policy of the view's scope; None for a view without one."""
+        """Returns the policy of the view's scope, or None for a view without one."""
         self.scope = getattr(view, "throttle_scope", None)
         return super().get_policy(request, view) if self.scope else None
 
 
 class Throttling:
-    """What the throttles of one view have said about its request."""
+    """The answers of the throttles of one view about its request."""
 
-    # Whether one has denied the request: what the others would say changes nothing.
+    # True if one has denied the request. The answers of the others change nothing then.
     refused = False
 
     def __init__(self) -> None:
@@ -308,7 +308,7 @@ class Throttling:
         self.admissions: list[Admission] = []
 
     def has_answered(self, throttle: TidegateThrottle) -> bool:
-        """Whether a throttle has nothing more to say."""
+        """True if the answer of a throttle is known already."""
         if self.refused:
             return True
         if type(throttle) in self._asked:
@@ -317,7 +317,7 @@ class Throttling:
         return False
 
     def begin(self, first: TidegateThrottle, view: Any) -> list[TidegateThrottle]:
-        """The throttles to ask together. A class with an `allow_request` of its own is asked when its turn comes."""
+        """Returns the throttles to check together. A class with its own `allow_request` waits for its turn."""
         others = [one for one in view.get_throttles() if _joins(one)] if _joins(first) else []
         self._asked = [type(one) for one in others]
         if type(first) not in self._asked:
@@ -331,7 +331,7 @@ def _joins(throttle: object) -> bool:
 
 
 def _plain(kind: type, name: str) -> Any:
-    """An attribute of a class as it is written there: a function is no method."""
+    """Returns an attribute of a class as it is written there, so that a function does not become a method."""
     for owner in kind.__mro__:
         if name in vars(owner):
             found = vars(owner)[name]
@@ -340,7 +340,7 @@ def _plain(kind: type, name: str) -> Any:
 
 
 def _said(policy: Any) -> Any:
-    """What a policy says, so that two objects that say the same are one."""
+    """Returns a policy that can be part of the key of a dict: lists become tuples."""
     return tuple(map(_said, policy)) if isinstance(policy, (list, tuple)) else policy
 
 

@@ -12,16 +12,16 @@
     @app.get("/search")
     def search(decision: Annotated[Decision | None, Depends(RateLimit("10/second"))]): ...
 
-A default is a budget of each route without a limit of its own; `application` is one budget for all requests, also
-those without a route. Neither counts preflights that a CORSMiddleware of the application answers.
+`default` gives each route without a limit its own budget. `application` is one budget for all requests, also those
+without a route. Neither counts preflights that a CORSMiddleware of the application answers.
 
-A refusal is an exception, `tidegate.RateLimited` and an HTTPException at once. Exception handlers of the application
-may answer it; otherwise it is a problem document. Middleware sees the response as it sees any other.
+A refusal is an exception, `tidegate.RateLimited` and an HTTPException at once. Your exception handlers may answer it.
+Otherwise it becomes a problem document. Middleware sees the response as it sees any other.
 
-The Decision is in `request.state.rate_limit`. Functions given as options get the `Request` (a `WebSocket` for
+You find the Decision in `request.state.rate_limit`. Functions in options get the `Request` (a `WebSocket` for
 websockets). `user()` reads `request.user` or `request.state.user`, `claim()` the verified claims in
-`request.state.claims`. Middleware sets these before a limit is checked. A dependency that sets them stands before
-`Depends(RateLimit(…))`, which is checked in its turn; `@tg.limit` and defaults are checked before all dependencies.
+`request.state.claims`. Middleware sets these before a limit is checked. If a dependency sets them, put it before
+`Depends(RateLimit(…))`, which is checked in its turn. `@tg.limit` and defaults are checked before all dependencies.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 __all__ = ["RateLimit", "Tidegate", "claim", "client_ip", "fixed", "header", "user"]
 
 
-# Where ExceptionMiddleware leaves the handlers of its application: those of classes, and those of statuses.
+# ExceptionMiddleware leaves the handlers of its application under this key: those of classes, and those of statuses.
 HANDLERS = "starlette.exception_handlers"
 # A websocket that can be answered with a status has this extension.
 DENIAL = "websocket.http.response"
@@ -83,7 +83,7 @@ UNROUTED = (
 
 
 class _Refused:
-    """What an exception of a refusal is, beside an exception of Tidegate and an HTTPException."""
+    """The common part of the exceptions of a refusal. Each is also an exception of Tidegate and an HTTPException."""
 
     __str__ = RateLimited.__str__
 
@@ -96,7 +96,7 @@ class _Refused:
         else:
             super().__init__(cause.message, cause.code)  # type: ignore[call-arg]
         self.status_code, self.detail, self.body = refusal.status, refusal.phrase, refusal.body
-        # What a handler of HTTPException passes on: not the type of a body that is not its own.
+        # A handler of HTTPException passes these on, but it has its own body, so the content type is not among them.
         self.headers = {**announced, **dict(refusal.own_fields)}
 
 
@@ -105,11 +105,11 @@ class Refused(_Refused, RateLimited, HTTPException):  # type: ignore[misc]
 
 
 class StoreRefused(_Refused, StoreError, HTTPException):  # type: ignore[misc]
-    """A request that cannot be checked: its store is missing, and its policy says "raise"."""
+    """A request that cannot be checked, because its store is missing and `on_store_error` is "raise"."""
 
 
 class KeyRefused(_Refused, KeyInvalid, HTTPException):  # type: ignore[misc]
-    """A request whose client has made its key unusable."""
+    """A request with a key that its client has made unusable."""
 
 
 _KINDS: dict[type[Exception], Any] = {RateLimited: Refused, StoreError: StoreRefused, KeyInvalid: KeyRefused}
@@ -124,7 +124,7 @@ class Answered(RateLimited):
 
 
 async def refusal_of(exchange: AsgiExchange, cause: Admission | StoreError | KeyInvalid) -> Exception:
-    """The exception of a refused request, after the application has got a handler for it: one of its own, or ours."""
+    """Returns the exception of a refused request, after giving the application a handler for it: its own, or ours."""
     exchange.refused = True
     scope = exchange.scope
     error: Exception
@@ -151,7 +151,7 @@ async def refusal_of(exchange: AsgiExchange, cause: Admission | StoreError | Key
 
 
 def _handler_of(scope: Scope, kind: type[Exception]) -> Any:
-    """The application's own handler of a class, if it has one. Those that the frameworks bring answer any status."""
+    """Returns the application's own handler of a class, or None. Handlers that the frameworks bring do not count."""
     return _own_handler(scope[HANDLERS][0] if HANDLERS in scope else {}, kind)
 
 
@@ -167,7 +167,7 @@ def _own_handler(handlers: Any, kind: type[Exception]) -> Any:
 
 
 def _answers_refusals(app: Starlette) -> bool:
-    """Whether an application has a handler of its own for refused requests. That of Exception comes after ours."""
+    """True if an application has its own handler for refused requests. A handler of Exception comes after ours."""
     handlers = {kind: handler for kind, handler in app.exception_handlers.items() if kind is not Exception}
     return STATUS in handlers or _own_handler(handlers, Refused) is not None
 
@@ -179,7 +179,7 @@ async def _answer(connection: HTTPConnection, error: Any) -> Any:
     fields = {**(error.headers or {}), "Content-Length": str(len(error.body))}
     response = Response(body, error.status_code, fields, "application/problem+json")
     if isinstance(connection, WebSocket):
-        # Older Starlettes do not send what is returned for a websocket, and do not know this answer.
+        # Older versions of Starlette do not send the response of a websocket, and do not know this answer.
         start = {"type": f"{DENIAL}.start", "status": error.status_code, "headers": response.raw_headers}
         await connection._send(start)
         await connection._send({"type": f"{DENIAL}.body", "body": body, "more_body": False})
@@ -190,20 +190,20 @@ async def _answer(connection: HTTPConnection, error: Any) -> Any:
 class StarletteExchange(AsgiExchange):
     """A request with the limits of its route and of its dependencies."""
 
-    # Whether the limits of the route were checked, or those of a mounted application without routes.
+    # `checked`: the limits of the route were checked. `mounted`: that route is a mounted application without routes.
     checked = False
     mounted = False
-    # Whether the endpoint is exempt, also from the limits that dependencies bring.
+    # True if the endpoint is exempt, also from the limits of dependencies.
     exempt = False
-    # Whether the default was checked for a route that may have a dependency with a limit, which replaces it.
+    # True if the default was checked for the route. It may have a dependency with a limit, which replaces the default.
     checked_default = False
-    # What each dependency was told: it asks once, however often a route has it.
+    # The Decision of each dependency. It is checked once, however often a route has it.
     told: dict[Any, Decision | None] | None = None
 
     answer = "a Response, or None for the default one"
 
     def __init__(self, send: Send, tidegate: Tidegate, scope: Scope, receive: Receive) -> None:
-        # All of `super().__init__`, whose call would cost every request.
+        # This repeats `super().__init__`, because the call would cost every request.
         self._send = send
         self.limiter = tidegate.limiter
         self.scope = scope
@@ -223,7 +223,7 @@ class StarletteExchange(AsgiExchange):
         return response
 
     async def enforce(self, limits: Sequence[BoundLimit]) -> Decision | None:
-        """Checks the limits; raises what answers a request that they deny. None: no limit applies to it."""
+        """Checks the limits. Raises the exception of a denied request. Returns None if no limit applies."""
         try:
             admission = await self.check(limits)
         except MissingPeer as error:
@@ -236,12 +236,12 @@ class StarletteExchange(AsgiExchange):
             return None if admission is None else admission.decision
         for other in self.admissions:
             if other is not admission:
-                # A request that one limit denies costs nothing of the others.
+                # If one limit denies a request, the others do not charge it.
                 await run_steps_async(withdraw(other), self.limiter)
         raise await refusal_of(self, admission)
 
     async def replace(self, limits: Sequence[BoundLimit]) -> None:
-        """Takes back what was admitted, and checks these limits instead."""
+        """Takes the admissions back, and checks these limits instead."""
         admissions, self.admissions = self.admissions, ()
         for admission in admissions:
             await run_steps_async(withdraw(admission), self.limiter)
@@ -249,9 +249,9 @@ class StarletteExchange(AsgiExchange):
             await self.enforce(limits)
 
     async def answers(self, route: Any, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Checks the limits of a route; without one, those of the application. Whether it has answered the request.
+        """Checks the limits of a route, or without one those of the application. Returns True if it has answered.
 
-        An exception from before the endpoint is answered as one that the endpoint raises.
+        An exception before the endpoint is answered like one that the endpoint raises.
         """
         try:
             limits = self.tidegate._application if route is None else self.tidegate._limits_for(route, scope, self)
@@ -269,12 +269,12 @@ class StarletteExchange(AsgiExchange):
         try:
             await wrap_app_handling_exceptions(fail, connection)(scope, receive, send)
         finally:
-            # The traceback refers to frames that refer to the exception: a cycle for the collector.
+            # The traceback refers to frames that refer to the exception. Without the cycle, both are freed now.
             error.__traceback__ = None
         return True
 
     def checking(self, receive: Receive, send: Send) -> Send:
-        """A `send` that checks the application's limit before a response that no route makes: a 404, a redirect."""
+        """Returns a `send` that checks the application's limit before a response without a route: a 404, a redirect."""
         dropped = False
 
         async def checked(message: Message) -> None:
@@ -291,24 +291,24 @@ class StarletteExchange(AsgiExchange):
 class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
     """Limits of a FastAPI or Starlette application.
 
-    default: the policy of each route without a limit of its own: a budget per route.
-    application: the policy of all requests together, asked with the limits of the route in one round trip.
-    limiter: the limiter; without one it is made from `store` and the options of a limiter (policies, prefix, timeout,
-    on_store_error, deny_cache, clock), and closed when the application is shut down.
-    enabled: False does nothing at all; without it the environment variable TIDEGATE_ENABLED says so.
-    skip: a function of the request; true exempts it from all limits.
-    key, cost, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method: the defaults of the
-    options of all limits.
+    default: the policy of each route without a limit. Each such route has its own budget.
+    application: the policy of all requests together, checked with the limits of the route in one round trip.
+    limiter: the limiter. Without it one is made from `store` and the options of a limiter (policies, prefix, timeout,
+    on_store_error, deny_cache, clock), and closed when the application shuts down.
+    enabled: False turns all limits off. Without it, the environment variable TIDEGATE_ENABLED decides.
+    skip: a function of the request. If it returns true, the request is exempt from all limits.
+    key, cost, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method: the default options of
+    all limits.
 
-    `limit` decorates endpoints, sync and async, with and without a `request`.
+    You can decorate sync and async endpoints with `limit`, with and without a `request`.
     """
 
     _limiter_class = AsyncLimiter
     _adapter = ADAPTER
-    # Whether each limit of a decorator has a route.
+    # True once each limit of a decorator is known to have a route.
     _routes_verified = False
 
-    # What the decorators have given to endpoints.
+    # The limits that decorators have given to endpoints.
     _endpoint_limits: tuple[routes.EndpointLimit, ...] = ()
 
     def init_app(self, app: Starlette) -> None:
@@ -328,13 +328,13 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         openapi.describe(self, app, RateLimit, _answers_refusals)
 
         def build_stack() -> App:
-            # The application may have another document by now, and others mounted in it.
+            # The application may have another document by now, and other mounted applications.
             openapi.describe(self, app, RateLimit, _answers_refusals)
-            # Inside all other middleware: CORSMiddleware has answered preflights, and sees what is refused.
+            # Inside all other middleware, so that CORSMiddleware answers preflights itself and sees refusals.
             innermost = Middleware(self._with_application)
             app.user_middleware.append(innermost)
             try:
-                # Outside all middleware, also outside that which turns an error into a 500: every response gets the
+                # Outside all middleware, even that which turns an error into a 500, so that every response gets the
                 # fields.
                 return self._wrap(build())
             finally:
@@ -365,7 +365,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         self._verify_routes()
 
     def _verify_routes(self) -> None:
-        """Raises for a limit that no request would meet, and for a dependency with a policy that is wrong."""
+        """Raises for a limit that no request would meet, and for a dependency with a wrong policy."""
         for limit in self._endpoint_limits:
             if not limit.routed:
                 decorator, name = "exempt" if limit.declared is None else "limit", qualified_name(limit.view)
@@ -377,7 +377,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         self._routes_verified = True
 
     def _wrap(self, inner: App) -> App:
-        """The application; the messages of each response pass through an exchange."""
+        """Returns the application. The messages of each response pass through an exchange."""
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if (unlimited := self._unlimited(inner, scope, receive, send)) is not None:
@@ -398,7 +398,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         return app
 
     def _with_application(self, app: App) -> App:
-        """The application without its middleware; the limit of the application counts what has no route."""
+        """Wraps the application inside its middleware, so that its limit also counts requests without a route."""
         if not self._application or not self.enabled:
             return app
 
@@ -411,12 +411,12 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
         return counted
 
     def _limits_for(self, route: Any, scope: Scope, exchange: StarletteExchange) -> tuple[BoundLimit, ...]:
-        """The limits of a request whose route is known."""
+        """Returns the limits of a request with a known route."""
         exchange.checked = True
         known = self._limits_by_route.get((id(route), scope.get("method")))
         _, limits, defaults, exchange.exempt = known if known is not None else self._find_limits(route, scope)
         if exchange.mounted:
-            # The application was asked at the mount, with its default.
+            # The limit of the application and the default were checked at the mount.
             return tuple(bound for bound in limits if bound not in self._application and not defaults)
         exchange.checked_default = defaults
         return limits
@@ -438,21 +438,21 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
             place = routes.place_of(endpoint, *where) if hasattr(route, "endpoint") else path
             limits = self._limits_of_view(place, own, use_default=use_default)
         defaults = any(bound.declared is self._default for bound in limits)
-        # The id is that of this route as long as the route is kept.
+        # The route is kept, so no other route gets its id.
         answer = (route, limits, defaults, exempt)
         self._remember(id(route), method, answer)
         return answer
 
 
 class RateLimit:
-    """A limit as a dependency of FastAPI: of a route, a router, or an application. All of its routes share it.
+    """A limit as a dependency of FastAPI: of a route, a router, or an application. All of its routes share the limit.
 
         @app.get("/search", dependencies=[Depends(RateLimit("10/second"))])
         router = APIRouter(dependencies=[Depends(RateLimit("api", key=header("X-API-Key")))])
 
-    Its value is the Decision, or None for a request that it does not limit. A request asks it once, however often its
-    route has it. The application needs a `Tidegate(app, …)`, whose limiter is used. The options are key, cost, skip,
-    on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method and enabled.
+    Its value is the Decision, or None for a request that it does not limit. It is checked once for a request, however
+    often the route has it. The application needs a `Tidegate(app, …)`, which gives its limiter. The options are key,
+    cost, skip, on_denied, headers, refund_when, settle, hold_until, meta, methods, per_method and enabled.
     """
 
     def __init__(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> None:
@@ -475,14 +475,14 @@ class RateLimit:
         if not bound.declared.enabled:
             return None
         if exchange.checked_default:
-            # The default was checked before this limit was known, which replaces it.
+            # The default was checked before this limit was known. This limit replaces it.
             exchange.checked_default = False
             await exchange.replace(tidegate._application)
         exchange.told[self] = decision = await exchange.enforce((bound,))
         return decision
 
     def bound_to(self, tidegate: Tidegate, route: Any) -> BoundLimit:
-        """The limit, prepared for the limiter of a Tidegate."""
+        """Returns the limit, prepared for the limiter of a Tidegate."""
         known: BoundLimit | None = tidegate._limits_by_route.get(self)
         if known is None:
             declared = tidegate._declare(self._policy, self._options)
@@ -491,7 +491,7 @@ class RateLimit:
         return known
 
 
-# FastAPI resolves the names of annotations in the globals of a function; an instance has none.
+# FastAPI resolves the names of annotations in the globals of a function. An instance has none.
 RateLimit.__call__.__annotations__.update(connection=HTTPConnection)
 
 routes.patch_routes()

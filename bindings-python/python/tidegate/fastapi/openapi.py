@@ -1,4 +1,4 @@
-"""What the OpenAPI document of a FastAPI application says of limited routes: 429, with its fields and its problem."""
+"""Adds the refusals of limited routes to the OpenAPI document of a FastAPI application: 429, its fields and problem."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ STATUS = http.HTTPStatus.TOO_MANY_REQUESTS.value
 
 
 def describe(tidegate: Any, app: Any, dependency: type[Any], answers: Callable[[Any], bool]) -> None:
-    """Has the document of an application, and those of the ones that are mounted in it, list the limits of a Tidegate.
+    """Adds the limits of a Tidegate to the documents of an application and of the applications that are mounted in it.
 
-    The document is made by `app.openapi`, which an application may replace at any time: it is called again before the
-    first request. `dependency` is the class of limits that are dependencies; `answers` says whether an application has
-    an answer of its own to refused requests.
+    The document is made by `app.openapi`. An application may replace that at any time, so this is called again before
+    the first request. `dependency` is the class of limits that are dependencies. `answers` returns true if an
+    application has its own answer to refused requests.
     """
     for one in (app, *routes.mounted_in(app)):
         make = getattr(one, "openapi", None)
@@ -30,13 +30,13 @@ def describe(tidegate: Any, app: Any, dependency: type[Any], answers: Callable[[
 
 
 def _described(make: Any, tidegate: Any, app: Any, dependency: type[Any], answers: Callable[[Any], bool]) -> Any:
-    """The document of an application, with the refusals of its limited routes."""
+    """Returns the document of an application, with the refusals of its limited routes."""
     document, status = make(), str(STATUS)
     for path, route in routes.routes_of([app]):
         operations = document.get("paths", {}).get(path, {})
         for method in getattr(route, "methods", None) or ():
             responses = operations.get(method.lower(), {}).get("responses")
-            # What the application says of its refusals stays.
+            # The application's own description of its refusals stays.
             if responses is None or status in responses:
                 continue
             limits = [one for one in _limits_of(tidegate, route, method, dependency) if _may_refuse(one, tidegate)]
@@ -46,7 +46,7 @@ def _described(make: Any, tidegate: Any, app: Any, dependency: type[Any], answer
 
 
 def _limits_of(tidegate: Any, route: Any, method: str, dependency: type[Any]) -> Iterator[DeclaredLimit]:
-    """The limits that a route has for a method, as they are written."""
+    """Returns the limits of a route for a method, as they are written."""
     found = routes.limits_of(route.endpoint, method)
     if not tidegate.enabled or any(one.declared is None for one in found):
         return
@@ -60,16 +60,16 @@ def _limits_of(tidegate: Any, route: Any, method: str, dependency: type[Any]) ->
 
 
 def _may_refuse(limit: DeclaredLimit, tidegate: Any) -> bool:
-    """Whether any of its policies denies. One in shadow does not."""
+    """True if any of its policies may deny. A policy in shadow does not."""
     return limit.choose is not None or any(not tidegate.limiter.policy(use[0]).shadow for use in limit.policies)
 
 
 def _response(document: Any, limits: list[DeclaredLimit], is_ours: bool) -> Any:
-    """The response of a refusal. Its problem is a schema of the document; an application's own answer is not known."""
+    """Returns the response of a refusal. Its problem becomes a schema, unless the application has its own answer."""
     response: Any = None
     for limit in limits:
         said = json.loads(limit.headers.openapi())
-        # Each limit says which fields its own refusals have.
+        # Each limit chooses the fields of its own refusals.
         response = response or said
         response["headers"].update(said["headers"])
     if not is_ours or all(limit.on_denied is not None for limit in limits):
@@ -78,7 +78,7 @@ def _response(document: Any, limits: list[DeclaredLimit], is_ours: bool) -> Any:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for content in response["content"].values():
         schema = content["schema"]
-        # A schema of that name that is another one is the application's: then the problem stands here.
+        # If the application has another schema of that name, the problem stays here.
         if schemas.setdefault(schema["title"], schema) == schema:
             content["schema"] = {"$ref": f"#/components/schemas/{schema['title']}"}
     return response

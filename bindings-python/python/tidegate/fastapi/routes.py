@@ -1,4 +1,4 @@
-"""What `tidegate.fastapi` reads of the routes and endpoints of Starlette and FastAPI."""
+"""Reads the routes and endpoints of Starlette and FastAPI, and adds the check of limits to the classes of routes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ try:
 except ImportError:  # Starlette alone
     APIRoute, APIWebSocketRoute = Route, WebSocketRoute  # type: ignore[misc, assignment]
 
-# How deep applications are mounted in each other, at most.
+# The greatest depth to which mounted applications are searched.
 MAX_DEPTH = 16
 
 # The endpoints that have a route, and the route that was made last.
@@ -34,18 +34,18 @@ _latest: Any = None
 
 
 class EndpointLimit:
-    """A limit that a decorator has given to an endpoint. None for a declared limit: an exemption."""
+    """A limit that a decorator has given to an endpoint. If `declared` is None, it is an exemption."""
 
     def __init__(self, owner: object, declared: DeclaredLimit | None, view: Any) -> None:
         self.owner, self.declared, self.view = owner, declared, view
-        # Whether there is a route that finds it. A function may have one in another application already.
+        # True if the endpoint has a route. A function may have one in another application already.
         self.routed = False
         with contextlib.suppress(TypeError):  # an object without a hash
             self.routed = view in _routed
 
 
 def with_limit(view: Any, limit: EndpointLimit) -> Any:
-    """The endpoint with one more limit; an exemption replaces them."""
+    """Returns the endpoint with one more limit. An exemption overrides all of them."""
     if inspect.ismethod(view):
         # The function of a method belongs to all objects of its class.
         view = functools.partial(view)
@@ -58,7 +58,7 @@ def with_limit(view: Any, limit: EndpointLimit) -> Any:
 
 
 def limits_of(endpoint: Any, method: str | None) -> list[EndpointLimit]:
-    """The limits of an endpoint: a function, a partial of one, or a class with a method for each verb."""
+    """Returns the limits of an endpoint: a function, a partial of one, or a class with a method for each verb."""
     places = [endpoint]
     while isinstance(places[-1], functools.partial):
         places.append(places[-1].func)
@@ -68,13 +68,13 @@ def limits_of(endpoint: Any, method: str | None) -> list[EndpointLimit]:
 
 
 def _verb(endpoint: type, method: str) -> Any:
-    """The method of an endpoint class that serves an HTTP method."""
+    """Returns the method of an endpoint class that serves an HTTP method."""
     found = getattr(endpoint, method.lower(), None)
     return getattr(endpoint, "get", None) if found is None and method == "HEAD" else found
 
 
 def allows(route: Any, endpoint: Any, method: str | None) -> bool:
-    """Whether a route serves a method; it answers 405 to others."""
+    """True if a route serves a method. It answers 405 to others."""
     if method is None:
         return True
     methods = getattr(getattr(route, "starlette_route", None) or route, "methods", None)
@@ -97,14 +97,14 @@ def mark_routed(route: Any, endpoint: Any) -> None:
 
 
 def has_latest_route(endpoint: Any) -> bool:
-    """Whether the route that was made last is that of this endpoint: its decorator stands below."""
+    """True if the last route that was made is the route of this endpoint. Then its decorator stands below."""
     return _latest is not None and getattr(_latest(), "endpoint", None) is endpoint
 
 
 def place_of(view: Any, endpoint: Any, apps: Iterable[Any], path: str) -> str:
-    """The name under which a notation at a view counts: the same in every process, and after a deployment.
+    """Returns the name under which a notation at a view counts. It is the same in every process and deployment.
 
-    Functions that a function makes, lambdas and objects may have one name: the path of their first route is part of it.
+    Inner functions, lambdas and objects may share one name, so the path of their first route is part of it.
     """
     name = qualified_name(view)
     if (inspect.isfunction(view) or inspect.isclass(view)) and "<" not in name:
@@ -114,7 +114,7 @@ def place_of(view: Any, endpoint: Any, apps: Iterable[Any], path: str) -> str:
 
 
 def place_of_dependency(dependency: object, apps: Iterable[Any], route: Any) -> str:
-    """The place of a dependency: that of the first route that has it."""
+    """Returns the place of a dependency: the first route that has it."""
     for path, one in routes_of(apps):
         if any(call is dependency for call in dependencies_of(one)):
             return f"{path} {qualified_name(one.endpoint)}"
@@ -122,9 +122,9 @@ def place_of_dependency(dependency: object, apps: Iterable[Any], route: Any) -> 
 
 
 def path_of(route: Any) -> str:
-    """The path of a route, as its router knows it."""
+    """Returns the path of a route, as its router knows it."""
     if _is_mount(route):
-        # Its format has a parameter for the rest of the path.
+        # The `path_format` of a mount has a parameter for the rest of the path.
         return str(getattr(route, "path", None) or getattr(route, "host", ""))
     return str(getattr(route, "path_format", None) or getattr(route, "path", ""))
 
@@ -134,10 +134,10 @@ def _is_mount(route: Any) -> bool:
 
 
 def routes_of(apps: Iterable[Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """All routes of applications, also of those that are mounted, with their paths."""
+    """Returns all routes of applications and of the applications mounted in them, with their paths."""
     for app in apps:
         for route in _own_routes(app):
-            # Those of an included router are its contexts.
+            # The routes of an included router are its contexts.
             contexts = getattr(route, "effective_route_contexts", lambda route=route: (route,))()
             for one in (getattr(context, "starlette_route", None) or context for context in contexts):
                 path = prefix + path_of(one)
@@ -148,7 +148,7 @@ def routes_of(apps: Iterable[Any], prefix: str = "", depth: int = 0) -> Iterator
 
 
 def mounted_in(app: Any, depth: int = 0) -> Iterator[Any]:
-    """The applications that are mounted in an application, at any depth."""
+    """Returns the applications that are mounted in an application, at any depth."""
     for route in _own_routes(app):
         if _is_mount(route) and depth < MAX_DEPTH:
             yield route.app
@@ -156,7 +156,7 @@ def mounted_in(app: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def has_routes(view: Any) -> bool:
-    """Whether a view is an application or a router, itself or behind its middleware. It may get its routes later."""
+    """True if a view is an application or a router, or middleware around one. It may get its routes later."""
     for _ in range(MAX_DEPTH):
         if isinstance(view, (Starlette, Router)):
             return True
@@ -168,13 +168,13 @@ def _own_routes(app: Any) -> Iterable[Any]:
     for _ in range(MAX_DEPTH):
         if routes := getattr(app, "routes", None):
             return routes  # type: ignore[no-any-return]
-        # Where middleware keeps what it wraps.
+        # Middleware keeps the wrapped application here.
         app = getattr(app, "app", None)
     return ()
 
 
 def _included_route(route: Any, scope: Scope) -> Any:
-    """The route that serves a request, as a router has included it."""
+    """Returns the route that serves a request, as a router has included it."""
     context = scope.get("fastapi", {}).get("effective_route_context")
     if context is not None and (context.original_route is route or context.starlette_route is route):
         return context
@@ -182,7 +182,7 @@ def _included_route(route: Any, scope: Scope) -> Any:
 
 
 def dependencies_of(route: Any) -> Iterator[Any]:
-    """What is called for the dependencies of a route, at any depth."""
+    """Returns the callables of the dependencies of a route, at any depth."""
     waiting = [getattr(getattr(route, "starlette_route", None) or route, "dependant", None)]
     for dependant in filter(None, waiting):
         waiting.extend(dependant.dependencies)
@@ -190,9 +190,9 @@ def dependencies_of(route: Any) -> Iterator[Any]:
 
 
 def _with_check(handle: Any, is_mount: bool = False) -> Any:
-    """The method by which a route handles a request, preceded by the check of its limits.
+    """Returns the method by which a route handles a request, with a check of its limits before it.
 
-    A mounted application with routes has those checked.
+    A mounted application with routes has the limits of these routes checked instead.
     """
 
     @functools.wraps(handle)
@@ -211,7 +211,7 @@ def _with_check(handle: Any, is_mount: bool = False) -> Any:
 
 
 class _Gate:
-    """Checks a route or mount with middleware of its own inside that middleware, which then sees the refusal."""
+    """Checks a route or mount inside its own middleware, so that the middleware sees the refusal."""
 
     def __init__(self, app: App, route: Any, with_check: Any) -> None:
         # The routes of a mounted application are found through it.
@@ -227,7 +227,7 @@ class _Gate:
 
 
 def _with_note(init: Any, attribute: str, with_check: Any) -> Any:
-    """The constructor of a route, which notes that its endpoint has one."""
+    """Returns the constructor of a route, with a note that the endpoint has a route."""
 
     @functools.wraps(init)
     def noting(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -235,7 +235,7 @@ def _with_note(init: Any, attribute: str, with_check: Any) -> Any:
             kwargs["middleware"] = [*middleware, Middleware(_Gate, route=self, with_check=with_check)]
             handle = type(self).handle
             if hasattr(handle, LIMITS):
-                # As it was before it checked.
+                # The original method, without the check.
                 self.handle = functools.partial(handle.__wrapped__, self)
         init(self, *args, **kwargs)
         mark_routed(self, getattr(self, attribute, None))
@@ -246,7 +246,7 @@ def _with_note(init: Any, attribute: str, with_check: Any) -> Any:
 def _patch(kind: type, attribute: str, with_check: Any) -> None:
     for method, around in (("handle", with_check), ("__init__", lambda init: _with_note(init, attribute, with_check))):
         original = vars(kind).get(method)
-        # A module that is imported anew finds its own work.
+        # A second import of this module finds its own patches.
         if original is not None and not hasattr(original, LIMITS):
             patched = around(original)
             setattr(patched, LIMITS, True)
@@ -254,7 +254,7 @@ def _patch(kind: type, attribute: str, with_check: Any) -> None:
 
 
 def patch_routes() -> None:
-    """Changes the classes of routes, once."""
+    """Patches the classes of routes, once."""
     for kind in {Route, WebSocketRoute, APIRoute, APIWebSocketRoute}:
         _patch(kind, "endpoint", _with_check)
     for kind in (Mount, Host):

@@ -1,1 +1,1 @@
-"""What the layers for web frameworks share. No module here knows a framework, and applications import none of them."""
+"""The shared part of the layers for web frameworks. No module here knows a framework, and applications import none."""

@@ -25,14 +25,14 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Lifespan(WebLayer[AsyncLimiter]):
-    """Closes the limiter that a layer has made when the last of its applications is shut down."""
+    """Closes the limiter that a layer has made when the last of its applications shuts down."""
 
-    # An application may be started again, and tests call one without starting it: then a new limiter is made.
+    # An application may start again, and tests call one without starting it. Then a new limiter is made.
     _running_apps = 0
     _closed = False
 
     def _unlimited(self, app: App, scope: Scope, receive: Receive, send: Send) -> Awaitable[None] | None:
-        """What serves a scope that is no request; None for a request."""
+        """Serves a scope that is no request. Returns None for a request."""
         if scope["type"] == "lifespan":
             return self._run_lifespan(app, scope, receive, send)
         if scope["type"] not in ("http", "websocket"):
@@ -75,7 +75,7 @@ STATE = "rate_limit"
 
 
 def as_refusal(app: App, status: int) -> App:
-    """An ASGI application that answers a refused request. One that names no status sends 200."""
+    """Returns an ASGI application that answers a refused request. It replaces 200 by the status of the refusal."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_refusal(message: Message) -> None:
@@ -89,20 +89,20 @@ def as_refusal(app: App, status: int) -> App:
 
 
 class AsgiExchange:
-    """A request and its response, whose messages pass through `send`, which adds the header fields."""
+    """A request and its response. The messages of the response pass through `send`, which adds the header fields."""
 
-    # `on_denied` may return this.
+    # The values that `on_denied` may return, for errors.
     answer = "an ASGI application, or None for the default"
 
-    # The framework's response; made when a function of the user needs it.
+    # The framework's response. It is made when a function of the user needs it.
     response: Any = None
-    # What the limits of the request have said, in the order in which they were checked.
+    # The admissions of the limits of the request, in the order in which they were checked.
     admissions: Sequence[Admission] = ()
-    # Whether a refund or a settlement waits for the response.
+    # True if a refund or a settlement waits for the response.
     begins_with_steps = False
-    # Whether a hold or a settlement waits for the last byte.
+    # True if a hold or a settlement waits for the last byte.
     ends_with_body = False
-    # Whether the response is a refusal, which may bring its header fields.
+    # True if the response is a refusal, which may bring its header fields.
     refused = False
 
     def __init__(self, send: Send, limiter: AsyncLimiter, scope: Scope) -> None:
@@ -116,12 +116,12 @@ class AsgiExchange:
         return self.scope
 
     def make_response(self, message: Message) -> Any:
-        """The framework's response, from the first message."""
+        """Makes the framework's response from the first message."""
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message.get("headers", ())]
         return ResponseStart(message["status"], fields)
 
     async def check(self, limits: Sequence[BoundLimit]) -> Admission | None:
-        """Checks the limits. None: no limit applies to the request."""
+        """Checks the limits. Returns None if no limit applies to the request."""
         bound, limiter, scope = limits[0], self.limiter, self.scope
         admission: Admission | None = None
         known: Known | None = None
@@ -147,13 +147,13 @@ class AsgiExchange:
         return admission
 
     def announced(self) -> tuple[Headers, Sequence[Policy | Decision]]:
-        """Which header fields there are, and what they announce."""
+        """Returns the choice of header fields, and the policies and Decisions that they announce."""
         admissions = self.admissions
         headers = next((one for one in admissions if not one.decision), admissions[0]).bound.headers
         return headers, [one for admission in admissions for one in admission.announced]
 
     def fields(self) -> list[tuple[bytes, bytes]]:
-        """The header fields that announce the limits."""
+        """Returns the header fields that announce the limits."""
         if len(self.admissions) == 1:
             only = self.admissions[0]
             return only.bound.headers.raw(*only.announced)
@@ -169,7 +169,7 @@ class AsgiExchange:
         message["headers"] = [*given, *fields]
 
     def send(self, message: Message) -> Awaitable[None]:
-        """Sends a message of the response. Not a coroutine itself, which would cost every message a frame."""
+        """Sends a message of the response. It is no coroutine itself, which would cost every message a frame."""
         kind = message["type"]
         if kind == "http.response.start":
             if self.begins_with_steps:
@@ -197,24 +197,24 @@ class AsgiExchange:
         await self._send(message)
 
     async def end_handler(self) -> None:
-        """The application has returned: nothing is held any more."""
+        """Ends the response and releases all holds, because the application has returned."""
         await self.end_response()
         for admission in self.admissions:
             admission.release()
 
     async def end_response(self) -> None:
-        """Gives back what is held until the end of the response, and settles what the work cost."""
+        """Gives back the units that are held until the end of the response, and settles the cost of the work."""
         if self.ends_with_body:
             await run_steps_async(end_work(self.admissions, self.request, self.response, RESPONSE), self.limiter)
 
     async def close_websocket(self, error: MissingPeer) -> None:
-        """Refuses a websocket whose client has no address. Any other request gets the error the framework's way."""
+        """Refuses a websocket without a client address. For any other request, the framework gets the error."""
         if self.scope["type"] != "websocket":
             raise error
         await self._send({"type": "websocket.close", "code": CLOSE_CODE, "reason": CLOSE_REASON})
 
     async def answer_given(self, admission: Admission) -> App | None:
-        """What `on_denied` answers to a denied request; None for the default."""
+        """Returns the answer of `on_denied` to a denied request, or None for the default."""
         on_denied = admission.bound.on_denied
         if on_denied is None or self.scope["type"] != "http":
             return None
@@ -232,7 +232,7 @@ class AsgiExchange:
         kind = "http.response"
         if scope["type"] == "websocket":
             if "websocket.http.response" not in (scope.get("extensions") or ()):
-                # The server makes a 403 of it; the code is for servers that can send it.
+                # The server makes a 403 of it. The code is for servers that can send it.
                 await self._send({"type": "websocket.close", "code": refusal.close_code, "reason": "rate limited"})
                 return
             kind = "websocket.http.response"
@@ -244,7 +244,7 @@ class AsgiExchange:
 
 
 def _scope_of(request: Any) -> Any:
-    """The scope of a request, of an exchange, or the scope itself."""
+    """Returns the scope of a request, of an exchange, or the scope itself."""
     return getattr(request, "scope", request)
 
 
@@ -263,7 +263,7 @@ class ScopeAdapter:
         return client[0] if client else None
 
     def over_unix(self, request: Any) -> bool:
-        # A socket has a path and no port: uvicorn says (path, None), gunicorn the first two characters of the path.
+        # A socket has a path and no port. uvicorn gives (path, None), gunicorn the first two characters of the path.
         server = _scope_of(request).get("server")
         return server is not None and not (len(server) > 1 and isinstance(server[1], int))
 

@@ -1,4 +1,4 @@
-"""Functions that users give as options: each is called with as many arguments as it takes."""
+"""Functions that users give as options. Each is called with as many arguments as it takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 
 
 def parameters_of(function: Any) -> list[inspect.Parameter] | None:
-    """The parameters of a function; None where they are not known."""
+    """Returns the parameters of a function, or None if they are not known."""
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some built-in functions have no signature
@@ -22,7 +22,7 @@ def parameters_of(function: Any) -> list[inspect.Parameter] | None:
 
 
 def with_arity(function: Any, arity: int, option: str) -> Callable[..., Any]:
-    """Returns a function of exactly `arity` arguments; one that requires fewer gets the last one, or none."""
+    """Returns a function of exactly `arity` arguments. A function that requires fewer gets the last one, or none."""
     if not callable(function):
         raise ConfigError(f"{option} is a function of the request, not {shown(function)}")
     parameters = parameters_of(function)
@@ -36,40 +36,40 @@ def with_arity(function: Any, arity: int, option: str) -> Callable[..., Any]:
         raise ConfigError(f"{option} {name_of(function)} takes {len(required)} arguments: it is given {arity}")
     if len(positional) == arity:
         return function  # type: ignore[no-any-return]
-    # A function whose arguments are all optional gets one as well.
+    # A function with only optional arguments gets one as well.
     if positional or any(one.kind in POSITIONAL for one in parameters):
         return function if arity == 1 else lambda *given: function(given[-1])
     return lambda *_: function()
 
 
 def is_async(given: object) -> bool:
-    """Whether it is a function that returns something to wait for."""
+    """True if it is a function with a result to wait for."""
     return inspect.iscoroutinefunction(given) or (
         callable(given) and not inspect.isclass(given) and inspect.iscoroutinefunction(type(given).__call__)
     )
 
 
 def name_of(function: object) -> str:
-    """The name of a function, for messages."""
+    """Returns the name of a function, for messages."""
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 
 def qualified_name(view: Any) -> str:
-    """The name of a view, a class or a function with its module: the same in every process."""
+    """Returns the name of a view, a class or a function with its module. It is the same in every process."""
     while isinstance(view, functools.partial):
         view = view.func
     named = view if hasattr(view, "__qualname__") else type(view)
     return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
 
 
-# How many decorators are looked through.
+# The most decorators around each other that are searched.
 MAX_DEPTH = 8
-# A wrapper passes on arguments that it does not know.
+# A wrapper has such a parameter, because it passes on arguments that it does not know.
 _PASSES_ON = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 def with_wrapped(view: Any, follow: Callable[[Any], bool] = lambda _: True) -> Iterator[Any]:
-    """The view, and what it wraps, from the outside in, as far as `follow` returns true."""
+    """Returns the view and the functions that it wraps, from the outside in, as long as `follow` returns true."""
     seen: set[int] = set()
     layer = [view]
     for _ in range(MAX_DEPTH):
@@ -100,7 +100,7 @@ def _directly_wrapped(view: Any) -> Iterator[Any]:
 
 
 def _closed_over(function: Any) -> Iterator[Any]:
-    """What a decorator calls is a variable of the function around its wrapper."""
+    """Returns the callables in the closure of a wrapper. The function that a decorator calls is among them."""
     for cell in function.__closure__ or ():
         try:
             content = cell.cell_contents

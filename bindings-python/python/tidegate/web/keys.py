@@ -1,4 +1,4 @@
-"""Keys that are made of requests, and what a framework must be able to read of a request for them."""
+"""Makes keys from requests. The RequestAdapter of a framework reads the requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ReadRequest: TypeAlias = Callable[[Request], Any]
 # A token of RFC 9110. No request has a header of another name.
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
-# What a RequestAdapter returns instead of a user or of claims when no authentication has run: not even None was left.
+# A RequestAdapter returns this instead of a user or claims if no authentication has run: not even None was set.
 UNAUTHENTICATED: Any = object()
 
 
@@ -36,22 +36,22 @@ class RequestAdapter(Protocol):
     authentication: str
 
     def peer(self, request: Request) -> str | None:
-        """The address at the other end of the connection; None or "" when it has none."""
+        """Returns the address at the other end of the connection, or None or "" if it has none."""
 
     def over_unix(self, request: Request) -> bool:
-        """Whether the server says that it listens on a Unix domain socket. Only for a request without a peer."""
+        """True if the server announces that it listens on a Unix domain socket. Only for a request without a peer."""
 
     def header(self, request: Request, name: str) -> str | None:
-        """The value of a header."""
+        """Returns the value of a header."""
 
     def forwarded(self, request: Request) -> list[bytes]:
-        """The lines of X-Forwarded-For, in the order in which they came."""
+        """Returns the lines of X-Forwarded-For, in the order in which they came."""
 
     def user(self, request: Request) -> object:
-        """The user whom the framework has authenticated, an object of any class, or None. Or UNAUTHENTICATED."""
+        """Returns the authenticated user, an object of any class. Or it returns None or UNAUTHENTICATED."""
 
     def claims(self, request: Request) -> Any:
-        """The claims of a token that the application has verified, from where it left them. Or UNAUTHENTICATED."""
+        """Returns the claims of a token that the application has verified, or UNAUTHENTICATED."""
 
 
 class MissingPeer(KeyInvalid):
@@ -59,7 +59,7 @@ class MissingPeer(KeyInvalid):
 
 
 class UnusableKey(KeyInvalid):
-    """The key of a request is text that no limiter takes, as its client made it: too long, or half of a character."""
+    """The client of a request made its key a text that no limiter takes: too long, or with half of a character."""
 
 
 @dataclass(eq=False, repr=False)
@@ -68,17 +68,17 @@ class Key:
 
     _name: str
     bind: Callable[[RequestAdapter], ReadRequest]
-    # True where it calls nothing but the RequestAdapter.
+    # True if it calls nothing but the RequestAdapter.
     plain: bool = False
-    # Makes the key of the peer's address, when the key depends on nothing else.
+    # Makes the key of the peer's address, if the key depends on nothing else.
     ip: ClientIp | None = None
-    # How it reads addresses: itself, or the key for requests of which it says nothing. None: it names no address.
+    # The key that reads addresses: itself, or the key of requests that lack this key. None if it reads no address.
     address: Key | None = None
-    # Makes this key with another address for requests of which it says nothing.
+    # Makes this key with another address for requests that lack this key.
     _within: Callable[[Key], Key] | None = None
 
     def within(self, address: Key | None) -> Key:
-        """This key in a layer that reads addresses in its own way: what the key itself says of them comes first."""
+        """Returns this key for a layer that reads addresses in its own way. The way of the key itself comes first."""
         return self if address is None or self._within is None else self._within(address)
 
     def __repr__(self) -> str:
@@ -89,17 +89,17 @@ def client_ip(*, trusted_proxies: Iterable[object] | int = (), ipv6_prefix: int 
     """The client's address. This is the default key.
 
     `trusted_proxies` are addresses, networks ("10.0.0.0/8"), or the words "loopback", "linklocal", "uniquelocal" and
-    "unix": X-Forwarded-For counts only through these. Or they are a number of hops: so many proxies are between the
-    clients and this server. Then the client is that entry of X-Forwarded-For, counted from the right; of fewer entries
-    it is the first, and 0 is the address of the connection itself.
+    "unix". X-Forwarded-For counts only through these. Or you give the number of proxies between the clients and this
+    server. Then the client is that entry of X-Forwarded-For, counted from the right, or the first if there are fewer. 0
+    is the address of the connection itself.
 
-    IPv6 addresses that share their first `ipv6_prefix` bits are one client. One that carries an IPv4 address
-    (NAT64, mapped, translated, compatible, Teredo) is that IPv4 client; one of 6to4 is its /48; one of ISATAP is as any
-    other.
+    IPv6 addresses that share their first `ipv6_prefix` bits are one client. An address that carries an IPv4 address
+    (NAT64, mapped, translated, compatible, Teredo) is that IPv4 client. A 6to4 address is its /48. An ISATAP address is
+    treated as any other.
 
-    The key of all requests through a Unix domain socket is "unix". A request is one of these only where the address of
-    the server is such a socket. Any other request without a client's address raises KeyInvalid: a connection that was
-    reset has no address any more.
+    All requests through a Unix domain socket have the key "unix". A request is one of these only if the address of the
+    server is such a socket. Any other request without a client's address raises KeyInvalid. For example, a connection
+    that was reset has no address any more.
     """
     ip = ClientIp(trusted_proxies, ipv6_prefix)
 
@@ -141,7 +141,7 @@ _missing_peers = itertools.count()
 
 
 def _warn_of_missing_peer(message: str) -> None:
-    """Logs the first time only: a client may reset as many connections as it likes."""
+    """Logs only the first time, because a client may reset as many connections as it likes."""
     if next(_missing_peers) == 0:
         log.warning("a request was refused, and so are all others like it: %s", message)
 
@@ -177,7 +177,7 @@ def _with_fallback(
 
 
 def key_option(given: Any, option: str = "key") -> Key:
-    """A Key, from what may stand for one: a function of the request."""
+    """Returns a Key from an option, which may also be a function of the request."""
     if isinstance(given, Key):
         return given
     if isinstance(given, str):
@@ -194,7 +194,7 @@ def key_option(given: Any, option: str = "key") -> Key:
 
 
 def fixed(name: str) -> Key:
-    """One key for all requests: one budget for everybody. `name` is that key, for `peek`, `clear` and the like."""
+    """One key for all requests: one budget for everybody. `name` is that key, for calls such as `peek` and `clear`."""
     try:
         usable = bool(name.encode())
     except (AttributeError, UnicodeError):
@@ -209,7 +209,7 @@ def header(name: str, *, otherwise: Key | Callable[..., Any] | None = None) -> K
     """The value of a header such as an API key, hashed before it is stored.
 
     The key of a request without that header is `otherwise`, a key or a function of the request. Without `otherwise` it
-    is the client's address as the layer reads it: through the proxies that its own `client_ip()` trusts.
+    is the client's address as the layer reads it, through the proxies that the layer's own `client_ip()` trusts.
     """
 
     if not isinstance(name, str) or _FIELD_NAME.fullmatch(name) is None:
@@ -223,10 +223,10 @@ def header(name: str, *, otherwise: Key | Callable[..., Any] | None = None) -> K
 
 
 def user(*, otherwise: Key | Callable[..., Any] | None = None) -> Key:
-    """The user whom the framework has authenticated.
+    """The authenticated user of the framework.
 
-    The key of a request without a user is `otherwise`, or the client's address, as for `header`. A request that no
-    authentication has seen before its limit raises ConfigError, unless `otherwise` says what its key is.
+    The key of a request without a user is `otherwise`, or the client's address, as for `header`. If no authentication
+    has run before the limit, the request raises ConfigError, unless you give `otherwise`.
     """
 
     def read(adapter: RequestAdapter, request: Request) -> str | None:
@@ -244,10 +244,10 @@ def claim(
 ) -> Key:
     """A claim of a token that the application has verified, such as "sub".
 
-    `of` is a function of the request that returns the verified claims. Without it they are read from where the module
-    of the framework says. The key of a request without the claim is `otherwise`, or the client's address, as for
-    `header`. A request whose claims were not left there before its limit raises ConfigError, unless `otherwise` says
-    what its key is.
+    `of` is a function of the request that returns the verified claims. Without it, they are read from the place that
+    the module of the framework documents. The key of a request without the claim is `otherwise`, or the client's
+    address, as for `header`. If the claims were not set before the limit, the request raises ConfigError, unless you
+    give `otherwise`.
     """
 
     if not isinstance(name, str) or not name:
@@ -264,7 +264,7 @@ def claim(
     return _with_fallback(f"claim({name!r})", otherwise, read, plain=of is None)
 
 
-# The key helpers, and what each is called with.
+# The key helpers, and an example of their arguments for messages.
 _HELPERS: dict[Any, str] = {client_ip: "", user: "", header: '"X-API-Key"', claim: '"sub"', fixed: '"all"'}
 
 
@@ -277,7 +277,7 @@ def check_helper(given: Any, option: str = "key") -> None:
 
 
 def marked(name: str) -> str:
-    """The key of a name. It raises for one that is no valid text."""
+    """Returns the key of a name. Raises if the name is no valid text."""
     try:
         return named(name)
     except KeyInvalid as error:
@@ -285,7 +285,7 @@ def marked(name: str) -> str:
 
 
 def _authenticated(name: str, adapter: RequestAdapter, found: Any, otherwise: object) -> Any:
-    """Returns what authentication has found. Raises when none has run, and no key was chosen for that."""
+    """Returns the result of authentication. Raises if none has run and there is no `otherwise`."""
     if found is not UNAUTHENTICATED:
         return found
     if otherwise is not None:
@@ -298,7 +298,7 @@ def _authenticated(name: str, adapter: RequestAdapter, found: Any, otherwise: ob
 
 
 def _user_id(given: Any) -> str | None:
-    """What distinguishes a user from all others, whatever class the users are of."""
+    """Returns the value that identifies a user, an object of any class."""
     if given is None or getattr(given, "is_authenticated", True) is False:
         return None
     if isinstance(given, (str, int)):
@@ -321,36 +321,36 @@ _WITHOUT_PREFIX = {"CONTENT_TYPE", "CONTENT_LENGTH"}
 
 
 class EnvironAdapter:
-    """The part of a RequestAdapter that reads the environ; each framework adds its own user and claims."""
+    """The part of a RequestAdapter that reads the environ. Each framework adds its own user and claims."""
 
     authentication = "it has to run earlier"
 
     def environ(self, request: Any) -> Any:
-        """The environ of a framework's request."""
+        """Returns the environ of a framework's request."""
         raise NotImplementedError
 
     def peer(self, request: Any) -> str | None:
-        """The address at the other end of the connection."""
+        """Returns the address at the other end of the connection."""
         address: str | None = self.environ(request).get("REMOTE_ADDR")
-        # nginx passes that on for a client of its own Unix domain socket.
+        # nginx passes "unix:" on for a client of its own Unix domain socket.
         return None if address == "unix:" else address
 
     def over_unix(self, request: Any) -> bool:
-        """Whether the server says that it listens on a Unix domain socket."""
+        """True if the server announces that it listens on a Unix domain socket."""
         environ = self.environ(request)
         if environ.get("REMOTE_ADDR") == "unix:":
             return True
-        # WSGI has no word for it. gunicorn tells its socket; other servers have a path as their name, or no port.
+        # WSGI does not define this. gunicorn passes its socket on. Other servers have a path as their name, or no port.
         if (connection := environ.get("gunicorn.socket")) is not None:
             return getattr(connection, "family", None) == getattr(socket, "AF_UNIX", -1)
         return "/" in environ.get("SERVER_NAME", "") or environ.get("SERVER_PORT", "0") in (None, "", "None")
 
     def header(self, request: Any, name: str) -> Any:
-        """The value of a header."""
+        """Returns the value of a header."""
         field = name.upper().replace("-", "_")
         return self.environ(request).get(field if field in _WITHOUT_PREFIX else "HTTP_" + field)
 
     def forwarded(self, request: Any) -> list[bytes]:
-        """The lines of X-Forwarded-For. There is one at most: a server joins the lines of a header."""
+        """Returns the lines of X-Forwarded-For. There is one at most, because a server joins the lines of a header."""
         line = self.environ(request).get("HTTP_X_FORWARDED_FOR")
         return [] if line is None else [line.encode("latin-1", "replace")]

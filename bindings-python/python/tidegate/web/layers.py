@@ -29,18 +29,18 @@ Limited = TypeVar("Limited", bound=Any)
 VARIABLE = "TIDEGATE_ENABLED"
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
-# The attribute in which a view carries its limits, a list.
+# The attribute of a view that carries its limits, a list.
 LIMITS = "__tidegate__"
-# How many routes and methods are remembered: a client may make up methods, a server has few.
+# The most routes and methods that are remembered. A client may make up methods, but a server has few.
 MAX_ROUTES = 10_000
-# How many layers of middleware are looked through.
+# The most layers of middleware that are searched.
 MAX_LAYERS = 32
-# The longest method whose limits are kept.
+# The longest method that is kept with its limits.
 MAX_METHOD = 32
 
 
 def enabled_setting(given: object, name: str) -> bool:
-    """What a configuration says, which may be a text."""
+    """Returns the value of a setting, which may be a text."""
     if isinstance(given, (bool, int)) and given in (0, 1):
         return bool(given)
     word = _WORDS.get(given.strip().lower()) if isinstance(given, str) else None
@@ -50,7 +50,7 @@ def enabled_setting(given: object, name: str) -> bool:
 
 
 def enabled_layer(option: bool | None) -> bool:
-    """Whether a layer is enabled: what its option says, else the environment, else yes."""
+    """True if a layer is enabled. Its option decides, else the environment. The default is True."""
     if option is not None:
         return option
     variable = os.environ.get(VARIABLE, "")
@@ -73,16 +73,16 @@ def choose_limiter(kind: Any, limiter: Any, store: Any, options: dict[str, Any])
 class WebLayer(Generic[L]):
     """A limiter, and the defaults of its limits."""
 
-    # Set by each framework: the kind of limiter that it can wait for, and what reads its requests.
+    # Set by each framework: the kind of limiter that it can wait for, and the adapter for its requests.
     _limiter_class: ClassVar[type[Any]]
     _adapter: ClassVar[RequestAdapter]
-    # Whether options may be async functions. Where they may not, they are an error where they are written.
+    # True if options may be async functions. Otherwise such a function is an error where it is written.
     _awaits: ClassVar[bool] = True
     # The options that are not those of limits and limiters.
     _own_options: ClassVar[tuple[str, ...]] = ("limiter", "store")
 
     limiter: L
-    # False: the layer does nothing at all.
+    # False turns the layer off.
     enabled: bool
     # The limit of all requests of an application.
     _declared_application: DeclaredLimit | None
@@ -94,10 +94,10 @@ class WebLayer(Generic[L]):
         self._enabled_option = None if given is None else flag(given, "enabled")
         self.enabled = enabled_layer(self._enabled_option)
         skip = options.pop("skip", None)
-        # It applies to each limit, beside the limit's own.
+        # It applies to each limit, in addition to the limit's own.
         self._skip = None if skip is None else with_arity(skip, 1, "skip")
         self._defaults = {name: options.pop(name) for name in INHERITED_OPTIONS if name in options}
-        # What is wrong with a default is an error here, where it is written.
+        # A wrong default is an error here, where it is written.
         self._key = DeclaredLimit("1/s", **self._defaults).key
         self._make: Callable[[], L] = functools.partial(choose_limiter, self._limiter_class, limiter, store, options)
         self.limiter = self._make()
@@ -107,18 +107,18 @@ class WebLayer(Generic[L]):
         self._owns_limiter = limiter is None
 
     def _declare(self, policy: PolicyOption, options: Any = None) -> DeclaredLimit:
-        """A limit with these options; those that are missing are the layer's."""
+        """Returns a limit with these options. Missing options come from the layer."""
         declared = DeclaredLimit(policy, self._key, **{**self._defaults, **(options or {})})
         if declared.async_option is not None and not self._awaits:
             raise ConfigError(f"{declared.async_option} is async: this framework calls it on a thread")
         return declared
 
     def _bind(self, declared: DeclaredLimit, place: str = "") -> BoundLimit:
-        """The limit, prepared for the layer's limiter and framework, and for the place where it counts."""
+        """Returns the limit, prepared for the layer's limiter and framework, and for the place where it counts."""
         return BoundLimit(declared, self.limiter, self._adapter, place, self._skip)
 
     def _refresh(self) -> None:
-        """Binds the limits anew when a reload may have changed what their policies are."""
+        """Binds the limits anew if a reload may have changed their policies."""
         generation = self.limiter._generation
         if generation != self._generation:
             self._bind_anew()
@@ -151,7 +151,7 @@ class AppLimits(WebLayer[L], Generic[L, A]):
             warn_of_memory(self.limiter)
 
     def _pass_on(self, address: Key) -> None:
-        """Has the layers inside this one read addresses as it does, also behind other middleware."""
+        """Makes the layers inside this one read addresses as it does, also behind other middleware."""
         inner: Any = self.app
         for _ in range(MAX_LAYERS):
             if isinstance(inner, AppLimits) and inner._declared_application is not None:
@@ -161,13 +161,13 @@ class AppLimits(WebLayer[L], Generic[L, A]):
 
 
 def check_is_function(view: Any, decorator: str) -> None:
-    """Raises for what stands around a function in a class."""
+    """Raises for a classmethod, a staticmethod or a property around a function."""
     if isinstance(view, (classmethod, staticmethod, property)):
         raise ConfigError(f"put @{decorator} below @{type(view).__name__}: it is for the function itself")
 
 
 class LimitDecorator:
-    """What `tg.limit(…)` returns: it limits a view."""
+    """The decorator that `tg.limit(…)` returns."""
 
     def __init__(self, policy: PolicyOption, decorate: Callable[[Any], Any]) -> None:
         self._policy = policy
@@ -179,7 +179,7 @@ class LimitDecorator:
         return self._decorate(view[0])
 
     def __getattr__(self, name: str) -> Any:
-        # Frameworks read the name of what they register as a view.
+        # Frameworks read the name of a function that they register as a view.
         if name == "__name__" and callable(self._policy):
             raise ConfigError(self._used_as_view())
         raise AttributeError(name)
@@ -193,7 +193,7 @@ class LimitDecorator:
 
 
 class RouteLimits(WebLayer[L], Generic[L, A]):
-    """Limits of the routes of an application: each may have its own, and all others have the default."""
+    """Limits of the routes of an application. A route may have its own limits, and all others have the default."""
 
     _own_options = ("limiter", "store", "default", "application")
 
@@ -211,7 +211,7 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
         self._default = None if default is None else self._declare(default)
         # It raises for a policy that is wrong.
         self._uses += [] if self._default is None else self._bind(self._default).uses
-        # One budget for all views, whatever their methods are.
+        # One budget for all views, for any method.
         self._declared_application = None if application is None else self._declare(application, {"per_method": False})
         self._apps: list[A] = []
         # The limits of each route, found with its first request.
@@ -225,7 +225,7 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
         self._limits_by_route.clear()
 
     def _remember(self, route: Any, method: str | None, limits: Any) -> None:
-        """Remembers the limits of a route and a method: a client may send any word as its method."""
+        """Remembers the limits of a route and a method, up to a bound: a client may send any word as its method."""
         if len(self._limits_by_route) < MAX_ROUTES and len(method or "") <= MAX_METHOD:
             with contextlib.suppress(TypeError):  # a callable object without a hash
                 self._limits_by_route[route, method] = limits
@@ -233,7 +233,7 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
     def _limits_of_view(
         self, place: str, own: Iterable[tuple[DeclaredLimit, str]] = (), *, use_default: bool = True
     ) -> tuple[BoundLimit, ...]:
-        """The limits of a view: its own, each with its place, or else the default; and the application's."""
+        """Returns the limits of a view: its own, each with its place, or else the default, and the application's."""
         limits: list[BoundLimit] = [self._bind(declared, where) for declared, where in own if declared.enabled]
         if not limits and use_default and self._default is not None:
             limits = [self._bind(self._default, place)]
@@ -244,14 +244,14 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
         raise NotImplementedError
 
     def limit(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> Callable[[Limited], Limited]:
-        """A decorator that limits a view; it stands below `@app.get(…)`. Missing options are those of this Tidegate."""
+        """A decorator that limits a view. Put it below `@app.get(…)`. Missing options are those of this Tidegate."""
         declared = self._declare(policy, options)
-        # Binding raises for a policy that is wrong: here, and not with the first request.
+        # Binding raises for a wrong policy here, and not with the first request.
         self._bind(declared)
 
         def decorate(view: Limited) -> Limited:
             self._check_decorator_order(view, "limit")
-            # A reload refuses to drop these policies from now on, not only once they are bound.
+            # From now on, a reload refuses to drop these policies, not only once they are bound.
             by = f"the limit of {name_of(view)}"
             self._uses += [self.limiter._use_policy(use[0], by) for use in declared.policies]
             return self._with_limit(view, declared)
@@ -259,27 +259,27 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
         return LimitDecorator(policy, decorate)
 
     def exempt(self, view: Limited) -> Limited:
-        """A decorator for a view that no limit of this Tidegate applies to."""
+        """Exempts a view from all limits of this Tidegate. You can use it as a decorator."""
         self._check_decorator_order(view, "exempt")
         return self._with_limit(view, None)
 
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
-        """Raises when the decorator stands where it has no effect."""
+        """Raises if the decorator stands where it has no effect."""
         raise NotImplementedError
 
     @staticmethod
     def _above_route(name: str, decorator: str) -> ConfigError:
-        """The error of a decorator that stands above the route of a view."""
+        """Returns the error of a decorator that stands above the route of a view."""
         told = f"@tg.{decorator} stands above the route of {name}, which is registered without it: put it below"
         return ConfigError(f"{told} @app.get(…)")
 
     def _with_limit(self, view: Limited, declared: DeclaredLimit | None) -> Limited:
-        """The view with one more limit; None exempts it."""
+        """Returns the view with one more limit. None exempts it."""
         raise NotImplementedError
 
 
 def unattached(name: str) -> ConfigError:
-    """The error of a limit that nothing checks."""
+    """Returns the error of a limit that nothing checks."""
     return ConfigError(
         f"{name} has a limit of a Tidegate that is not attached to the application that serves it: "
         "give it the application, Tidegate(app, …) or tg.init_app(app)"

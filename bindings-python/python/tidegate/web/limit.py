@@ -1,4 +1,4 @@
-"""The limits of an application: as they are written, and prepared for a limiter and for the place where they count."""
+"""The limits of an application, as they are written, and as they are prepared for a limiter and a place."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 # A name, a notation, a Policy, several of these or of (policy, key, cost), or a function of the request.
 PolicyOption: TypeAlias = "str | Policy | Sequence[Any] | Callable[..., Any]"
-# A policy with its key and its cost, either of which may be a function of the request, and whether the cost was given
-# to this policy, not to all policies of the limit.
+# A policy with its key and its cost, and True if that cost was given to this policy, not to all policies of the limit.
+# Key and cost may be functions of the request.
 KeyedPolicy: TypeAlias = "tuple[str | Policy, Key, Any, bool]"
 
-# How long holds last.
+# The values of `hold_until`.
 RESPONSE, HANDLER = "response", "handler"
 # How many policies that a function returned are remembered for each place.
 MAX_POLICIES = 1_000
@@ -34,7 +34,7 @@ APPLICATION = "*"
 
 
 class DeclaredLimit:
-    """One or several policies with their options. What is wrong with them is an error here, where they are written."""
+    """One or several policies with their options. Mistakes in them are errors here, where they are written."""
 
     def __init__(self, policy: PolicyOption, layer_key: Key | None = None, /, **options: Unpack[LimitOptions]) -> None:
         check_names(options, LIMIT_OPTIONS, "a limit")
@@ -49,7 +49,7 @@ class DeclaredLimit:
             return default if given is default else check(given, *arguments)
 
         self.key = checked("key", None, key_option)
-        # How callers without a header, a user or a claim are told apart: by the nearest key that is an address.
+        # The nearest key that reads an address. It identifies callers without a header, a user or a claim.
         keys = (self.key, layer_key)
         self.address = next((key.address for key in keys if key is not None and key.address is not None), None)
         self.cost = checked("cost", 1, cost_option)
@@ -73,7 +73,7 @@ class DeclaredLimit:
         self.per_method = checked("per_method", False, flag, "per_method")
 
     def read_addresses_as(self, address: Key) -> None:
-        """Takes the address of a layer around this one, where its own keys say nothing of addresses."""
+        """Takes the address of a layer around this one, if its own keys read no address."""
         if self.address is None:
             self.address = address
             within = {id(key): key.within(address) for _, key, *_ in self.policies}
@@ -82,9 +82,9 @@ class DeclaredLimit:
             ]
 
     def policies_of(self, given: Any, key_of: Callable[[Any], Key] | None = None) -> list[KeyedPolicy]:
-        """Each policy with its key and its cost. `given` is one policy or several."""
+        """Returns each policy with its key and its cost. `given` is one policy or several."""
         several = given if isinstance(given, (list, tuple)) else [given]
-        # One object for all of them, whose answer they share.
+        # One object for all of them, so that they share its answer.
         key = client_ip() if self.key is None else self.key.within(self.address)
         return [self._policy_use(one, key_of or key_option, key) for one in several]
 
@@ -101,23 +101,23 @@ class DeclaredLimit:
 
 
 class ResolvedPolicy:
-    """What a policy means for the limiter, at a place."""
+    """A policy as its limiter knows it, at a place."""
 
     def __init__(self, policy: str | Policy, limiter: Limiter | AsyncLimiter, place: str, by: str) -> None:
-        # It raises for a policy that is wrong. The header fields announce it where no Decision does.
+        # This raises for a wrong policy. The header fields announce it if there is no Decision.
         resolved = self.announced = limiter.policy(policy)
         self.policy, self.name = policy, resolved.name
         # As long as this exists, `reload` refuses to drop the policy.
         self.use = limiter._use_policy(policy, by)
         algorithms = {limit.algorithm for limit in resolved.limits}
-        # The names of what its limits count.
+        # The names of the units that its limits count.
         self.counted = frozenset(limit.unit or COST for limit in resolved.limits)
-        # The classes of calls for which a part stays free; None where there are none.
+        # The classes of calls that leave a part free, or None if there are none.
         self.classes = resolved.priorities
-        # What a settle takes that gives everything back.
+        # The actual cost that gives everything back in a settle.
         self.nothing: Any = 0 if self.counted == {COST} else dict.fromkeys(self.counted, 0)
         self.holds, self.shapes = "concurrency" in algorithms, "leaky-bucket" in algorithms
-        # Whether a charge leaves usage that can be given back.
+        # True if a charge leaves usage that can be given back.
         self.rates = algorithms != {"concurrency"}
         # A policy with a name is one limit wherever it is used. A notation counts for the place where it is written:
         # two views with "5/minute" have five each.
@@ -127,7 +127,7 @@ class ResolvedPolicy:
 
 @dataclass(eq=False)
 class LimitEntry:
-    """One policy of a limit, with its key, the name of that, and its cost."""
+    """One policy of a limit, with its key, the name of the key, and its cost."""
 
     resolved: ResolvedPolicy
     key: ReadRequest
@@ -137,7 +137,7 @@ class LimitEntry:
 
 
 class BoundLimit(DeclaredLimit):
-    """What one `limit` means at one place of an application: for its limiter, and for the requests of its framework."""
+    """One `limit` at one place of an application, for its limiter and for the requests of its framework."""
 
     def __init__(
         self,
@@ -150,31 +150,31 @@ class BoundLimit(DeclaredLimit):
         vars(self).update(vars(declared))
         self.declared, self.place = declared, place
         self._limiter, self._adapter = limiter, adapter
-        # By policy, what the function of a limit has returned.
+        # The policies that the function of this limit has returned, resolved.
         self._known: dict[str | Policy, ResolvedPolicy] = {}
         self.skips = tuple(skip for skip in (layer_skip, declared.skip) if skip is not None)
         self._by = f"the limit of {place}" if place else f"a layer of {type(adapter).__module__}"
         self.entries = self._entries(self.policies, self._resolved)
-        # Whether there may be something to do after the view has answered.
+        # True if there may be something to do after the view has answered.
         functions = (self.refund_when, self.settle, self.choose)
         self.has_follow_up = functions != (None, None, None) or any(entry.resolved.holds for entry in self.entries)
         self._check_costs(self.entries)
         self._check_class(self.entries)
-        # The header fields announce these before the Decision. A Decision of one policy says everything itself.
+        # The header fields announce these before the Decision. A Decision of one policy needs no other announcement.
         self.announced = [entry.resolved.announced for entry in self.entries] if len(self.entries) > 1 else []
         self.prepared: Any = None
         if self.entries:
             self._prepare(self.entries[0].key, self.policies[0][1])
 
     def _prepare(self, read: ReadRequest, key: Key) -> None:
-        """One key, and costs that are numbers or come of one function: what nearly every request needs.
+        """Prepares the usual limit: one key, and costs that are numbers or come from one function.
 
-        One native call does all of it, from what `identify` reads of the request: the peer's address, or the key.
+        One native call then does all of it, with the result of `identify`: the peer's address, or the key.
         """
         self.identify = read if key.ip is None else self._adapter.peer
-        # The function whose cost the policies share.
+        # The cost function that the policies share.
         self.cost_of = self.cost if callable(self.cost) else None
-        # True where nothing but the adapter is called, which needs no request of the framework.
+        # True if only the adapter is called, which needs no request of the framework.
         self.is_plain = key.plain and self.cost_of is None
 
         def shares_cost(entry: LimitEntry) -> bool:
@@ -200,7 +200,7 @@ class BoundLimit(DeclaredLimit):
     def _entries(
         self, uses: Sequence[KeyedPolicy], resolved: Callable[[str | Policy], ResolvedPolicy]
     ) -> list[LimitEntry]:
-        # Policies share what reads their key, and so its answer for a request.
+        # Policies share the function that reads their key, and so its answer for a request.
         reads = {id(key): key.bind(self._adapter) for _, key, *_ in uses}
         entries = [self._entry(use, reads[id(use[1])], resolved(use[0])) for use in uses]
         asked = [(entry.resolved.policy, entry.key) for entry in entries]
@@ -212,7 +212,7 @@ class BoundLimit(DeclaredLimit):
 
     def _entry(self, use: KeyedPolicy, read: ReadRequest, resolved: ResolvedPolicy) -> LimitEntry:
         _, key, cost, names_cost = use
-        # Of numbers by units that policies share each takes those that it counts.
+        # If policies share a cost in several units, each takes the units that it counts.
         cost = cost if names_cost or callable(cost) else share_of(cost, resolved.counted)
         return LimitEntry(resolved, read, repr(key), cost, names_cost)
 
@@ -220,7 +220,7 @@ class BoundLimit(DeclaredLimit):
         return ResolvedPolicy(policy, self._limiter, self.place, self._by)
 
     def _check_costs(self, entries: Sequence[LimitEntry]) -> None:
-        """Raises for what no request could be asked: a number where units are counted, and units that none counts."""
+        """Raises for a cost that no policy could take: a number for units, or units that no policy counts."""
         counted = {name for entry in entries if not entry.names_cost for name in entry.resolved.counted}
         if entries and not callable(self.cost) and (wrong := uncounted(self.cost, counted)):
             raise ConfigError(f"{self._by}: {wrong}")
@@ -250,7 +250,7 @@ class BoundLimit(DeclaredLimit):
             empty_limiter().peek(resolved.announced, "", resolved.nothing or 1, priority=self.priority)
 
     def shared_cost(self, cost: Any, entries: Sequence[LimitEntry]) -> Any:
-        """What a cost function of all policies has returned. It raises for units that none of them counts."""
+        """Returns the result of a cost function for all policies. Raises for units that none of them counts."""
         counted = {name for entry in entries if not entry.names_cost for name in entry.resolved.counted}
         if wrong := uncounted(cost, counted):
             raise CostError(f"{self._by}: {wrong}")
@@ -258,11 +258,11 @@ class BoundLimit(DeclaredLimit):
 
     @property
     def uses(self) -> list[PolicyUse]:
-        """What makes a reload keep the policies."""
+        """The uses that make a reload keep the policies."""
         return [entry.resolved.use for entry in self.entries]
 
     def entries_of(self, returned: Any) -> Sequence[LimitEntry]:
-        """The entries of a request, from what the policy function returned. None: the request has no limit."""
+        """Returns the entries of a request, from the result of the policy function. None means no limit."""
         if returned is None:
             return ()
         try:
@@ -287,19 +287,19 @@ class BoundLimit(DeclaredLimit):
 
 
 def flag(given: object, name: str) -> bool:
-    """An option that is true or false."""
+    """Checks an option that is true or false."""
     if isinstance(given, bool):
         return given
     raise ConfigError(f"{name} is True or False, not {shown(given)}")
 
 
 def _key_of_request(given: Any) -> Key:
-    """The key from a policy function, which may return that of its request as text."""
+    """Returns the key from a policy function, which may return the key of its request as text."""
     return Key(shortened(given), lambda _: lambda _: given) if isinstance(given, str) else key_option(given)
 
 
 def cost_option(given: Any) -> Any:
-    """A number of units, numbers by the names of units, or a function of the request."""
+    """Checks a cost: a number of units, numbers by the names of units, or a function of the request."""
     if isinstance(given, Mapping):
         return checked_units(given, "cost is")
     if callable(given):
@@ -316,7 +316,7 @@ def cost_option(given: Any) -> Any:
 
 
 def _meta_option(given: Any) -> Any:
-    """A text or bytes, or a function of the request."""
+    """Checks metadata: a text or bytes, or a function of the request."""
     if not isinstance(given, (str, bytes)):
         return with_arity(given, 1, "meta")
     check_constants(meta=given)
@@ -324,7 +324,7 @@ def _meta_option(given: Any) -> Any:
 
 
 def _priority_option(given: Any) -> Any:
-    """The name of a class, or a function of the request."""
+    """Checks a priority: the name of a class, or a function of the request."""
     return given if isinstance(given, str) else with_arity(given, 1, "priority")
 
 
@@ -335,7 +335,7 @@ def _hold_until_option(given: Any) -> Any:
 
 
 def _policy_function(given: Any) -> Callable[..., Any]:
-    """A function of the request that returns its policies."""
+    """Checks a function of the request that returns its policies."""
     check_helper(given)
     name, told = name_of(given), 'a limit alone has no policy, write @tg.limit("5/minute") above a view'
     if inspect.isclass(given):
@@ -349,7 +349,7 @@ def _policy_function(given: Any) -> Callable[..., Any]:
 
 
 def _check_notation(policy: str | Policy) -> None:
-    """Raises for a text that is wrong as a notation. One word may be a name, which the limiter of a layer knows."""
+    """Raises for a wrong notation. One word may be a name, which only the limiter of a layer knows."""
     if isinstance(policy, str) and any(one.isspace() or one in "/;|," for one in policy.strip()):
         try:
             empty_limiter().policy(policy)
@@ -370,7 +370,7 @@ OTHER = "OTHER"
 
 
 def limited_methods(given: Any) -> frozenset[str] | None:
-    """The option `methods`."""
+    """Checks the option `methods`."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -391,7 +391,7 @@ def limited_methods(given: Any) -> frozenset[str] | None:
 
 
 def budget_of(method: str | None) -> str:
-    """The name of the budget that a method counts for. A websocket begins with a GET."""
+    """Returns the name of the budget that a method counts for. A websocket begins with a GET."""
     if method is None or method == "HEAD":
         return "GET"
     return method if method in METHODS else OTHER

@@ -59,7 +59,7 @@ class LayerOptions(LimitOptions, LimiterOptions, total=False):
 
 LIMIT_OPTIONS = tuple(LimitOptions.__annotations__)
 LIMITER_OPTIONS = tuple(LimiterOptions.__annotations__)
-# What the limits of a layer take from it.
+# The options that the limits of a layer take from it.
 INHERITED_OPTIONS = tuple(name for name in LIMIT_OPTIONS if name not in ("skip", "enabled"))
 
 

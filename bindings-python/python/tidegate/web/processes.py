@@ -1,4 +1,4 @@
-"""Warns of usage in memory where several processes serve one application."""
+"""Warns if usage is in memory and several processes serve one application."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .._tidegate import AsyncLimiter, Limiter
 
 log = logging.getLogger("tidegate.http")
 
-# Servers that bring a module of their own, and what it calls the number of their processes.
+# Servers with their own module, and its name for the number of their processes.
 _COUNTS = (("uwsgi", "numproc"), ("mod_wsgi", "maximum_processes"))
 
 _warned = False
 
 
 def warn_of_memory(limiter: Limiter | AsyncLimiter) -> None:
-    """Logs once that limits are not shared, in a process that is plainly one of several and keeps usage for itself."""
+    """Logs once that limits are not shared, in a process that is clearly one of several and keeps usage for itself."""
     if limiter._is_local:
         _warn()
         _warn_in_children()
@@ -51,7 +51,7 @@ def _warn() -> None:
 
 
 def _file() -> str:
-    """The URL of a file that the user of this process can make."""
+    """Returns the URL of a file that the user of this process can make."""
     try:
         folder = Path.cwd()
     except OSError:
@@ -61,10 +61,10 @@ def _file() -> str:
 
 
 def _processes() -> str | None:
-    """The processes of which this is one, where that is plain. None: it may be the only one."""
+    """Returns the processes with which this one clearly serves, or None if it may be the only one."""
     if (workers := _gunicorn_workers()) > 1:
         return f"{workers} workers of gunicorn"
-    # What the worker was started with.
+    # The configuration with which the worker was started.
     config: Any = getattr(multiprocessing.current_process(), "_kwargs", {}).get("config")
     server = type(config).__module__.partition(".")[0]
     workers = getattr(config, "workers", 1) if server in ("uvicorn", "hypercorn") else 1
@@ -73,14 +73,14 @@ def _processes() -> str | None:
     for module, name in _COUNTS:
         if (count := getattr(sys.modules.get(module), name, 1)) > 1:
             return f"{count} processes of {module}"
-    # Of an application with one instance that was scaled, `instances` stays 1.
+    # `instances` stays 1 if an application began with one instance and was scaled.
     if "pm_id" in os.environ and (_number("instances") > 1 or _number("NODE_APP_INSTANCE") > 0):
         return "processes of PM2"
     return None
 
 
 def _gunicorn_workers() -> int:
-    """How many workers gunicorn has, in one of them; 0 in any other process.
+    """Returns the number of gunicorn's workers if this process is one of them, else 0.
 
     The main thread of a worker never leaves the function that has forked it.
     """

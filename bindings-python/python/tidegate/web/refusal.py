@@ -12,22 +12,22 @@ from .admission import Admission
 # Most stores are back within a second, and there is no better guess.
 STORE_WAIT = 1
 
-# What the client sent is not repeated.
+# It does not repeat the client's input.
 KEY_DETAIL = "What identifies the client of this request is too long, or no valid text."
 
 
-# How a websocket is closed whose client has no address: 1008 is "policy violation".
+# Code and reason that close a websocket without a client address. 1008 is "policy violation".
 CLOSE_CODE, CLOSE_REASON = 1008, "key_invalid"
 
 
 class Refusal:
-    """Status, header fields and body of a refusal: of a request that was denied, or could not be checked.
+    """Status, header fields and body of the refusal of a request that was denied, or could not be checked.
 
-    Without a store, a policy says "raise". A KeyInvalid is the client's fault.
+    A StoreError comes from a policy with "raise" as its `on_store_error`. A KeyInvalid is the client's fault.
     """
 
     def __init__(self, cause: Admission | StoreError | KeyInvalid) -> None:
-        # The policies of a request that could not be checked.
+        # The fields that announce the policies of a request that could not be checked.
         self.announced: list[tuple[str, str]] = []
         if isinstance(cause, Admission):
             self.status, text = status(cause.decision), problem(cause.decision)
@@ -38,7 +38,7 @@ class Refusal:
         else:
             said = {"type": "about:blank", "title": "Bad Request", "status": 400, "detail": KEY_DETAIL}
             self.status, text = 400, json.dumps(said, separators=(",", ":"))
-        # How a websocket is closed: 1013 is "try again later".
+        # The code that closes a websocket. 1013 is "try again later".
         self.close_code = 1013 if isinstance(cause, StoreError) else CLOSE_CODE
         self.body = text.encode()
         # A cache must not repeat the refusal to another client.

@@ -1,4 +1,4 @@
-//! Where an axis has ticks, and what it says there.
+//! The ticks of an axis, and their labels.
 
 use super::super::traffic::moment::trimmed;
 use crate::calendar::{DAY, MINUTE, SECOND, date, time_of_day};
@@ -35,13 +35,13 @@ impl TimeAxis {
         self.span as f64 / SECOND as f64
     }
 
-    /// Where the ticks are, in seconds since the start.
+    /// The positions of the ticks, in seconds since the start.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let first = if self.is_recorded { self.start.next_multiple_of(self.step) - self.start } else { 0 };
         (first..=self.span).step_by(self.step as usize).map(|tick| tick as f64 / SECOND as f64).collect()
     }
 
-    /// What a tick says: the time of day of recorded traffic, else the time since the start.
+    /// The label of a tick: the time of day of recorded traffic, else the time since the start.
     pub(super) fn label(&self, seconds: f64) -> String {
         let since = (seconds * SECOND as f64).round() as u64;
         if self.is_recorded {
@@ -59,7 +59,7 @@ impl TimeAxis {
         format!("{} {name}", trimmed(since as f64 / unit as f64))
     }
 
-    /// What the axis is.
+    /// The text below the axis.
     pub(super) fn description(&self) -> String {
         if !self.is_recorded {
             return "time since the start".to_owned();
@@ -77,7 +77,7 @@ pub(super) fn unit_ticks(most: f64) -> Vec<f64> {
     (0..=5).map(|tick| f64::from(tick) * step).take_while(|tick| *tick < most + step).collect()
 }
 
-/// What such a tick says.
+/// The label of such a tick.
 pub(super) fn unit_label(units: f64) -> String {
     if units >= 1e7 {
         format!("{} M", trimmed(units / 1e6))

@@ -1,4 +1,4 @@
-//! The drawing: a title, a legend, and for each policy a panel with what it was asked, what it admitted, and its limit.
+//! The drawing: a title, a legend, and a panel for each policy with the asked units, the admitted units, and the limit.
 
 use plotters::coord::Shift;
 use plotters::drawing::DrawingAreaErrorKind;
@@ -16,18 +16,18 @@ use crate::number_text::{number, of_unit};
 /// Units of the drawing in a pixel.
 pub(super) const SCALE: u32 = 2;
 const WIDTH: u32 = 2_000;
-/// The height of the title and of what the traffic was …
+/// The height of the title and of the description of the traffic …
 const TITLE: u32 = 132;
 /// … and of the legend below.
 const LEGEND: u32 = 84;
 const PANEL: u32 = 412;
 const FOOT: u32 = 96;
 const MARGIN: i32 = 48;
-/// Where the curves begin.
+/// The left end of the curves.
 const LEFT: u32 = 150;
 /// The most points of a curve.
 const COLUMNS: usize = 900;
-/// A limit so many times above all curves is not drawn: they would be flat.
+/// A limit so many times above all curves is not drawn, because it would make them flat.
 const FAR_ABOVE: f64 = 2.5;
 /// The longest text of a line.
 const MAX_TEXT: usize = 100;
@@ -36,7 +36,7 @@ const ASKED: f64 = 0.3;
 const ADMITTED: f64 = 0.6;
 const FONTS: &str = "Inter, system-ui, sans-serif";
 
-/// The colours. Those of curves are of the palette of Okabe and Ito, which people with any colour vision can tell apart.
+/// The colours. The curves have those of Okabe and Ito's palette, which people with any colour vision can tell apart.
 pub(super) struct Palette {
     background: RGBColor,
     text: RGBColor,
@@ -62,7 +62,7 @@ impl Palette {
     }
 }
 
-/// Replaces the colours of a light drawing where the reader prefers dark ones.
+/// Replaces the colours of a light drawing if the reader prefers dark ones.
 pub(super) fn style_for_dark() -> String {
     let mut style = "<style>@media (prefers-color-scheme: dark) {\n".to_owned();
     for (light, dark) in LIGHT.iter().zip(DARK) {
@@ -82,14 +82,14 @@ pub(super) fn size(report: &Report, titled: bool) -> (u32, u32) {
 type Area<B> = DrawingArea<B, Shift>;
 type PlotResult<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
-/// What is drawn, and how.
+/// The report to draw, with its axis and its colours.
 struct Drawing<'a> {
     report: &'a Report,
     axis: TimeAxis,
     palette: Palette,
 }
 
-/// Draws everything; the size of the backend says whether there is room for a title.
+/// Draws everything. The title is drawn only if the backend has the height for it.
 pub(super) fn draw<B: DrawingBackend>(backend: B, report: &Report, palette: Palette) -> PlotResult<B> {
     let area = backend.into_drawing_area();
     area.fill(&palette.background)?;
@@ -126,7 +126,7 @@ fn write<B: DrawingBackend>(area: &Area<B>, text: &str, style: &TextStyle<'_>, a
     area.draw(&Text::new(shown, at, style.clone()))
 }
 
-/// A level line, as the legend has them.
+/// A horizontal line in the legend.
 fn level(left: i32, width: i32, top: i32, style: ShapeStyle) -> PathElement<(i32, i32)> {
     PathElement::new(vec![(left, top), (left + width, top)], style)
 }
@@ -283,7 +283,7 @@ fn spoken(period: &str) -> String {
     }
 }
 
-/// The points of a curve that stays as it is until the next one. A level part needs only its two ends.
+/// The points of a curve that keeps its value until the next point. A level part needs only its two ends.
 fn steps(curve: &Curve, end: f64) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     for level in curve.points.chunk_by(|(_, units), (_, next)| units == next) {

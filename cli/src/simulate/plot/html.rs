@@ -1,4 +1,4 @@
-//! One page of HTML with the drawing, the table, and how it was made. It loads nothing.
+//! One page of HTML with the drawing, the table, and the command that made it. It loads nothing.
 
 use super::super::report::Report;
 use super::super::table::{self, COLUMNS};
@@ -26,7 +26,7 @@ pre { background: var(--code); padding: .75rem 1rem; border-radius: 6px; white-s
 pre code { background: none; padding: 0 }
 ";
 
-/// A text as HTML and SVG have it. They have no control characters.
+/// Escapes a text for HTML and SVG. They have no control characters.
 pub(super) fn escaped(text: &str) -> String {
     let codes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
     let text = tidegate::host::visible(text).into_owned();
@@ -79,7 +79,7 @@ admitted: 1 when all are equal.</p>
     )
 }
 
-/// The first colours of a palette, as the style has them.
+/// The first colours of a palette, as variables of the style.
 fn variables([background, text, muted, line, ..]: [u32; 7]) -> String {
     format!("--background: #{background:06x}; --text: #{text:06x}; --muted: #{muted:06x}; --line: #{line:06x}")
 }

@@ -24,13 +24,13 @@ pub(super) enum Theme {
     Dark,
 }
 
-/// What a file shows, by its extension.
+/// The kind of a plot, by the extension of its file.
 enum Kind {
     Svg,
     Html,
 }
 
-/// What to draw into a file; it is asked before any work is done for the file.
+/// Returns the kind of plot for a file. The command asks for it before it does any work.
 fn kind(path: &Path) -> Result<Kind, Failure> {
     let refused = |why: &str| Failure::argument(format!("--out {}: {why}", path_text(path)));
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
@@ -46,7 +46,7 @@ fn kind(path: &Path) -> Result<Kind, Failure> {
     }
 }
 
-/// Whether plots can be drawn into all these files.
+/// Returns an error unless plots can be drawn into all these files.
 pub(super) fn check(paths: &[PathBuf]) -> Result<(), Failure> {
     paths.iter().try_for_each(|path| kind(path).map(drop))
 }
@@ -64,7 +64,7 @@ fn undrawn(error: impl std::fmt::Display) -> Failure {
     Failure::argument(format!("the plot cannot be drawn: {error}; leave out --out, and report this"))
 }
 
-/// The drawing, with a title or for a page that has one, in colours that follow the reader where the theme says so.
+/// The drawing, with a title or for a page that has one. With `Theme::Auto`, its colours follow the reader.
 fn svg(report: &Report, theme: Theme, titled: bool) -> Result<String, Failure> {
     let (mut svg, (width, height)) = (String::new(), drawing::size(report, titled));
     let backend = SVGBackend::with_string(&mut svg, (width, height));

@@ -1,4 +1,4 @@
-//! What a call takes beside its cost: numbers of units by their names, and a class.
+//! The options of a call beside its cost: numbers of named units, and a class.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const MAX_UNITS: u64 = (1 << 53) - 1;
 /// The field or the column with the class of a call.
 pub(super) const CLASS_FIELD: &str = "priority";
 
-/// What a call says beside its cost.
+/// The named units and the class of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::simulate) struct Asked {
     pub(in crate::simulate) units: Vec<(Unit, u64)>,
@@ -20,7 +20,7 @@ pub(in crate::simulate) struct Asked {
 }
 
 impl Event {
-    /// What the call takes of limits that count this. Of what it does not name it takes its cost, and one of `requests`.
+    /// The number that the call takes of this unit. If it does not name the unit, that is its cost, or 1 `requests`.
     pub(in crate::simulate) fn units_of(&self, unit: Option<&Unit>) -> u64 {
         let (Some(asked), Some(unit)) = (&self.asked, unit) else { return self.cost };
         let named = asked.units.iter().find(|(name, _)| name == unit).map(|(_, units)| *units);
@@ -33,7 +33,7 @@ impl Event {
     }
 }
 
-/// Where a line has the units and the class of its call: in columns, or in fields.
+/// The places of the units and the class in a line, which are columns or fields.
 #[derive(Debug, Clone)]
 pub(super) struct AskedPlaces<P> {
     pub(super) units: Vec<(Unit, P)>,
@@ -47,7 +47,7 @@ impl<P> AskedPlaces<P> {
         self.units.is_empty() && self.class.is_none()
     }
 
-    /// What a line says of its call. `None` where it says nothing.
+    /// Reads the units and the class of a call from its line. `None` if the line has neither.
     pub(super) fn read<'a>(
         &self,
         field: impl Fn(&P) -> Result<Option<Cow<'a, str>>, String>,
@@ -64,7 +64,7 @@ impl<P> AskedPlaces<P> {
     }
 }
 
-/// What each call of a pattern takes: `5`, or `tokens=1200,cost=2`.
+/// Parses the cost and the units of each call of a pattern: `5`, or `tokens=1200,cost=2`.
 pub(in crate::simulate) fn of_option(text: &str) -> Result<(u64, Vec<(Unit, u64)>), String> {
     let (mut cost, mut units) = (1, Vec::new());
     for part in text.split(',') {

@@ -1,4 +1,4 @@
-//! The calls that are replayed: of a trace, or of a pattern.
+//! The replayed calls, from a trace or from a pattern.
 
 mod asked;
 pub(super) mod moment;
@@ -17,9 +17,9 @@ use crate::Failure;
 pub(super) use asked::{Asked, of_option as cost_option};
 use trace_line::TraceOptions;
 
-/// The most keys of a simulation: each has state in every policy.
+/// The most keys of a simulation, because each has state in every policy.
 const MAX_KEYS: usize = 1_000_000;
-/// The most bytes that their names may have.
+/// The most bytes of all their names together.
 const MAX_KEY_BYTES: usize = 256 << 20;
 
 /// One call.
@@ -29,9 +29,9 @@ pub(super) struct Event {
     pub(super) at: u64,
     /// The number of its key.
     pub(super) key: u32,
-    /// What it takes of limits that name no unit.
+    /// The units that it takes from limits without a named unit.
     pub(super) cost: u64,
-    /// What else it says, behind a pointer: most traffic says nothing.
+    /// Its named units and its class, behind a pointer because most traffic has neither.
     pub(super) asked: Option<Arc<Asked>>,
 }
 
@@ -52,7 +52,7 @@ impl Keys {
         self.names.get(number as usize).map_or("", |name| name)
     }
 
-    /// The number of a key, also of a new one.
+    /// Returns the number of a key, and adds the key if it is new.
     pub(super) fn add(&mut self, name: &str) -> Result<u32, Failure> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);
@@ -72,15 +72,15 @@ impl Keys {
     }
 }
 
-/// How the traffic came to be, for titles and for JSON.
+/// The origin of the traffic, for titles and for JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Summary {
     /// `boundary` or the name of a file.
     pub(super) title: String,
-    /// What else there is to say of it.
+    /// Further details, such as `10 keys`.
     pub(super) details: Vec<String>,
     pub(super) json: Value,
-    /// Whether its times are those of a calendar, and not chosen by the simulation.
+    /// True if its times were recorded, and not chosen by the simulation.
     pub(super) is_recorded: bool,
 }
 
@@ -93,9 +93,9 @@ enum Source {
 pub(super) struct Traffic {
     pub(super) keys: Keys,
     source: Source,
-    /// When the last call was.
+    /// The time of the last call.
     last: Option<u64>,
-    /// The one key whose calls are replayed.
+    /// The key of `--only-key`. Calls of other keys are not replayed.
     only_key: Option<String>,
 }
 
@@ -112,12 +112,12 @@ impl Traffic {
         Ok(Self { keys, source, last: None, only_key })
     }
 
-    /// How many keys make the calls.
+    /// The number of keys that make the calls.
     pub(super) fn key_count(&self) -> usize {
         if self.only_key.is_some() { 1 } else { self.keys.len() }
     }
 
-    /// Replaces what `events` has by the next calls, at most that many. None are left when it stays empty.
+    /// Replaces the contents of `events` by the next calls, at most `most`. It stays empty if no calls are left.
     pub(super) fn fill(&mut self, events: &mut Vec<Event>, most: usize) -> Result<(), Failure> {
         events.clear();
         while events.len() < most {
@@ -139,7 +139,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// The moments between which the traffic lies: those that a pattern names, else those of the calls.
+    /// The start and the end of the traffic: those of the pattern, else the times of the first and the last call.
     pub(super) fn span(&self, first: u64) -> (u64, u64) {
         match &self.source {
             Source::Pattern(calls) => calls.span(),
@@ -147,7 +147,7 @@ impl Traffic {
         }
     }
 
-    /// How much of the traffic was replayed, from 0 to 1, when that can be known.
+    /// The replayed share of the traffic, from 0 to 1, if it can be known.
     pub(super) fn progress(&self) -> Option<f64> {
         match &self.source {
             Source::Pattern(calls) => {
@@ -169,7 +169,7 @@ impl Traffic {
         summary
     }
 
-    /// What a reader of the figures has to know of the trace.
+    /// The notes on the trace that a reader of the figures has to know.
     pub(super) fn notes(&self) -> Vec<String> {
         match &self.source {
             Source::Pattern(_) => Vec::new(),
@@ -177,7 +177,7 @@ impl Traffic {
         }
     }
 
-    /// What to say when there is nothing to replay.
+    /// The message if there is nothing to replay.
     pub(super) fn no_events(&self) -> String {
         match (&self.source, &self.only_key) {
             (_, Some(key)) if self.keys.len() > 0 => {

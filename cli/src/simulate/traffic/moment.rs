@@ -7,7 +7,7 @@ use crate::time_text;
 const LATEST: u64 = (1 << 52) - 1;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// What a trace may have as a time.
+/// The times that a trace may have, for messages.
 pub(super) const EXPECTED: &str =
     "a time: seconds since 1970 (1700000000.25; milliseconds from 10^11 on), or RFC 3339 (2026-03-01T12:00:00Z)";
 
@@ -22,8 +22,8 @@ pub(super) fn parse(text: &str) -> Option<u64> {
     moment.filter(|moment| *moment <= LATEST)
 }
 
-/// Seconds, or a thousandth, a millionth or a billionth of them when the number is too large for seconds: years before
-/// 5138 have less than 10^11 seconds.
+/// Reads seconds, or milliseconds, microseconds or nanoseconds if the number is too large for seconds. A moment before
+/// the year 5138 has less than 10^11 seconds.
 fn of_number(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let whole: u64 = whole.parse().ok()?;
@@ -37,7 +37,7 @@ fn of_number(text: &str) -> Option<u64> {
     Some(micros + parts * numerator / denominator / SECOND)
 }
 
-/// What turns such a number into microseconds: a factor and a divisor.
+/// The factor and the divisor that turn such a number into microseconds.
 fn scale(number: u64) -> (u64, u64) {
     match number {
         0..100_000_000_000 => (SECOND, 1),
@@ -52,7 +52,7 @@ fn of_float(text: &str) -> Option<u64> {
     (0.0..1e11).contains(&seconds).then(|| (seconds * SECOND as f64).round() as u64)
 }
 
-/// `2026-03-01T12:00:00.5+01:00`; a blank for `T`, and no zone for UTC, as many logs write it.
+/// Reads `2026-03-01T12:00:00.5+01:00`. As in many logs, a blank may stand for `T`, and no zone means UTC.
 fn of_rfc3339(text: &str) -> Option<u64> {
     if !text.is_ascii() || text.len() < 19 {
         return None;
@@ -92,7 +92,7 @@ fn at(day: u64, micros: u64, zone: i64) -> Option<u64> {
     (day * DAY + micros).checked_add_signed(-zone)
 }
 
-/// `13:55:36` as microseconds of its day. A leap second is the second before it again.
+/// `13:55:36` as microseconds of its day. A leap second counts as the second before it.
 fn of_clock(text: &str) -> Option<u64> {
     let mut parts = text.split(':');
     let (hour, minute, second) = (number(parts.next()?, 2)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?);
@@ -100,7 +100,7 @@ fn of_clock(text: &str) -> Option<u64> {
     valid.then(|| ((hour * 60 + minute) * 60 + second.min(59)) * SECOND)
 }
 
-/// How far a zone is ahead of UTC.
+/// The microseconds by which a zone is ahead of UTC.
 fn of_zone(text: &str) -> Option<i64> {
     let text = text.trim();
     if matches!(text, "" | "Z" | "z" | "UTC" | "GMT") {
@@ -126,7 +126,7 @@ pub(in crate::simulate) fn length(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "it must be from 1 ms to 142 years".to_owned())
 }
 
-/// A length of time as people say it.
+/// A length of time for people: `1 h 30 min`.
 pub(in crate::simulate) fn words(micros: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(DAY, "d"), (60 * MINUTE, "h"), (MINUTE, "min"), (SECOND, "s")];
     if micros == 0 {
@@ -151,7 +151,7 @@ pub(in crate::simulate) fn words(micros: u64) -> String {
     parts.join(" ")
 }
 
-/// At most two digits after the point, and no zeros at the end.
+/// A number with at most two digits after the point, and no zeros at the end.
 pub(in crate::simulate) fn trimmed(number: f64) -> String {
     let text = if number.abs() < 100.0 { format!("{number:.2}") } else { format!("{number:.1}") };
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

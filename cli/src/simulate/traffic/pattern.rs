@@ -1,4 +1,4 @@
-//! Traffic that is made up: a shape, a rate, keys, and a seed from which everything else follows.
+//! Traffic that is made up: a shape, a rate, keys, and a seed that determines everything else.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::{Asked, Event, Summary, value_name};
 use crate::calendar::{DAY, MINUTE, SECOND};
 use crate::number_text::{counted, of_unit};
 
-/// When patterns begin: the first moment of 2024, a Monday, so that every window of the calendar but a leap year's begins.
+/// The start of every pattern: Monday, 1 January 2024. An hour, a day, a week, a month and a year begin then.
 const START: u64 = 1_704_067_200 * SECOND;
 /// The most calls of a pattern.
 pub(in crate::simulate) const MAX_CALLS: f64 = 1e8;
-/// The share of a window in which bursts and attacks take place.
+/// The share of a window that a burst or an attack takes.
 const BURST_SHARE: f64 = 0.02;
 
 /// A shape of traffic.
@@ -46,14 +46,14 @@ pub(in crate::simulate) struct Plan {
     pub(in crate::simulate) duration: u64,
     pub(in crate::simulate) keys: u32,
     pub(in crate::simulate) seed: u64,
-    /// Microseconds; of bursts and of the attack.
+    /// The window of bursts and of the attack, in microseconds.
     pub(in crate::simulate) window: u64,
-    /// What each call takes.
+    /// The units that each call takes.
     pub(in crate::simulate) cost: u64,
     pub(in crate::simulate) asked: Option<Arc<Asked>>,
 }
 
-/// Random numbers that follow from a seed: SplitMix64.
+/// Random numbers from a seed, by SplitMix64.
 #[derive(Debug, Clone)]
 pub(in crate::simulate) struct Random(u64);
 
@@ -83,15 +83,15 @@ impl Random {
 pub(super) struct Calls {
     plan: Plan,
     random: Random,
-    /// The keys in a random order, one after another.
+    /// The keys in a random order, for shapes that take them in turn.
     order: Vec<u32>,
-    /// Sums of the shares of the keys, where some have more than others.
+    /// Sums of the shares of the keys, if some have more calls than others.
     popularity: Vec<f64>,
-    /// Calls that were made.
+    /// The calls so far.
     count: u64,
-    /// Microseconds since the start, of shapes with random distances.
+    /// Microseconds since the start, for shapes with random distances.
     time: f64,
-    /// The calls of one window, of shapes with windows.
+    /// The calls of one window, for shapes with windows.
     waiting: VecDeque<Event>,
     windows: u64,
 }
@@ -162,7 +162,7 @@ impl Calls {
         self.event(self.time, key)
     }
 
-    /// The rate at a time, as a share of the rate that was given.
+    /// The rate at a time, as a share of the plan's rate.
     fn rate_share(&self, time: f64) -> f64 {
         match self.plan.shape {
             Shape::Daily => {
@@ -181,7 +181,7 @@ impl Calls {
                 return None;
             }
             let (start, next) = (self.windows * self.plan.window, self.windows + 1);
-            // Calls of this window, so that no part of one is lost over all windows.
+            // The calls of this window. Their fractions are not lost, but add up over all windows.
             let per_window = self.plan.rate * self.plan.window as f64 / SECOND as f64 / f64::from(self.plan.keys);
             let calls = (per_window * next as f64) as u64 - (per_window * self.windows as f64) as u64;
             let calls: Vec<Event> = match self.plan.shape {
@@ -207,8 +207,8 @@ impl Calls {
         events
     }
 
-    /// In turn: a window that one call opens and whose other calls come at its end; and one whose calls all come at its
-    /// start. So a fixed window that the first call opens ends exactly between the two.
+    /// Two kinds of windows in turn. One has its first call at the start and the others at the end. The next has all of
+    /// its calls at the start. So a fixed window that the first call opens ends exactly between the two.
     fn attack(&mut self, start: f64, calls: u64) -> Vec<Event> {
         let window = self.plan.window as f64;
         let share = window * BURST_SHARE;
@@ -260,14 +260,14 @@ impl Calls {
     }
 }
 
-/// A rate in the shortest unit in which it is no fraction.
+/// A rate in the shortest unit of time that has at least one call.
 fn spoken_rate(rate: f64) -> String {
     let units = [(1.0, "s"), (60.0, "minute"), (3_600.0, "hour")];
     let (seconds, unit) = units.into_iter().find(|(seconds, _)| rate * seconds >= 1.0).unwrap_or((86_400.0, "day"));
     format!("{} calls/{unit}", trimmed(rate * seconds))
 }
 
-/// The usual length of a pattern beside policies whose longest period is this.
+/// The usual length of a pattern for policies with this longest period.
 pub(in crate::simulate) fn usual_duration(shape: Shape, longest_period: u64) -> u64 {
     match shape {
         Shape::Daily => DAY,

@@ -1,4 +1,4 @@
-//! Traffic from a file: its lines, its format, and what is wrong with a line.
+//! Traffic from a file: its lines, its format, and the errors in its lines.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use crate::terminal::{argument_text, may_be_url, path_text};
 
 /// The longest line of a trace: a guard against files that are no traces.
 const MAX_LINE: u64 = 1 << 20;
-/// The most calls that can be sorted in memory: 32 bytes each, and what else they say.
+/// The most calls that can be sorted in memory. Each takes 32 bytes, and more if it has named units or a class.
 const MAX_SORTED: usize = 40_000_000;
 
 /// A trace that is being read.
@@ -31,11 +31,11 @@ pub(super) struct Trace {
     line: Vec<u8>,
     line_number: u64,
     events: u64,
-    /// All calls in the order of their times, where they were sorted.
+    /// All calls in the order of their times, if they were sorted.
     sorted: Option<std::vec::IntoIter<Event>>,
-    /// Lines that were skipped, and what was wrong with the first of them.
+    /// The number of skipped lines, and the error of the first one.
     skipped: (u64, String),
-    /// Calls whose line names no caller.
+    /// Calls without a caller in their line.
     pooled: u64,
 }
 
@@ -93,7 +93,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// The next call; `None` at the end.
+    /// The next call, or `None` at the end.
     pub(super) fn next(&mut self, keys: &mut Keys) -> Result<Option<Event>, Failure> {
         if let Some(sorted) = &mut self.sorted {
             return Ok(sorted.next());
@@ -113,7 +113,7 @@ impl Trace {
         Ok(None)
     }
 
-    /// All calls, sorted by time; calls at the same time stay in the order of their lines.
+    /// All calls, sorted by time. Calls at the same time stay in the order of their lines.
     fn read_all(&mut self, keys: &mut Keys) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
         while let Some(event) = self.next(keys)? {
@@ -152,7 +152,7 @@ impl Trace {
         Ok(count > 0)
     }
 
-    /// The call of a line; `None` of a header, and of a bad line that is skipped.
+    /// The call of a line. `None` for a header, and for a bad line that is skipped.
     fn event(&mut self, line: &str, keys: &mut Keys) -> Result<Option<Event>, Failure> {
         let place = || format!("{}:{}", name_of(&self.path), self.line_number);
         let parser = match &mut self.parser {
@@ -173,7 +173,7 @@ impl Trace {
         let asked = parsed.and_then(|call| Ok((call, parser.asked(line)?)));
         match asked {
             Ok(((at, key, cost), asked)) => {
-                // What a log has where it knows no caller.
+                // A log has one of these if it does not know the caller.
                 self.pooled += u64::from(matches!(&*key, "" | "-"));
                 Ok(Some(Event { at, key: keys.add(&key)?, cost, asked }))
             }
@@ -211,7 +211,7 @@ impl Trace {
         self.sorted.as_ref().map(left).or_else(read)
     }
 
-    /// What is said of lines that were skipped, and of callers that the trace does not tell apart.
+    /// The notes on skipped lines, on callers that the trace does not distinguish, and on missing units.
     pub(super) fn notes(&self) -> Vec<String> {
         let (lines, first) = &self.skipped;
         let skipped = (*lines > 0).then(|| format!("{lines} lines were skipped; the first: {first}"));
@@ -231,7 +231,7 @@ impl Trace {
         skipped.into_iter().chain(pooled).chain(unsaid).collect()
     }
 
-    /// Why there is nothing to replay.
+    /// The message if there is nothing to replay.
     pub(super) fn no_events(&self) -> String {
         match &self.skipped {
             (0, _) => format!("{}: there are no calls in it: expected one on each line", self.name()),

@@ -10,7 +10,7 @@ use tidegate::Unit;
 use super::asked::{Asked, AskedPlaces, CLASS_FIELD};
 use super::moment;
 
-/// The fields that are looked for when none is named.
+/// The fields to look for if the options name none.
 const TIME_FIELDS: [&str; 6] = ["time", "timestamp", "ts", "@timestamp", "at", "date"];
 const KEY_FIELDS: [&str; 8] = ["key", "user", "user_id", "client", "client_ip", "remote_addr", "remote_ip", "ip"];
 const COST_FIELD: &str = "cost";
@@ -71,7 +71,7 @@ pub(in crate::simulate) struct TraceOptions {
 /// The time, the key and the cost of a line.
 type Call<'a> = (u64, Cow<'a, str>, u64);
 
-/// What the first line of a trace says of all its lines.
+/// The parser of all lines of a trace, which depends on the first line.
 pub(super) enum LineParser {
     Timestamps(Columns, AskedPlaces<usize>),
     AccessLog { key: String },
@@ -79,7 +79,7 @@ pub(super) enum LineParser {
 }
 
 impl LineParser {
-    /// From the first line, which is at this place; and whether it is only a header.
+    /// Chooses the parser by the first line, which is at this place. Also returns true if it is only a header.
     pub(super) fn of(line: &str, options: &TraceOptions, place: &str) -> Result<(Self, bool), String> {
         let detected = if line.starts_with('{') {
             TraceFormat::JsonLines
@@ -130,7 +130,7 @@ impl LineParser {
         }
     }
 
-    /// What the call of a line takes beside its cost, and its class.
+    /// The named units and the class of the call of a line.
     pub(super) fn asked(&self, line: &str) -> Result<Option<Arc<Asked>>, String> {
         match self {
             Self::Timestamps(_, places) if !places.is_empty() => {
@@ -145,7 +145,7 @@ impl LineParser {
         }
     }
 
-    /// The names of those units of which its lines say nothing.
+    /// The names of the units that its lines do not have.
     pub(super) fn unsaid<'a>(&self, units: &'a [Unit]) -> Vec<&'a str> {
         let said = |unit: &Unit| match self {
             Self::Timestamps(_, places) => places.units.iter().any(|(known, _)| known == unit),
@@ -156,7 +156,7 @@ impl LineParser {
         units.iter().filter(|unit| !said(unit)).map(Unit::name).collect()
     }
 
-    /// The format, and what is the key.
+    /// The format, and the column or field of the key.
     pub(super) fn description(&self) -> (TraceFormat, Option<String>) {
         match self {
             Self::Timestamps(columns, _) => {
@@ -168,7 +168,7 @@ impl LineParser {
     }
 }
 
-/// The columns that the units of the policies and the class have, of a line that names its columns.
+/// The columns of the policies' units and of the class, from a line that names the columns.
 fn asked_columns(line: &str, options: &TraceOptions) -> Result<AskedPlaces<usize>, String> {
     let names: Vec<String> = split(line).iter().map(|field| field.trim().to_ascii_lowercase()).collect();
     let place = |wanted: &str| names.iter().position(|name| *name == wanted.to_ascii_lowercase());
@@ -191,7 +191,7 @@ fn asked_fields(options: &TraceOptions) -> AskedPlaces<String> {
     }
 }
 
-/// A cost as a trace has it.
+/// Parses the cost of a call.
 fn cost(text: &str) -> Result<u64, String> {
     let number = text.trim().parse().ok().filter(|cost| (1..=MAX_COST).contains(cost));
     number.ok_or_else(|| format!("the cost {} is none: expected a whole number from 1 to 2^53 - 1", shown(text)))
@@ -203,7 +203,7 @@ fn shown(text: &str) -> String {
     if beginning.len() < text.len() { format!("{beginning:?}…") } else { format!("{beginning:?}") }
 }
 
-/// The places of the time, the key and the cost among what is between commas.
+/// The places of the time, the key and the cost among the fields between commas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
     time: usize,
@@ -212,7 +212,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// The columns that the first line has, or names: then it is no call. The options name columns of such a line.
+    /// Finds the columns by the first line. Also returns true if it is a header, which the options can refer to.
     fn of(line: &str, named: [Option<&str>; 3]) -> Result<(Self, bool), String> {
         let fields = split(line);
         let names: Vec<String> = fields.iter().map(|field| field.trim().to_ascii_lowercase()).collect();
@@ -240,7 +240,7 @@ impl Columns {
         let time = chosen(named[0], "--time-field", usual_time)?.unwrap_or_default();
         let cost = chosen(named[2], "--cost-field", place(COST_FIELD))?;
         let key = chosen(named[1], "--key-field", KEY_FIELDS.iter().find_map(|wanted| place(wanted)))?;
-        // All callers would be one.
+        // All callers would count as one.
         if key.is_none() && names.len() > 1 + usize::from(cost.is_some()) {
             return Err(format!(
                 "has none of the columns {} for the key: say which one it is with --key-field; it has {}",
@@ -266,7 +266,7 @@ impl Columns {
     }
 }
 
-/// The fields between commas; one in quotes may have commas, and a doubled quote for a quote.
+/// The fields between commas. A field in quotes may have commas, and two quotes stand for one in it.
 fn split(line: &str) -> Vec<Cow<'_, str>> {
     if !line.contains('"') {
         return line.split(',').map(|field| Cow::Borrowed(field.trim())).collect();
@@ -287,7 +287,7 @@ fn split(line: &str) -> Vec<Cow<'_, str>> {
     fields
 }
 
-/// The names of the fields that are read of an object of JSON.
+/// The names of the fields that are read from an object of JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Fields {
     time: String,
@@ -296,7 +296,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Those that the options name, else those of the usual names that the first line has.
+    /// The fields that the options name, else the usual ones that the first line has.
     fn of(line: &str, [time, key, cost]: [Option<&str>; 3]) -> Result<Self, String> {
         let value = object(line)?;
         let chosen = |named: Option<&str>, usual: &[&str], option: &str| {
@@ -335,7 +335,7 @@ fn object(line: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// A field by its name; where there is none, dots lead into objects.
+/// Finds a field by its name. If there is none, dots lead into objects, as in `http.client.ip`.
 fn find<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     let inner = |(dot, _): (usize, &str)| find(object.get(&name[..dot])?.as_object()?, &name[dot + 1..]);
     object.get(name).or_else(|| name.match_indices('.').find_map(inner))
@@ -356,7 +356,7 @@ fn of_access_log<'a>(line: &'a str, field: &str) -> Option<(u64, &'a str)> {
     let at = moment::of_access_log(time)?;
     let mut names = head.split_whitespace();
     let (address, _identity, user) = (names.next()?, names.next()?, head.splitn(3, ' ').nth(2)?.trim());
-    // The request is not read where it is not asked for: it may be broken.
+    // The request is read only if it is needed, because it may be broken.
     let request = || quoted(rest);
     let referer = || Some(request()?.1.split_once('"')?.1);
     let key = match field {
@@ -371,12 +371,12 @@ fn of_access_log<'a>(line: &'a str, field: &str) -> Option<(u64, &'a str)> {
     Some((at, key))
 }
 
-/// The first quoted text, and what follows it.
+/// The first quoted text, and the rest after it.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     end_of_quote(text.trim_start().strip_prefix('"')?)
 }
 
-/// Up to the quote that ends a text; one after a backslash does not.
+/// Splits at the quote that ends a text. A quote after a backslash does not end it.
 fn end_of_quote(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {

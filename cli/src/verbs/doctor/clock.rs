@@ -9,7 +9,7 @@ use super::finding::Finding;
 use crate::reply::moment;
 use crate::time_text::length;
 
-/// Differences from which on a clock is worth a note, and is a problem.
+/// The seconds of difference that are worth a note, and those that are a problem.
 const NOTE: f64 = 2.0;
 const PROBLEM: f64 = 60.0;
 /// Pings, and the longest time for all of them.
@@ -18,7 +18,7 @@ const PING_TIME: Duration = Duration::from_secs(1);
 /// A round trip that takes a good part of the timeout of a call (250 ms by default).
 const SLOW: Duration = Duration::from_millis(25);
 
-/// The seconds by which the server's clock is ahead of this machine's; `None` where the user may not ask.
+/// The seconds by which the server's clock is ahead of this machine's. `None` if the user may not ask.
 pub(super) fn ahead(connection: &mut ServerConnection) -> Result<Option<f64>, Error> {
     let begun = Instant::now();
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

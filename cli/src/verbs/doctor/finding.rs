@@ -1,4 +1,4 @@
-//! What an examination finds.
+//! The findings of an examination.
 
 use serde::Serialize;
 
@@ -9,21 +9,21 @@ use crate::terminal::{BAD, DIM, GOOD, WARN, escaped, paint, width, wrapped};
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
     Ok,
-    /// Worth knowing; nothing has to be done now.
+    /// Worth knowing, but you need to do nothing now.
     Note,
     /// Limits fail, are forgotten or are wrong.
     Problem,
 }
 
-/// One finding, and what to do about it.
+/// One finding, and the advice about it.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) level: Level,
-    /// What was examined, in one word.
+    /// The examined thing, in a word or two.
     pub(super) check: &'static str,
-    /// The server, where a store has several.
+    /// The server, if a store has several.
     pub(super) server: Option<String>,
-    /// How many servers have it in common.
+    /// The number of servers with this finding.
     #[serde(skip)]
     servers: usize,
     pub(super) message: String,
@@ -85,7 +85,7 @@ impl Finding {
         lines.for_each(|line| output.line(format!("{:24}{line}", "")));
         if let Some(advice) = &self.advice {
             let advice = &escaped(advice);
-            // A command is not cut: it is there to be copied.
+            // A command is not cut, because the user copies it.
             let lines = if advice.contains("ACL SETUSER") { vec![advice.clone()] } else { wrapped(advice, room - 2) };
             for (index, line) in lines.iter().enumerate() {
                 let mark = if index == 0 { paint(DIM, "→ ") } else { "  ".to_owned() };

@@ -1,10 +1,10 @@
-//! Memory, eviction and persistence: whether limits are forgotten.
+//! Memory, eviction and persistence, which decide if the server can forget limits.
 
 use super::finding::Finding;
 use crate::number_text::bytes;
 use crate::reply::Info;
 
-/// The share of maxmemory from which on it is worth a note.
+/// The used share of maxmemory that is worth a note.
 const NEARLY_FULL: f64 = 0.9;
 
 pub(super) fn examine(info: &Info) -> Vec<Finding> {
@@ -13,7 +13,7 @@ pub(super) fn examine(info: &Info) -> Vec<Finding> {
     findings
 }
 
-/// Whether the server forgets keys when it is full.
+/// Examines if the server forgets keys when it is full.
 pub(super) fn eviction(info: &Info) -> Finding {
     let Some(policy) = info.get("maxmemory_policy") else {
         return Finding::note("eviction", "the server does not say its maxmemory-policy")

@@ -1,5 +1,5 @@
-//! `tidegate doctor`: examines a store and says of each finding what to do. A bounded number of commands in a bounded time,
-//! none of which makes a server look at all its keys.
+//! `tidegate doctor`: examines a store and gives advice for each finding. The number of commands and the time are
+//! bounded, and no command makes a server look at all its keys.
 
 mod clock;
 mod finding;
@@ -25,9 +25,9 @@ use crate::{Failure, Outcome, Output};
 use finding::{Finding, Level};
 use permissions::Needs;
 
-/// Servers of a cluster that are examined one by one.
+/// The most servers of a cluster that are examined one by one.
 const MAX_SERVERS: usize = 64;
-/// The difference between the clocks of two servers from which on it is worth a note, in seconds.
+/// The difference between the clocks of two servers that is worth a note, in seconds.
 const CLOCKS_APART: f64 = 1.0;
 
 #[derive(Debug, Args)]
@@ -41,13 +41,13 @@ pub(crate) struct Doctor {
     store: StoreOptions,
 }
 
-/// What was found about one store.
+/// The findings about one store.
 #[derive(Serialize)]
 struct StoreReport {
     store: String,
     kind: &'static str,
     findings: Vec<Finding>,
-    /// Whether any server could be asked.
+    /// True if the store, or one of its servers, could be asked.
     #[serde(rename = "asked")]
     was_asked: bool,
 }
@@ -102,7 +102,7 @@ fn report(reports: &[StoreReport], output: &mut Output) -> Outcome {
     }
 }
 
-/// Whether a call goes through: a ping of the limiter counts a key of its own, on every primary.
+/// Examines if a call goes through. A ping of the limiter counts a separate key on every primary.
 fn served(url: &str, prefix: &str, options: &StoreOptions) -> Finding {
     let store = ChosenStore { urls: vec![url.to_owned()], rollout: None, prefix: prefix.to_owned() };
     match options.builder(&store).and_then(|builder| Ok(builder.build()?.ping()?)) {
@@ -113,7 +113,7 @@ fn served(url: &str, prefix: &str, options: &StoreOptions) -> Finding {
 }
 
 impl StoreReport {
-    /// A file that processes share: whether it can be used, and is whole.
+    /// Examines if a file that processes share can be used and is whole.
     #[cfg(unix)]
     fn of_file(url: &str, prefix: &str, timeout: std::time::Duration) -> Self {
         let file = StoredFile::open(url, &KeyNames::from(prefix), timeout);
@@ -190,7 +190,7 @@ impl StoreReport {
         report
     }
 
-    /// Adds what was found at a server, which is named where there are several.
+    /// Adds the findings about a server, which they name if there are several.
     fn add(&mut self, mut findings: Vec<Finding>, server: &ServerAddress, needs: &Needs<'_>) {
         if needs.has_several {
             findings.iter_mut().for_each(|finding| finding.server = Some(server.to_string()));
@@ -205,7 +205,7 @@ impl StoreReport {
     }
 }
 
-/// Who can read or redirect what is sent.
+/// A note if others can read the keys and the password on the network.
 fn transport(servers: &StoreServers) -> Option<Finding> {
     let message = "keys, and the password, cross the network in plain text";
     let advice = if servers.follows_any() {
@@ -220,7 +220,7 @@ fn unreachable(error: &Error) -> Finding {
     Finding::problem("reachable", format!("{error} [{}]", error.code()))
 }
 
-/// A replica that cannot be asked. One that refuses the user will do so as a primary.
+/// The finding about a replica that cannot be asked. If it refuses the user now, it also will as a primary.
 fn unready(error: &Error) -> Finding {
     let message = format!("{error} [{}]", error.code());
     if error.code() == "store_rejected" {
@@ -231,7 +231,7 @@ fn unready(error: &Error) -> Finding {
     }
 }
 
-/// What a server needs to take the place of its primary.
+/// Examines the things that a replica needs to take the place of its primary.
 fn examine_replica(connection: &mut ServerConnection, needs: &Needs<'_>) -> Result<Vec<Finding>, Error> {
     let mut findings = permissions::examine(connection, needs)?;
     findings.extend(Info::of(&connection.ask(&["INFO"])?).map(|info| memory::eviction(&info)));
@@ -242,9 +242,9 @@ fn examine_replica(connection: &mut ServerConnection, needs: &Needs<'_>) -> Resu
 #[derive(Default)]
 struct Examined {
     findings: Vec<Finding>,
-    /// Seconds by which its clock is ahead of this machine's, where the user may ask.
+    /// Seconds by which its clock is ahead of this machine's, if the user may ask.
     clock_ahead: Option<f64>,
-    /// Its replicas, where the user may ask.
+    /// The number of its replicas, if the user may ask.
     replicas: Option<usize>,
 }
 
@@ -292,7 +292,7 @@ fn cluster_state(info: &Info) -> Finding {
     }
 }
 
-/// Whether clients can still connect.
+/// Examines if clients can still connect.
 fn connections(info: &Info) -> Option<Finding> {
     let (connected, most) = (info.number("connected_clients")?, info.number("maxclients")?);
     let message = format!("{connected} of {most} connections in use");

@@ -1,5 +1,5 @@
-//! What the user of the store URL may do. `ACL DRYRUN` says so where the user may ask; else harmless commands are tried: on a
-//! key that is a text for two seconds every command for another type is refused after its permission was checked.
+//! The permissions of the store URL's user, from `ACL DRYRUN` if the user may run it. Otherwise doctor tries harmless
+//! commands on a key that is a text for two seconds. Redis checks a permission before it refuses the type of the key.
 
 use redis::Value;
 use tidegate::host::ServerConnection;
@@ -10,23 +10,23 @@ use crate::reply::text;
 
 /// The commands of every check.
 const ALWAYS: [&str; 7] = ["evalsha", "eval", "get", "set", "del", "time", "ping"];
-/// Those of policies with a `sliding-log`, and with a journal.
+/// The commands of policies with a `sliding-log`, and with a journal.
 const LOG: [&str; 4] = ["hget", "hset", "hdel", "pexpire"];
 const JOURNAL: [&str; 5] = ["lpush", "lrem", "ltrim", "lrange", "pexpire"];
-/// Those of the list of keys with other numbers.
+/// The commands of overrides of single keys.
 const OVERRIDES: [&str; 9] = ["hset", "hdel", "hvals", "hgetall", "hlen", "hexists", "pexpire", "pttl", "persist"];
-/// Those of a cluster: to find its nodes, and to follow a slot that moves.
+/// The commands of a cluster: to find its nodes, and to follow a slot that moves.
 pub(super) const CLUSTER: [&str; 2] = ["cluster|slots", "asking"];
 
-/// What the commands are needed for.
+/// The policies and the store that need the commands.
 pub(super) struct Needs<'a> {
     pub(super) prefix: &'a str,
-    /// The policies of the file, where one was given.
+    /// The policies of the file, if one was given.
     pub(super) policies: Option<&'a [Policy]>,
     /// The user that the URL names.
     pub(super) user: Option<&'a str>,
     pub(super) is_cluster: bool,
-    /// Whether the store has several servers.
+    /// True if the store has several servers.
     pub(super) has_several: bool,
     pub(super) reads_replicas: bool,
 }
@@ -63,13 +63,13 @@ impl Needs<'_> {
     }
 }
 
-/// Whether a command is permitted.
+/// The permission of the user for a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Permission {
     Granted,
-    /// The command is not.
+    /// The user may not run the command.
     Missing,
-    /// Keys under the prefix are not.
+    /// The user may not use keys under the prefix.
     KeyMissing,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn examine(connection: &mut ServerConnection, needs: &Needs<'_>) -> R
     let (needed, useful) = needs.commands();
     let all: Vec<&str> = needed.iter().chain(&useful).copied().collect();
     let whoami = connection.ask(&["ACL", "WHOAMI"])?;
-    // It stands in a line to paste.
+    // The name of the user stands in a line to paste.
     let is_word = |user: &&str| !user.is_empty() && user.chars().all(|c| !c.is_control() && !c.is_whitespace());
     let user = text(&whoami).filter(is_word).or(needs.user).unwrap_or("default").to_owned();
     let key = format!("{}doctor", needs.prefix);
@@ -179,8 +179,8 @@ fn dry_run(
     Ok(permissions)
 }
 
-/// Tries the commands: SET before others, so that the key is a text while those for other types are tried, and DEL last. PERSIST
-/// would keep that text.
+/// Tries the commands. SET comes before the others, so that the key is a text while they are tried, and DEL comes last.
+/// PERSIST comes even before SET, because it would keep that text.
 fn tried(connection: &mut ServerConnection, commands: &[&str], key: &str) -> Result<Vec<Permission>, Error> {
     let order = |command: &&str| match *command {
         "persist" => 0,
@@ -193,7 +193,7 @@ fn tried(connection: &mut ServerConnection, commands: &[&str], key: &str) -> Res
     let mut found = Vec::new();
     let mut is_text = false;
     for command in sorted {
-        // Without the text these would leave something behind.
+        // Without the text, these commands would leave a key behind.
         if ["hset", "lpush"].contains(&command) && !is_text {
             continue;
         }
@@ -202,7 +202,7 @@ fn tried(connection: &mut ServerConnection, commands: &[&str], key: &str) -> Res
         found.push((command, permission(&reply)));
     }
     let of = |command: &str| found.iter().find(|(one, _)| *one == command).map(|(_, found)| *found);
-    // What was not tried is granted together with its sibling, or not at all.
+    // A command that was not tried has the permission of its sibling.
     let sibling = |command: &str| if command == "hset" { "hdel" } else { "ltrim" };
     let known = |command: &&str| of(command).or_else(|| of(sibling(command))).unwrap_or(Permission::Missing);
     Ok(commands.iter().map(known).collect())
@@ -215,7 +215,7 @@ fn permission(reply: &Value) -> Permission {
     }
 }
 
-/// Redis 7 names the command or the key; Redis 6.2 says "one of the keys used as arguments".
+/// Redis 7 names the command or the key. Redis 6.2 writes "one of the keys used as arguments".
 fn meaning(refusal: &str) -> Permission {
     let is_key = refusal.contains("access a key") || refusal.contains("keys used") || refusal.contains("' key");
     if is_key { Permission::KeyMissing } else { Permission::Missing }

@@ -1,4 +1,4 @@
-//! Whether two releases with different limits work on the same keys.
+//! Finds keys that two releases count with different limits.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tidegate::host::{self, ServerConnection};
 
 use super::finding::Finding;
 
-/// Keys of a server that are looked at, at most.
+/// The number of keys after which the examination of a server ends.
 const SAMPLE: usize = 500;
 
 /// Looks at the values of some keys.

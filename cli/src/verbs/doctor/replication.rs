@@ -4,11 +4,11 @@ use super::finding::Finding;
 use crate::number_text::bytes;
 use crate::reply::Info;
 
-/// From how many bytes and seconds on a replica is behind.
+/// A replica counts as behind from this many bytes or seconds on.
 const BEHIND_BYTES: u64 = 1_000_000;
 const BEHIND_SECONDS: u64 = 2;
 
-/// What a primary says.
+/// The findings from the INFO of a server.
 pub(super) fn examine(info: &Info, several: bool) -> Vec<Finding> {
     if info.get("role") == Some("slave") {
         let primary = match (info.get("master_host"), info.get("master_port")) {
@@ -35,7 +35,7 @@ pub(super) fn examine(info: &Info, several: bool) -> Vec<Finding> {
     replicas.into_iter().map(|replica| lag(replica, written)).collect()
 }
 
-/// What a primary says of one replica: `ip=…,port=…,state=online,offset=…,lag=…`.
+/// The finding about one replica, from the primary's INFO: `ip=…,port=…,state=online,offset=…,lag=…`.
 fn lag(replica: &str, written: u64) -> Finding {
     let field = |name: &str| {
         replica.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Which server it is, and whether its version is supported.
+//! The product and the version of a server, and if Tidegate supports them.
 
 use super::finding::Finding;
 use crate::reply::Info;

@@ -1,7 +1,7 @@
 //! The worst burst: the most units that any sequence of calls gets in a window.
 //!
-//! Each limit has a bound that follows from its rule; the least of them bounds the policy. A search then runs greedy callers
-//! that begin before the edge of a window, which is where the most passes, and finds what the limits admit together.
+//! Each limit has a bound that follows from its rule, and the lowest one bounds the policy. A search then runs greedy
+//! callers that begin before the edge of a window, where the most passes, and finds the units that all limits admit.
 
 use tidegate::host::{AlgorithmKind, calendar_edges, kind, most_in};
 use tidegate::{Algorithm, Limit, Policy};
@@ -9,19 +9,19 @@ use tidegate::{Algorithm, Limit, Policy};
 use super::greedy::{GreedyCaller, START, over_time};
 use crate::Failure;
 
-/// Steps of all callers of a search: a few milliseconds.
+/// Steps of all callers of a search, which take a few milliseconds.
 const MAX_STEPS: usize = 6_000;
 
-/// The most in any window of a length.
+/// The most units in any window of a length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Burst {
-    /// In microseconds; the shortest window is one moment.
+    /// In microseconds. The shortest window is one moment.
     pub(super) window: u64,
-    /// What a search found; `None` when it had too few steps. Nearly always as much as the bound.
+    /// The most units that a search found, nearly always the bound. `None` if it had too few steps.
     pub(super) found: Option<u64>,
-    /// What no sequence of calls can pass.
+    /// The units that no sequence of calls can exceed.
     pub(super) bound: u64,
-    /// The limit whose bound is the least.
+    /// The index of the limit with the lowest bound.
     pub(super) limit: usize,
 }
 
@@ -34,11 +34,11 @@ pub(super) fn worst(policy: &Policy) -> Result<Vec<Burst>, Failure> {
     let mut search = Search::new(policy, MAX_STEPS / windows.len())?;
     let mut bursts = Vec::new();
     for window in windows {
-        // Units in progress count at one moment; over time they are given back.
+        // Units in progress count at one moment. Over time they are given back.
         let bounding = if window <= 1 { policy.limits().iter().enumerate().collect() } else { limits.clone() };
         let bounds = bounding.iter().map(|(index, limit)| (most_in(limit, window), *index));
         let Some((bound, limit)) = bounds.min() else { break };
-        // The bound of one limit is reached: tests hold it against a search through every sequence of calls.
+        // A single limit reaches its bound. Tests compare it with a search through every sequence of calls.
         let found = match &mut search {
             Some(search) if limits.len() > 1 && window > 1 => search.most(window, bound)?,
             _ => Some(bound),
@@ -53,11 +53,11 @@ struct Search<'a> {
     policy: &'a Policy,
     caller: GreedyCaller,
     runs: usize,
-    /// For each window.
+    /// The steps for each window.
     max_steps: usize,
 }
 
-/// What comes before a greedy caller: single units that open windows, and the edge that they end at.
+/// The calls before a greedy caller: single units that open windows, and the edge where these windows end.
 struct Prelude {
     openings: Vec<u64>,
     edge: u64,
@@ -68,7 +68,7 @@ impl<'a> Search<'a> {
         Ok(GreedyCaller::new(policy)?.map(|caller| Self { policy, caller, runs: 0, max_steps }))
     }
 
-    /// The most that a caller gets in a window. It ends early when that is as much as can be.
+    /// The most units that a caller gets in a window. The search ends early when it reaches the bound.
     fn most(&mut self, window: u64, bound: u64) -> Result<Option<u64>, Failure> {
         let mut steps = self.max_steps;
         let mut most = self.units(&Prelude { openings: Vec::new(), edge: 0 }, 0, window, &mut steps)?;
@@ -98,7 +98,7 @@ impl<'a> Search<'a> {
         Ok(run.admissions.iter().map(|admission| admission.units).sum())
     }
 
-    /// For each limit with edges, an edge: alone, and with the windows of all shorter limits ending there too.
+    /// An edge for each limit with windows: alone, and with the windows of all shorter limits ending there, too.
     fn preludes(&self) -> Vec<Prelude> {
         let limits: Vec<&Limit> = over_time(self.policy).into_iter().map(|(_, limit)| limit).collect();
         let mut preludes = Vec::new();
@@ -119,8 +119,8 @@ impl<'a> Search<'a> {
         preludes
     }
 
-    /// How long before an edge a caller may begin: at the last moment, and early enough for slower limits to admit what the
-    /// window has left.
+    /// How long before an edge a caller may begin: at the last moment, and early enough for slower limits to admit the
+    /// rest of the window.
     fn leads(&self, window: u64) -> Vec<u64> {
         let mut leads = vec![1];
         for (_, limit) in over_time(self.policy) {

@@ -1,4 +1,4 @@
-//! A caller that takes all it can, as soon as it can: run against the real limiter, in memory and with a clock of its own.
+//! A caller that takes all it can as soon as it can. It runs on the real limiter, in memory and with its own clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tidegate::{Algorithm, Cost, Limit, Limiter, ManualClock, Options, Policy};
 use crate::Failure;
 use crate::limiter_builder::limiter_builder;
 
-/// Monday, 1 January 2024, 00:00 UTC: every window of the calendar begins here, and every one of a period that divides a day.
+/// Monday, 1 January 2024, 00:00 UTC. Every calendar window begins here, and every window that divides a day.
 pub(super) const START: u64 = 1_704_067_200_000_000;
 
 /// Units that were admitted at a moment, in microseconds since the beginning of the run.
@@ -26,26 +26,26 @@ pub(super) struct Wait {
     pub(super) limit: usize,
 }
 
-/// What the caller got.
+/// The admissions and the waits of a caller.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     pub(super) admissions: Vec<Admission>,
     pub(super) waits: Vec<Wait>,
-    /// How far it came, when it ran out of steps.
+    /// The time that it reached, which is not the end if it ran out of steps.
     pub(super) until: u64,
     pub(super) steps: usize,
 }
 
-/// Asks whenever a unit may be free.
+/// A caller that asks whenever a unit may be free.
 pub(super) struct GreedyCaller {
     policy: Policy,
-    /// The limits of `policy` as the explained policy counts them.
+    /// The indexes that the limits of `policy` have in the explained policy.
     indexes: Vec<usize>,
     clock: Arc<ManualClock>,
     limiter: Limiter,
 }
 
-/// The limits that count units over time: holds of `concurrency` are given back at will.
+/// The limits that count units over time. `concurrency` does not, because its units are given back at will.
 pub(super) fn over_time(policy: &Policy) -> Vec<(usize, &Limit)> {
     let counts = |(_, limit): &(usize, &Limit)| limit.algorithm() != Algorithm::Concurrency;
     policy.limits().iter().enumerate().filter(counts).collect()
@@ -64,13 +64,13 @@ impl GreedyCaller {
         Ok(Some(Self { policy, indexes, clock, limiter }))
     }
 
-    /// One unit at a moment since [`START`], if it is admitted.
+    /// Takes one unit at a moment since [`START`]. True if it was admitted.
     pub(super) fn take_one(&self, key: &str, at: u64) -> Result<bool, Failure> {
         self.clock.set(Duration::from_micros(START + at));
         Ok(self.limiter.check_with(&self.policy, key, &Cost::one_of_each(&self.policy).into())?.allowed())
     }
 
-    /// All that is admitted from a moment since [`START`] on, for so long, in so many steps at most.
+    /// Runs from a moment since [`START`], for `time` microseconds and in at most `max_steps` steps.
     pub(super) fn run(&self, key: &str, from: u64, time: u64, max_steps: usize) -> Result<Run, Failure> {
         let mut run = Run::default();
         let mut now = 0;
@@ -99,7 +99,7 @@ impl GreedyCaller {
         Ok(run)
     }
 
-    /// The shortest pause between two moments: short enough that no bucket is full meanwhile, so that nothing is lost.
+    /// The shortest pause between two moments. No bucket becomes full in this time, so that no unit is lost.
     fn least_step(&self, time: u64, max_steps: usize) -> u64 {
         let fills = |limit: &Limit| {
             let micros = u128::from(limit.period().micros()) * u128::from(limit.capacity());
@@ -110,7 +110,7 @@ impl GreedyCaller {
     }
 }
 
-/// Adds a wait; one that goes on is made longer.
+/// Adds a wait, or makes the last one longer if the same limit still binds.
 fn note(waits: &mut Vec<Wait>, wait: Wait) {
     match waits.last_mut() {
         Some(last) if last.limit == wait.limit => last.until = wait.until,

@@ -1,7 +1,7 @@
-//! `tidegate explain`: what a policy admits, in words, numbers and a picture.
+//! `tidegate explain`: explains a policy in words, numbers and a picture.
 //!
-//! The numbers come from the rules: a greedy caller runs against the real limiter, and tests hold every bound against a search
-//! through sequences of calls.
+//! The numbers come from the rules. A greedy caller runs against the real limiter, and tests compare every bound with a
+//! search through sequences of calls.
 
 mod bursts;
 mod greedy;
@@ -26,9 +26,9 @@ use bursts::Burst;
 use greedy::{GreedyCaller, Run, Wait, over_time};
 use steady::Steady;
 
-/// Steps of the caller of the picture: a few milliseconds.
+/// Steps of the caller of the picture, which take a few milliseconds.
 const MAX_STEPS: usize = 3_000;
-/// Times in which one limit binds that are listed.
+/// The most times to list in which one limit binds.
 const WAITS: usize = 6;
 
 #[derive(Debug, Args)]
@@ -45,12 +45,12 @@ pub(crate) struct Explain {
     policies: PoliciesOption,
 }
 
-/// What there is to say of a policy.
+/// The explanation of a policy.
 struct Explanation<'a> {
     policy: &'a Policy,
     bursts: Vec<Burst>,
     steady: Option<Steady>,
-    /// What a greedy caller gets, and for how long it was run; none where nothing counts over time.
+    /// The run of a greedy caller, and the longest period. `None` if it gets nothing, or if nothing counts over time.
     greedy: Option<(Run, u64)>,
     cost: RedisCost,
     warnings: Vec<String>,
@@ -96,7 +96,7 @@ impl<'a> Explanation<'a> {
         })
     }
 
-    /// The limit of that index, as it is written.
+    /// The notation of the limit with this index.
     fn limit(&self, index: usize) -> String {
         self.policy.limits()[index].to_string()
     }
@@ -156,7 +156,7 @@ impl<'a> Explanation<'a> {
         }
     }
 
-    /// What the numbers of all limits together are of.
+    /// The unit of numbers for all limits together, or ` of each` if the limits have different units.
     fn counted(&self) -> String {
         let mut units = over_time(self.policy).into_iter().map(|(_, limit)| limit.unit());
         let first = units.next().flatten();
@@ -304,7 +304,7 @@ impl<'a> Explanation<'a> {
     }
 }
 
-/// Behind numbers that are of all limits, where these count different things.
+/// Stands after numbers for all limits, if these have different units.
 const EACH: &str = " of each";
 
 fn heading(text: &str, output: &mut Output) {
@@ -312,9 +312,9 @@ fn heading(text: &str, output: &mut Output) {
     output.line(paint(BOLD, text));
 }
 
-/// The times in which a limit binds, up to the end of the longest period; the first few of many.
+/// The first few times in which a limit binds, up to the end of the longest period.
 fn binding(waits: &[Wait], longest: u64) -> Vec<Wait> {
-    // A window holds its first moment and not its last.
+    // A window includes its first moment, and not its last.
     let within = |wait: &Wait| Wait { until: wait.until.min(longest - 1), ..*wait };
     waits.iter().take_while(|wait| wait.from < longest).take(WAITS).map(within).collect()
 }
@@ -330,7 +330,7 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// Two digits behind the point, where they say something.
+/// A number with at most two digits after the point, and no zeros at the end.
 fn decimal(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

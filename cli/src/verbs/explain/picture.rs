@@ -1,4 +1,4 @@
-//! What a greedy caller gets over time, drawn with block characters.
+//! The units that a greedy caller gets over time, drawn with block characters.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::time_text::length;
 const ROWS: usize = 7;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Lines of the units admitted so far, over a time in microseconds, in so many columns.
+/// Draws the units admitted so far, over a time in microseconds, as lines of at most `columns` columns.
 pub(super) fn drawn(admissions: &[Admission], time: u64, columns: usize) -> Vec<String> {
     let total: u64 = admissions.iter().map(|admission| admission.units).sum();
     if total == 0 || time == 0 {
@@ -33,7 +33,7 @@ pub(super) fn drawn(admissions: &[Admission], time: u64, columns: usize) -> Vec<
     lines
 }
 
-/// For each column the eighths of rows that it fills: the units admitted by its end.
+/// For each column the eighths of rows that it fills, from the units admitted by its end.
 fn levels(admissions: &[Admission], time: u64, total: u64, columns: usize) -> Vec<usize> {
     let mut admissions = admissions.iter().peekable();
     let mut so_far = 0;
@@ -44,7 +44,7 @@ fn levels(admissions: &[Admission], time: u64, total: u64, columns: usize) -> Ve
             while let Some(admission) = admissions.next_if(|admission| u128::from(admission.at) < end) {
                 so_far += admission.units;
             }
-            // What is there is seen.
+            // The smallest number above 0 is still visible.
             ((u128::from(so_far) * full / u128::from(total)) as usize).max(usize::from(so_far > 0))
         })
         .collect()

@@ -1,4 +1,4 @@
-//! The smoothest steady use: one unit at a time, evenly, as fast as it is never denied, whenever it begins.
+//! The smoothest steady use: one unit at a time, at the fastest even pace that is never denied, whenever it begins.
 
 use tidegate::Policy;
 use tidegate::host::steady_pause;
@@ -12,7 +12,7 @@ pub(super) struct Steady {
     pub(super) limit: usize,
 }
 
-/// The steady use of a policy; `None` when nothing is admitted, or nothing counts over time.
+/// The steady use of a policy. `None` if nothing is admitted, or nothing counts over time.
 pub(super) fn smoothest(policy: &Policy) -> Option<Steady> {
     let limits = over_time(policy);
     let intervals: Option<Vec<Steady>> = limits

@@ -8,7 +8,7 @@ use tidegate::{Algorithm, Limit, Period, Policy, TimeUnit};
 use crate::number_text::number;
 use crate::time_text::length;
 
-/// `minute`, `second`, `10s`: what follows "any" and "per".
+/// The text after "any" and "per": `minute`, `second`, `10s`.
 pub(super) fn name(period: Period) -> String {
     match (period.multiple(), period.unit()) {
         (1, TimeUnit::Second) => "second".to_owned(),
@@ -16,7 +16,7 @@ pub(super) fn name(period: Period) -> String {
     }
 }
 
-/// `a minute`, `an hour`, `10s`: what follows "after".
+/// The text after "after": `a minute`, `an hour`, `10s`.
 fn span(period: Period) -> String {
     match (period.multiple(), name(period)) {
         (1, name) if name == "hour" => "an hour".to_owned(),
@@ -27,7 +27,7 @@ fn span(period: Period) -> String {
     }
 }
 
-/// By which clocks windows of the calendar begin, and where, if not as everyone expects.
+/// The time zone of calendar windows, and their beginning if it is not the obvious one.
 fn calendar(limit: &Limit) -> String {
     let monday = || (limit.period().unit() == TimeUnit::Week).then(|| "from Monday".to_owned());
     let anchor = limit.anchor().map(|anchor| format!("from {anchor}")).or_else(monday);
@@ -35,13 +35,13 @@ fn calendar(limit: &Limit) -> String {
     anchor.map_or(zone.clone(), |anchor| format!("{zone}, {anchor}"))
 }
 
-/// What a limit does, as a sentence.
+/// The effect of a limit, as a sentence.
 pub(super) fn limit(limit: &Limit) -> String {
     if limit.capacity() == 0 {
         return "Denies every check.".to_owned();
     }
     let period = limit.period();
-    // The places of a queue are what they are, whatever is counted.
+    // A queue has places, whatever the unit of the limit.
     let counted = |count: u64| match limit.unit().filter(|_| limit.algorithm() != Algorithm::LeakyBucket) {
         Some(unit) => format!("{} {unit}", number(count)),
         None => number(count),
@@ -61,10 +61,10 @@ pub(super) fn limit(limit: &Limit) -> String {
     values.iter().fold(words, |words, (name, value)| words.replace(name, value))
 }
 
-/// What the options of a policy do, a sentence each.
+/// The effects of a policy's options, a sentence each.
 pub(super) fn options(policy: &Policy) -> Vec<String> {
     let mut options: Vec<_> = POLICY_OPTIONS.iter().filter(|option| option.is_set(policy.options())).collect();
-    // What happens when the store fails comes last.
+    // The option for a store that fails comes last.
     options.sort_by_key(|option| option.kind == OptionKind::OnStoreError);
     let sentence = |option: &PolicyOption| {
         let value = match option.get(policy.options())? {

@@ -1,4 +1,4 @@
-//! What a check and a key cost, and where the figures come from.
+//! The costs of a check and of a key, and the source of the figures.
 
 use tidegate::Policy;
 
@@ -8,19 +8,19 @@ use crate::redis_cost::RedisCost;
 /// docs/adr/0023): alone, and in batches of 64.
 const ALONE: f64 = 4.6;
 const FOLDED: f64 = 1.7;
-/// What a call costs beside its script: a read and a write of its socket. The least of five measurements of `tidegate size` on
-/// Redis 7.0, without its script.
+/// The cost of a call beside its script: a read and a write of its socket. It is the least of five measurements of
+/// `tidegate size` on Redis 7.0, without the script.
 const SOCKET: f64 = 8.2;
 /// The checks of a batch.
 const BATCH: f64 = 64.0;
-/// What each further limit of a policy adds to a check that is alone.
+/// The cost that each further limit of a policy adds to a check that is alone.
 const FURTHER_LIMIT: f64 = 2.8;
-/// What Redis keeps of a key outside of MEMORY USAGE: its places in the table of keys and in that of expiries.
+/// The bytes of a key that MEMORY USAGE leaves out: its places in the table of keys and in that of expiries.
 const TABLES: f64 = 64.0;
 
 /// The figures that a size is computed from.
 pub(super) struct Costs {
-    /// In one sentence.
+    /// The source of the figures, in one sentence.
     pub(super) source: String,
     pub(super) is_measured: bool,
     /// Microseconds of a server's core for a check of all policies: alone, and in batches.
@@ -28,7 +28,7 @@ pub(super) struct Costs {
     pub(super) folded: f64,
     /// Bytes of one key of each policy together: hardly used, and with all limits in use.
     pub(super) key_bytes: (f64, f64),
-    /// What the figures leave out.
+    /// Notes on costs that the figures leave out.
     pub(super) notes: Vec<String>,
 }
 
@@ -46,19 +46,19 @@ impl Costs {
     }
 }
 
-/// The bytes of a key as its format says.
+/// The bytes of a key according to its format.
 fn stated_bytes(policies: &[Policy]) -> (f64, f64) {
     let keys = policies.iter().map(|policy| RedisCost::of(policy).key);
     with_tables(keys.map(|(least, most)| (least as f64, most as f64)), policies.len())
 }
 
-/// The sum of the bytes of keys, with what the tables of the server take for each.
+/// The sum of the bytes of keys, with the bytes that each takes in the server's tables.
 pub(super) fn with_tables(keys: impl Iterator<Item = (f64, f64)>, count: usize) -> (f64, f64) {
     let tables = TABLES * count as f64;
     keys.fold((tables, tables), |sum, key| (sum.0 + key.0, sum.1 + key.1))
 }
 
-/// What grows in a key of its own.
+/// Notes on data that grows in a separate key.
 fn beside(policies: &[Policy]) -> Vec<String> {
     let of = |policy: &Policy| {
         let name = policy.name().to_owned();

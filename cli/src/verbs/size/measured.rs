@@ -1,4 +1,4 @@
-//! What checks cost on a store now: its CPU time while this process calls it, and the memory of a few keys.
+//! Measures the cost of checks on a store: its CPU time while this process calls it, and the memory of a few keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::store_options::{ChosenStore, StoreOptions};
 use crate::temporary_keys::TemporaryKeys;
 use crate::{Failure, Output};
 
-/// How long each way of calling is measured, and an idle server before.
+/// The length of each measurement, and of the one of an idle server before.
 const TIME: Duration = Duration::from_millis(1_000);
 const IDLE: Duration = Duration::from_millis(200);
 /// Keys of a measurement, and calls that wait at the same moment.
@@ -37,8 +37,8 @@ impl Primaries {
         Ok(Self(connections))
     }
 
-    /// The CPU time of all primaries so far, in seconds: of the thread that runs commands, where the server tells them apart.
-    /// `None` where the user may not ask.
+    /// The CPU time of all primaries so far, in seconds. If a server reports the time of the thread that runs commands,
+    /// only that counts. `None` if the user may not ask.
     fn cpu(&mut self) -> Result<Option<f64>, Error> {
         let mut sum = 0.0;
         for connection in &mut self.0 {
@@ -52,7 +52,7 @@ impl Primaries {
         Ok(Some(sum))
     }
 
-    /// What a key takes as MEMORY USAGE counts; `None` where the user may not ask.
+    /// The bytes of a key as MEMORY USAGE counts them. `None` if the user may not ask.
     fn memory_usage(&mut self, key: &[u8]) -> Result<Option<f64>, Error> {
         for connection in &mut self.0 {
             let reply = connection.ask(&[&b"MEMORY"[..], b"USAGE", key, b"SAMPLES", b"0"])?;
@@ -64,7 +64,7 @@ impl Primaries {
     }
 }
 
-/// Measures; what cannot be measured is taken from the figures of this project, and a note says so.
+/// Measures the costs. If one cannot be measured, it is a figure of this project, with a note about it.
 pub(super) fn costs(
     store: &ChosenStore,
     options: &StoreOptions,
@@ -133,13 +133,13 @@ fn is_held(policy: &Policy) -> bool {
     policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::Concurrency)
 }
 
-/// A check; or where a unit must be held, a charge, which costs as much and needs no end.
+/// A check. If a unit must be held, it is a charge instead, which costs as much and needs no release.
 fn spend(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Decision, Error> {
     let cost = Cost::one_of_each(policy);
     if is_held(policy) { limiter.charge(policy, key, cost) } else { limiter.check_with(policy, key, &cost.into()) }
 }
 
-/// Checks one after the other, on as many threads as keep the server busy.
+/// Checks one after the other, on this thread.
 fn alone(limiter: &Limiter, policies: &[Policy]) -> Result<u64, Failure> {
     let ends = Instant::now() + TIME;
     let mut rounds = 0;
@@ -152,7 +152,7 @@ fn alone(limiter: &Limiter, policies: &[Policy]) -> Result<u64, Failure> {
     Ok(rounds as u64)
 }
 
-/// Checks of many tasks, which are sent in batches.
+/// Checks in many tasks, so that the limiter sends them in batches.
 fn folded(limiter: &AsyncLimiter, policies: &[Policy]) -> Result<u64, Failure> {
     let failed = |error: std::io::Error| Failure::argument(format!("the measurement cannot start: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
@@ -191,7 +191,7 @@ fn folded(limiter: &AsyncLimiter, policies: &[Policy]) -> Result<u64, Failure> {
     })
 }
 
-/// The bytes of a key of each policy together: of one check, and of as many units as there are.
+/// The bytes of a key of each policy together: after one check, and with all units in use.
 fn key_bytes(
     limiter: &Limiter,
     primaries: &mut Primaries,
@@ -213,7 +213,7 @@ fn key_bytes(
         let once = primaries.memory_usage(&redis_key(&prefix.into(), policy, "once"))?;
         let full = primaries.memory_usage(&redis_key(&prefix.into(), policy, "full"))?;
         let Some(once) = once.or(full) else { return Ok(None) };
-        // A window that is in use all the time has a granule for each part of its period, which takes a period to see.
+        // A window in constant use has a granule for each part of its period. To see them would take a whole period.
         let stated = RedisCost::of(policy).key.1 as f64;
         // The name of a temporary key is longer than that of a service.
         let beyond = name_bytes(prefix.len()) as f64 - name_bytes(usual_prefix.len()) as f64;

@@ -14,9 +14,9 @@ use crate::terminal::{BOLD, DIM, NAME, escaped, paint, width, wrapped};
 use crate::{Failure, Outcome, Output, number_text, policy_argument};
 use costs::Costs;
 
-/// How busy the one core of a server may be that runs its commands, so that calls do not queue.
+/// How busy the core that runs a server's commands may be, so that calls do not queue.
 const BUSY: f64 = 0.6;
-/// What the allocator and the buffers of clients and replicas take on top.
+/// The factor for the further memory of the allocator and of the buffers of clients and replicas.
 const MEMORY_MARGIN: f64 = 1.3;
 
 #[derive(Debug, Args)]
@@ -43,14 +43,14 @@ pub(crate) struct Size {
     store: StoreOptions,
 }
 
-/// What one way of calling takes.
+/// The load of one way of calling.
 #[derive(Serialize)]
 struct Load {
     /// Microseconds of a server's core for each check of all policies.
     micros_per_check: f64,
     /// Cores that are busy all the time.
     busy_cores: f64,
-    /// Primaries, each of which runs its commands on one core.
+    /// Primaries. Each one runs its commands on one core.
     servers: u64,
 }
 

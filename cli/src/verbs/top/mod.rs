@@ -1,6 +1,6 @@
-//! `tidegate top`: the policies and keys that are being limited, live. Servers are asked for a bounded number of their keys, in
-//! small steps, and a file is read without its locks; their keys are digests, so names come from the processes of this machine that
-//! publish them.
+//! `tidegate top`: shows live which policies and keys are limited. It asks servers for a bounded number of their keys,
+//! in small steps, and reads a file without its locks. Keys in a store are digests, so the names come from the
+//! processes of this machine that publish them.
 
 mod page;
 mod published;
@@ -25,12 +25,12 @@ use published::{NamedKey, Published};
 use sampling::FileSampler;
 use sampling::{Sample, Sampler, ServerSampler};
 
-/// What the store has in the place of a key.
+/// Returns the name that the store has in the place of a key.
 type NameInStore<'a> = &'a dyn Fn(&Policy, &str) -> Option<Vec<u8>>;
 
-/// Named keys that the store is asked about in a reading.
+/// The most named keys that a reading asks the store about.
 const MAX_PEEKS: usize = 100;
-/// Times between two readings.
+/// The allowed times between two readings.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
 
 #[derive(Debug, Args)]
@@ -75,17 +75,17 @@ pub(crate) struct Top {
 
 /// A key that is being limited.
 struct KeyLine {
-    /// The policies whose limits the value of a key without a name fits.
+    /// The policy of a key with a name. Without a name, all policies that the value of the key fits.
     policies: Vec<String>,
     /// The name, or the digest.
     key: String,
     is_named: bool,
-    /// What its store says of it now, where that is known.
+    /// The answer of its store now, if it is known.
     decision: Option<Decision>,
     denied_per_second: Option<f64>,
 }
 
-/// What one reading shows.
+/// The results of one reading.
 struct Observation {
     at: SystemTime,
     sample: Sample,
@@ -160,7 +160,7 @@ impl Top {
         Ok(servers.map(|servers| Sampler::Servers(ServerSampler::new(servers, self.store.prefix(store)))).collect())
     }
 
-    /// The lines of keys, and how many did not fit: those that are denied most, then the others at their limit.
+    /// The lines of keys, and the number that did not fit. The most denied keys come first, then others at their limit.
     fn keys(
         &self,
         sample: &mut Sample,
@@ -211,7 +211,7 @@ impl Top {
     }
 }
 
-/// The policy of a named key: one that is known, or a notation in its place.
+/// The policy of a named key: a known one, or the notation in its place.
 fn policy_of(named: &NamedKey, policies: &[Policy]) -> Option<Policy> {
     let known = policies.iter().find(|policy| policy.name() == named.policy).cloned();
     known.or_else(|| Policy::parse(&named.policy).ok())

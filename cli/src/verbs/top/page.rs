@@ -16,7 +16,7 @@ use crate::terminal::{
 };
 use crate::time_text::{length, moment};
 
-/// Lines of policies.
+/// The most lines of policies.
 const POLICIES: usize = 20;
 
 pub(super) struct Page<'a> {
@@ -40,7 +40,7 @@ impl Page<'_> {
         output.line(self.lines(screen).join("\n") + end);
     }
 
-    /// At most so many lines as the screen has: more would scroll the first away.
+    /// At most as many lines as the screen has, because more would scroll the first ones away.
     fn lines(&self, screen: Option<usize>) -> Vec<String> {
         let mut lines = vec![format!(
             "{}  {} UTC, every {}",
@@ -56,16 +56,16 @@ impl Page<'_> {
             return lines;
         };
         let rest = screen.saturating_sub(lines.len() + 1);
-        // Heads, and what was left out, take four.
+        // The heads, and the lines about the rest, take four.
         lines.extend(self.policy_lines((rest / 3).clamp(1, POLICIES)));
         lines.extend(self.key_lines(screen.saturating_sub(lines.len() + 3).max(1)));
         lines.truncate(screen);
-        // A line that the terminal would break takes two.
+        // A line that is wider than the terminal would take two.
         lines.iter_mut().for_each(|line| *line = cut_line(line, width()));
         lines
     }
 
-    /// Where everything on the page comes from, and what it does not show.
+    /// The sources of everything on the page, and the things that it does not show.
     fn sources(&self) -> Vec<String> {
         let sample = &self.reading.sample;
         let mut lines = Vec::new();
@@ -143,7 +143,7 @@ impl Page<'_> {
         if self.reading.keys.is_empty() {
             return vec!["No key is at its limit, as far as this page sees.".to_owned()];
         }
-        // What the three columns of numbers leave.
+        // The room that the three columns of numbers leave.
         let room = width().saturating_sub(47).max(25);
         let (for_key, for_policy) = (room - room * 2 / 5, room * 2 / 5);
         let head = format!(
@@ -222,7 +222,7 @@ fn key_as_json(line: &KeyLine) -> Value {
     })
 }
 
-/// What the limit that binds counts, where it names it.
+/// The unit of the limit that binds, if it has a name.
 fn unit_of(decision: &Decision) -> Option<Unit> {
     decision.limits().nth(decision.binding_index())?.unit
 }
@@ -231,7 +231,7 @@ fn since_1970(at: SystemTime) -> Duration {
     at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A line of at most so many columns; codes of colours take none.
+/// Cuts a line to at most `columns` columns. Colour codes take none.
 fn cut_line(line: &str, columns: usize) -> String {
     let mut kept = String::new();
     let mut left = columns;
@@ -248,7 +248,7 @@ fn cut_line(line: &str, columns: usize) -> String {
     kept
 }
 
-/// A text of others that takes exactly so many columns.
+/// A text from others, escaped, of exactly `columns` columns.
 fn cut(text: &str, columns: usize) -> String {
     fitted(&escaped(text), columns)
 }

@@ -1,4 +1,4 @@
-//! What processes of this machine publish of themselves: the files in the folder that their `TIDEGATE_TOP` names.
+//! The files that processes of this machine publish, in the folder that their `TIDEGATE_TOP` names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,20 +13,20 @@ use tidegate::host::{self, Links, Unreadable};
 use crate::Failure;
 use crate::terminal::path_text;
 
-/// A process whose file is older has ended, or hangs.
+/// The seconds after which a process without a newer file has ended, or hangs.
 const FRESH: f64 = 5.0;
 /// The most files that are read, and the most bytes of each.
 const MAX_FILES: usize = 1_000;
 const MAX_BYTES: usize = 4 << 20;
 
-/// Units are calls: so many a second were allowed and denied.
+/// The calls per second that were allowed and denied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Rates {
     #[serde(rename = "allowed_per_second")]
     pub(super) allowed: f64,
     #[serde(rename = "denied_per_second")]
     pub(super) denied: f64,
-    /// What policies that are shadows would have denied. These calls were allowed.
+    /// Calls that policies in shadow mode would have denied. They were allowed.
     #[serde(rename = "shadow_denied_per_second")]
     pub(super) shadow_denied: f64,
 }
@@ -60,7 +60,7 @@ struct Snapshot {
     denied: Vec<Denials>,
 }
 
-/// What a process has counted of a policy since it started.
+/// The counts of a policy since its process started.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct Counts {
@@ -77,7 +77,7 @@ struct Denials {
     denials: u64,
 }
 
-/// A file, and what changed between its last two versions.
+/// A file, and the rates between its last two versions.
 #[derive(Debug, Default)]
 struct ProcessFile {
     last: Snapshot,
@@ -101,7 +101,7 @@ impl Published {
         Ok(published)
     }
 
-    /// Reads the files anew.
+    /// Reads the files again.
     pub(super) fn read(&mut self) -> Result<(), Failure> {
         let folder = &self.folder;
         let entries = fs::read_dir(folder).map_err(|error| {
@@ -122,7 +122,7 @@ impl Published {
         self.files.retain(|path, _| paths.contains(path));
         for path in paths {
             let text = match read_file(&path) {
-                // A file that has just gone is no fault.
+                // A file that was just removed is no fault.
                 Err(Unreadable::Failed(error)) if error.kind() == io::ErrorKind::NotFound => continue,
                 text => text.ok(),
             };
@@ -139,7 +139,7 @@ impl Published {
         self.files.values().filter(move |file| (now - file.last.written).abs() < FRESH)
     }
 
-    /// The processes that published in the last seconds, and those that did not.
+    /// The number of processes that published in the last seconds, and of those that did not.
     pub(super) fn counts(&self) -> (usize, usize) {
         let fresh = self.fresh().count();
         (fresh, self.files.len() - fresh)
@@ -162,7 +162,7 @@ impl Published {
         notations.iter().filter_map(|(name, notation)| Policy::parse(notation).ok()?.named(*name).ok()).collect()
     }
 
-    /// Calls a second by policy, of all processes together: first those that are denied most.
+    /// Calls per second by policy, of all processes together. Policies with the most denials come first.
     pub(super) fn rates(&self) -> Vec<PolicyRates> {
         let mut rates: BTreeMap<&str, Rates> = BTreeMap::new();
         for file in self.fresh() {
@@ -182,8 +182,8 @@ impl Published {
         rates
     }
 
-    /// The keys that were denied since the reading before, with their denials a second. `store` and `prefix` choose the
-    /// processes whose keys are in a store; without them it is all.
+    /// The keys that were denied since the last reading, with their denials per second. `of` is the store and the
+    /// prefix of the processes that count. Without it, all processes do.
     pub(super) fn denied(&self, of: Option<(&str, &str)>) -> BTreeMap<NamedKey, f64> {
         let mut denied: BTreeMap<NamedKey, f64> = BTreeMap::new();
         for file in self.fresh() {
@@ -203,7 +203,7 @@ impl Published {
     }
 }
 
-/// The text of a file of a process. One that another user put there must not stop the command.
+/// Reads the file of a process. A file that another user put there must not stop the command.
 fn read_file(path: &Path) -> Result<Vec<u8>, Unreadable> {
     host::read_regular_file(path, MAX_BYTES, Links::Refused)
 }

@@ -1,5 +1,5 @@
-//! Looks at a bounded number of a store's keys in each reading. Servers are asked in small steps: SCAN goes on where it stood, and no
-//! command runs for longer than a check of a few keys. A file is read without its locks.
+//! Looks at a bounded number of a store's keys in each reading. Servers are asked in small steps. SCAN continues where
+//! it stopped, and no command runs for longer than a check of a few keys. A file is read without its locks.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use crate::reply::moment;
 
 /// Keys that one SCAN looks at, and commands that are sent together.
 const STEP: usize = 100;
-/// Between two steps on a server, so that its other clients come first.
+/// The pause between two steps on a server, so that its other clients come first.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The most bytes of a value that are read. A longer one is that of a `sliding-window` with many granules, or of many holds.
+/// The most bytes to read of a value. Longer ones are those of a `sliding-window` with many granules, or of many holds.
 const MAX_VALUE: usize = 4_096;
-/// Keys at their limit that are read again in each reading.
+/// The most keys at their limit that each reading reads again.
 const MAX_TRACKED: usize = 500;
-/// Policies that a value is compared with.
+/// The most policies to compare a value with.
 const MAX_POLICIES: usize = 100;
 
 /// A key in Redis that is at its limit.
@@ -32,18 +32,18 @@ pub(super) struct LimitedKey {
     pub(super) decision: Decision,
 }
 
-/// What one reading found.
+/// The results of one reading.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     pub(super) servers: usize,
     /// Keys that the servers have, of all programs.
     pub(super) all_keys: u64,
-    /// Keys that were looked at, those of the prefix, and of these the ones that fit no known policy.
+    /// The examined keys, those with the prefix among them, and those of the prefix that fit no known policy.
     pub(super) scanned: usize,
     pub(super) of_prefix: usize,
     pub(super) unknown: usize,
     pub(super) slowest: Duration,
-    /// Why servers could not be asked.
+    /// The errors of servers that could not be asked.
     pub(super) failures: Vec<String>,
     /// By the key in Redis, or the name in the file.
     pub(super) limited: HashMap<Vec<u8>, LimitedKey>,
@@ -119,7 +119,7 @@ impl Sampler {
         }
     }
 
-    /// What the store has in the place of a key.
+    /// The name that the store has in the place of a key.
     pub(super) fn name(&self, names: &KeyNames, policy: &Policy, key: &str) -> Vec<u8> {
         match self {
             Self::Servers(_) => host::redis_key(names, policy, key),
@@ -166,7 +166,7 @@ impl ServerSampler {
     }
 }
 
-/// One reading of a server: what values are compared with, and where the result goes.
+/// One reading of a server: the policies to compare values with, and the sample for the results.
 struct ServerReading<'a> {
     connection: ServerConnection,
     policies: &'a [Policy],
@@ -221,7 +221,7 @@ impl Server {
 }
 
 impl Sample {
-    /// Compares the value of a key with the policies; returns whether the key is at its limit. Keys of an earlier reading do not count.
+    /// Compares a key's value with the policies. True if it is at its limit. Keys of an earlier reading do not count.
     fn note(&mut self, key: &[u8], digest: &str, value: &[u8], policies: &[Policy], now: u64, counts: bool) -> bool {
         self.of_prefix += usize::from(counts);
         let fits =
@@ -243,7 +243,7 @@ impl ServerReading<'_> {
         Ok(replies)
     }
 
-    /// Reads the values of keys; returns the keys that are at their limit.
+    /// Reads the values of keys, and returns the keys that are at their limit.
     fn values(&mut self, keys: &[Vec<u8>], counts: bool) -> Result<Vec<Vec<u8>>, Failure> {
         if keys.is_empty() {
             return Ok(Vec::new());

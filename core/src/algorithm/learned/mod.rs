@@ -1,5 +1,5 @@
-//! What the other side of a key has said of its limits, and until when that holds. `lua/learned.lua` has the same rules;
-//! docs/adr/0041 has the reasons.
+//! The limits that the other side of a key has announced, and until when they hold. `lua/learned.lua` has the same
+//! rules. docs/adr/0041 has the reasons.
 
 mod said;
 #[cfg(feature = "stored")]
@@ -15,10 +15,10 @@ pub(crate) use self::said::{Said, SaidLimit};
 
 /// The most windows of a key.
 pub(crate) const MAX_LEARNED_WINDOWS: usize = 8;
-/// For how long calls are remembered of which no response was seen.
+/// For how long calls are remembered that no response has answered.
 const IN_FLIGHT: u64 = 60 * SECOND;
 
-/// The numbers that the sources of the script have names for.
+/// The numbers that the sources of the script use by name.
 #[cfg(all(test, feature = "stored"))]
 pub(crate) const LEARNED_NUMBERS: [(&str, u64); 7] = [
     ("MOST_LEARNED_WINDOWS", MAX_LEARNED_WINDOWS as u64),
@@ -30,44 +30,44 @@ pub(crate) const LEARNED_NUMBERS: [(&str, u64); 7] = [
     ("CALLS_IN_FLIGHT", IN_FLIGHT),
 ];
 
-/// How a policy learns before anything was said: its calls are counted.
+/// How a policy learns. It counts its calls even before any report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Learning {
-    /// How much the way to the other side differs, in microseconds.
+    /// How much the way to the other side varies, in microseconds.
     pub(crate) margin: u64,
-    /// Nothing but what is learned limits them, so that one of them begins a window of which nothing was said.
+    /// True if only learned limits apply, so that a single call begins a window without a report.
     pub(crate) asks: bool,
 }
 
-/// What is learned of a key.
+/// The learned limits of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct LearnedLimits {
-    /// The calls that were charged.
+    /// The number of charged calls.
     calls: u64,
-    /// Until when that is remembered.
+    /// Until when that number stays known.
     calls_until: u64,
-    /// The end of the last wait that was said.
+    /// The end of the last announced wait.
     wait_until: u64,
     windows: Vec<LearnedWindow>,
 }
 
-/// What a call asks of a limit of the policy.
+/// A call's demand on a limit of the policy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AskedOf {
     pub(crate) capacity: u64,
     pub(crate) units: u64,
-    /// What it leaves free, without what was learned.
+    /// The units that it leaves free, apart from the learned ones.
     pub(crate) reserve: u64,
 }
 
-/// What an answer says of what was learned.
+/// The learned part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct LearnedAnswer {
-    /// The calls that were charged.
+    /// The number of charged calls.
     pub(crate) calls: u64,
-    /// The end of the last wait that was said.
+    /// The end of the last announced wait.
     pub(crate) wait_until: u64,
-    /// The limits of the policy that have less left by what was learned, with the count of the learned one.
+    /// The limits of the policy that have less left because of a learned limit, with the count of that one.
     pub(crate) limits: SmallVec<[(u8, u64); 1]>,
 }
 
@@ -81,19 +81,19 @@ impl LearnedLimits {
         self.windows.capacity() * size_of::<LearnedWindow>()
     }
 
-    /// The windows that no limit of the policy is beside.
+    /// The windows that are not beside a limit of the policy.
     fn alone(&self, now: u64) -> impl Iterator<Item = &LearnedWindow> {
         self.windows.iter().filter(move |window| !window.is_beside && !window.is_over(now))
     }
 
-    /// What a call of so many units leaves free of a limit of the policy at a moment.
+    /// The units that a call of so many units leaves free in a limit of the policy at a moment.
     pub(crate) fn reserve(&self, index: usize, (capacity, units): (u64, u64), now: u64, moment: u64) -> u64 {
         let beside = self.windows.iter().filter(|window| window.is_beside && !window.is_over(now));
         let of_limit = beside.filter(|window| index_of(window.place) == index);
         of_limit.map(|window| window.reserve(capacity, units, moment)).max().unwrap_or(0)
     }
 
-    /// What a limit says to a call that leaves this free: the call may fit when others use less. `used` counts of the limit.
+    /// The view for a call that leaves this free, and so may fit when others use less. `used` units count in the limit.
     pub(crate) fn view(&self, view: View, index: usize, used: u64, asked: AskedOf, now: u64) -> View {
         if view.admits_at.is_some_and(|at| at <= now) {
             return view;
@@ -110,12 +110,12 @@ impl LearnedLimits {
         View { admits_at: view.admits_at.into_iter().chain(admits_at).min(), ..view }
     }
 
-    /// The first moment at which all windows admit a call, of which `units` says what it asks of a limit.
+    /// The first moment at which all windows admit a call. `units` returns the units that the call takes of a limit.
     pub(crate) fn admits_at(&self, now: u64, units: impl Fn(usize) -> u64) -> u64 {
         self.alone(now).map(|window| window.admits_call_at(now, &units)).fold(now, u64::max)
     }
 
-    /// The units that all windows have left for a call, at most so many.
+    /// The units that all windows have left for a call, at most `most`.
     pub(crate) fn left(&self, now: u64, most: u64) -> u64 {
         self.alone(now)
             .filter(|window| window.place > 0)
@@ -123,7 +123,7 @@ impl LearnedLimits {
             .fold(most, u64::min)
     }
 
-    /// The limits of the policy that it refuses, one bit each.
+    /// The limits of the policy that refuse the call, one bit each.
     pub(crate) fn refusing(&self, now: u64, units: impl Fn(usize) -> u64) -> u16 {
         let refusing = self.alone(now).filter(|window| window.admits_call_at(now, &units) > now);
         refusing.fold(0, |bits, window| bits | 1 << index_of(window.place))
@@ -142,7 +142,7 @@ impl LearnedLimits {
         }
     }
 
-    /// Takes what a response said. `used` says what counts of a limit of the policy.
+    /// Takes the announcements of a response. `used` returns the units that count in a limit of the policy.
     pub(crate) fn observe(&mut self, said: &Said, now: u64, learning: Option<Learning>, used: impl Fn(usize) -> u64) {
         let asks = learning.is_some_and(|learning| learning.asks);
         if said.wait > 0 {
@@ -150,7 +150,7 @@ impl LearnedLimits {
         }
         let calls = said.calls.map(|calls| self.calls.saturating_sub(calls));
         self.windows.retain(|window| !window.is_over(now));
-        // What is left, without an end, says something of windows that are known, and nothing of others.
+        // A number of units left without an end is news about a known window, and about no other.
         let is_known = |limit: &&SaidLimit| self.windows.iter().any(|window| window.id == limit.id);
         let limits: SmallVec<[&SaidLimit; 1]> =
             said.limits.iter().filter(|limit| limit.reset > 0 || is_known(limit)).collect();
@@ -173,7 +173,7 @@ impl LearnedLimits {
         }
     }
 
-    /// Takes a response that states no limit: a refusal that tells to wait ends a window, and any other one lets the next call go.
+    /// Takes a response without a limit. A refusal with a wait ends a window, and any other response lets the next call go.
     fn observe_counted(&mut self, wait: u64, calls: Option<u64>, now: u64) {
         let behind = calls.unwrap_or(0);
         let is_first = self.windows.is_empty();
@@ -188,13 +188,13 @@ impl LearnedLimits {
         }
     }
 
-    /// Another version of the policy counts: until it is said anew, nothing is known of its limits.
+    /// Another version of the policy counts now. Until the next report nothing is known about its limits.
     pub(crate) fn forget_places(&mut self) {
         self.windows.retain(|window| !window.is_beside);
         self.windows.iter_mut().for_each(|window| window.place = 0);
     }
 
-    /// Lowers what the limits of a policy say to what was learned. `asked` says what the call asks of each.
+    /// Lowers the views of the policy's limits to the learned ones. `asked` returns the call's units of each limit.
     pub(crate) fn constrain(
         &self,
         views: &mut [View],

@@ -1,43 +1,43 @@
-//! What a response said.
+//! The limits that a response announces.
 
 use smallvec::SmallVec;
 
-/// What a response said of its limits.
+/// The announcements of a response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Said {
-    /// For how long the key waits, in microseconds; 0 where it says nothing.
+    /// The time that the key has to wait, in microseconds. 0 if the response sets none.
     pub(crate) wait: u64,
-    /// How many calls of the key were charged when the call was that it answers, where that is known.
+    /// The number of calls that the key had charged at the time of the answered call, if known.
     pub(crate) calls: Option<u64>,
     pub(crate) limits: SmallVec<[SaidLimit; 1]>,
 }
 
-/// What a response said of one limit.
+/// One limit that a response announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SaidLimit {
-    /// Its name, unit and length, as a digest.
+    /// A digest of its name, unit and length.
     pub(crate) id: u64,
-    /// Which limit of the policy it is about, from 1 on; 0 where that counts other units.
+    /// The place of the policy's limit that it belongs to, from 1 on. 0 if the policy's limits count other units.
     pub(crate) place: u8,
-    /// Whether the response has stated the count of the limit.
+    /// True if the response stated the count of the limit.
     pub(crate) is_stated: bool,
     pub(crate) limit: u64,
-    /// The units that are used of it.
+    /// The used units of the limit.
     pub(crate) used: u64,
-    /// The time until it is reset; 0 where it says only what is left.
+    /// The time until its reset. 0 if the response gives only the units left.
     pub(crate) reset: u64,
-    /// Its length, where that is known; else 0.
+    /// Its length, 0 if unknown.
     pub(crate) length: u64,
-    /// The units that the answered call has taken of it.
+    /// The units that the answered call took from it.
     pub(crate) units: u64,
-    /// The count of the policy's own limit; 0 where nothing but what is learned limits the calls, or the policy counts other units.
+    /// The count of the policy's limit. 0 if only learned limits apply to the calls, or if the policy counts other units.
     pub(crate) capacity: u64,
-    /// The units of it that were known to be used when the call was charged that was answered, where that is known.
+    /// The used units that were known when the answered call was charged, if known.
     pub(crate) known: Option<u64>,
 }
 
 impl SaidLimit {
-    /// Its numbers, in the order in which the script reads them.
+    /// Its numbers, in the order that the script expects.
     #[cfg(feature = "stored")]
     pub(crate) fn numbers(&self) -> [f64; 10] {
         let Self { id, place, is_stated, limit, used, reset, length, units, capacity, known } = *self;

@@ -1,4 +1,4 @@
-//! What is learned of a key as it stands in a stored value.
+//! The stored form of the learned limits of a key.
 
 use smallvec::SmallVec;
 
@@ -6,14 +6,14 @@ use super::window::{LearnedWindow, MAX_STEPS, UsedUntil};
 use super::{LearnedLimits, MAX_LEARNED_WINDOWS};
 use crate::algorithm::{MAX_SAFE_INTEGER, MOMENT_WIDTH, number, period, put};
 
-/// Bits of the byte that says what a window is; the lower ones are the place of its limit.
+/// Bits of the byte that describes a window. The lower bits are the place of its limit.
 const STATED: u8 = 16;
 const ASSUMED: u8 = 32;
 const BESIDE: u8 = 64;
 const COUNTED: u8 = 128;
 
 impl LearnedLimits {
-    /// Appends it as it stands in a section.
+    /// Appends the content of a section.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let moments = |out: &mut Vec<u8>, moments: &[u64]| {
             moments.iter().for_each(|moment| put(out, *moment, MOMENT_WIDTH));
@@ -35,7 +35,7 @@ impl LearnedLimits {
         }
     }
 
-    /// Reads a section. `None` for bytes that are none.
+    /// Reads the content of a section. `None` for invalid bytes.
     pub(crate) fn read(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
         let moment = |bytes: &mut &[u8]| number(bytes, MOMENT_WIDTH).filter(|number| *number <= MAX_SAFE_INTEGER);

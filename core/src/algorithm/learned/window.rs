@@ -1,4 +1,4 @@
-//! One window of the other side.
+//! One window of a limit that the other side keeps.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -7,12 +7,12 @@ use crate::algorithm::{MAX_SAFE_INTEGER, SECOND};
 
 /// The most steps of a window.
 pub(super) const MAX_STEPS: usize = 3;
-/// Steps whose ends differ by less are one: services round to seconds.
+/// Steps with ends closer than this are one, because services round to seconds.
 pub(super) const SAME_STEP: u64 = SECOND;
-/// For how long the others wait for the answer to the call that begins a window of which nothing is said, and how often they look.
+/// The time that calls wait for the answer to the call that begins an unknown window, and the interval at which they look again.
 pub(super) const ANSWER: u64 = SECOND;
 pub(super) const LOOK_AGAIN: u64 = 50_000;
-/// For how long a window is remembered after its reset.
+/// For how long a window stays known after its reset.
 pub(super) const REMEMBERED: u64 = 3_600 * SECOND;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,24 +20,24 @@ pub(super) struct LearnedWindow {
     pub(super) id: u64,
     pub(super) place: u8,
     pub(super) is_stated: bool,
-    /// Whether its one step is what we assume, since the other side has not said anything of it.
+    /// True if its one step is an assumption, because the other side has not reported on this window.
     pub(super) is_assumed: bool,
-    /// Whether it is beside a limit of the policy that counts the calls: its steps are what others use, and no call is charged to it.
+    /// True if it is beside a limit of the policy that counts our calls. Its steps are the usage of others, and no call charges it.
     pub(super) is_beside: bool,
-    /// Whether the other side states no limit: it is the number of calls that it served until it refused one. So many go freely, and
-    /// then one at a time.
+    /// True if the other side states no limit. The limit is then the number of calls that it served until it refused one. So many
+    /// calls go freely, and the others one at a time.
     pub(super) is_counted: bool,
     pub(super) limit: u64,
     pub(super) length: u64,
-    /// Until when no further call is admitted, unless the one that begins the window is answered before.
+    /// Until when it admits no further call, unless the call that begins the window is answered before.
     pub(super) asks_until: u64,
-    /// Until when it is remembered.
+    /// Until when it stays known.
     pub(super) until: u64,
-    /// From the first end to the last one, and from the most units to the fewest.
+    /// In order of their ends, and from the most units to the fewest.
     pub(super) steps: SmallVec<[UsedUntil; MAX_STEPS]>,
 }
 
-/// So many units are used until that moment.
+/// This many units are used until that moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct UsedUntil {
     pub(super) used: u64,
@@ -57,14 +57,14 @@ impl LearnedWindow {
         self.live(now).map(|step| step.used).max().unwrap_or(0)
     }
 
-    /// What a call leaves free of a limit of the policy that has so much room: what others use, and what the other side's limit has less.
-    /// Where a call takes more than that limit has, it is admitted when nothing is used.
+    /// The units that a call leaves free in a limit of that capacity: those that others use, and the difference to a smaller limit of the
+    /// other side. A call that takes more than that limit has is admitted when nothing is used.
     pub(super) fn reserve(&self, capacity: u64, units: u64, moment: u64) -> u64 {
         let less = capacity.saturating_sub(self.limit).min(capacity.saturating_sub(units));
         less + self.used(moment)
     }
 
-    /// The first moment at which it admits so many units. More than its limit has are admitted when nothing is used.
+    /// The first moment at which it admits so many units. More than its limit are admitted when nothing is used.
     pub(super) fn admits_at(&self, now: u64, units: u64) -> u64 {
         if self.is_counted {
             let waits = self.used(now) >= self.limit && self.asks_until > now;
@@ -75,8 +75,8 @@ impl LearnedWindow {
         if self.asks_until > now { closes.max(self.asks_until.min(now + LOOK_AGAIN)) } else { closes }
     }
 
-    /// The first moment at which it admits a call, of which `units` says what it asks of a limit: nothing is always admitted. Of units that
-    /// the policy does not count it asks for one.
+    /// The first moment at which it admits a call. `units` returns the units that the call takes of a limit, and 0 is always admitted. If
+    /// the policy does not count these units, the call takes one.
     pub(super) fn admits_call_at(&self, now: u64, units: impl Fn(usize) -> u64) -> u64 {
         match units_of(self.place, units).unwrap_or(1) {
             0 => now,
@@ -104,7 +104,7 @@ impl LearnedWindow {
         }
     }
 
-    /// The window of a side that states no limit, whose first refusal tells to wait until it closes. How long it is, is not known yet.
+    /// A window of a side that states no limit, after a first refusal with a wait until it closes. Its length is not known yet.
     pub(super) fn counted(served: u64, closes: u64) -> Self {
         let mut window = Self {
             place: 1,
@@ -119,16 +119,16 @@ impl LearnedWindow {
         window
     }
 
-    /// The newest call of such a window was served. Those before it that go freely may still be on their way there.
+    /// The newest call of such a window was served. Earlier calls that go freely may still be on their way.
     pub(super) fn answered(&mut self, now: u64) {
         self.asks_until = if self.used(now) == self.limit { now + LOOK_AGAIN } else { 0 };
     }
 
-    /// The other side refuses a call of such a window, behind which `calls` were charged.
+    /// The other side refused a call of such a window. `calls` calls were charged after that one.
     pub(super) fn refused(&mut self, calls: u64, now: u64, closes: u64) {
         let Some(step) = self.steps.iter_mut().find(|step| step.closes > now) else { return };
         if calls >= step.used {
-            // It is a call of the window before.
+            // The call belongs to the window before.
             return;
         }
         let served = (step.used - calls - 1).max(1);
@@ -144,7 +144,7 @@ impl LearnedWindow {
         (self.asks_until, self.until) = (0, self.until.max(closes + REMEMBERED));
     }
 
-    /// Takes what was said of it. `calls` were charged since the call that was answered, where that is known.
+    /// Takes a report about this window. `calls` were charged since the answered call, if known.
     pub(super) fn observe(&mut self, said: &SaidLimit, calls: Option<u64>, now: u64, (asks, own): (bool, u64)) {
         if said.reset == 0 {
             return self.observe_left(said, calls, now);
@@ -176,8 +176,8 @@ impl LearnedWindow {
         self.raise(UsedUntil { used: used.min(MAX_SAFE_INTEGER), closes }, said.used);
     }
 
-    /// Takes what is left where no end was said: that holds for a second. When all of it is used, and the newest call has its answer, the
-    /// next one asks.
+    /// Takes the units left from a report without an end. They hold for a second. When all units are used and the newest call has its
+    /// answer, the next call asks.
     fn observe_left(&mut self, said: &SaidLimit, calls: Option<u64>, now: u64) {
         let is_asked = self.asks_until > now;
         // The newest call is the one that asks.
@@ -193,7 +193,7 @@ impl LearnedWindow {
             None => said.used.max(self.used(now)),
         };
         match self.steps.last_mut() {
-            // What was said with an end stands.
+            // A step with a reported end stands.
             Some(_) if !self.is_assumed => return,
             Some(step) if !is_asked => step.used = step.used.max(said.used),
             _ => {
@@ -208,15 +208,15 @@ impl LearnedWindow {
 
     fn take_limit(&mut self, said: &SaidLimit) {
         if said.is_stated || !self.is_stated {
-            // A limit that is raised leaves no more than before: what is said never adds.
+            // A raised limit leaves no more than before, because a report never adds units.
             let raised = said.limit.saturating_sub(self.limit);
             self.steps.iter_mut().for_each(|step| step.used = (step.used + raised).min(MAX_SAFE_INTEGER));
             (self.limit, self.is_stated) = (said.limit, said.is_stated);
         }
     }
 
-    /// The same beside a limit of the policy, of which `own` units are used: what our own calls do not explain is used by others.
-    /// A limit that is raised leaves no more than before until the last end that was said.
+    /// The same beside a limit of the policy that has `own` units in use. Usage that our own calls do not explain belongs to
+    /// others. A raised limit leaves no more than before until the last reported end.
     pub(super) fn observe_beside(
         &mut self,
         said: &SaidLimit,
@@ -246,7 +246,7 @@ impl LearnedWindow {
         }
     }
 
-    /// Adds a step, or raises the one of that end to `same`.
+    /// Adds a step, or raises the step with the same end to `same`.
     pub(super) fn raise(&mut self, added: UsedUntil, same: u64) {
         let closes = added.closes;
         match self.steps.iter_mut().find(|step| step.closes.abs_diff(closes) < SAME_STEP) {
@@ -273,12 +273,12 @@ impl LearnedWindow {
     }
 }
 
-/// Which limit of the policy a window is shown at.
+/// The index of the policy's limit that shows this window.
 pub(super) fn index_of(place: u8) -> usize {
     usize::from(place).saturating_sub(1)
 }
 
-/// The units of a call that a window counts; `None` of units that the policy does not count.
+/// The units of a call that a window counts. `None` if the policy does not count these units.
 pub(super) fn units_of(place: u8, units: impl Fn(usize) -> u64) -> Option<u64> {
     (place > 0).then(|| units(index_of(place)))
 }

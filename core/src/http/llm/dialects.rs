@@ -1,8 +1,8 @@
-//! The requests that are read: how each is recognized, and which of its fields say what.
+//! The table of the requests that are read: how each is recognized, and the meaning of its fields.
 
 use serde_json::{Map, Value};
 
-/// What a request asks for.
+/// The API that a request uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LlmApi {
@@ -35,21 +35,21 @@ impl LlmApi {
 /// A line of the table.
 pub(super) struct LlmDialect {
     pub(super) api: LlmApi,
-    /// How the path of its address ends.
+    /// The end of the path of its address.
     path: &'static str,
-    /// Where the path says nothing: fields of which one is there, and with it another field.
+    /// For a request with an unknown path: it must have one of the first fields, and the other field.
     signs: (&'static [&'static str], &'static str),
-    /// Fields with what the model reads: texts, or messages of them.
+    /// Fields with the input of the model: texts, or messages of them.
     pub(super) texts: &'static [&'static str],
-    /// Fields that the model reads as they are written: tools, and forms of the answer.
+    /// Fields that the model reads as they are written: tools, and schemas of the answer.
     pub(super) schemas: &'static [&'static str],
-    /// Fields with the most tokens of an answer, of which the first that is there counts.
+    /// Fields with the most tokens of an answer. The first one that is there counts.
     pub(super) bounds: &'static [&'static str],
     /// Fields with the number of answers.
     pub(super) answers: &'static [&'static str],
-    /// Whether it is answered with tokens.
+    /// True if the answer consists of tokens.
     pub(super) is_answered: bool,
-    /// What a service adds to a request with tools, in bytes.
+    /// The bytes that a service adds to a request with tools.
     pub(super) tools_bytes: u64,
 }
 
@@ -113,15 +113,15 @@ const LLM_DIALECTS: &[LlmDialect] = &[
     },
 ];
 
-/// Where the fields and the path say no more, `messages` are a chat.
+/// If neither the path nor the fields decide, `messages` are a chat.
 const CHAT: usize = 0;
-/// How paths end of calls that look like those of the table and use no tokens.
+/// The ends of the paths of calls that look like those of the table but use no tokens.
 const OTHER_CALLS: &[&str] = &["/count_tokens"];
-/// Fields of which one is in every request for a model that has messages.
+/// Every request for a model that has messages has one of these fields.
 const MODEL_SIGNS: &[&str] = &["model", "anthropic_version", "max_tokens", "max_completion_tokens"];
 
-/// The line for a request. A path of the table says what it is. Behind a gateway, where the path is another, messages are
-/// recognized by their fields; other fields are too common for that, and say what a request is only where there is no path.
+/// The line for a request. A path of the table decides. Behind a gateway the path is another, and messages are
+/// recognized by their fields. Other fields are too common for that, and decide only if there is no path.
 pub(super) fn find(path: Option<&str>, fields: &Map<String, Value>) -> Option<&'static LlmDialect> {
     let path = path.map(|path| path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/'));
     let ends = |end: &str| path.is_some_and(|path| path.ends_with(end));
@@ -138,31 +138,31 @@ pub(super) fn find(path: Option<&str>, fields: &Map<String, Value>) -> Option<&'
     LLM_DIALECTS.iter().find(fits).or_else(|| has("messages").then_some(&LLM_DIALECTS[CHAT]))
 }
 
-/// What a part of a message costs that is no text.
+/// The cost of a part of a message that is not text.
 pub(super) struct Media {
     /// The `type` of the part.
     types: &'static [&'static str],
-    /// The tokens of one, whatever is in it.
+    /// The tokens of a part, at least.
     pub(super) tokens: u64,
-    /// The bytes of what is written in the request, as base64, that are a token more. 0 where its size does not count.
+    /// The number of bytes of the part, as base64 in the request, that cost a token. 0 if its size does not count.
     pub(super) bytes: u64,
 }
 
 const MEDIA: &[Media] = &[
-    // 8 tiles of OpenAI's and a base are 1,445 tokens; 1.15 megapixels, to which Anthropic scales, are 1,600.
+    // 8 tiles of OpenAI and a base are 1,445 tokens. Anthropic scales to 1.15 megapixels, which are 1,600.
     Media { types: &["image", "image_url", "input_image", "computer_screenshot"], tokens: IMAGE_TOKENS, bytes: 0 },
-    // Ten tokens a second; a second of speech has more than 10 kB.
+    // Ten tokens a second. A second of speech has more than 10 kB.
     Media { types: &["input_audio", "audio"], tokens: 100, bytes: 1_024 },
-    // A page is up to 3,000 tokens, and an image of it.
+    // A page costs up to 3,000 tokens, and an image of it.
     Media { types: &["document", "file", "input_file"], tokens: IMAGE_TOKENS, bytes: 32 },
 ];
 
 /// The tokens of an image.
 pub(super) const IMAGE_TOKENS: u64 = 1_600;
-/// The tokens of an image of which few details are asked for.
+/// The tokens of an image that is asked for with low detail.
 pub(super) const LOW_DETAIL_TOKENS: u64 = 85;
 
-/// What a part with this `type` is, where it is no text.
+/// The medium of a part with this `type`. `None` if it is text.
 pub(super) fn media(kind: &str) -> Option<&'static Media> {
     MEDIA.iter().find(|media| media.types.contains(&kind))
 }
@@ -181,5 +181,5 @@ pub(super) const UNREAD: &[&str] = &[
     "media_type",
     "detail",
 ];
-/// The fields of a request that name earlier messages, which the service keeps and the model reads.
+/// The fields of a request that name earlier messages. The service keeps these messages, and the model reads them.
 pub(super) const KEPT: &[&str] = &["previous_response_id", "conversation"];

@@ -1,40 +1,40 @@
-//! Numbers of tokens: what a call is charged, and what it has cost.
+//! Numbers of tokens: the charge of a call, and its actual cost.
 
 use super::MOST;
 use super::learned::{Learned, LearnedTable};
 use super::request::LlmRequest;
 use super::usage::TokenUsage;
 
-/// The tokens of an answer whose request names no bound, until calls were seen.
+/// The tokens of an answer if the request names no bound and no calls were seen yet.
 pub const DEFAULT_OUTPUT: u64 = 1_024;
-/// Tokens of bytes are counted in parts of this.
+/// The scale of tokens per byte: `SCALE` is one token for each byte.
 const SCALE: u64 = 1 << 16;
-/// A token of four bytes.
+/// The first rate: a token for each four bytes.
 const START: u64 = SCALE / 4;
 
 /// When a service counts the tokens of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OutputRule {
-    /// When the request arrives: the bound that it names, whatever is used then.
+    /// When the request arrives: the service counts the bound in it, whatever the answer uses later.
     Bound,
     /// As they are used.
     Used,
 }
 
-/// What counts for the limits of a service.
+/// The rules by which a service counts tokens for its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TokenRules {
     /// When the tokens of an answer count.
     pub output: OutputRule,
-    /// Whether what is read out of a cache counts.
+    /// True if tokens that the model reads from a cache count.
     pub cached: bool,
 }
 
 impl TokenRules {
-    /// As OpenAI counts: the bound of the answer on arrival, and the input with what was cached.
+    /// As OpenAI counts: the bound of the answer on arrival, and the input with its cached part.
     pub const OPENAI: Self = Self { output: OutputRule::Bound, cached: true };
-    /// As Anthropic counts: the answer as it is used, and the input without what was read out of a cache.
+    /// As Anthropic counts: the answer as it is used, and the input without the part that came from a cache.
     pub const ANTHROPIC: Self = Self { output: OutputRule::Used, cached: false };
 
     /// These, with another rule for answers.
@@ -45,37 +45,37 @@ impl TokenRules {
     }
 }
 
-/// Tokens of a call. `None` is not known.
+/// The tokens of a call. `None` marks an unknown number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TokenCount {
-    /// What the model reads.
+    /// The tokens that the model reads.
     pub input: Option<u64>,
-    /// What it answers.
+    /// The tokens of its answer.
     pub output: Option<u64>,
 }
 
 impl TokenCount {
-    /// Both together, where both are known.
+    /// The sum, if both are known.
     #[must_use]
     pub fn sum(self) -> Option<u64> {
         Some(self.input?.saturating_add(self.output?).min(MOST))
     }
 }
 
-/// What a call is charged, and what is to be known of it when it has ended.
+/// The charge of a call. [`TokenEstimator::settle`] needs it when the call has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenEstimate {
-    /// The tokens that it is charged.
+    /// The charged tokens of the request.
     pub input: u64,
-    /// The same of the answer.
+    /// The charged tokens of the answer.
     pub output: u64,
     request: LlmRequest,
 }
 
 impl TokenEstimate {
-    /// The tokens that it is charged.
+    /// The charged tokens.
     #[must_use]
     pub fn count(&self) -> TokenCount {
         TokenCount { input: Some(self.input), output: Some(self.output) }
@@ -88,7 +88,7 @@ impl TokenEstimate {
     }
 }
 
-/// Estimates what calls cost, and learns of what they have cost. Its memory is bounded.
+/// Estimates the cost of calls, and learns from their actual cost. Its memory is bounded.
 ///
 /// ```
 /// use tidegate::http::{LlmRequest, TokenEstimator, TokenRules, UsageReader};
@@ -118,18 +118,18 @@ impl TokenEstimator {
         Self { rules, default_output: DEFAULT_OUTPUT, learned: LearnedTable::default() }
     }
 
-    /// The tokens of an answer whose request names no bound, until calls were seen.
+    /// Sets the tokens of an answer if the request names no bound and no calls were seen yet.
     #[must_use]
     pub fn default_output(mut self, tokens: u64) -> Self {
         self.default_output = tokens.min(MOST);
         self
     }
 
-    /// What a call is charged.
+    /// Estimates the charge of a call.
     pub fn estimate(&mut self, request: LlmRequest) -> TokenEstimate {
         let learned = self.learned.estimate(request.model(), Learned::Input, START);
         let texts = match self.rules.output {
-            // Such a service counts on arrival by a rule of its own, whatever is read then.
+            // Such a service counts the input on arrival by its own rule, even if the model reads fewer tokens later.
             OutputRule::Bound => learned.max(START),
             OutputRule::Used => learned,
         };
@@ -146,8 +146,8 @@ impl TokenEstimator {
         TokenEstimate { input, output, request }
     }
 
-    /// What a call has cost whose response has this status, and says that so much was used. `None` leaves it as it was charged. An error
-    /// that says nothing has used no tokens.
+    /// The actual cost of a call, from the status and the usage of its response. `None` leaves the charge. An error
+    /// without a usage has used no tokens.
     pub fn settle_response(
         &mut self,
         estimate: &TokenEstimate,
@@ -161,14 +161,14 @@ impl TokenEstimator {
         }
     }
 
-    /// What a call has cost that used so much. It learns of it.
+    /// The actual cost of a call with this usage. The estimator learns from it.
     pub fn settle(&mut self, estimate: &TokenEstimate, usage: TokenUsage) -> TokenCount {
         let request = &estimate.request;
         let cached = if self.rules.cached { 0 } else { usage.cached };
         let input = usage.input.map(|input| input.saturating_sub(cached));
         let output = usage.output.or((!request.is_answered()).then_some(0));
         if let Some(input) = input.filter(|_| request.is_whole()) {
-            // A token has at least a byte: what is more was not in the request.
+            // A token has at least a byte, so tokens above that were not in the request.
             let texts = input.saturating_mul(SCALE).div_ceil(request.bytes().max(1)).min(SCALE);
             self.learned.add(request.model(), Learned::Input, texts);
         }
@@ -185,12 +185,12 @@ impl TokenEstimator {
     }
 }
 
-/// The list of calls with answers like those of a request.
+/// The kind of calls with answers like those of this request.
 fn answers(request: &LlmRequest) -> Learned {
     Learned::Output(request.bound().map_or(0, |bound| u64::BITS - bound.leading_zeros()))
 }
 
-/// The tokens of so many bytes.
+/// The tokens of so many bytes, with `each` tokens per byte, in the scale of [`SCALE`].
 fn tokens(bytes: u64, each: u64) -> u64 {
     u64::try_from((u128::from(bytes) * u128::from(each)).div_ceil(u128::from(SCALE))).unwrap_or(MOST)
 }

@@ -1,26 +1,26 @@
-//! What calls of each model used: the newest of them, of which all but a few were below what is estimated.
+//! The tokens that the newest calls of each model used. An estimate covers all but a few of them.
 
 use std::collections::HashMap;
 
 /// The newest calls of a model that count.
 const SAMPLES: usize = 128;
-/// Of so many new calls at most `ABOVE` use more than what is estimated, on average.
+/// On average, at most `ABOVE` of so many new calls use more than their estimate.
 const OF: usize = 128;
-/// The calls that may use more than what is estimated: 4 %.
+/// The calls that may use more than their estimate: 4 %.
 const ABOVE: usize = 5;
-/// So many calls say enough: before, what they say only raises what is estimated without them.
+/// So many calls are enough. Fewer calls can only raise the estimate that is made without them.
 const ENOUGH: usize = OF / ABOVE;
 /// The most lists of calls.
 const MAX_LISTS: usize = 256;
 /// The longest name of a model that is kept, in bytes.
 const MAX_MODEL: usize = 128;
 
-/// What is learned.
+/// The numbers that are learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Learned {
-    /// Tokens of a number of bytes.
+    /// The tokens per byte of the input.
     Input,
-    /// Tokens of an answer whose bound has so many binary digits. Calls of one model with different bounds ask for different things.
+    /// The tokens of an answer with a bound of so many binary digits. Calls with different bounds have different purposes.
     Output(u32),
 }
 
@@ -39,7 +39,7 @@ struct SampleList {
 }
 
 impl LearnedTable {
-    /// What is estimated: more than all but a few of the newest calls used. `start` is the estimate without them.
+    /// The estimate, which covers all but a few of the newest calls. `start` is the estimate without them.
     pub(super) fn estimate(&mut self, model: &str, what: Learned, start: u64) -> u64 {
         self.uses += 1;
         let Some(list) = self.lists.get_mut(&(model.into(), what)) else { return start };
@@ -55,7 +55,7 @@ impl LearnedTable {
         }
     }
 
-    /// Adds what a call used.
+    /// Adds the tokens that a call used.
     pub(super) fn add(&mut self, model: &str, what: Learned, used: u64) {
         if model.len() > MAX_MODEL {
             return;

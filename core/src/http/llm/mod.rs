@@ -1,8 +1,8 @@
-//! What a call of a large language model costs
+//! The cost of a call of a large language model
 //! ([ADR 0040](https://github.com/tidegate/tidegate/blob/main/docs/adr/0040-what-a-call-of-an-llm-costs.md)).
 //!
-//! `dialects.rs` is the table of the requests that are read, and `request.rs` reads them. `usage.rs` reads what a response says that
-//! was used, with `usage_scanner.rs`. `estimator.rs` makes numbers of tokens of both, with what `learned.rs` keeps of each model.
+//! `dialects.rs` is the table of the requests that are read, and `request.rs` reads them. `usage.rs` and `usage_scanner.rs` read
+//! the usage in a response. `estimator.rs` computes tokens from both, with the calls of each model that `learned.rs` keeps.
 
 mod dialects;
 mod estimator;
@@ -16,5 +16,5 @@ pub use estimator::{DEFAULT_OUTPUT, OutputRule, TokenCount, TokenEstimate, Token
 pub use request::{LlmRequest, MAX_LLM_BODY};
 pub use usage::{TokenUsage, UsageReader};
 
-/// The most tokens of anything: the largest number of which all languages know the next one.
+/// The most tokens of anything: the largest integer that is safe in all languages.
 const MOST: u64 = crate::algorithm::MAX_SAFE_INTEGER;

@@ -1,20 +1,20 @@
-//! What a request says of its tokens.
+//! Reads a request for a model: the size of its input, and the bound of its answer.
 
 use serde_json::{Map, Value};
 
 use super::MOST;
 use super::dialects::{self, IMAGE_TOKENS, KEPT, LOW_DETAIL_TOKENS, LlmApi, LlmDialect, UNREAD};
 
-/// The longest body of a request that is read, in bytes: no service here takes a longer one.
+/// The longest body of a request that is read, in bytes. No service here takes a longer one.
 pub const MAX_LLM_BODY: usize = 32 * 1_024 * 1_024;
-/// What a message has beside its texts, in bytes: about four tokens.
+/// The bytes that a message has beside its texts: about four tokens.
 const MESSAGE_BYTES: u64 = 16;
-/// What a request has beside its messages, in bytes.
+/// The bytes that a request has beside its messages.
 const REQUEST_BYTES: u64 = 12;
-/// The bytes of a token where only its number is given.
+/// The bytes of a token that is given without its text.
 const TOKEN_BYTES: u64 = 4;
 
-/// A request for a model, as far as it says what it costs.
+/// A request for a model, as far as it determines the cost.
 ///
 /// ```
 /// use tidegate::http::LlmRequest;
@@ -38,14 +38,14 @@ pub struct LlmRequest {
 }
 
 impl LlmRequest {
-    /// The request to this path with this body. `None` for any other call: a path of something else, a body that is no JSON, or that
-    /// is longer than [`MAX_LLM_BODY`]. Without a path the fields say what it is.
+    /// Reads the request to this path with this body. `None` for any other call: another path, a body that is not JSON,
+    /// or one that is longer than [`MAX_LLM_BODY`]. Without a path the fields decide.
     #[must_use]
     pub fn read(path: Option<&str>, body: &[u8]) -> Option<Self> {
         Self::read_texts(path, body, &mut |_| {})
     }
 
-    /// The same, with what a tokenizer has to count: it is called with each text that the model reads.
+    /// The same, and calls a tokenizer with each text that the model reads.
     #[must_use]
     pub fn read_texts(path: Option<&str>, body: &[u8], tokenizer: &mut dyn FnMut(&str)) -> Option<Self> {
         if body.len() > MAX_LLM_BODY {
@@ -74,7 +74,7 @@ impl LlmRequest {
         })
     }
 
-    /// What it asks for.
+    /// The API that it uses.
     #[must_use]
     pub const fn api(&self) -> LlmApi {
         self.api
@@ -86,13 +86,13 @@ impl LlmRequest {
         &self.model
     }
 
-    /// The most tokens of all answers together, where it says that.
+    /// The most tokens of all answers together, if the request bounds them.
     #[must_use]
     pub const fn bound(&self) -> Option<u64> {
         self.bound
     }
 
-    /// Whether it is answered with tokens: embeddings are not.
+    /// True if the answer consists of tokens. For embeddings it does not.
     #[must_use]
     pub const fn is_answered(&self) -> bool {
         self.is_answered
@@ -104,13 +104,13 @@ impl LlmRequest {
         self.media_tokens
     }
 
-    /// The bytes of its texts and of what stands around them, of which a model makes tokens.
+    /// The bytes that a model turns into tokens: the texts, and an allowance for the parts around them.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.text_bytes.saturating_add(self.other_bytes)
     }
 
-    /// Whether all that the model reads are texts of this request, so that they say how many bytes a token has.
+    /// True if the model reads only texts of this request, so that its usage shows how many bytes a token has.
     #[must_use]
     pub(super) const fn is_whole(&self) -> bool {
         self.is_whole
@@ -124,7 +124,7 @@ impl LlmRequest {
     }
 }
 
-/// Whether the model reads what the service keeps, too: earlier messages, or a prompt, which is an object then.
+/// True if the model also reads something that the service keeps: earlier messages, or a stored prompt, which is an object.
 fn is_continued(fields: &Map<String, Value>) -> bool {
     let is_given = |field: &&str| fields.get(*field).is_some_and(|value| !value.is_null());
     KEPT.iter().any(is_given) || fields.get("prompt").is_some_and(Value::is_object)
@@ -138,7 +138,7 @@ fn bound(dialect: &LlmDialect, fields: &Map<String, Value>) -> Option<u64> {
     Some(bound.saturating_mul(answers).min(MOST))
 }
 
-/// What a model reads.
+/// Counts the input of a model.
 struct Input<'a> {
     text_bytes: u64,
     other_bytes: u64,
@@ -156,7 +156,7 @@ impl Input<'_> {
         match value {
             Value::String(text) if is_data(text) => self.media_tokens += IMAGE_TOKENS,
             Value::String(text) => self.add_text(text),
-            // Of embeddings and completions, which take tokens too.
+            // Embeddings and completions take tokens as numbers, too.
             Value::Number(_) => self.other_bytes += TOKEN_BYTES,
             Value::Array(values) => values.iter().for_each(|value| self.add(value)),
             Value::Object(fields) => self.add_fields(fields),
@@ -169,7 +169,7 @@ impl Input<'_> {
             self.other_bytes += MESSAGE_BYTES;
         }
         let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
-        // A document of plain text, or of parts, is read as they are.
+        // A document of plain text, or of parts, is read like any other text.
         let source = fields.get("source").and_then(|source| source.get("type")).and_then(Value::as_str);
         if let Some(media) = dialects::media(kind).filter(|_| !matches!(source, Some("text" | "content"))) {
             let said = match media.bytes {
@@ -188,7 +188,7 @@ impl Input<'_> {
     }
 }
 
-/// Whether a text is a URL that holds what it names.
+/// True if a text is a URL with its data inside.
 fn is_data(text: &str) -> bool {
     text.starts_with("data:") && text.get(..64.min(text.len())).unwrap_or(text).contains(";base64,")
 }

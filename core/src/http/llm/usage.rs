@@ -1,19 +1,19 @@
-//! What a response says that was used.
+//! The usage that a response reports.
 
 use serde_json::{Map, Value};
 
 use super::MOST;
 use super::usage_scanner::{UsagePlace, UsageScanner};
 
-/// The tokens that a call used, as its response says.
+/// The tokens that a call used, according to its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TokenUsage {
-    /// What the model read, also out of a cache. `None` is not said.
+    /// The tokens that the model read, also from a cache. `None` if the response does not report them.
     pub input: Option<u64>,
-    /// What of it was read out of a cache.
+    /// The part of `input` that came from a cache.
     pub cached: u64,
-    /// What the model answered, its reasoning too. `None` is not said, or not at the end.
+    /// The tokens of the answer, with its reasoning. `None` if the response does not report them, or not at its end.
     pub output: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ pub struct UsageReader {
     said: Option<SaidUsage>,
 }
 
-/// What a body is, which its first byte says.
+/// The form of a body, which its first byte shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum BodyForm {
     #[default]
@@ -46,19 +46,19 @@ enum BodyForm {
     Events(EventLine),
 }
 
-/// Where in a line of events the next byte is.
+/// The place of the next byte in a line of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventLine {
-    /// So many bytes of the name of the field came.
+    /// In the name of the field, after so many bytes of it.
     Name(usize),
-    /// Behind a carriage return: a line feed belongs to it.
+    /// After a carriage return. A line feed would belong to it.
     Return,
     Data,
-    /// Of no use.
+    /// In a field that is not read.
     Other,
 }
 
-/// The name of the field of an event that has its data.
+/// The name of the field with the data of an event.
 const DATA: &[u8] = b"data:";
 
 impl UsageReader {
@@ -69,7 +69,7 @@ impl UsageReader {
         }
     }
 
-    /// What was said until now. The last usage of a stream counts.
+    /// The usage that was reported until now. The last usage of a stream counts.
     #[must_use]
     pub fn usage(&self) -> Option<TokenUsage> {
         self.said.map(|said| said.usage()).filter(|usage| usage.input.is_some() || usage.output.is_some())
@@ -77,7 +77,7 @@ impl UsageReader {
 
     fn push(&mut self, byte: u8) {
         match self.form {
-            // A mark of the order of bytes is none.
+            // Skips blanks and a byte order mark.
             BodyForm::Unknown if byte.is_ascii_whitespace() || matches!(byte, 0xef | 0xbb | 0xbf) => {}
             BodyForm::Unknown if matches!(byte, b'{' | b'[') => {
                 self.form = BodyForm::Json;
@@ -123,16 +123,16 @@ impl UsageReader {
     }
 }
 
-/// The numbers that were said, of which the last of each counts.
+/// The numbers that were reported. The last one of each counts.
 #[derive(Debug, Clone, Copy, Default)]
 struct SaidUsage {
     input: Option<u64>,
     output: Option<u64>,
-    /// What of `input` was read out of a cache.
+    /// The part of `input` that was read from a cache.
     cached_part: Option<u64>,
-    /// What was read out of a cache and is not in `input`.
+    /// Tokens that were read from a cache and are not in `input`.
     cache_read: Option<u64>,
-    /// What was written into a cache and is not in `input`.
+    /// Tokens that were written to a cache and are not in `input`.
     cache_write: Option<u64>,
 }
 
@@ -143,7 +143,7 @@ impl SaidUsage {
         let cached = details.iter().find_map(|name| fields.get(*name)?.get("cached_tokens")?.as_u64());
         let set = |known: &mut Option<u64>, said: Option<u64>| *known = said.or(*known);
         set(&mut self.input, number(["prompt_tokens", "input_tokens"]));
-        // An event that begins a message has the tokens that were made until then.
+        // An event that begins a message reports only the tokens that were made until then.
         if place != UsagePlace::Message {
             set(&mut self.output, number(["completion_tokens", "output_tokens"]));
         }

@@ -1,16 +1,16 @@
 //! Finds the usage in JSON that comes in pieces, without keeping the rest.
 
-/// The most bytes of a usage: more is none.
+/// The most bytes of a usage. A longer object is ignored.
 const MAX_USAGE: usize = 8 * 1_024;
-/// The most bytes of a name that is told apart.
+/// The most bytes of a name that are kept.
 const MAX_NAME: usize = 12;
 /// The name of a usage.
 const USAGE: &[u8] = b"usage";
-/// The fields in which it may be: of events of Anthropic's messages, of OpenAI's responses, and of Groq's chats. It is of the whole
-/// object otherwise.
+/// The fields that may contain it: in events of Anthropic's messages, of OpenAI's responses, and of Groq's chats.
+/// Otherwise it is a field of the whole object.
 const PARENTS: [&[u8]; 3] = [b"message", b"response", b"x_groq"];
 
-/// Where a usage was found.
+/// The place of a usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UsagePlace {
     /// In the object itself.
@@ -21,19 +21,19 @@ pub(super) enum UsagePlace {
     Other,
 }
 
-/// What is known of an object that has not ended.
+/// The state of the scan of an object that has not ended.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UsageScanner {
     depth: u32,
     in_string: bool,
     is_escaped: bool,
-    /// The last text, as far as names go.
+    /// The first bytes of the last text, which may be a name.
     name: Vec<u8>,
     /// The field of the object, and of the object in that field.
     fields: [FieldName; 2],
-    /// The usage, as far as it came.
+    /// The depth of the usage, and its bytes so far.
     usage: Option<(u32, Vec<u8>)>,
-    /// Whether the value that comes next is a usage.
+    /// True if the next value is a usage.
     is_awaited: bool,
 }
 
@@ -46,7 +46,7 @@ enum FieldName {
 }
 
 impl UsageScanner {
-    /// Forgets what came before: another object begins.
+    /// Forgets the bytes before, because another object begins.
     pub(super) fn restart(&mut self) {
         *self = Self { name: std::mem::take(&mut self.name), ..Self::default() };
         self.name.clear();

@@ -1,4 +1,4 @@
-//! What the JSON of a refusal says.
+//! Reads the JSON of a refusal.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 use super::ResponseWait;
 use super::waits::WaitReader;
 
-/// What a value of the body says.
+/// The meaning of a value in the body.
 enum BodySays {
-    /// How long the request must wait, in seconds or as a text.
+    /// The wait of the request, in seconds or as a text.
     Retry,
-    /// Whether the wait concerns every request.
+    /// True if the wait concerns every request.
     Global,
-    /// That the response is a refusal, where these words are in it, and how long to wait where no wait is named.
+    /// A sign of a refusal: these words are in the value. The time is the wait, if the response names none.
     Refusal(&'static str, Duration),
 }
 
-/// Where a value is, and what it says. `[]` is each element of a list.
+/// The path of a value, and its meaning. `[]` is each element of a list.
 const BODIES: &[(&[&str], BodySays)] = &[
     // Discord.
     (&["retry_after"], BodySays::Retry),
@@ -28,11 +28,11 @@ const BODIES: &[(&[&str], BodySays)] = &[
     (&["error", "details", "[]", "retryDelay"], BodySays::Retry),
     (&["[]", "error", "details", "[]", "retryDelay"], BodySays::Retry),
     (&["details", "[]", "retryDelay"], BodySays::Retry),
-    // GitHub, which asks for a minute where it names no wait.
+    // GitHub asks for a minute if it names no wait.
     (&["message"], BodySays::Refusal("secondary rate limit", Duration::from_secs(60))),
 ];
 
-/// The number of values that were not believed.
+/// Returns the number of values that were not believed.
 pub(super) fn read(body: &[u8], waits: &WaitReader, response: &mut ResponseWait) -> u32 {
     let Ok(json) = serde_json::from_slice::<Value>(body) else { return 0 };
     let mut ignored = 0;
@@ -56,7 +56,7 @@ pub(super) fn read(body: &[u8], waits: &WaitReader, response: &mut ResponseWait)
     ignored
 }
 
-/// Calls with each value at the path that is not null.
+/// Calls `call` with each value at the path that is not null.
 fn each(json: &Value, path: &[&str], call: &mut impl FnMut(&Value)) {
     match (path, json) {
         ([], Value::Null) => {}

@@ -1,4 +1,4 @@
-//! The table of the fields that are read. A service whose fields are here is understood; one that is not has a line to add.
+//! The table of the fields that are read. To understand a service with other fields, add a line for each of them.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -6,29 +6,29 @@ use std::time::Duration;
 use super::super::field_names::{LIMIT, POLICY, RETRY_AFTER};
 use super::waits::WaitReader;
 
-/// What the value of a field says.
+/// The meaning of the value of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Says {
     /// The time of the service.
     Date,
-    /// How long the request must wait, in a form of [`WaitReader`].
+    /// The wait of the request, in a form of [`WaitReader`].
     Retry(fn(&WaitReader, &str) -> Option<Duration>),
-    /// Whether the wait concerns every request.
+    /// The scope of the wait: the request, or every request.
     Scope,
-    /// That a response with one of these statuses is a refusal, where this word is in the value.
+    /// A sign of a refusal: the response has one of these statuses, and this word is in the value.
     Refusal(&'static [u16], &'static str),
-    /// The items of `RateLimit`: since draft 08 a limit each, with what is left of it; in draft 07 the members of one.
+    /// The items of `RateLimit`. Since draft 08 each is a limit with the units that are left, in draft 07 all are members of one.
     Items,
-    /// The items of `RateLimit-Policy`: the quota of a limit each.
+    /// The items of `RateLimit-Policy`. Each is the quota of a limit.
     Policies,
-    /// The count of a limit, in some dialects with quotas as in `RateLimit-Policy` behind it.
+    /// The count of a limit. In some dialects quotas as in `RateLimit-Policy` follow it.
     Limit,
     Remaining,
     /// The length of time until a reset, or its moment.
     Reset,
-    /// The length of time until a reset, of a dialect that says the moment in a field of its own.
+    /// The length of time until a reset, in a dialect that has a separate field for the moment.
     ResetAfter,
-    /// What is used, `/` and the count.
+    /// The used units, `/` and the count.
     UsedOfLimit,
     /// The name of a limit.
     Name,
@@ -38,14 +38,14 @@ pub(super) enum Says {
 pub(super) struct Dialect {
     /// How the name of the field begins.
     before: &'static str,
-    /// How it ends, of a field in whose name something varies.
+    /// How it ends, if a part of the name varies.
     after: Option<&'static str>,
     pub(super) says: Says,
-    /// Fields of one family speak of the same limits. Families that come first are believed first.
+    /// Fields of one family are about the same limits. Families that come first are believed first.
     pub(super) family: &'static str,
 }
 
-/// A line for a field. `*` in its name stands for nothing, or for `-` and what the limit counts, its window, or both.
+/// A line for a field. `*` in its name stands for nothing, or for `-` and the unit of the limit, its window, or both.
 const fn row(family: &'static str, field: &'static str, says: Says) -> Dialect {
     let mut star = 0;
     while star < field.len() && field.as_bytes()[star] != b'*' {
@@ -59,7 +59,7 @@ const fn row(family: &'static str, field: &'static str, says: Says) -> Dialect {
 /// The first line that fits a field counts.
 const DIALECTS: &[Dialect] = &[
     row("", "Date", Says::Date),
-    // RFC 9110; Slack, Stripe and all others that send it.
+    // RFC 9110. Slack, Stripe and many others send it.
     row("", RETRY_AFTER, Says::Retry(WaitReader::of_text)),
     // OpenAI, Azure.
     row("", "retry-after-ms", Says::Retry(WaitReader::of_millis)),
@@ -73,7 +73,7 @@ const DIALECTS: &[Dialect] = &[
     // Atlassian's quotas.
     row("atlassian", "Beta-RateLimit", Says::Items),
     row("atlassian", "Beta-RateLimit-Policy", Says::Policies),
-    // The same draft, 00 to 06; GitLab.
+    // The same draft, 00 to 06, and GitLab.
     row("ietf", "RateLimit-Limit*", Says::Limit),
     row("ietf", "RateLimit-Remaining*", Says::Remaining),
     row("ietf", "RateLimit-ResetTime", Says::Reset),
@@ -109,7 +109,7 @@ const DIALECTS: &[Dialect] = &[
     row("", "x-amzn-ErrorType", Says::Refusal(&[400, 429, 503], "Throttl")),
 ];
 
-/// What names of fields begin with, each as a bit, `a` the first.
+/// The first characters of the names of fields, each as a bit, `a` the first.
 const FIRST_BYTES: u32 = {
     let (mut bits, mut at) = (0, 0);
     while at < DIALECTS.len() {
@@ -119,14 +119,14 @@ const FIRST_BYTES: u32 = {
     bits
 };
 
-/// The place of a family: what is said of one limit by several is taken from the first.
+/// The rank of a family. If several families are about one limit, the first counts.
 pub(super) fn rank(family: &str) -> usize {
     DIALECTS.iter().position(|row| row.family == family).unwrap_or(DIALECTS.len())
 }
 
-/// The line for a field, and where its name has what `*` stands for.
+/// The line for a field, and the part of its name that `*` stands for.
 pub(super) fn find(name: &str) -> Option<(&'static Dialect, Range<usize>)> {
-    // The table is long, and most fields are none of it.
+    // The table is long, and most fields are not in it.
     let letter = name.bytes().next()?.to_ascii_lowercase().checked_sub(b'a')?;
     if FIRST_BYTES.checked_shr(letter.into()).unwrap_or_default() & 1 == 0 {
         return None;

@@ -1,8 +1,8 @@
-//! What the response of another service says of its limits
+//! Reads the limits of another service from its responses
 //! ([ADR 0038](https://github.com/tidegate/tidegate/blob/main/docs/adr/0038-what-a-response-says.md)).
 //!
-//! `dialects.rs` is the table of the fields that are read, and `body.rs` that of what is read in bodies. `waits.rs` reads lengths
-//! of time and moments, `structured.rs` structured fields, and `stated_limits.rs` puts together what the fields say.
+//! `dialects.rs` is the table of the fields that are read, and `body.rs` the table for bodies. `waits.rs` reads lengths of
+//! time and moments, `structured.rs` reads structured fields, and `stated_limits.rs` combines the fields into limits.
 
 mod body;
 mod dialects;
@@ -19,9 +19,9 @@ use crate::policy::{TimeUnit, Unit};
 
 /// The longest body that is read, in bytes.
 pub const MAX_BODY: usize = 64 * 1_024;
-/// The longest wait that is believed, where a reader is not given another.
+/// The longest wait that is believed, unless a reader is given another.
 pub const MAX_LEARNED_WAIT: Duration = Duration::from_secs(3_600);
-/// A wait that is longer is not believed. Quotas are at most for a month.
+/// A longer wait is not believed. Quotas are at most for a month.
 pub(crate) const BELIEVABLE: Duration = Duration::from_micros(31 * TimeUnit::Day.micros());
 /// The most Observations of one response.
 pub const MAX_OBSERVATIONS: usize = 32;
@@ -32,19 +32,19 @@ const MAX_VALUE: usize = 4 * 1_024;
 /// The wait after a refusal that names none.
 const UNSAID_WAIT: Duration = Duration::from_secs(1);
 
-/// Whom a wait concerns.
+/// The requests that a wait concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ObservationScope {
     /// The key of the request.
     #[default]
     Key,
-    /// Every request to the service, as the service says.
+    /// Every request to the service, if the service announces that.
     All,
 }
 
 impl ObservationScope {
-    /// The word in Python and TypeScript.
+    /// The word for it in Python and TypeScript.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl ObservationScope {
     }
 }
 
-/// What a response says of one limit, or how long it tells to wait. `None` is what it does not say.
+/// One limit as a response announces it, or the wait that the response asks for. `None` marks a value that it does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Observation {
@@ -64,19 +64,19 @@ pub struct Observation {
     pub limit: Option<u64>,
     /// The length of time for which the count holds.
     pub window: Option<Duration>,
-    /// What the limit counts.
+    /// The unit that the limit counts.
     pub unit: Option<Unit>,
-    /// The units that are left; never more than `limit`.
+    /// The units that are left. They are never more than `limit`.
     pub remaining: Option<u64>,
-    /// The time until the limit is reset, or until more units are left where the response says that. Zero when it has passed.
+    /// The time until the limit is reset, or until more units are left if the response announces that. Zero if it has passed.
     pub reset_after: Option<Duration>,
     /// The time until the request may be made again.
     pub retry_after: Option<Duration>,
-    /// Whom `retry_after` concerns.
+    /// The requests that `retry_after` concerns.
     pub scope: ObservationScope,
 }
 
-/// What a response says.
+/// The limits that a response announces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ObservedResponse {
@@ -111,43 +111,43 @@ impl ResponseReader {
         Self { now, status: None, max_wait: MAX_LEARNED_WAIT }
     }
 
-    /// The status of the response. Without it no body is read, and no response is taken for a refusal.
+    /// The status of the response. Without it no body is read, and no response counts as a refusal.
     #[must_use]
     pub const fn status(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// The longest wait that is believed: a longer one is cut to it.
+    /// The longest wait that is believed. A longer one is cut to it.
     #[must_use]
     pub const fn max_learned_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait;
         self
     }
 
-    /// Whether the body of a response with this status is read.
+    /// True if the body of a response with this status is read.
     #[must_use]
     pub const fn reads_body(status: u16) -> bool {
         matches!(status, 403 | 429 | 503)
     }
 
-    /// Whether a field with this name is read.
+    /// True if a field with this name is read.
     #[must_use]
     pub fn reads_field(name: &str) -> bool {
         dialects::find(name).is_some()
     }
 
-    /// A regular expression for the names, in lower case, of the fields that say something: all that are read but `Date`. A response
-    /// without them says nothing, but by its status or its body.
+    /// A regular expression for the names, in lower case, of the fields about limits: all that are read but `Date`.
+    /// Without such a field, only the status or the body of a response can be about limits.
     #[must_use]
     pub fn speaking_fields() -> String {
         dialects::speaking_fields()
     }
 
-    /// What the response with these fields and this body says.
+    /// Reads a response with these fields and this body.
     ///
-    /// Names of fields count in any case, and a field may be repeated. A body that is longer than [`MAX_BODY`], that is no JSON,
-    /// or whose status is not one of [`Self::reads_body`] is not read.
+    /// Names of fields count in any case, and a field may be repeated. A body is not read if it is longer than
+    /// [`MAX_BODY`], is not JSON, or if [`Self::reads_body`] is false for the status.
     pub fn read<N: AsRef<str>, V: AsRef<[u8]>>(
         &self,
         fields: impl IntoIterator<Item = (N, V)>,
@@ -162,7 +162,7 @@ impl ResponseReader {
                 Some(found) => known.push((found, name, value)),
             }
         }
-        // Nearly every response has a `Date` and nothing that it would be needed for.
+        // Nearly every response has a `Date`, but nothing that needs it.
         let speaks = known.iter().any(|((row, _), _, _)| !matches!(row.says, Says::Date));
         if !speaks && !self.status.is_some_and(Self::reads_body) {
             return ObservedResponse { observations: Vec::new(), ignored };
@@ -203,18 +203,18 @@ fn text(value: &impl AsRef<[u8]>) -> Option<&str> {
     std::str::from_utf8(value).ok().map(str::trim)
 }
 
-/// What the whole response says of a wait.
+/// The wait of the whole response.
 #[derive(Default)]
 struct ResponseWait {
     status: Option<u16>,
     wait: Option<Duration>,
     scope: ObservationScope,
-    /// The wait after a refusal that is recognized by a sign.
+    /// The wait after a refusal that names none and that is recognized by a sign.
     unsaid: Option<Duration>,
 }
 
 impl ResponseWait {
-    /// The longest counts. A response that was served names another wait: that for its redirect or its result.
+    /// The longest wait counts. In a response that was served it means something else, such as a redirect or a result.
     fn says_wait(&mut self, wait: Option<Duration>) -> Option<()> {
         let wait = wait?;
         if self.status.is_none_or(|status| status >= 400) {
@@ -241,7 +241,7 @@ impl ResponseWait {
         self.unsaid = Some(self.unsaid.map_or(wait, |known| known.max(wait)));
     }
 
-    /// The Observations with the wait of the response in the first: that of a limit of which nothing is left, or one of its own.
+    /// The Observations, with the wait of the response in the first one: a limit with nothing left, or a new Observation.
     fn first_of(mut self, mut observations: Vec<Observation>, max_wait: Duration) -> Vec<Observation> {
         if self.status == Some(429) {
             self.unsaid = self.unsaid.or(Some(UNSAID_WAIT));

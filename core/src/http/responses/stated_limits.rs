@@ -1,4 +1,4 @@
-//! What the fields of a response say of limits, put together.
+//! Combines the fields of a response into limits.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ const OLD_WINDOW: &str = "window";
 /// The members of `RateLimit` in draft 07.
 const MEMBERS: [&str; 3] = ["limit", "remaining", "reset"];
 
-/// A limit as the fields of one family have it.
+/// A limit as the fields of one family describe it.
 struct StatedLimit {
     family: &'static str,
-    /// The name by which several limits of a field are told apart.
+    /// The name that distinguishes several limits of a field.
     item: Option<String>,
     said: Observation,
-    /// The time until the reset where it is said as a length beside a moment.
+    /// The time until the reset, if a field gives it as a length beside a moment.
     exact_reset: Option<Duration>,
 }
 
@@ -28,12 +28,12 @@ struct StatedLimit {
 #[derive(Default)]
 pub(super) struct StatedLimits {
     limits: Vec<StatedLimit>,
-    /// What each policy of a family allows.
+    /// The quota of each policy, with its family.
     quotas: Vec<(&'static str, Observation)>,
 }
 
 impl StatedLimits {
-    /// Takes in what a field says; `None` when it is not believed.
+    /// Adds a field. `None` if its value is not believed.
     pub(super) fn say(&mut self, row: &Dialect, suffix: &str, value: &str, waits: &WaitReader) -> Option<()> {
         match row.says {
             Says::Items => return self.items(row.family, value, waits),
@@ -44,7 +44,7 @@ impl StatedLimits {
         let said = match row.says {
             Says::Limit => {
                 let list = members(value)?;
-                // Of a field that two services on the way wrote, the smaller. What has parameters is a quota.
+                // If two services on the way wrote the field, the smaller count. A member with parameters is a quota.
                 let is_bare = |member: &&StructuredMember<'_>| window_of(member).is_none();
                 let counts = list.iter().filter(is_bare).map(|member| count(&member.value));
                 let limit = counts.collect::<Option<Vec<_>>>()?.into_iter().min();
@@ -126,8 +126,8 @@ impl StatedLimits {
         Some(())
     }
 
-    /// The limit of a family with the unit and window of what is said, and of an item with that name. `None` when there are too
-    /// many.
+    /// The limit of a family with the unit and window of `said` and the name `item`. It is added if it is new. `None`
+    /// if there are too many.
     fn of(&mut self, family: &'static str, item: Option<String>, said: &Observation) -> Option<&mut StatedLimit> {
         let same = |stated: &StatedLimit| {
             (stated.family, &stated.item) == (family, &item)
@@ -144,8 +144,8 @@ impl StatedLimits {
         self.limits.get_mut(index)
     }
 
-    /// An Observation for each limit, and how many there are too many. In a refusal a limit that is only said to be reset has
-    /// nothing left.
+    /// An Observation for each limit, and the number of those that are too many. In a refusal a limit with a reset and
+    /// without a number of remaining units has nothing left.
     pub(super) fn observations(mut self, refused: bool) -> (Vec<Observation>, u32) {
         self.limits.sort_by_key(|stated| rank(stated.family));
         let mut known: Vec<(&'static str, Observation)> = Vec::new();
@@ -168,14 +168,14 @@ impl StatedLimits {
             }
         }
         known.extend(self.quotas);
-        // One place is for the wait.
+        // One place is kept for the wait.
         let too_many = known.len().saturating_sub(MAX_OBSERVATIONS - 1);
         let observations = known.into_iter().take(MAX_OBSERVATIONS - 1).map(|(_, said)| said).collect();
         (observations, u32::try_from(too_many).unwrap_or(u32::MAX))
     }
 }
 
-/// Whether another family has said the same of the same limit.
+/// True if another family has announced the same limit with the same numbers.
 fn is_again(said: &Observation, known: &Observation) -> bool {
     fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
         one.is_none() || other.is_none() || one == other
@@ -186,7 +186,7 @@ fn is_again(said: &Observation, known: &Observation) -> bool {
         && agree(&said.window, &known.window)
 }
 
-/// Whether this is the quota of a limit: by its name, or by its count where it has none.
+/// True if this is the quota of a limit: by its name, or by its count if it has no name.
 fn is_of(quota: &Observation, limit: &Observation) -> bool {
     match &quota.name {
         Some(name) => limit.name.as_ref() == Some(name),
@@ -194,7 +194,7 @@ fn is_of(quota: &Observation, limit: &Observation) -> bool {
     }
 }
 
-/// Adds what a field says: of several values the smaller count and the later reset.
+/// Adds the value of a field. The smaller count and the later reset win.
 fn add(known: &mut Observation, said: Observation) {
     let smaller = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
     known.name = said.name.or(known.name.take());
@@ -203,7 +203,7 @@ fn add(known: &mut Observation, said: Observation) {
     known.reset_after = known.reset_after.max(said.reset_after);
 }
 
-/// What the end of the name of a field says: `tokens`, `minute` or `requests-day`.
+/// The unit and the window at the end of a field's name: `tokens`, `minute` or `requests-day`.
 fn identity(suffix: &str) -> Option<Observation> {
     let (unit, last) = suffix.rsplit_once('-').unwrap_or(("", suffix));
     let window = TimeUnit::of_word(last).map(|unit| Duration::from_micros(unit.micros()));
@@ -212,7 +212,7 @@ fn identity(suffix: &str) -> Option<Observation> {
     Some(Observation { unit, window, ..Observation::default() })
 }
 
-/// `None` for a value that is there and not believed.
+/// `None` for a value that is there but not believed.
 fn believed<T>(value: Option<&str>, read: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
     value.map_or(Some(None), |value| read(value).map(Some))
 }
@@ -226,7 +226,7 @@ fn window(seconds: &str) -> Option<Duration> {
     Some(Duration::from_micros(period.micros()))
 }
 
-/// A number of units: what follows a point is left out.
+/// A number of units. Digits after a point are left out.
 fn count(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -11,14 +11,14 @@ pub(super) struct StructuredMember<'a> {
 }
 
 impl StructuredMember<'_> {
-    /// A parameter that is written like this, with its separators, in responses of our own.
+    /// The parameter that our own responses write like this, with its separators.
     pub(super) fn parameter(&self, written: &str) -> Option<&str> {
         let name = written.trim_matches([';', '=', '"']);
         self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| &**value)
     }
 }
 
-/// The members of a field; `None` for a text that is neither a list nor a dictionary.
+/// The members of a field. `None` for a text that is neither a list nor a dictionary.
 pub(super) fn members(text: &str) -> Option<Vec<StructuredMember<'_>>> {
     let mut scanner = Scanner { rest: text };
     let mut members = Vec::new();
@@ -56,7 +56,7 @@ impl<'a> Scanner<'a> {
         self.rest = self.rest.trim_start_matches([' ', '\t']);
     }
 
-    /// Whether this character comes next, which is then read. Blanks before it are read too.
+    /// Reads this character and the blanks before it, if it comes next. Returns true if it does.
     fn skip(&mut self, expected: char) -> bool {
         let rest = self.rest.trim_start_matches([' ', '\t']).strip_prefix(expected);
         self.rest = rest.unwrap_or(self.rest);
@@ -83,7 +83,7 @@ impl<'a> Scanner<'a> {
         self.word().map(Cow::Borrowed)
     }
 
-    /// What follows the first quote of a string.
+    /// Reads the rest of a string after its first quote.
     fn string(&mut self) -> Option<String> {
         let mut text = String::new();
         let mut characters = self.rest.chars();

@@ -1,4 +1,4 @@
-//! Lengths of time and moments, in every form in which services write them.
+//! Lengths of time and moments, in every form that services write.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::policy::TimeUnit;
 const SECOND: u128 = 1_000_000;
 /// The longest wait that is believed, in microseconds.
 const BELIEVABLE: i128 = super::BELIEVABLE.as_micros() as i128;
-/// A number of seconds from here on is a time since 1970: three years, or the year 1973.
+/// A number of seconds from here on is a time since 1970. As a wait it would be three years, as a time it is in 1973.
 const LEAST_UNIX_SECONDS: u128 = 100_000_000;
-/// A number from here on is in milliseconds: the year 5138, or 1973.
+/// A number from here on is in milliseconds. As seconds it would be in the year 5138, as milliseconds it is in 1973.
 const LEAST_UNIX_MILLIS: u128 = 100_000_000_000;
 /// A number from here on is no time.
 const PAST_UNIX_MILLIS: u128 = 100_000_000_000_000;
@@ -23,7 +23,7 @@ const LONGEST: usize = 64;
 /// The forms of HTTP dates that are no longer written, but must be read: those of RFC 850 and of `asctime`.
 const OLD_DATES: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
 
-/// Reads waits, at the time of the service.
+/// Reads waits, relative to the time of the service.
 #[derive(Clone, Copy)]
 pub(super) struct WaitReader {
     /// Microseconds since 1970.
@@ -36,12 +36,12 @@ impl WaitReader {
         Self { now: now.as_micros().try_into().unwrap_or(i128::MAX / 2), longest }
     }
 
-    /// The time of the service: its moments are told by its clock.
+    /// Sets the time of the service, because its moments are by its own clock.
     pub(super) const fn set_clock(&mut self, now: i128) {
         self.now = now;
     }
 
-    /// The longest of the waits that a text names: a field may be repeated.
+    /// The longest of the waits in a text, because a field may be repeated.
     pub(super) fn of_text(&self, text: &str) -> Option<Duration> {
         self.one(text).or_else(|| {
             let waits = text.split(',').map(|part| self.one(part.trim()));
@@ -49,7 +49,7 @@ impl WaitReader {
         })
     }
 
-    /// The same of a text in milliseconds.
+    /// The same for a text in milliseconds.
     pub(super) fn of_millis(&self, text: &str) -> Option<Duration> {
         let waits = text.split(',').map(|part| self.believed(millionths(part.trim())?.div_ceil(1_000)));
         waits.collect::<Option<Vec<_>>>()?.into_iter().max()
@@ -73,7 +73,7 @@ impl WaitReader {
         }
     }
 
-    /// What has passed is no wait, and what passed long ago is not believed.
+    /// A moment that has passed is a wait of zero. One that passed long ago is not believed.
     fn until(&self, moment: i128) -> Option<Duration> {
         let left = moment - self.now;
         if left < -BELIEVABLE { None } else { self.believed(left.max(0).unsigned_abs()) }
@@ -96,9 +96,9 @@ fn micros(moment: Timestamp) -> i128 {
     moment.as_microsecond().into()
 }
 
-/// A date and time of ISO 8601, without an offset that of UTC, or an HTTP date.
+/// A date and time of ISO 8601, in UTC if it has no offset, or an HTTP date.
 fn moment(text: &str) -> Option<i128> {
-    // Each form has the time of the day.
+    // Each form has the time of the day, and so a colon.
     if !text.contains(':') {
         return None;
     }

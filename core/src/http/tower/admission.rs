@@ -1,4 +1,4 @@
-//! Asks the limits of a request, and does what is left to do when its response is known.
+//! Asks the limits of a request, and refunds or settles its charge when its response is known.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::plan::Plan;
 use crate::process::clock::Signal;
 
 impl RequestLimits {
-    /// Asks every limit of a request. `None`: no limit applies to it. `policies` gets the policies of the request, also where no Decision
-    /// names them.
+    /// Asks every limit of a request. `None` if no limit applies to it. `policies` gets the policies of the request,
+    /// also if no Decision names them.
     pub(super) async fn admit(&self, request: &Parts, policies: &mut Vec<Arc<Plan>>) -> Result<Option<Admission>> {
         if !self.applies_to(request) {
             return Ok(None);
@@ -47,7 +47,7 @@ impl RequestLimits {
         Ok(Some(admission))
     }
 
-    /// Refunds or settles what a request was charged, once the head of its response is known. Returns whether it did.
+    /// Refunds or settles the charge of a request, once the head of its response is known. Returns true if it did.
     pub(super) async fn follow_up(&self, charged: &Decision, response: &response::Parts) -> bool {
         if self.refund_when.as_ref().is_some_and(|when| when(response)) {
             give_back(&self.limiter.core, charged, User::Task).await;
@@ -60,7 +60,7 @@ impl RequestLimits {
         actual.is_some()
     }
 
-    /// Settles what a request was charged.
+    /// Settles the charge of a request.
     pub(super) async fn settle_all(&self, charged: &Decision, actual: &Cost) {
         let plans = charged.entries().iter().map(|entry| &**entry.plan());
         if let Err(error) = actual.check_counted(plans) {

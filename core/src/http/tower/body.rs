@@ -1,5 +1,5 @@
-//! The body of a response: that of the service, or the problem document of a refusal. What a request holds is given back, and its
-//! charge settled, when the body has ended.
+//! The body of a response: that of the service, or the problem document of a refusal. When it has ended, the held units
+//! of the request are given back and its charge is settled.
 
 use std::fmt;
 use std::pin::Pin;
@@ -81,11 +81,11 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
     }
 }
 
-/// The units of `concurrency` limits that a request holds: an extension of the request. They are given back when the response
-/// has ended and the last copy is dropped.
+/// The units of `concurrency` limits that a request holds. They are an extension of the request, and are given back
+/// when the response has ended and the last copy is dropped.
 ///
-/// A connection that is upgraded, to a websocket, lives on when its response has ended. The handler moves a copy into what
-/// serves the connection:
+/// A connection that is upgraded, for example to a websocket, outlives its response. The handler moves a copy into the
+/// code that serves the connection:
 ///
 /// ```
 /// # #[cfg(feature = "axum")]
@@ -128,17 +128,17 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
 /// # }
 /// ```
 ///
-/// An upgraded connection whose handler keeps no copy would be free of the limit: its response is 500, and the log says why.
+/// Without such a copy the upgraded connection would be free of the limit. The response is then 500, and the log has the reason.
 #[derive(Clone)]
 pub struct HeldUnits(Arc<Vec<(usize, Hold)>>);
 
 impl HeldUnits {
-    /// `None` for no holds.
+    /// `None` if there are no holds.
     pub(super) fn of(holds: Vec<(usize, Hold)>) -> Option<Self> {
         (!holds.is_empty()).then(|| Self(Arc::new(holds)))
     }
 
-    /// Whether another copy exists.
+    /// True if another copy exists.
     pub(super) fn is_kept(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -150,7 +150,7 @@ impl fmt::Debug for HeldUnits {
     }
 }
 
-/// Whether a response ends HTTP on its connection, or on its stream, which lives on.
+/// True if a response ends HTTP on its connection or stream, which lives on.
 pub(super) fn is_upgrade(method: &Method, status: StatusCode) -> bool {
     status == StatusCode::SWITCHING_PROTOCOLS || *method == Method::CONNECT && status.is_success()
 }
@@ -163,7 +163,7 @@ pub(super) struct SettledAtEnd {
 }
 
 impl SettledAtEnd {
-    /// `None` where nothing is to be settled then.
+    /// `None` if nothing is to be settled at the end.
     pub(super) fn new(limits: &Arc<RequestLimits>, response: &response::Parts, charged: &Decision) -> Option<Self> {
         limits.settle_at_end.as_ref()?;
         Some(Self { limits: Arc::clone(limits), response: response.clone(), charged: charged.clone() })

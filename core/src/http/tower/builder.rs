@@ -38,7 +38,7 @@ impl RateLimitLayer {
     }
 }
 
-/// Makes a [`RateLimitLayer`] with options. Every function is given the head of the request or of the response.
+/// Makes a [`RateLimitLayer`] with options. Every function gets the head of the request or of the response.
 ///
 /// ```
 /// use tidegate::Limiter;
@@ -95,24 +95,24 @@ impl RateLimitLayerBuilder {
         Self { limits, enabled: None, class: None }
     }
 
-    /// Adds a policy: the name of one, a notation, or a `Policy`. All policies of a request must admit it; then all are charged,
-    /// or none is.
+    /// Adds a policy: the name of one, a notation, or a `Policy`. A request must be admitted by all its policies. Then
+    /// all are charged, else none is.
     pub fn policy(mut self, policy: impl AsPolicy) -> Self {
         self.limits.policies.push((NamedPolicy::of(&policy), None));
         self
     }
 
-    /// Adds a policy with a key of its own.
+    /// Adds a policy with its own key.
     pub fn policy_with_key(mut self, policy: impl AsPolicy, key: RequestKey) -> Self {
         self.limits.policies.push((NamedPolicy::of(&policy), Some(key)));
         self
     }
 
-    /// Adds the policies that a function names for a request: `None` for no limit, one, or several. So a plan or a tier of the
-    /// caller decides. A name that the limiter does not have is an error: 500, and a line in the log.
+    /// Adds the policies that a function names for a request: `None` for no limit, one, or several. So a plan or a tier
+    /// of the caller can decide. A name that the limiter does not have is an error: 500, and a line in the log.
     ///
-    /// The function cannot wait. What it needs of a database, a layer outside of this one loads and leaves in the extensions of the
-    /// request:
+    /// The function cannot wait. If it needs something from a database, an outer layer loads it and leaves it in the
+    /// extensions of the request:
     ///
     /// ```
     /// use tidegate::http::tower::RateLimitLayer;
@@ -140,14 +140,14 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Whose budget a request uses; the client address unless it is given.
+    /// The budget that a request uses. The default is that of the client address.
     pub fn key(mut self, key: RequestKey) -> Self {
         self.limits.key = key;
         self
     }
 
-    /// Reads the address of the client from what the server left in the request's extensions. Without it the layer knows
-    /// `SocketAddr` and [`PeerAddress`], and with the features `axum` and `tonic` what these leave.
+    /// Reads the address of the client from the request's extensions, where the server left it. Without this function the
+    /// layer knows `SocketAddr` and [`PeerAddress`], and with the features `axum` and `tonic` the types of these frameworks.
     pub fn peer<P: Into<PeerAddress>>(
         mut self,
         read: impl Fn(&Extensions) -> Option<P> + Send + Sync + 'static,
@@ -156,9 +156,9 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// The units that a request consumes; 1 unless it is given. Of numbers by the names of units, as in
-    /// `Cost::from([("tokens", 1_200)])`, each policy takes those that it counts; a limit that names nothing takes 1, or what they
-    /// have for `cost`.
+    /// The units that a request consumes. The default is 1. If you give numbers by the names of units, as in
+    /// `Cost::from([("tokens", 1_200)])`, each policy takes those that it counts. A limit without a unit takes the
+    /// number for `cost`, or 1.
     pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
         self.limits.cost = RequestCost::Fixed(cost.into());
         self
@@ -170,26 +170,26 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Numbers by the names of units, by request: as for [`RateLimitLayerBuilder::cost`].
+    /// The numbers by the names of units, by request, as for [`RateLimitLayerBuilder::cost`].
     pub fn units_by(mut self, read: impl Fn(&Parts) -> Units + Send + Sync + 'static) -> Self {
         self.limits.cost = RequestCost::Read(Box::new(move |request| read(request).into()));
         self
     }
 
-    /// The class of all requests, one of the [`priorities`](crate::Options::priorities) of a policy. Of several policies it is for
-    /// those that have classes.
+    /// The class of all requests, one of the [`priorities`](crate::Options::priorities) of a policy. With several
+    /// policies it is for those that have classes.
     pub fn priority(mut self, class: impl Into<String>) -> Self {
         self.class = Some(class.into());
         self
     }
 
-    /// The class of a request; `None` for none.
+    /// The class of a request. `None` if it has none.
     pub fn priority_by(mut self, read: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.limits.priority = Some(Box::new(read));
         self
     }
 
-    /// What the journal of a policy keeps of a request.
+    /// A note about a request, which the journal of a policy keeps.
     pub fn meta<M: Into<Vec<u8>>>(mut self, read: impl Fn(&Parts) -> Option<M> + Send + Sync + 'static) -> Self {
         self.limits.meta = Some(Box::new(move |request| read(request).map(Into::into)));
         self
@@ -201,7 +201,7 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Only requests with these methods are limited. GET stands for HEAD too, which its handler answers.
+    /// Only requests with these methods are limited. GET includes HEAD, because its handler answers both.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         let mut methods: Vec<Method> = methods.into_iter().collect();
         if methods.contains(&Method::GET) {
@@ -211,14 +211,14 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Which fields announce the limits.
+    /// The choice of fields that announce the limits.
     pub fn headers(mut self, headers: Headers) -> Self {
         self.limits.headers = headers;
         self
     }
 
-    /// Answers a refused request in place of the problem document; `None` leaves that. The fields of the limits are added. Of
-    /// a response that names no status, and so of any that is a 200, the status is that of the refusal.
+    /// Answers a refused request in place of the problem document. `None` keeps that document. The fields of the limits
+    /// are added. A response with the status 200, which is the default, gets the status of the refusal, except in gRPC.
     pub fn on_denied(
         mut self,
         answer: impl Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync + 'static,
@@ -227,34 +227,34 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Responses for which this is true cost nothing: their units are given back. A panic of the service, and a client that leaves
-    /// before there is a response, give nothing back.
+    /// Responses for which this is true cost nothing: their units are given back. Nothing is given back if the service
+    /// panics, or if the client leaves before there is a response.
     pub fn refund_when(mut self, read: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
         self.limits.refund_when = Some(Box::new(read));
         self
     }
 
-    /// The actual cost, once the head of the response is known; `None` leaves what was charged.
+    /// The actual cost, once the head of the response is known. `None` leaves the charge.
     pub fn settle(mut self, read: impl Fn(&response::Parts) -> Option<u64> + Send + Sync + 'static) -> Self {
         self.limits.settle = Some(Box::new(move |response| read(response).map(Into::into)));
         self
     }
 
-    /// The same by the names of units: a unit that is not named stays as it was charged.
+    /// The same by the names of units. A unit that is not named keeps its charge.
     pub fn settle_units(mut self, read: impl Fn(&response::Parts) -> Option<Units> + Send + Sync + 'static) -> Self {
         self.limits.settle = Some(Box::new(move |response| read(response).map(Into::into)));
         self
     }
 
-    /// The actual cost, once the body of the response has ended or the client has gone: the handler leaves a counter in the
-    /// extensions of its response. `None` leaves what was charged, or what [`RateLimitLayerBuilder::settle`] made of it: a request
-    /// is settled once.
+    /// The actual cost, once the body of the response has ended or the client has gone. The handler leaves a counter in
+    /// the extensions of its response. `None` leaves the charge. A request that [`RateLimitLayerBuilder::settle`] has
+    /// settled is not settled again.
     pub fn settle_at_end(mut self, read: impl Fn(&response::Parts) -> Option<u64> + Send + Sync + 'static) -> Self {
         self.limits.settle_at_end = Some(Box::new(move |response| read(response).map(Into::into)));
         self
     }
 
-    /// The same by the names of units: a unit that is not named stays as it was charged.
+    /// The same by the names of units. A unit that is not named keeps its charge.
     pub fn settle_units_at_end(
         mut self,
         read: impl Fn(&response::Parts) -> Option<Units> + Send + Sync + 'static,
@@ -263,8 +263,8 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// The name under which this layer counts notations, the same in every process and after a deploy. The key of a client is
-    /// then `<place> <key>`, for `clear` and `peek`. Policies with a name are one limit wherever they are used.
+    /// The name under which this layer counts notations. It is the same in every process and after a deploy. The key of a
+    /// client is then `<place> <key>`, for `clear` and `peek`. Policies with a name are one limit wherever they are used.
     pub fn place(mut self, place: impl Into<String>) -> Self {
         self.limits.place = Some(place.into());
         self
@@ -279,10 +279,10 @@ impl RateLimitLayerBuilder {
     /// The layer.
     ///
     /// # Errors
-    /// `policy_unknown` and `policy_invalid`; `cost_invalid` for a cost of 0, for a policy that counts units which the cost does not
-    /// name, and for a unit that no policy counts; `config_invalid` for a layer without a policy, an empty
-    /// list of methods, an unknown value of `TIDEGATE_ENABLED`, and a notation that another layer of the limiter counts under
-    /// the same name.
+    /// `policy_unknown` and `policy_invalid`. `cost_invalid` for a cost of 0, for a policy that counts units which the
+    /// cost does not name, and for a unit that no policy counts. `config_invalid` for a layer without a policy, an
+    /// empty list of methods, an unknown value of `TIDEGATE_ENABLED`, and a notation that another layer of the limiter
+    /// counts under the same name.
     pub fn build(self) -> Result<RateLimitLayer> {
         let mut limits = self.limits;
         limits.enabled = match self.enabled {
@@ -341,7 +341,7 @@ fn has_class(class: &str, policies: &[Policy]) -> Result<()> {
 }
 
 /// # Errors
-/// `cost_invalid` where every request would be refused for its cost: with what to do. `more` policies may follow with a request.
+/// `cost_invalid`, with advice, if every request would be refused for its cost. `more` is true if a request may have more policies.
 fn can_be_asked(cost: &Cost, policies: &[Policy], more: bool) -> Result<()> {
     let plans: Vec<_> = policies.iter().map(plan_of).collect();
     if !more {

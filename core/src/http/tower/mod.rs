@@ -1,5 +1,5 @@
-//! A `tower::Layer` that limits requests, for axum, tonic and every other service of tower; and [`PaceLayer`], which paces the calls
-//! of clients.
+//! A `tower::Layer` that limits requests, for axum, tonic and every other service of tower. [`PaceLayer`] paces the
+//! calls of clients.
 //!
 //! ```
 //! # #[cfg(feature = "axum")]
@@ -15,16 +15,16 @@
 //! # }
 //! ```
 //!
-//! - Each client address has a budget of its own, unless a [`RequestKey`] is given. axum must know the address: serve the application
-//!   with `into_make_service_with_connect_info::<SocketAddr>()`. The features `axum` and `tonic` read it from these frameworks;
-//!   any other server names it with [`RateLimitLayerBuilder::peer`].
+//! - Each client address has its own budget, unless you give a [`RequestKey`]. axum must know the address: serve the
+//!   application with `into_make_service_with_connect_info::<SocketAddr>()`. The features `axum` and `tonic` read it
+//!   from these frameworks. Any other server names it with [`RateLimitLayerBuilder::peer`].
 //! - A refused request gets 429 with the fields of the limits and a problem document, or 503 when the store failed. A gRPC
 //!   request gets the status `RESOURCE_EXHAUSTED` or `UNAVAILABLE`.
 //! - The [`Decision`](crate::Decision) is an extension of the request and of the response.
-//! - Units of a `concurrency` limit are held until the last byte of the response's body was sent; of a websocket as long as its
-//!   handler keeps a copy of [`HeldUnits`]. A request that a `leaky-bucket` delays waits before it reaches the service.
-//! - A notation counts for the layer that it was given to. Where a limiter has two layers with the same notation, each needs
-//!   a name of its own: [`RateLimitLayerBuilder::place`].
+//! - Units of a `concurrency` limit are held until the last byte of the response's body was sent, or as long as the handler of a
+//!   websocket keeps a copy of [`HeldUnits`]. A request that a `leaky-bucket` delays waits before it reaches the service.
+//! - A notation counts for the layer that it was given to. If a limiter has two layers with the same notation, each
+//!   needs its own name: [`RateLimitLayerBuilder::place`].
 
 mod admission;
 mod body;

@@ -1,4 +1,4 @@
-//! Under which name a notation is counted. A notation counts for the layer it was given to, under the same name in every process.
+//! The names under which notations are counted. A notation counts for its layer, under the same name in every process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -7,7 +7,7 @@ use crate::process::lock::InheritedMutex;
 
 use crate::error::{Error, Result};
 
-/// Says that a layer counts a notation. It ends with the last copy of the layer.
+/// Exists as long as a layer counts a notation. It ends with the last copy of the layer.
 #[derive(Debug)]
 pub(super) struct PlaceUse;
 
@@ -19,7 +19,7 @@ static USED: InheritedMutex<BTreeMap<Used, Weak<PlaceUse>>> = InheritedMutex::ne
 /// Claims a notation at a place of a limiter.
 ///
 /// # Errors
-/// `config_invalid` when another layer of the limiter has claimed it: both would share one budget.
+/// `config_invalid` if another layer of the limiter has claimed it, because both would share one budget.
 pub(super) fn claim(limiter: usize, place: &str, notation: &str) -> Result<Arc<PlaceUse>> {
     let mut used = USED.lock();
     used.retain(|_, claimed| claimed.strong_count() > 0);

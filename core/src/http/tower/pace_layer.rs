@@ -1,4 +1,4 @@
-//! The layer of clients, and the service that paces the calls of another.
+//! The layer of clients, and the service that paces the calls of another service.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -28,8 +28,8 @@ use crate::limiter::{AsPolicy, AsyncLimiter};
 /// The error of a paced service: [`RateLimited`], an [`Error`](crate::Error) of the limiter, or the error of the service.
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Paces the calls of a client: each request waits for its turn, in one line with all processes that share the store and the key.
-/// What its response says of limits counts for all of them.
+/// Paces the calls of a client: each request waits for its turn, in one line with all processes that share the store
+/// and the key. The limits that its response announces count for all of them.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -54,14 +54,14 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// - A wait that is longer than the timeout is the error [`RateLimited`] with its Decision, before anything is sent. The errors of
-///   the service stay what they are, in a box: `error.downcast_ref::<RateLimited>()`.
-/// - A call is settled, and what it holds is given back, when the body of its response has ended or is dropped.
-/// - An error gives back what was charged only where no connection was made.
-/// - With [`PaceBuilder::retries`] a 429 or 503 that names a wait is sent again, for idempotent methods and with `Idempotency-Key`.
-///   The body of the request must be one that can be cloned.
-/// - Layers that follow redirects or send again stand in front of this one, so that each of their calls waits for its turn.
-/// - The service below is asked whether it is ready when the turn has come: who waits takes no place in it.
+/// - If a wait is longer than the timeout, the call fails with [`RateLimited`], which has the Decision, before anything
+///   is sent. The errors of the service stay as they are, in a box: `error.downcast_ref::<RateLimited>()`.
+/// - A call is settled, and its held units are given back, when the body of its response has ended or is dropped.
+/// - After an error the charge is given back only if no connection was made.
+/// - With [`PaceBuilder::retries`] a request is sent again after a 429 or 503 that names a wait, if its method is
+///   idempotent or it has an `Idempotency-Key`. The body must be `Clone`.
+/// - Put layers that follow redirects or send again in front of this one, so that each of their calls waits for its turn.
+/// - The service below is asked if it is ready only when the turn has come, so that waiting calls take no place in it.
 pub struct PaceLayer<C = SentOnce> {
     pacing: Arc<Pacing>,
     copies: PhantomData<fn() -> C>,
@@ -83,7 +83,7 @@ impl PaceLayer {
 }
 
 impl PaceBuilder<PaceLayer> {
-    /// How often a 429 or 503 that says a wait is sent again; 0 unless it is given. Bodies of requests are cloned for that.
+    /// Sets how often a request is sent again after a 429 or 503 that names a wait. The default is 0. Bodies are cloned for that.
     pub fn retries(self, retries: u32) -> PaceBuilder<PaceLayer<SentAgain>> {
         self.sent_again(retries).of_client()
     }
@@ -93,8 +93,8 @@ impl<C> PaceBuilder<PaceLayer<C>> {
     /// The layer.
     ///
     /// # Errors
-    /// `policy_unknown` and `policy_invalid`; `cost_invalid` for a cost that the policy does not count, and `config_invalid` for a
-    /// class that it does not have, for a policy that queues calls itself, and for neither a policy nor learning.
+    /// `policy_unknown` and `policy_invalid`. `cost_invalid` for a cost that the policy does not count. `config_invalid` for
+    /// a class that it does not have, for a policy that queues calls itself, and if there is neither a policy nor learning.
     pub fn build(self) -> Result<PaceLayer<C>> {
         Ok(PaceLayer { pacing: Arc::new(self.pacing("PaceLayer")?), copies: PhantomData })
     }
@@ -120,9 +120,9 @@ impl<S, C> Layer<S> for PaceLayer<C> {
     }
 }
 
-/// Whether the body of a request can be sent again.
+/// Copies the bodies of requests, so that they can be sent again.
 pub trait CopyBody<B> {
-    /// A copy of the body; `None` where there is none.
+    /// A copy of the body. `None` if the body cannot be sent again.
     fn copy(body: &B) -> Option<B>;
 }
 
@@ -130,7 +130,7 @@ pub trait CopyBody<B> {
 #[derive(Debug, Clone, Copy)]
 pub enum SentOnce {}
 
-/// Requests whose bodies can be cloned are sent again.
+/// Requests with bodies that can be cloned are sent again.
 #[derive(Debug, Clone, Copy)]
 pub enum SentAgain {}
 
@@ -146,7 +146,7 @@ impl<B: Clone> CopyBody<B> for SentAgain {
     }
 }
 
-/// A service whose calls wait for their turns.
+/// A service that makes its calls wait for their turns.
 pub struct Paced<S, C = SentOnce> {
     inner: S,
     pacing: Arc<Pacing>,

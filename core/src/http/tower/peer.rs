@@ -1,16 +1,16 @@
-//! The other end of a request's connection, as the server tells it in the request's extensions.
+//! The other end of a request's connection, as the server left it in the request's extensions.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::Extensions;
 
-/// Where a request comes from.
+/// The other end of a request's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PeerAddress {
     /// An address of the network.
     Ip(IpAddr),
-    /// A Unix domain socket, whose peers have no address.
+    /// A Unix domain socket. Its peers have no address.
     Unix,
 }
 

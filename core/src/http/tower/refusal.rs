@@ -11,11 +11,11 @@ use crate::decision::Decision;
 use crate::http::{Headers, MEDIA_TYPE, Refusal, headers_of_route};
 use crate::policy::Policy;
 
-/// What gRPC encodes in a message besides control characters.
+/// The characters that gRPC encodes in a message: control characters and `%`.
 const IN_A_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
 const INTERNAL: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"This request could not be limited."}"#;
 
-/// The numbers that gRPC has for the three statuses.
+/// The status of gRPC for each of the three HTTP statuses.
 const fn grpc_status(status: u16) -> &'static str {
     match status {
         429 => "8",
@@ -26,14 +26,14 @@ const fn grpc_status(status: u16) -> &'static str {
 
 /// The fields of the responses to a request.
 pub(super) struct RouteFields<'a> {
-    /// The policies of the request, in the order in which they are announced.
+    /// The policies of the request, in the order of their announcement.
     pub(super) policies: Vec<&'a Policy>,
     pub(super) which: Headers,
 }
 
 impl RouteFields<'_> {
-    /// Adds what the Decisions say. Other layers may have announced other policies in lists; what they say in the older fields,
-    /// which hold one policy, stays.
+    /// Adds the fields of the Decisions. Other layers may have announced other policies. Their items in lists stay, and
+    /// so do their older fields, which hold one policy.
     pub(super) fn announce(&self, map: &mut HeaderMap, decisions: &[&Decision]) {
         for (name, value) in headers_of_route(&self.policies, decisions, self.which) {
             let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::try_from(value)) else {
@@ -54,7 +54,7 @@ pub(super) fn denied<B>(request: &Parts, decision: &Decision, fields: &RouteFiel
     let mut response = refused(request, refusal.status(), refusal.problem());
     fields.announce(response.headers_mut(), &[decision]);
     if is_grpc(request) {
-        // A client that may try again waits that long; a negative number says never.
+        // A client that may try again waits that long. A negative number means never.
         let pushback =
             decision.retry_after().map_or_else(|| "-1".to_owned(), |wait| wait.as_millis().max(1).to_string());
         if let Ok(pushback) = HeaderValue::try_from(pushback) {
@@ -64,7 +64,7 @@ pub(super) fn denied<B>(request: &Parts, decision: &Decision, fields: &RouteFiel
     response
 }
 
-/// The response when the store failed and the policy says `raise`.
+/// The response if the store failed and `on_store_error` is `raise`.
 pub(super) fn unavailable<B>(request: &Parts, fields: &RouteFields<'_>) -> Response<LimitedBody<B>> {
     let refusal = Refusal::unavailable(&fields.policies);
     let mut response = refused(request, refusal.status(), refusal.problem());
@@ -73,7 +73,7 @@ pub(super) fn unavailable<B>(request: &Parts, fields: &RouteFields<'_>) -> Respo
     response
 }
 
-/// The response to a request whose limits cannot be asked: a mistake of the service, not of its client.
+/// The response if the limits of a request cannot be asked: a mistake of the service, not of its client.
 pub(super) fn broken<B>(request: &Parts) -> Response<LimitedBody<B>> {
     refused(request, 500, INTERNAL.to_owned())
 }
@@ -97,7 +97,7 @@ fn problem_response<B>(status: u16, problem: String) -> Response<LimitedBody<B>>
     response
 }
 
-/// A response without messages: its head says the status.
+/// A response without messages. Its head carries the status.
 fn grpc<B>(status: u16, problem: &str) -> Response<LimitedBody<B>> {
     let mut response = Response::new(LimitedBody::of_refusal(Bytes::new()));
     let map = response.headers_mut();

@@ -1,4 +1,4 @@
-//! Whose budget a request uses.
+//! The key of the budget that a request uses.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::peer::PeerAddress;
 type ReadPeer = dyn Fn(&http::Extensions) -> Option<PeerAddress> + Send + Sync;
 type ReadKey = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
-/// Whose budget a request uses: a client address, a header, a claim of a user, or what a function says.
+/// The key of the budget that a request uses: a client address, a header, a claim of a user, or the result of a function.
 ///
 /// ```
 /// use tidegate::http::tower::RequestKey;
@@ -35,7 +35,7 @@ type ReadKey = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 #[derive(Clone)]
 pub struct RequestKey {
     kind: Kind,
-    /// For requests of which it says nothing.
+    /// For requests without this key.
     otherwise: Option<Arc<RequestKey>>,
 }
 
@@ -60,16 +60,16 @@ impl RequestKey {
         Kind::ClientIp(ClientIp::default()).into()
     }
 
-    /// The address of the client behind these proxies, from `X-Forwarded-For`: `["10.0.0.0/8"]`, `["loopback"]`. An entry counts
-    /// only when a trusted proxy appended it; see [`Trusted::parse`].
+    /// The address of the client behind these proxies, from `X-Forwarded-For`: `["10.0.0.0/8"]`, `["loopback"]`. An
+    /// entry counts only if a trusted proxy appended it. See [`Trusted::parse`].
     ///
     /// # Errors
-    /// `config_invalid` for what is no network, and for a network of all addresses.
+    /// `config_invalid` for a text that is no network, and for a network of all addresses.
     pub fn client_ip_behind<T: AsRef<str>>(proxies: impl IntoIterator<Item = T>) -> Result<Self> {
         Ok(Self::of_client(ClientIp::new(Trusted::parse(proxies)?, DEFAULT_IPV6_PREFIX)?))
     }
 
-    /// The address of the client behind so many proxies, whatever their addresses are; see [`Trusted::hops`].
+    /// The address of the client behind so many proxies, whatever their addresses are. See [`Trusted::hops`].
     ///
     /// # Errors
     /// `config_invalid` for a number that is not from 0 to 100.
@@ -77,15 +77,15 @@ impl RequestKey {
         Ok(Self::of_client(ClientIp::new(Trusted::hops(count)?, DEFAULT_IPV6_PREFIX)?))
     }
 
-    /// The address of the client by rules of one's own.
+    /// The address of the client by your own rules.
     #[must_use]
     pub const fn of_client(rules: ClientIp) -> Self {
         Self { kind: Kind::ClientIp(rules), otherwise: None }
     }
 
-    /// This key, and another one for requests of which this one says nothing: `RequestKey::header("X-API-Key")?
-    /// .or(RequestKey::client_ip_behind(["10.0.0.0/8"])?)`. Without it they use the budget of their client address, by the rules
-    /// of the layer's own key where that is an address, else by those of a layer around it, else the address that is connected.
+    /// This key, and another one for requests without it: `RequestKey::header("X-API-Key")?
+    /// .or(RequestKey::client_ip_behind(["10.0.0.0/8"])?)`. Without `or` they use the budget of their client address, by the
+    /// rules of the layer's own key if that is an address, else by those of a layer around it, else by the connected address.
     #[must_use]
     pub fn or(mut self, otherwise: Self) -> Self {
         let last =
@@ -94,7 +94,7 @@ impl RequestKey {
         self
     }
 
-    /// The rules for an address, where the key has some.
+    /// The rules for an address, if the key has some.
     pub(super) fn client(&self) -> Option<&ClientIp> {
         match &self.kind {
             Kind::ClientIp(rules) => Some(rules),
@@ -108,8 +108,8 @@ impl RequestKey {
         Kind::Fixed(key.into()).into()
     }
 
-    /// A header such as `X-API-Key`. A digest of its value is stored, never the value. A request without it uses the budget of
-    /// its client address: see [`RequestKey::or`].
+    /// A header such as `X-API-Key`. A digest of its value is stored, never the value. A request without it uses the
+    /// budget of its client address. See [`RequestKey::or`].
     ///
     /// # Errors
     /// `config_invalid` for a name that no header can have.
@@ -121,9 +121,9 @@ impl RequestKey {
         })
     }
 
-    /// What the application has found out about the caller and left in the request's extensions: a user, or the claims of a token
-    /// that was verified. The service that leaves it there must run before this layer: in axum, its layer is added after this one.
-    /// A request without it uses the budget of its client address.
+    /// A fact about the caller that the application has left in the request's extensions: a user, or the claims of a
+    /// token that was verified. The service that leaves it there must run before this layer. In axum, add its layer
+    /// after this one. A request without it uses the budget of its client address.
     pub fn claim<T, K>(read: impl Fn(&T) -> Option<K> + Send + Sync + 'static) -> Self
     where
         T: Send + Sync + 'static,
@@ -135,7 +135,7 @@ impl RequestKey {
         })
     }
 
-    /// What a function says of the request. A request for which it says nothing uses the budget of its client address.
+    /// The result of a function of the request. If it is `None`, the request uses the budget of its client address.
     pub fn from_request<K: Into<String>>(read: impl Fn(&Parts) -> Option<K> + Send + Sync + 'static) -> Self {
         Kind::Read(Arc::new(move |parts| read(parts).map(Into::into))).into()
     }

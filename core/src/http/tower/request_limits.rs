@@ -1,4 +1,4 @@
-//! What a layer limits: the policies of a request, their keys and their cost.
+//! The limits of a layer: the policies of a request, their keys and their cost.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) enum RequestCost {
     Read(Read<Parts, Cost>),
 }
 
-/// Says for each request which policies, keys and cost it has.
+/// Finds the policies, keys and cost of each request.
 pub(super) struct RequestLimits {
     pub(super) limiter: AsyncLimiter,
     pub(super) policies: Vec<(NamedPolicy, Option<RequestKey>)>,
@@ -48,11 +48,11 @@ pub(super) struct RequestLimits {
     pub(super) settle_at_end: Option<Read<response::Parts, Option<Cost>>>,
     pub(super) place: Option<String>,
     pub(super) enabled: bool,
-    /// Notations are counted here for this layer alone.
+    /// The claims of this layer on its notations, which no other layer may count under the same name.
     pub(super) _places: Vec<Arc<PlaceUse>>,
 }
 
-/// The layer that a request has passed last, of those whose key reads addresses in a way of its own.
+/// The last layer that a request has passed and that has its own rules for addresses.
 #[derive(Clone)]
 struct PassedLayer(Arc<RequestLimits>);
 
@@ -64,19 +64,19 @@ pub(super) struct LimitEntry {
 }
 
 impl RequestLimits {
-    /// Tells the layers behind this one how it reads addresses, also of a request that it does not limit.
+    /// Passes its rules for addresses to the layers behind this one, also for a request that it does not limit.
     pub(super) fn pass_addresses(self: &Arc<Self>, request: &mut Parts) {
         if self.addresses().is_some() {
             request.extensions.insert(PassedLayer(Arc::clone(self)));
         }
     }
 
-    /// How the key reads addresses, where it says more than the address that is connected.
+    /// The rules for addresses of the key, if they are more than the default, which is the connected address.
     fn addresses(&self) -> Option<&ClientIp> {
         self.key.client().filter(|rules| **rules != ClientIp::default())
     }
 
-    /// Whether the request is limited at all.
+    /// True if the request is limited at all.
     pub(super) fn applies_to(&self, request: &Parts) -> bool {
         let in_methods = self.methods.as_ref().is_none_or(|methods| methods.contains(&request.method));
         self.enabled && in_methods && !self.skip.as_ref().is_some_and(|skip| skip(request))
@@ -99,7 +99,7 @@ impl RequestLimits {
         let passed = || request.extensions.get::<PassedLayer>().and_then(|PassedLayer(layer)| layer.addresses());
         let read = |key: &RequestKey| key.read(request, &*self.peer, &|| self.addresses().or_else(passed));
         let mut entries = Vec::with_capacity(self.policies.len());
-        // Policies without a key of their own share that of the layer, which is read once.
+        // Policies without their own key share that of the layer, which is read once.
         let mut shared = None;
         for (policy, own) in &self.policies {
             let key = match own {
@@ -160,7 +160,7 @@ fn counted_by<'a>(cost: Cow<'a, Cost>, policies: &[Arc<Plan>]) -> Result<Cow<'a,
     Ok(cost)
 }
 
-/// Whether a policy has no name but its notation.
+/// True if a policy has no name but its notation.
 pub(super) fn is_in_place(policy: &Policy) -> bool {
     policy.name() == policy.to_string()
 }

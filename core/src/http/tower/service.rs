@@ -44,7 +44,7 @@ impl<S> Layer<S> for RateLimitLayer {
     }
 }
 
-/// A service whose requests are limited.
+/// A service with limits on its requests.
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
@@ -81,7 +81,7 @@ where
     }
 
     fn call(&mut self, request: Request<R>) -> Self::Future {
-        // The service that said that it is ready is the one that is called.
+        // The service that reported that it is ready must be called, not its clone.
         let next = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, next);
         Box::pin(serve(inner, Arc::clone(&self.limits), request))
@@ -147,7 +147,7 @@ fn refuse<B>(
     let mut response = match given {
         Some(response) => {
             let mut response = response.map(LimitedBody::of_refusal);
-            // A response that names no status is a 200, which that of a refused call of gRPC is.
+            // A response without a status is a 200. A refused call of gRPC is a 200, too, and stays one.
             if response.status() == StatusCode::OK && !refusal::is_grpc(request) {
                 *response.status_mut() = refusal::status_of(status(&decision));
             }

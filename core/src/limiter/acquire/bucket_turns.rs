@@ -1,5 +1,5 @@
-//! The callers of one policy and key that have turns in the store, and what becomes of a turn that is given up. docs/adr/0036 has
-//! the reasons.
+//! The callers of one policy and key that have turns in the store, and the reuse of a turn that is given up.
+//! docs/adr/0036 has the reasons.
 
 use std::mem::swap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::store::request::{Answer, Charge, ChargedAmount, Operation, Source};
 pub(super) struct BucketTurn {
     plan: Arc<Plan>,
     answer: Answer,
-    /// When its caller goes, by the time of the limiter.
+    /// When its caller may go, by the time of the limiter.
     due: Duration,
 }
 
@@ -32,7 +32,7 @@ impl BucketTurn {
         (0..self.plan.rules.len()).map(|index| self.answer.charged(index)).collect()
     }
 
-    /// What gives it back, where nothing was charged behind it.
+    /// The operation that gives it back, if nothing was charged behind it.
     pub(super) fn refund(self) -> (Arc<Plan>, Operation) {
         let units = self.answer.granted;
         let back = |units| ChargedAmount { back: units, charged: units };
@@ -47,18 +47,18 @@ impl BucketTurn {
 #[derive(Debug)]
 struct Sleeper {
     number: u64,
-    /// When it has asked, by the time of the store.
+    /// When it asked, by the time of the store.
     asked_at: u64,
-    /// The cost that it has named.
+    /// The cost that it named.
     cost: u64,
-    /// What it takes, which may be less than its turn has charged.
+    /// The units that it takes. They may be fewer than its turn has charged.
     granted: u64,
     amounts: Amounts,
     turn: BucketTurn,
 }
 
 impl Sleeper {
-    /// Whether a turn that another caller gave up is an earlier one that has charged as much as this caller takes.
+    /// True if a turn that another caller gave up is an earlier one and has charged as much as this caller takes.
     fn can_use(&self, other: &BucketTurn) -> bool {
         let takes = |index| self.amounts.get(index).map_or(self.granted, |amount: &Amount| amount.units);
         other.due < self.turn.due
@@ -77,7 +77,7 @@ struct Turns {
     asking: Vec<u64>,
     /// The callers that have one, in the order of their turns.
     sleepers: Vec<Sleeper>,
-    /// Whether all turns belong to the limiter, which closes.
+    /// True if all turns belong to the limiter, because it closes.
     is_closed: bool,
 }
 
@@ -87,7 +87,7 @@ impl Turns {
         Some(self.sleepers.remove(at))
     }
 
-    /// Whether a caller had asked and had no answer.
+    /// Forgets that a caller has asked. True if it had no answer yet.
     fn has_asked(&mut self, number: u64) -> bool {
         let at = self.asking.iter().position(|asking| *asking == number);
         at.map(|at| self.asking.swap_remove(at)).is_some()
@@ -95,28 +95,28 @@ impl Turns {
 }
 
 impl BucketTurns {
-    /// How many callers have a turn.
+    /// The number of callers that have a turn.
     pub(super) fn len(&self) -> usize {
         self.0.lock().sleepers.len()
     }
 
-    /// The same, and how many have asked for one.
+    /// The number of callers that have a turn or have asked for one.
     pub(super) fn places(&self) -> usize {
         let turns = self.0.lock();
         turns.sleepers.len() + turns.asking.len()
     }
 
-    /// A caller asks for a turn.
+    /// Notes that a caller asks for a turn.
     pub(super) fn ask(&self, number: u64) {
         self.0.lock().asking.push(number);
     }
 
-    /// A caller has its answer, or does not wait for it.
+    /// Notes that a caller has its answer, or does not wait for it.
     pub(super) fn forget_asking(&self, number: u64) {
         self.0.lock().has_asked(number);
     }
 
-    /// Adds the turn that a caller has got. Returns it where the caller is gone.
+    /// Adds the turn that a caller got. Returns it if the caller is gone.
     pub(super) fn add(&self, number: u64, cost: u64, turn: BucketTurn) -> Option<BucketTurn> {
         let mut turns = self.0.lock();
         if !turns.has_asked(number) && !turns.is_closed {
@@ -130,12 +130,12 @@ impl BucketTurns {
         None
     }
 
-    /// When the turn of a caller is.
+    /// The moment of a caller's turn.
     pub(super) fn due(&self, number: u64) -> Option<Duration> {
         self.of(number, |sleeper| sleeper.turn.due)
     }
 
-    /// The part of Tidegate that granted the turn of a caller, and when the caller has asked, by the time of the store.
+    /// The part of Tidegate that granted the turn of a caller, and when the caller asked, by the time of the store.
     pub(super) fn granted(&self, number: u64) -> Option<(Source, u64)> {
         self.of(number, |sleeper| (sleeper.turn.answer.source, sleeper.asked_at))
     }
@@ -154,7 +154,7 @@ impl BucketTurns {
         std::mem::take(&mut self.0.lock().sleepers).into_iter().map(|sleeper| sleeper.turn).collect()
     }
 
-    /// The Decision of a caller whose turn has come.
+    /// The Decision of a caller when its turn has come.
     pub(super) fn take(&self, number: u64, limiter: LimiterId, key: &str) -> Option<Decision> {
         let Sleeper { cost, granted, amounts, turn, .. } = self.0.lock().remove(number)?;
         let mut answer = turn.answer.at_turn();
@@ -165,14 +165,14 @@ impl BucketTurns {
         Some(Decision::new(limiter, turn.plan, key, cost, answer))
     }
 
-    /// A caller gives its turn up. Returns the turn that no other caller can use.
+    /// Gives up the turn of a caller. Returns a turn that no other caller can use.
     pub(super) fn give_up(&self, number: u64) -> Option<BucketTurn> {
         let sleeper = self.0.lock().remove(number)?;
         Some(self.pass_on(sleeper.turn))
     }
 
-    /// Passes a turn on to the next caller that can use it, the turn of that one to the next but one, and so on. Returns the turn that
-    /// is left.
+    /// Passes a turn on to the next caller that can use it, the turn of that one to the next but one, and so on.
+    /// Returns the turn that is left.
     pub(super) fn pass_on(&self, mut turn: BucketTurn) -> BucketTurn {
         let sleepers = &mut self.0.lock().sleepers;
         for sleeper in sleepers.iter_mut() {

@@ -1,5 +1,5 @@
-//! How a limiter closes. It ends the waiting, takes nothing any more, gives back what its callers have, and then closes its store:
-//! docs/adr/0036 has the states.
+//! How a limiter closes. It ends the waiting, takes nothing any more, gives back the units and turns of its callers,
+//! and then closes its store. docs/adr/0036 has the states.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,14 +22,14 @@ use crate::process::pending_count::CountedCall;
 use crate::store::request::{Charge, ChargedAmount, Operation, Source};
 
 impl LimiterCore {
-    /// Closes the limiter. It waits for the store, at most for two timeouts of a call, and for one more where there are leases.
+    /// Closes the limiter. It waits for the store, at most for two timeouts of a call, and for one more if there are leases.
     pub(in crate::limiter) fn close(self: &Arc<Self>) {
         if let Some(queues) = self.begin_closing() {
             self.give_back(&queues);
         }
     }
 
-    /// From now on no call is made and nothing is granted. Returns the queues of a limiter that was open, for [`Self::give_back`].
+    /// From now on no call is made and nothing is granted. Returns the queues if the limiter was open, for [`Self::give_back`].
     pub(crate) fn begin_closing(&self) -> Option<Vec<Arc<WaitQueue>>> {
         let (queues, was_closed) = self.answers.wait_queues.close(|| self.closed.swap(true, Ordering::SeqCst));
         if was_closed {
@@ -39,20 +39,20 @@ impl LimiterCore {
         Some(queues)
     }
 
-    /// Counts a call that takes or gives back units, until this is dropped: a limiter that closes waits for it. A store in memory has
-    /// answered when it returns.
+    /// Counts a call that takes or gives back units, until this is dropped. A limiter that closes waits for it. A
+    /// memory store has already answered when its call returns.
     pub(in crate::limiter) fn counted(&self) -> Option<CountedCall> {
         self.layers.is_some().then(|| self.pending.begin())
     }
 
-    /// Ends the waiting, gives back what callers have, and closes the store.
+    /// Ends the waiting, gives back units and turns of the callers, and closes the store.
     pub(crate) fn give_back(self: &Arc<Self>, queues: &[Arc<WaitQueue>]) {
         let lines: Vec<Vec<HoldId>> = queues.iter().map(|queue| queue.line_numbers()).collect();
         queues.iter().for_each(|queue| queue.signal().notify());
-        // What the store is asked for at this moment it may still grant.
+        // The store may still grant calls that are under way now.
         self.pending.wait(Instant::now() + self.timeout);
         for (queue, lines) in queues.iter().zip(lines) {
-            // The store takes a turn back where none is behind it. Servers answer in order; a file answers here.
+            // The store takes a turn back only if none is behind it. Servers answer in order, and a file answers here.
             for turn in queue.turns().take_all().into_iter().rev() {
                 if !self.is_file {
                     self.refund_turn(&queue.key, turn);
@@ -75,8 +75,8 @@ impl LimiterCore {
         self.store.close();
     }
 
-    /// Asks the store on behalf of a caller that may wait, unless the limiter is closed. `answered` is called with the Decision when the
-    /// store has given it, also where the caller is gone.
+    /// Asks the store on behalf of a caller that may wait, unless the limiter is closed. Calls `answered` with the
+    /// Decision when the store has given it, even if the caller is gone.
     pub(super) async fn ask_waiting<T: Send + 'static>(
         self: &Arc<Self>,
         plan: &Arc<Plan>,
@@ -85,7 +85,7 @@ impl LimiterCore {
         user: User,
         answered: impl FnOnce(&Arc<Self>, Decision) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        // In this order: either a close waits for the answer, or it is seen here.
+        // The order matters: either a close waits for the answer, or the close is seen here.
         let mut counted = self.counted();
         self.open()?;
         if user == User::Thread {
@@ -116,7 +116,7 @@ impl LimiterCore {
         }
     }
 
-    /// The Decision of a caller that waited, unless the limiter is closed: then the units of a check go back.
+    /// The Decision of a caller that waited. If the limiter is closed, the units of a check go back instead.
     pub(super) fn unless_closed(self: &Arc<Self>, decision: Decision) -> Result<Decision> {
         let Err(error) = self.open() else { return Ok(decision) };
         let (plan, key) = (self.current(decision.plan(), decision.key()), decision.key());

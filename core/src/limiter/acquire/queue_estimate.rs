@@ -1,4 +1,4 @@
-//! The Decision of a caller that gives up in a queue: an honest wait, though the callers ahead did not ask the store.
+//! The Decision of a caller that gives up in a queue. Its wait is honest, though the callers ahead did not ask the store.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::decision::{Decision, LimiterId};
 use crate::plan::{Amount, Amounts, Plan};
 use crate::store::request::{Answer, Details, Operation};
 
-/// The units that callers want: of each limit, or the same number of all.
+/// The units that callers want, of each limit or the same number of all.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WantedUnits {
     cost: u64,
@@ -26,7 +26,7 @@ impl WantedUnits {
         self.of_limits.get(index).copied().unwrap_or(self.cost)
     }
 
-    /// These and those of others.
+    /// The sum of these and those of others.
     pub(super) fn and(self, others: Self) -> Self {
         let limits = 0..self.of_limits.len().max(others.of_limits.len());
         let of_limits = limits.map(|index| self.of_limit(index).saturating_add(others.of_limit(index)));
@@ -34,12 +34,12 @@ impl WantedUnits {
     }
 }
 
-/// What a caller wants, and what the callers ahead of it want.
+/// The units that a caller wants, together with those of the callers ahead of it.
 pub(super) struct QueueEstimate {
     cost: u64,
     /// The units of all callers ahead, and its own.
     wanted: WantedUnits,
-    /// What it asks of each limit, where that is not the cost of all.
+    /// Its units of each limit, if they are not the cost for all.
     details: Option<Arc<Details>>,
 }
 
@@ -49,8 +49,8 @@ impl QueueEstimate {
         Self { cost: operation.cost(), wanted: ahead.and(own), details: operation.details().cloned() }
     }
 
-    /// What to ask the store of each limit: the units that are wanted, without whole counts of it, which take a period each. A cost that
-    /// never fits is not admitted after the callers ahead either.
+    /// The question to the store: the wanted units of each limit, without whole multiples of its count, which take a
+    /// period each. A cost that never fits is not admitted after the callers ahead either.
     pub(super) fn operation(&self, plan: &Plan) -> Operation {
         let own = self.details.as_ref().map_or(&[][..], |details| &details.amounts[..]);
         let asked = plan.rules.iter().enumerate().map(|(index, rule)| {
@@ -69,12 +69,12 @@ impl QueueEstimate {
         }
     }
 
-    /// How long the caller waits at least, by the answer to that.
+    /// The least wait of the caller, by the answer to that question.
     pub(super) fn least_wait(&self, plan: &Plan, answer: &Answer) -> u64 {
         let asked = self.operation(plan);
         let limits = plan.rules.iter().zip(&answer.views).enumerate();
         let opens = limits.filter(|(_, (rule, _))| !rule.holds()).map(|(index, (_, view))| match view.admits_at {
-            // What a service has said of its limits may change with its next response.
+            // The limits of a service may change with its next response.
             Some(_) if plan.learning.is_some_and(|learning| learning.asks) => answer.now,
             Some(at) => self.opens_at(plan, index, view, (asked.amount(index).units, at, answer.now)),
             None => MAX_SAFE_INTEGER,
@@ -87,7 +87,7 @@ impl QueueEstimate {
         let (wanted, limit) = (self.wanted.of_limit(index), &plan.policy.limits()[index]);
         let period = limit.period().micros();
         match limit.algorithm() {
-            // Months differ.
+            // Months differ in length.
             Algorithm::CalendarWindow if wanted > view.remaining() => at.max(view.resets_at),
             Algorithm::CalendarWindow => at,
             Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
@@ -99,8 +99,8 @@ impl QueueEstimate {
         }
     }
 
-    /// The denial of a caller whose time is over. The wait for each limit is computed as if all units wanted were charged
-    /// as soon as they fit; for windows that cannot take all at once this is an estimate.
+    /// The denial of a caller when its time is over. The wait for each limit is computed as if all wanted units were
+    /// charged as soon as they fit. For windows that cannot take all at once, this is an estimate.
     pub(super) fn denied(&self, limiter: LimiterId, plan: Arc<Plan>, key: &str, mut answer: Answer) -> Decision {
         let asked = self.operation(&plan);
         for (index, view) in answer.views.iter_mut().enumerate() {
@@ -108,7 +108,7 @@ impl QueueEstimate {
             view.admits_at = view.admits_at.map(|at| self.admits_at(&plan, index, view, (asked, at)));
         }
         answer.applied = false;
-        // Where there is room for all, the callers ahead are about to take theirs.
+        // If there is room for all, the callers ahead are about to take their units.
         answer.yield_to_others();
         Decision::new(limiter, plan, key, self.cost, answer)
     }
@@ -121,7 +121,7 @@ impl QueueEstimate {
         let limit = &plan.policy.limits()[index];
         let (count, period) = (u128::from(limit.count().max(1)), u128::from(limit.period().micros()));
         let later = if plan.rules[index].meter().is_some() {
-            // What does not fit drains at a steady rate.
+            // The units that do not fit drain at a steady rate.
             let rest = u128::from(wanted - asked.max(view.remaining().min(wanted)));
             u128::from(at) + (rest * period).div_ceil(count)
         } else if matches!(limit.algorithm(), Algorithm::SlidingWindow | Algorithm::SlidingLog) {
@@ -148,8 +148,8 @@ mod tests {
     const NOW: u64 = 1_800_000_000_000_000;
     const SECOND: u64 = 1_000_000;
 
-    /// The wait of a caller that wants one unit behind so many, and which limits refused it. Of each limit it is given
-    /// what is left, and in how many seconds it admits what is asked.
+    /// The wait of a caller that wants one unit behind `ahead` units, and which limits refused it. `views` gives the
+    /// units left of each limit, and in how many seconds it admits the question.
     fn estimate(notation: &str, ahead: u64, views: &[(i64, u64)]) -> (Option<Duration>, Vec<bool>) {
         let plan = plan_of(&Policy::parse(notation).expect("a policy"));
         let views = views.iter().map(|(left, seconds)| {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_never_none_and_counts_those_ahead() {
-        // There is room for all: the callers ahead take it at any moment.
+        // There is room for all, but the callers ahead take it at any moment.
         assert_eq!(estimate("fixed-window 5/10s", 2, &[(5, 0)]), (Some(Duration::from_micros(1)), vec![false]));
         // A bucket admits one unit each second.
         assert_eq!(estimate("gcra 1/s burst 5", 9, &[(2, 3)]), (Some(Duration::from_secs(8)), vec![true]));

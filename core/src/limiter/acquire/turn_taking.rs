@@ -17,10 +17,10 @@ use crate::limiter::translation::Asking;
 use crate::plan::Plan;
 use crate::store::request::{Operation, Source};
 
-/// After a sleep that was longer, a caller asks whether its key was blocked meanwhile.
+/// After a longer sleep, a caller asks if its key was blocked meanwhile.
 const UNASKED_SLEEP: Duration = Duration::from_millis(50);
 
-/// Whether a call takes turns: not one that leaves something free for others.
+/// True if a call takes turns. One that leaves something free for others does not.
 pub(super) fn takes_turns(plan: &Plan, operation: &Operation) -> bool {
     plan.takes_turns && operation.amounts().is_none_or(|amounts| amounts.iter().all(|amount| amount.reserve == 0))
 }
@@ -41,7 +41,7 @@ impl Drop for TurnHolder<'_> {
 }
 
 impl LimiterCore {
-    /// Waits for a turn in the store. `None` where the key has other numbers, or what was learned refuses it, so that there are no turns.
+    /// Waits for a turn in the store. `None` if the key has no turns, because of its override or of a learned limit that refuses it.
     pub(super) async fn acquire_turn(
         self: &Arc<Self>,
         plan: &Arc<Plan>,
@@ -75,7 +75,7 @@ impl LimiterCore {
                 let blocked = self.is_blocked(plan, key, source, deadline.end(), user).await;
                 self.open()?;
                 if blocked {
-                    // What it was charged counts for that moment, so it takes another turn.
+                    // Its charge counts for that moment, so it takes another turn.
                     instead_of = asked_at.unwrap_or(0);
                     continue;
                 }
@@ -85,8 +85,8 @@ impl LimiterCore {
         }
     }
 
-    /// Whether the key of a caller that has a turn is blocked, as far as that can be told by the end of its time. The turn is granted: a
-    /// store that is lost does not take it away, and neither does what is answered in its place.
+    /// True if the key of a caller with a turn is blocked, as far as that shows by the end of its time. The turn is
+    /// granted: neither a lost store nor an answer in its place takes it away.
     async fn is_blocked(
         self: &Arc<Self>,
         plan: &Arc<Plan>,
@@ -105,7 +105,7 @@ impl LimiterCore {
         })
     }
 
-    /// When the turn of a Decision is, by the time of the limiter. A clock that is moved by hand is the store's, too.
+    /// The moment of a Decision's turn, by the time of the limiter. A clock that is moved by hand is also the store's.
     fn turn_due(&self, decision: &Decision) -> Option<Duration> {
         let answer = decision.answer();
         let after = Duration::from_micros(answer.turn_after()?);
@@ -113,11 +113,11 @@ impl LimiterCore {
         Some(from + after)
     }
 
-    /// Keeps the turn of a Decision for its caller, or passes it on where the caller is gone. Returns a Decision that has none.
+    /// Keeps the turn of a Decision for its caller, or passes it on if the caller is gone. Returns a Decision without a turn.
     fn keep_turn(self: &Arc<Self>, queue: &WaitQueue, number: u64, decision: Decision) -> Result<Option<Decision>> {
         let due = match self.turn_due(&decision) {
             Some(due) => due,
-            // Turns may be behind it, which have to go back before.
+            // Turns may be behind it, and they have to go back first.
             None if decision.allowed() && self.open().is_err() => Duration::ZERO,
             None => return Ok(Some(decision)),
         };
@@ -133,7 +133,7 @@ impl LimiterCore {
     async fn sleep_until_turn(&self, holder: &TurnHolder<'_>, user: User) -> Result<()> {
         let Some(place) = &holder.place else { return Ok(()) };
         loop {
-            // Before it looks whether the limiter is open, so that it misses no end.
+            // Before it checks that the limiter is open, so that it does not miss a close.
             let count = place.signal().count();
             self.open()?;
             let left = place.due().unwrap_or_default().saturating_sub(self.time());
@@ -146,7 +146,7 @@ impl LimiterCore {
         }
     }
 
-    /// Gives a turn back that no caller of this process can use, without waiting. The store does it where the turn is the last one.
+    /// Gives back a turn that no caller of this process can use, without waiting. The store takes it if it is the last turn.
     pub(super) fn refund_turn(self: &Arc<Self>, key: &str, turn: BucketTurn) {
         let (plan, operation) = turn.refund();
         self.post(plan, key, operation);

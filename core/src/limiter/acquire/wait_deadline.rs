@@ -1,4 +1,4 @@
-//! How long `acquire` waits, by the limiter's clock.
+//! The time that `acquire` waits, by the limiter's clock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,13 +8,13 @@ use crate::decision::Decision;
 use crate::limiter::LimiterCore;
 use crate::process::clock::{ManualClock, Signal};
 
-/// The longest sleep where others wait in other processes: the place in their line is kept for a second.
+/// The longest sleep if others wait in other processes, because their line keeps a place for a second.
 const MAX_SLEEP: Duration = Duration::from_millis(400);
-/// The shortest one: a process asks no more often about a key.
+/// The shortest sleep. A process asks no more often about a key.
 const MIN_SLEEP: Duration = Duration::from_millis(10);
-/// The longest one for units that are held, which may come back at any time …
+/// The longest sleep for held units, which may come back at any time …
 const MAX_SLEEP_OF_HOLDS: Duration = Duration::from_millis(50);
-/// … and which part of its wait a caller sleeps: where holds are short, a unit that another process gives back is soon taken.
+/// … and the part of its wait that a caller sleeps. If holds are short, a unit that another process gives back is soon taken.
 const SLEPT_PART: u32 = 8;
 /// The longest random addition to a sleep, in microseconds.
 const MAX_JITTER: u64 = 5_000;
@@ -35,7 +35,7 @@ impl<'a> WaitDeadline<'a> {
         Self { core, clock, began: Instant::now(), began_manually, timeout }
     }
 
-    /// Has a clock that is moved by hand notify the signal: such a clock does not end a sleep by itself.
+    /// Lets a clock that is moved by hand notify the signal, because such a clock does not end a sleep by itself.
     pub(super) fn listen(&self, signal: &Arc<Signal>) {
         if let Some(clock) = self.clock {
             clock.notify_on_change(signal);
@@ -52,7 +52,7 @@ impl<'a> WaitDeadline<'a> {
         self.timeout.map(|timeout| timeout.saturating_sub(passed))
     }
 
-    /// When the time is over, where it does not go by a clock that is moved by hand.
+    /// When the time is over, unless it follows a clock that is moved by hand.
     pub(super) fn end(&self) -> Option<Instant> {
         self.timeout.filter(|_| self.clock.is_none()).and_then(|timeout| self.began.checked_add(timeout))
     }
@@ -61,8 +61,8 @@ impl<'a> WaitDeadline<'a> {
         self.left().is_some_and(|left| left.is_zero())
     }
 
-    /// The sleep before asking again, of a caller that has asked for so long. `None` when asking again is of no use: the check
-    /// was admitted, never will be, or not before the deadline.
+    /// The sleep before the next question of a caller that has asked for `asked_for`. `None` if another question is of
+    /// no use: the check was admitted, never will be, or not before the deadline.
     pub(super) fn pause(&self, decision: &Decision, asked_for: Duration) -> Option<Pause> {
         if decision.allowed() || self.is_over() {
             return None;
@@ -71,15 +71,15 @@ impl<'a> WaitDeadline<'a> {
         // Holds may end at any time.
         let is_held = decision.plan().is_held;
         let known = if is_held { known_wait(decision) } else { wait };
-        // Such a clock may have been moved while the answer came.
+        // A clock that is moved by hand may have moved while the answer came.
         let asked_at = self.clock.map(|_| Duration::from_micros(decision.answer().now));
         if self.left_at(asked_at).is_some_and(|left| known > left) {
             return None;
         }
         let random = self.core.hold_count.fetch_add(0x9e37_79b9, Ordering::Relaxed) ^ self.core.seed;
         if self.core.layers.is_none() {
-            // In memory nothing else waits, and a hold that ends notifies the signal. The addition is never negative, so that no
-            // check is too early: up to a sixteenth of the wait.
+            // In memory no other process waits, and a hold that ends notifies the signal. The jitter is up to a
+            // sixteenth of the wait, and never negative, so that no check is too early.
             let jitter = Duration::from_micros(random % (wait.as_micros() as u64 / 16 + 1).min(MAX_JITTER));
             return Some(Pause { longest: wait + jitter, polls: false });
         }
@@ -88,8 +88,8 @@ impl<'a> WaitDeadline<'a> {
         Some(Pause { longest, polls: is_held })
     }
 
-    /// The longest that a sleep may take: until the pause or the deadline is over. `None` is without end, for a clock that
-    /// is moved by hand and wakes the sleeper.
+    /// The longest that a sleep may take: until the pause or the deadline is over. `None` means without end, for a
+    /// clock that is moved by hand and wakes the sleeper.
     pub(super) fn sleep(&self, pause: Option<Pause>) -> Option<Duration> {
         match pause {
             Some(pause) if self.clock.is_some() => pause.polls.then_some(pause.longest),
@@ -104,11 +104,11 @@ impl<'a> WaitDeadline<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pause {
     longest: Duration,
-    /// Whether what it waits for shows by asking alone, whatever the clock says.
+    /// True if only another question shows the result, whatever the clock shows.
     polls: bool,
 }
 
-/// How long a denial lasts at least: for as long as a block or a limit says of which no units are held.
+/// The least length of a denial: until the end of a block, or until the limits without held units admit the call.
 fn known_wait(decision: &Decision) -> Duration {
     let answer = decision.answer();
     let limits = decision.plan().rules.iter().zip(&answer.views).filter(|(rule, _)| !rule.holds());

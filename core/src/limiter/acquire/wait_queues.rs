@@ -1,4 +1,4 @@
-//! The queues of a limiter in which callers wait.
+//! The queues of a limiter for callers that wait.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ impl QueuesByKey {
         self.queues.get(&(plan.identity, TableKey::of(key))).and_then(Weak::upgrade)
     }
 
-    /// Removes the queues without callers, at most once for as many callers as there are queues left.
+    /// Removes the queues without callers, at most once for each doubling of their number.
     fn sweep(&mut self) {
         if self.queues.len() >= self.sweep_at {
             self.queues.retain(|_, queue| queue.strong_count() > 0);
@@ -77,11 +77,11 @@ pub(super) enum Joined {
     Full(WantedUnits),
 }
 
-/// All queues of a limiter. A forked child begins without queues: the threads that wait in them exist only in its parent.
+/// All queues of a limiter. A forked child begins without queues, because the threads that wait in them exist only in its parent.
 pub(in crate::limiter) struct WaitQueues {
     open: PerProcess<OpenQueues>,
     bounds: WaitBounds,
-    /// The callers that found no place.
+    /// The number of callers that found no place.
     refused: AtomicU64,
 }
 
@@ -101,7 +101,7 @@ impl WaitQueues {
         Ok(self.enter(core, plan, key, TurnPlace::enter)?.ok())
     }
 
-    /// Enters the queue of a key. Where it is full, these are the units that its callers want.
+    /// Enters the queue of a key. If it is full, returns the units that its callers want.
     fn enter<T>(
         &self,
         core: &LimiterCore,
@@ -127,17 +127,17 @@ impl WaitQueues {
         Ok(Ok(enter(queue, Arc::clone(&open.waiting))))
     }
 
-    /// The queue of a key, where a caller is in it.
+    /// The queue of a key, if a caller is in it.
     fn of_key(&self, plan: &Plan, key: &str) -> Option<Arc<WaitQueue>> {
         self.open.get()?.by_key.lock().get(plan, key)
     }
 
-    /// Whether a caller waits, or is about to.
+    /// True if a caller waits or is about to.
     pub(super) fn has_callers(&self) -> bool {
         self.open.get().is_some_and(|open| open.waiting.load(Ordering::Relaxed) > 0)
     }
 
-    /// How many callers found no place.
+    /// The number of callers that found no place.
     pub(in crate::limiter) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -147,13 +147,13 @@ impl WaitQueues {
         self.refused.store(0, Ordering::Relaxed);
     }
 
-    /// How many callers wait for a key.
+    /// The number of callers that wait for a key.
     pub(in crate::limiter) fn waiting(&self, plan: &Plan, key: &str) -> usize {
         self.of_key(plan, key).map_or(0, |queue| queue.len())
     }
 
-    /// Closes all queues, and then what `close` closes: no caller enters a queue meanwhile or afterwards, and none gives up a turn that
-    /// belongs to the limiter.
+    /// Closes all queues, and then calls `close`. No caller enters a queue meanwhile or afterwards, and none gives up a
+    /// turn that belongs to the limiter.
     pub(super) fn close<T>(&self, close: impl FnOnce() -> T) -> (Vec<Arc<WaitQueue>>, T) {
         let open = self.open.get_or_init(OpenQueues::default);
         let by_key = open.by_key.lock();
@@ -162,19 +162,19 @@ impl WaitQueues {
         (queues, close())
     }
 
-    /// The queues in which callers wait.
+    /// The queues with callers.
     fn all(&self) -> Vec<Arc<WaitQueue>> {
         let Some(open) = self.open.get() else { return Vec::new() };
         let by_key = open.by_key.lock();
         by_key.queues.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Wakes all callers: units of every key were given back.
+    /// Wakes all callers, because units of every key were given back.
     pub(in crate::limiter) fn wake_all(&self) {
         self.all().iter().for_each(|queue| queue.signal().notify());
     }
 
-    /// Units of a key were given back: the first caller in its queue may ask again before its time.
+    /// Units of a key were given back, so the first caller in its queue may ask again before its time.
     pub(in crate::limiter) fn units_freed(&self, plan: &Plan, key: &str) {
         if let Some(queue) = self.of_key(plan, key) {
             queue.signal().notify();

@@ -1,12 +1,12 @@
-//! What stored values begin with.
+//! The header of stored values.
 
 use crate::tables::allocation::allocated;
 
-/// The bytes that a value of some limits, in one form, begins with.
+/// The first bytes of a value of some limits, in one form.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) bytes: Box<[u8]>,
-    /// Its first bytes as a number, and which bits of it they are. To compare numbers is faster than a call that compares bytes.
+    /// Its first bytes as a number, and a mask of their bits. Comparing numbers is faster than a call that compares bytes.
     first: u64,
     bits: u64,
 }
@@ -23,7 +23,7 @@ impl Header {
         allocated(self.bytes.len())
     }
 
-    /// What follows it in a value that begins so.
+    /// The rest of a value after this header. `None` if the value begins differently.
     #[inline]
     pub(crate) fn rest_of<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
         if value.first_chunk().is_some_and(|first| u64::from_le_bytes(*first) & self.bits != self.first) {

@@ -1,9 +1,9 @@
 //! The layout of a stored value: the fields of each limit, and the header that identifies the limits.
 //!
 //! A value is a header, the fields of all limits and their lists. The compact form stores counts in as few bytes as the
-//! limit's numbers need. The narrow form stores them in one, where that makes a value of one limit small enough for the next
-//! smaller allocation. The full form stores them in seven, and ends with an annex, whose length is one field more.
-//! docs/adr/0002 and docs/adr/0028 have the reasons.
+//! limit's numbers need. The narrow form stores them in one, if a value of one limit then fits the next smaller
+//! allocation. The full form stores them in seven. It ends with an annex, and one more field is the length of the
+//! annex. docs/adr/0002 and docs/adr/0028 have the reasons.
 
 use smallvec::SmallVec;
 
@@ -14,13 +14,13 @@ use crate::plan::LimitTag;
 pub(crate) const VERSION: u8 = 2;
 /// The largest count of the narrow form.
 pub(crate) const MAX_NARROW_COUNT: u64 = 255;
-/// The most bytes of a value that shares an allocation of 32 bytes with what Redis keeps of it.
+/// The most bytes of a value that shares an allocation of 32 bytes with the bookkeeping of Redis.
 const SMALL_VALUE: usize = 12;
 /// Bytes of a list's length.
 pub(crate) const LENGTH_WIDTH: u8 = 4;
 
 impl Field {
-    /// Its bytes, where a count has that many.
+    /// Its bytes, if a count has `count` bytes.
     pub(crate) const fn width(self, count: u8) -> u8 {
         match self {
             Self::Moment => MOMENT_WIDTH,
@@ -49,7 +49,7 @@ impl Form {
     }
 }
 
-/// The bytes of a count.
+/// The bytes for counts up to `largest`.
 pub(crate) const fn width_of(largest: u64) -> u8 {
     let width = 8 - largest.leading_zeros() as u8 / 8;
     if width == 0 {
@@ -72,7 +72,7 @@ pub(crate) struct Layout {
 impl Layout {
     pub(super) fn of(rule: &Rule, tag: &LimitTag) -> Self {
         let mut fields = SmallVec::from_slice(rule.fields());
-        // A bucket stores a fraction of a microsecond where its emission interval has one.
+        // A bucket stores a fraction of a microsecond if its emission interval has one.
         if rule.meter().is_some_and(|meter| meter.interval_units > 1) {
             fields.push(Field::Count);
         }
@@ -110,7 +110,7 @@ pub(super) fn header(tags: &[LimitTag], layouts: &[Layout], form: Form) -> Vec<u
             let narrow = LimitTag { bucket_count: tag.bucket_count.min(MAX_NARROW_COUNT), ..tag.clone() };
             narrow.write(&Layout { fields: layout.fields.clone(), count_width: 1 }, &mut header);
         } else {
-            // The full form says the width of the compact one.
+            // The full form has the width of the compact one here.
             tag.write(layout, &mut header);
         }
     }
@@ -118,7 +118,7 @@ pub(super) fn header(tags: &[LimitTag], layouts: &[Layout], form: Form) -> Vec<u
 }
 
 impl LimitTag {
-    /// Appends it as it stands in a header.
+    /// Appends it in the form for a header.
     pub(crate) fn write(&self, layout: &Layout, out: &mut Vec<u8>) {
         let bucket = self.bucket_count > 0;
         let fraction = bucket && layout.fields.len() == 3;
@@ -138,7 +138,7 @@ pub(super) fn fields_size(layouts: &[Layout], form: Form) -> usize {
     layouts.iter().map(of_limit).sum()
 }
 
-/// The header of the narrow form, of a policy that has it.
+/// The header of the narrow form, if the policy has that form.
 pub(super) fn narrow_header(tags: &[LimitTag], layouts: &[Layout]) -> Option<Vec<u8>> {
     let [layout] = layouts else { return None };
     let fraction = tags[0].bucket_count > 0 && layout.fields.len() == 3;

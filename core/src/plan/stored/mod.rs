@@ -1,4 +1,4 @@
-//! How servers keep the usage of a policy, and how they are asked.
+//! The form in which servers keep the usage of a policy, and the arguments of calls to them.
 
 mod header;
 mod layout;
@@ -15,10 +15,10 @@ pub(crate) use header::Header;
 pub(super) use layout::{Form, LENGTH_WIDTH, Layout, VERSION, width_of};
 pub(crate) use script_arguments::ScriptArguments;
 
-/// The most bytes of headers, fields and moments of one limit in a reply, with much to spare. A server, or what stands before it,
-/// that sends more than the bounds below is not believed.
+/// The most bytes of headers, fields and moments of one limit in a reply, with much to spare. If a server, or anything
+/// in front of it, sends more than the bounds below, its reply is not trusted.
 const FIELDS: usize = 256;
-/// The annex, of which the script sends no states of other limits.
+/// The annex. The script does not send the states of other limits in it.
 const ANNEX: usize = 4_096;
 /// An attempt in a journal without its metadata, with its frame in the reply.
 const ATTEMPT: usize = 64;
@@ -28,16 +28,16 @@ const ATTEMPT: usize = 64;
 pub(crate) struct StoredForm {
     pub(crate) layouts: Vec<Layout>,
     pub(crate) header: Header,
-    /// The header of the narrow form, where the policy has it.
+    /// The header of the narrow form, if the policy has it.
     pub(crate) narrow_header: Option<Header>,
     pub(crate) full_header: Header,
     pub(crate) script_arguments: ScriptArguments,
-    /// The most bytes that the script returns of a value, and of a journal.
+    /// The most bytes that the script returns for a value, and for a journal.
     pub(crate) max_value: usize,
     pub(crate) max_journal: usize,
-    /// Whether a key has two Redis keys beside its value: the chunks of a log, and a journal.
+    /// True if a key has two Redis keys beside its value, for the chunks of a log and for a journal.
     pub(crate) has_companions: bool,
-    /// Whether a loop of `lua/check.lua` serves plain checks: none keeps a journal, or a log beside other limits.
+    /// True if a loop of `lua/check.lua` serves plain checks. It handles neither a journal nor a log beside other limits.
     pub(crate) has_loop: bool,
     /// The bytes that it has allocated.
     pub(super) heap_bytes: usize,
@@ -79,7 +79,7 @@ impl StoredForm {
         }
     }
 
-    /// The bytes of a stored value of its policy: of a key that is hardly used, and of one that uses all its limits.
+    /// The bytes of a stored value of its policy, for a key that is hardly used and for one that uses all its limits.
     pub(crate) fn value_bytes(&self, policy: &Policy) -> (usize, usize) {
         let value = |header: &Header, form| header.bytes.len() + layout::fields_size(&self.layouts, form);
         let compact = value(&self.header, Form::Compact);

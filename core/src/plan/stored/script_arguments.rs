@@ -6,18 +6,18 @@ use crate::plan::LimitTag;
 use crate::policy::{BlockFor, Options};
 use crate::tables::allocation::allocated;
 
-/// The parts of an instruction that depend on the policy alone; `store/redis/script/batch.rs` puts them together, and
+/// The parts of an instruction that depend on the policy alone. `store/redis/script/batch.rs` puts them together, and
 /// `read_instruction` in `lua/instruction.lua` reads them.
 #[derive(Debug)]
 pub(crate) struct ScriptArguments {
-    /// The number of header and fields of a decoded value, which its lists follow.
+    /// The number of header and fields in a decoded value. Its lists follow them.
     pub(crate) slots: u8,
-    /// Header, format and the value of an unused key, in the compact form; size, header and format of the narrow form, 0 and
-    /// empty where the policy has none.
+    /// Header, format and the value of an unused key, in the compact form. Then size, header and format of the narrow
+    /// form, which are 0 and empty if the policy has none.
     pub(crate) compact_form: Vec<u8>,
     /// The numbers of the limits.
     pub(crate) limits: Vec<u8>,
-    /// What only the slow path reads: the full form, and more of each limit.
+    /// The part that only the slow path reads: the full form, and more of each limit.
     pub(crate) slow_path: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ impl ScriptArguments {
         let (mut slow_path, mut limits) = (Vec::new(), Vec::new());
         push_short(&mut slow_path, full_header);
         push_short(&mut slow_path, &format(header, layouts, Form::Full));
-        // Slot 1 is the header; lists have the slots after the fields.
+        // Slot 1 is the header. Lists have the slots after the fields.
         let (mut slot, mut list) = (2, slots);
         for (index, (rule, layout)) in rules.iter().zip(layouts).enumerate() {
             let LimitTag { algorithm, period, .. } = &tags[index];
@@ -71,7 +71,7 @@ impl ScriptArguments {
             slow_path.extend_from_slice(&[fields, counts]);
             slow_path.extend_from_slice(&(layout.max_compact_count() as f64).to_le_bytes());
             push_short(&mut slow_path, &[algorithm.to_string().as_bytes(), period].concat());
-            // Numbers the limits of one algorithm and period, so that their logs have chunks of their own.
+            // Numbers the limits of one algorithm and period, so that their logs have separate chunks.
             let twin = tags[..index].iter().filter(|tag| tag.is_same_limit(&tags[index])).count();
             push_short(&mut slow_path, &[period, format!("{twin}:").as_bytes()].concat());
             slot += fields;

@@ -1,8 +1,8 @@
-//! The sections of an annex. docs/adr/0028 has what each kind contains.
+//! The sections of an annex. docs/adr/0028 describes the content of each kind.
 
 use crate::algorithm::put;
 
-/// Names the kinds of sections once: their numbers, and the names that the sources of the script have for them.
+/// Names the kinds of sections once, with their numbers and their names in the sources of the script.
 macro_rules! sections {
     ($($name:ident = $number:literal,)+) => {
         $(pub(crate) const $name: u8 = $number;)+
@@ -47,7 +47,7 @@ pub(crate) fn sections(mut bytes: &[u8]) -> impl Iterator<Item = Option<(u8, &[u
     })
 }
 
-/// Appends a section, whose content `write` appends.
+/// Appends a section. `write` appends its content.
 pub(crate) fn put_section(out: &mut Vec<u8>, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(kind);
     let at = out.len();

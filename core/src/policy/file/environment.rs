@@ -3,7 +3,7 @@
 use super::super::notation::may_be_url;
 use super::tree::{FileError, Node, Position, Text, Value};
 
-/// Looks up an environment variable; tests give their own.
+/// Looks up an environment variable. Tests pass another function.
 pub(super) type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Replaces every reference in every text below a node. Names of entries stay as they are.
@@ -53,7 +53,7 @@ fn replace(text: &Text, position: Position, lookup: EnvironmentLookup<'_>) -> Re
                 "`${` has no `}`: write ${NAME}, ${NAME:-default}, or $${ for the characters themselves",
             )
         })?;
-        // What looks like a reference in a URL may be a part of a password.
+        // A text in a URL that looks like a reference may be a part of a password.
         let shown = !may_be_url(source);
         result.push_str(&value(inside, shown, here, lookup)?);
         from_environment = true;

@@ -1,4 +1,4 @@
-//! A policy of a file, in whichever shape it is written.
+//! A policy of a file, in either shape.
 
 use super::super::options::{Options, POLICY_OPTIONS};
 use super::super::{MAX_LIMITS, Policy};
@@ -15,7 +15,7 @@ pub(super) struct FilePolicy {
     pub(super) policy: Policy,
     pub(super) position: Position,
     pub(super) limits: Vec<Position>,
-    /// Whether it has the shape of older files.
+    /// True if it has the shape of older files.
     pub(super) older: bool,
 }
 
@@ -30,7 +30,7 @@ impl FilePolicy {
     }
 }
 
-/// All limits of a list, each of whose entries has some.
+/// All limits of a list. Each entry of the list has some.
 pub(super) fn limit_list(
     nodes: &[Node],
     position: Position,

@@ -5,8 +5,8 @@ use super::tree::{FileError, Key, MapEntries, Node, Text, Value};
 
 /// The tree of a JSON text.
 pub(super) fn tree(lines: &LineIndex<'_>) -> Result<Node, FileError> {
-    // serde_json has good errors and bounds the nesting, but does not give the positions of values. So the text is read
-    // again below, when it is known to be JSON.
+    // serde_json has good errors and bounds the nesting, but does not give the positions of values. So the code below
+    // reads the text again, once it is known to be JSON.
     if let Err(error) = serde_json::from_str::<serde_json::Value>(lines.text()) {
         return Err(syntax(lines, &error));
     }
@@ -16,7 +16,7 @@ pub(super) fn tree(lines: &LineIndex<'_>) -> Result<Node, FileError> {
 
 fn syntax(lines: &LineIndex<'_>, error: &serde_json::Error) -> FileError {
     let text = lines.text();
-    // serde_json counts columns in bytes from 1; column 0 is the line break before the line.
+    // serde_json counts columns in bytes from 1. Column 0 is the line break before the line.
     let start = match error.line() {
         0 | 1 => 0,
         line => text.match_indices('\n').nth(line - 2).map_or(text.len(), |(at, _)| at + 1),
@@ -108,7 +108,7 @@ impl Reader<'_, '_> {
         if self.close(byte) { Ok(()) } else { Err(self.broken()) }
     }
 
-    /// Skips the byte and the blanks around it, when it comes next.
+    /// Skips the byte and the blanks around it, if it comes next.
     fn close(&mut self, byte: u8) -> bool {
         self.blanks();
         let found = self.peek() == Some(byte);

@@ -2,7 +2,7 @@
 
 use super::tree::Position;
 
-/// Characters between two checkpoints: they keep lookups cheap in a file of one very long line.
+/// Characters between two checkpoints. They keep lookups cheap in a file of one very long line.
 const CHECKPOINT_DISTANCE: usize = 1_024;
 
 struct Checkpoint {
@@ -33,7 +33,7 @@ impl<'a> LineIndex<'a> {
         self.text
     }
 
-    /// The position of the character at a byte offset; the end for offsets beyond it.
+    /// The position of the character at a byte offset. Offsets beyond the text give its end.
     pub(super) fn position(&self, offset: usize) -> Position {
         let index = self.checkpoints.partition_point(|checkpoint| checkpoint.offset <= offset).saturating_sub(1);
         let Some(checkpoint) = self.checkpoints.get(index) else { return Position { line: 1, column: 1 } };
@@ -43,8 +43,8 @@ impl<'a> LineIndex<'a> {
             .fold(checkpoint.position, |position, (_, c)| after(position, c))
     }
 
-    /// A position by the line ends of YAML, or the end of its line, or of the text, where it is behind it: a parser may be
-    /// further where a text ends too early, and may count the bytes of a line.
+    /// Limits a position to the text, with the line ends of YAML: at most the end of its line, or of the text. A parser
+    /// may be further if a text ends too early, and may count the bytes of a line.
     pub(super) fn within(&self, position: Position) -> Position {
         let lines = self.text.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'));
         let (mut number, mut columns) = (0, 0);
@@ -62,7 +62,7 @@ impl<'a> LineIndex<'a> {
         checkpoint.offset + rest.char_indices().nth(number % CHECKPOINT_DISTANCE).map_or(rest.len(), |(at, _)| at)
     }
 
-    /// The position of the first character of a text that was read at an offset, when the file holds it verbatim in one line.
+    /// The position of the first character of a text that begins at an offset, if the file holds it verbatim in one line.
     pub(super) fn verbatim(&self, offset: usize, text: &str) -> Option<Position> {
         let rest = self.text.get(offset..)?;
         let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));

@@ -26,48 +26,48 @@ use crate::algorithm::SECOND;
 use crate::error::{Error, ErrorKind, Result, SourceLocation, visible};
 use crate::process::regular_file::{self, Links, Unreadable};
 
-/// The largest policy file, in bytes: a guard against reading another file by mistake.
+/// The largest policy file, in bytes. It guards against reading another file by mistake.
 const MAX_FILE_SIZE: usize = 8 << 20;
 
-/// A policy file that was read as a whole: every policy in it is valid.
+/// A complete policy file. Every policy in it is valid.
 #[cfg_attr(docsrs, doc(cfg(feature = "files")))]
 #[derive(Clone, PartialEq)]
 pub struct PolicyFile {
     store: Option<FileStore>,
     prefix: Option<String>,
     policies: Vec<Policy>,
-    /// Where each policy begins, in the order of `policies`.
+    /// The positions of the policies, in the order of `policies`.
     locations: Vec<PolicyLocations>,
     format: Format,
 }
 
-/// Does not show the stores: their URLs may have passwords.
+/// Does not show the stores, because their URLs may have passwords.
 impl fmt::Debug for PolicyFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PolicyFile").field("policies", &self.policies).finish_non_exhaustive()
     }
 }
 
-/// Where a policy and its limits begin.
+/// The positions of a policy and its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PolicyLocations {
     policy: SourceLocation,
     limits: Vec<SourceLocation>,
-    /// Whether it has the shape of older files.
+    /// True if it has the shape of older files.
     older: bool,
 }
 
 impl PolicyFile {
-    /// Reads the file at a path; its extension says the format.
+    /// Reads the file at a path. Its extension sets the format.
     ///
     /// # Errors
-    /// `policy_invalid` when it cannot be read, or with file, line and column of what is wrong in it.
+    /// `policy_invalid` when it cannot be read, or with file, line and column of an error in it.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let name = visible(&name).into_owned();
         if name.contains("://") {
-            // Not shown: it may have a password.
+            // The path is not shown, because it may have a password.
             return Err(Error::policy("a policy file is named by its path, and this is a URL"));
         }
         let format = Format::of(path).ok_or_else(|| {
@@ -83,25 +83,25 @@ impl PolicyFile {
         Self::parse(&text, format, Some(&name))
     }
 
-    /// Reads a text; the name of its file is for errors.
+    /// Reads a text. Errors show the name of its file.
     ///
     /// # Errors
-    /// `policy_invalid` with line and column of what is wrong.
+    /// `policy_invalid` with line and column of the error.
     pub fn parse(text: &str, format: Format, file_name: Option<&str>) -> Result<Self> {
         Self::parse_with(text, format, file_name, &|name| std::env::var(name).ok())
     }
 
-    /// [`PolicyFile::parse`] with an environment that the caller gives.
+    /// [`PolicyFile::parse`] with an environment that the caller passes.
     ///
     /// # Errors
-    /// `policy_invalid` with line and column of what is wrong.
+    /// `policy_invalid` with line and column of the error.
     pub fn parse_with(
         text: &str,
         format: Format,
         file_name: Option<&str>,
         environment: EnvironmentLookup<'_>,
     ) -> Result<Self> {
-        // Some editors begin a file with a byte order mark; the columns of an error do not count it.
+        // Some editors begin a file with a byte order mark. The columns of an error do not count it.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if text.len() > MAX_FILE_SIZE {
             let name = file_name.map_or_else(String::new, |name| format!("{name}: "));
@@ -129,20 +129,20 @@ impl PolicyFile {
         .map_err(|error| tree::FileError { position: lines.within(error.position), ..error }.into_error(file_name))
     }
 
-    /// The store's URL, or the URLs of its shards, when the file names a store; of a rollout the old URL.
+    /// The store's URL, or the URLs of its shards, if the file names a store. For a rollout the old URL.
     #[must_use]
     pub fn store(&self) -> Option<&[String]> {
         self.store.as_ref().map(|store| &*store.urls)
     }
 
-    /// The new URL of a rollout and the percentage of the keys that use it, when the file describes one.
+    /// The new URL of a rollout and the percentage of the keys that use it, if the file describes one.
     #[must_use]
     pub fn rollout(&self) -> Option<(&str, f64)> {
         let (new, percent) = self.store.as_ref()?.rollout.as_ref()?;
         Some((new, *percent))
     }
 
-    /// What every key in Redis begins with, when the file says it.
+    /// The beginning of every key in Redis, if the file sets it.
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
         self.prefix.as_deref()
@@ -160,7 +160,7 @@ impl PolicyFile {
         self.policies.iter().find(|policy| policy.name() == name)
     }
 
-    /// Where the policy of that name begins.
+    /// The position of the policy of that name.
     #[must_use]
     pub fn location(&self, name: &str) -> Option<&SourceLocation> {
         self.policies.iter().position(|policy| policy.name() == name).and_then(|index| self.policy_location(index))
@@ -170,14 +170,14 @@ impl PolicyFile {
         self.locations.get(policy).map(|locations| &locations.policy)
     }
 
-    /// How the policy of an entry that has the shape of older files is written today.
+    /// The notation of today for a policy in the shape of older files.
     pub(super) fn new_form(&self, policy: usize) -> Option<String> {
         let policy = self.locations.get(policy).filter(|location| location.older).map(|_| &self.policies[policy])?;
         let (name, notation) = (policy.name(), policy.to_string());
         let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
         let is = if self.format == Format::Toml { " =" } else { ":" };
-        // What JSON quotes, YAML and TOML read as well.
+        // YAML and TOML can read the quotes of JSON as well.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         if Policy::parse(&notation).is_ok_and(|read| read.limits() == policy.limits()) {
             return Some(match self.format {

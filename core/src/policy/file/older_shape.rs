@@ -1,4 +1,4 @@
-//! `limits: [{name, config: [{limit, period}]}]`: how older files write policies. Periods are seconds.
+//! `limits: [{name, config: [{limit, period}]}]`, the shape of policies in older files. Periods are in seconds.
 
 use super::file_policy::{FilePolicy, limit_list, policy_names};
 use super::limit;

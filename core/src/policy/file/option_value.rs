@@ -1,4 +1,4 @@
-//! The kinds of value that the options of a policy file have, and the errors for values and names that it cannot have.
+//! The kinds of value for the options of a policy file, and the errors for wrong values and names.
 
 use super::super::block_for::BlockFor;
 use super::super::lease::Lease;
@@ -11,7 +11,7 @@ use super::scalar::plain_scalar;
 use super::tree::{FileError, Key, Node, Position, Text, Value};
 use crate::algorithm::{Period, SECOND};
 
-/// One of these words.
+/// One of the words `names`.
 pub(super) fn choice<T>(
     key: &Key,
     node: &Node,
@@ -31,7 +31,7 @@ pub(super) fn choice<T>(
     })
 }
 
-/// The value of an option of a policy. `own` reads the limits of one of its keys.
+/// The value of an option of a policy. `own` reads the limits of an override.
 pub(super) fn policy_option(
     kind: OptionKind,
     key: &Key,
@@ -86,7 +86,7 @@ pub(super) fn duration(key: &Key, node: &Node) -> Result<Period, FileError> {
     let wanted = "a number of seconds from 0.001 to 10 years, or a length of time, as in `10m` or `1 day`";
     let micros = match scalar(node) {
         Value::Integer(seconds) => u64::try_from(seconds).ok().and_then(|seconds| seconds.checked_mul(SECOND)),
-        // The conversion saturates: a number that is too large, negative or NaN becomes one that from_micros refuses.
+        // The conversion saturates. A number that is too large, negative or NaN becomes one that from_micros refuses.
         Value::Float(seconds) => Some((seconds * SECOND as f64).round() as u64),
         Value::Text(text) => {
             return notation::scan_duration(&text.text).map_err(|error| notation_error(&error, &text, node.position));
@@ -138,7 +138,7 @@ fn priorities(key: &Key, node: &Node) -> Result<Priorities, FileError> {
         let Value::Text(text) = scalar(part) else {
             return Err(wrong_value(class, part, "a part such as `30%`"));
         };
-        // Each is read alone, so that an error says where it stands.
+        // Each part is read alone, so that an error has its position.
         Priorities::new([(&class.name, &text.text)]).map_err(|error| FileError::new(part.position, error.message()))?;
         parts.push((&class.name, text.text));
     }
@@ -160,15 +160,15 @@ pub(super) fn wrong_value(key: &Key, node: &Node, wanted: &str) -> FileError {
     node.is_not(&format!("{} must be {wanted}", key.shown()), "")
 }
 
-/// An error of the notation, at its column in the file when that is known.
+/// An error of the notation, at its column in the file if that is known.
 pub(super) fn notation_error(error: &notation::SyntaxError, text: &Text, position: Position) -> FileError {
     let position = text.position(error.column(&text.text), position);
-    // Instead of a notation the variable may hold a secret.
+    // The variable may hold a secret by mistake.
     let message = if text.from_environment { error.message_without(&text.text) } else { error.message(&text.text) };
     FileError::new(position, message)
 }
 
-/// The error for a name that is not allowed. `owner` says what has the allowed names.
+/// The error for a name that is not allowed. `owner` begins the list of allowed names.
 pub(super) fn unknown_name(key: &Key, allowed: &[&str], owner: &str, hint: &str) -> FileError {
     let near = if hint.is_empty() { &did_you_mean(&key.name, allowed.iter().copied()) } else { hint };
     FileError::new(key.position, format!("unknown name {}{near}\n{owner} {}", key.shown(), allowed.join(", ")))

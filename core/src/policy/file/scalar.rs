@@ -2,7 +2,7 @@
 
 use super::tree::Value;
 
-/// The value of an unquoted scalar by the core schema of YAML 1.2; `None` when it is a text.
+/// The value of an unquoted scalar by the core schema of YAML 1.2. `None` for a text.
 pub(super) fn plain_scalar(text: &str) -> Option<Value> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Some(Value::Null),

@@ -1,4 +1,4 @@
-//! What the entries of a policy file mean, in every format.
+//! The meaning of the entries of a policy file, in every format.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use super::tree::{FileError, Key, Node, Value, duplicate};
 
 const FILE_NAMES: [&str; 4] = ["policies", "limits", "store", "prefix"];
 
-/// What a file says.
+/// The contents of a file.
 pub(super) struct Contents {
     pub(super) store: Option<FileStore>,
     pub(super) prefix: Option<String>,
@@ -27,10 +27,10 @@ pub(super) struct Contents {
 pub(super) fn policy_file(root: &Node, format: Format) -> Result<Contents, FileError> {
     let entries = match &root.value {
         Value::Map(entries) => entries,
-        // A file that is being written may be empty for a moment: to read it as "no policies" would lift every limit.
+        // A file may be empty for a moment during a write. To read it as "no policies" would lift every limit.
         Value::Null => return Err(FileError::new(root.position, "the file is empty: it must have `policies`")),
         _ => {
-            // A text may be a store URL that was given in place of a file, or that a character cut short.
+            // A text may be a store URL that was passed in place of a file, or one that a character cut short.
             let found = if matches!(root.value, Value::Text(_)) { "a text".to_owned() } else { root.describe() };
             return Err(FileError::new(
                 root.position,
@@ -71,7 +71,7 @@ fn prefix_of(key: &Key, node: &Node) -> Result<String, FileError> {
     }
 }
 
-/// A map has no name twice, but the two shapes together, and a list, may. And the limits of policies have names.
+/// A map has no name twice, but the two shapes together, or a list, may. And the limits of policies have names.
 fn refuse_duplicates(policies: &[FilePolicy]) -> Result<(), FileError> {
     let mut seen = HashMap::new();
     for found in policies {
@@ -130,7 +130,7 @@ fn policy_options(
     Ok((found, options))
 }
 
-/// Advice for names that mean something else here than where people know them from.
+/// Advice for names that have another meaning here than elsewhere.
 fn hint(name: &str, format: Format) -> &'static str {
     if limit::LIMIT_NAMES.contains(&name) {
         "; the numbers of a limit stand in the list under `limits`"

@@ -1,4 +1,4 @@
-//! `store`: the URL of a store, the URLs of its shards, or a rollout. No error shows a value: a URL may hold a password.
+//! `store`: a URL, the URLs of shards, or a rollout. No error shows a value, because a URL may hold a password.
 
 use super::option_value::{number, unknown_name};
 use super::tree::{FileError, Key, Node, Value};
@@ -6,10 +6,10 @@ use super::tree::{FileError, Key, Node, Value};
 const STORE_NAMES: [&str; 2] = ["shards", "rollout"];
 const ROLLOUT_NAMES: [&str; 3] = ["from", "to", "percent"];
 
-/// Where a file says that usage lives.
+/// The stores that a file names.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct FileStore {
-    /// The URL, or the URLs of the shards; of a rollout the old one.
+    /// The URL, or the URLs of the shards. For a rollout the old URL.
     pub(super) urls: Vec<String>,
     /// The new URL of a rollout, and its share of the keys.
     pub(super) rollout: Option<(String, f64)>,

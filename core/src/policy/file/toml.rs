@@ -11,7 +11,7 @@ use super::tree::{FileError, Key, Node, Text, Value, duplicate};
 
 /// The tree of a TOML text.
 pub(super) fn tree(lines: &LineIndex<'_>) -> Result<Node, FileError> {
-    // The parser has assertions of its own. None is known to fail, but a file that is being edited must not end the
+    // The parser contains assertions. None is known to fail, but a file that someone is editing must not end the
     // service that reloads it.
     let parsed = catch_unwind(AssertUnwindSafe(|| toml_span::parse(lines.text())))
         .map_err(|_| FileError::new(lines.position(0), "this is no TOML that could be read"))?;
@@ -44,7 +44,7 @@ fn node(value: &mut toml_span::Value<'_>, lines: &LineIndex<'_>) -> Node {
         ValueInner::Array(mut values) => Value::List(values.iter_mut().map(|value| node(value, lines)).collect()),
         ValueInner::Table(table) => {
             let mut entries: Vec<_> = table.into_iter().collect();
-            // The table comes sorted by name; policies keep the order of the file.
+            // The table is sorted by name. Policies keep the order of the file.
             entries.sort_by_key(|(key, _)| key.span.start);
             Value::Map(
                 entries

@@ -1,4 +1,4 @@
-//! The tree of values that YAML, TOML and JSON have in common, with the position of each value.
+//! The tree of values that YAML, TOML and JSON share, with the position of each value.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,7 +20,7 @@ impl Position {
     }
 }
 
-/// What is wrong with a file, and where.
+/// An error in a file, and its position.
 #[derive(Debug)]
 pub(super) struct FileError {
     pub(super) position: Position,
@@ -37,14 +37,13 @@ impl FileError {
     }
 }
 
-/// A value and where it begins.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) value: Value,
     pub(super) position: Position,
 }
 
-/// The values that every format has.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     Null,
@@ -63,18 +62,18 @@ pub(super) struct Key {
     pub(super) position: Position,
 }
 
-/// A text and how it was written.
+/// A text and its source.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
     pub(super) text: String,
-    /// The position of its first character, when the file holds the text verbatim in one line.
+    /// The position of its first character, if the file holds the text verbatim in one line.
     pub(super) verbatim: Option<Position>,
-    /// Whether a part of it came from the environment, where numbers and booleans are texts too.
+    /// True if a part of it came from the environment, where numbers and booleans are texts too.
     pub(super) from_environment: bool,
 }
 
 impl Text {
-    /// The position of the character in that column, from 0; of a text that the file does not hold verbatim, where the value begins.
+    /// The position of the character in that column, from 0. If the file does not hold the text verbatim, the position of the value.
     pub(super) fn position(&self, column: usize, of_value: Position) -> Position {
         self.verbatim.map_or(of_value, |start| Position { column: start.column + column, ..start })
     }
@@ -91,12 +90,12 @@ impl Key {
 }
 
 impl Node {
-    /// The error for something else than what it `must` be.
+    /// The error for a value that is not what it `must` be.
     pub(super) fn is_not(&self, must: &str, advice: &str) -> FileError {
         FileError::new(self.position, format!("{must}, not {}{advice}", self.describe()))
     }
 
-    /// What it is, for an error. The text of a URL is never shown: it may hold a password.
+    /// A description for an error. The text of a URL is never shown, because it may hold a password.
     pub(super) fn describe(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
@@ -111,7 +110,7 @@ impl Node {
     }
 }
 
-/// A map under construction, which refuses a second entry of one name.
+/// A map under construction. It refuses a second entry of one name.
 #[derive(Debug, Default)]
 pub(super) struct MapEntries {
     list: Vec<(Key, Node)>,
@@ -139,7 +138,7 @@ impl MapEntries {
     }
 }
 
-/// The error for a name that is twice in one map.
+/// The error for a name that one map has twice.
 pub(super) fn duplicate(key: &Key, first: Position) -> FileError {
     FileError::new(
         key.position,

@@ -9,14 +9,14 @@ use super::line_index::LineIndex;
 use super::scalar::plain_scalar;
 use super::tree::{FileError, Key, MapEntries, Node, Position, Text, Value};
 
-/// Policy files do not nest deeper than this; the bound lets readers of the tree recurse.
+/// Policy files do not nest deeper than this. The bound lets readers of the tree recurse.
 const MAX_DEPTH: usize = 64;
-/// The most values of a file with its aliases expanded: a few lines of aliases can stand for billions of values.
+/// The most values of a file with its aliases expanded. A few lines of aliases can stand for billions of values.
 const MAX_VALUES: usize = 200_000;
 
 /// The tree of a YAML text.
 pub(super) fn tree(lines: &LineIndex<'_>) -> Result<Node, FileError> {
-    // The parser has assertions of its own. None is known to fail, but a file that is being edited must not end the
+    // The parser contains assertions. None is known to fail, but a file that someone is editing must not end the
     // service that reloads it.
     catch_unwind(AssertUnwindSafe(|| TreeBuilder::new(lines).run()))
         .unwrap_or_else(|_| Err(FileError::new(lines.position(0), "this is no YAML that could be read")))
@@ -99,7 +99,7 @@ impl<'r, 'a> TreeBuilder<'r, 'a> {
         let here = position(mark);
         let is_key = matches!(self.frames.last(), Some(Frame { open: OpenCollection::Map(_, None), .. }));
         if is_key && anchor == 0 && tag.is_none() && !(text.is_empty() && style == ScalarStyle::Plain) {
-            // A key is its text, whatever it looks like: a policy may be called `404`.
+            // A key is always a text, even if it looks like a number. A policy may have the name `404`.
             return self.key(Key { name: text.to_owned(), position: here });
         }
         let value = if style == ScalarStyle::Plain && tag.is_none() { plain_scalar(text) } else { None };
@@ -158,7 +158,7 @@ impl<'r, 'a> TreeBuilder<'r, 'a> {
             return Err(FileError::new(here, "this alias stands inside of what it repeats"));
         };
         let (values, depth) = (anchored.values, anchored.depth);
-        // Counted before it is copied.
+        // Counts before it copies.
         self.count_values(values, here)?;
         if self.frames.len() + depth > MAX_DEPTH {
             return Err(too_deep(here));
@@ -170,7 +170,7 @@ impl<'r, 'a> TreeBuilder<'r, 'a> {
     /// Puts a complete value into the collection that is open, or makes it the root.
     fn insert(&mut self, node: Node, anchor: usize, values: usize, depth: usize) -> Result<(), FileError> {
         if anchor > 0 {
-            // The copy counts too: anchors within anchors are many copies.
+            // The copy counts too, because anchors within anchors make many copies.
             self.count_values(values, node.position)?;
             self.anchors.insert(anchor, Anchored { node: node.clone(), values, depth });
         }

@@ -1,4 +1,4 @@
-//! What is valid in a policy file but probably not what its author meant.
+//! Warnings about policies that are valid but probably not what their author meant.
 
 mod redundant;
 
@@ -13,15 +13,15 @@ use super::{Policy, PolicyFile, notation};
 use crate::algorithm::{AlgorithmKind, Limit};
 use crate::error::{Result, SourceLocation};
 
-/// Something in a policy or a policy file that probably does not do what it seems to.
+/// Something in a policy or a policy file that probably does not do what its author meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
     /// The policy's name.
     pub policy: String,
-    /// Where in the file or in the notation it is; none for a policy that was given in code.
+    /// The position in the file or in the notation. `None` for a policy in code.
     pub location: Option<SourceLocation>,
-    /// What is odd, and what to do about it.
+    /// The problem, and the advice.
     pub message: String,
 }
 
@@ -40,19 +40,19 @@ pub fn lint(file: &PolicyFile) -> Vec<Warning> {
     warnings(file.policies(), &WarningSource::File(file))
 }
 
-/// Every warning about policies that were given in code, in their order.
+/// Every warning about policies in code, in their order.
 #[must_use]
 pub fn lint_policies<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Vec<Warning> {
     warnings(policies, &WarningSource::Code)
 }
 
-/// What the policies of a file, a notation or code have in common.
+/// Every warning about a policy file or a notation.
 ///
 /// # Errors
 /// As [`PolicyFile::read`] for the name of a file, and as [`Policy::parse`] for a notation.
 pub(crate) fn lint_text(text: &str) -> Result<Vec<Warning>> {
     let path = Path::new(text);
-    // The extension of a file has no digits; the unit of a notation follows some.
+    // The extension of a file has no digits, but a notation has some before its unit.
     let named = path.extension().and_then(OsStr::to_str).is_some_and(|end| end.chars().all(char::is_alphabetic));
     if named || !text.contains(|c: char| c.is_ascii_digit()) {
         return PolicyFile::read(path).map(|file| lint(&file));
@@ -61,7 +61,7 @@ pub(crate) fn lint_text(text: &str) -> Result<Vec<Warning>> {
     Ok(warnings([&Policy::parse(text)?], &WarningSource::Notation(&columns)))
 }
 
-/// Where policies were written.
+/// The source of the policies.
 enum WarningSource<'a> {
     Code,
     /// One policy in one line, with the column of each limit from 0.
@@ -120,7 +120,7 @@ fn names<'a>(policy: &'a Policy, folded: &mut HashMap<String, &'a str>, mut warn
     } else {
         folded.insert(key, name);
     }
-    // A policy without a name has its notation as name, which leaves some numbers out.
+    // The name of a policy without one is its notation, which leaves some numbers out.
     if name != policy.to_string() && Policy::parse(name).is_ok_and(|notation| notation.limits() != policy.limits()) {
         warn("the name reads as a notation but the policy has other limits: rename it".to_owned());
     }
@@ -153,7 +153,7 @@ fn options(policy: &Policy, mut warn: impl FnMut(String)) {
     }
     let Some(lengths) = &options.block_for else { return };
     let block = lengths.of_level(1);
-    // Only when the block ends before every limit has units again; otherwise its author probably wants it.
+    // Only if the block ends before every limit has units again. Otherwise its author probably wants it.
     let shortest = policy
         .limits()
         .iter()
@@ -166,7 +166,7 @@ fn options(policy: &Policy, mut warn: impl FnMut(String)) {
     }
 }
 
-/// How long a caller that used everything at once typically waits, in microseconds.
+/// The typical wait of a caller that has used everything at once, in microseconds.
 fn wait(limit: &Limit) -> u64 {
     let period = limit.period().micros();
     if limit.algorithm().has_burst() { period / limit.count().max(1) } else { period }
@@ -190,6 +190,6 @@ fn numbers(limit: &Limit, mut warn: impl FnMut(String)) {
     limit.lint(&mut warn);
 }
 
-// They are written as policy files.
+// The tests write policy files.
 #[cfg(all(test, feature = "files"))]
 mod tests;

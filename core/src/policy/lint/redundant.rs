@@ -1,16 +1,16 @@
 //! Limits that another limit of the same policy makes redundant.
 //!
-//! A limit is redundant when it admits everything that another limit admits. The sums below are upper bounds, so that a
+//! A limit is redundant when it admits everything that another limit admits. The sums below are upper bounds, so a
 //! warning is never wrong about the nominal numbers of the limits.
 
 use crate::algorithm::TimeUnit;
 use crate::algorithm::{Algorithm, AlgorithmKind, Limit};
 
-/// Warns of every limit that never decides, once.
+/// Warns once about every limit that never decides.
 pub(super) fn redundant_limits(limits: &[Limit], mut warn: impl FnMut(usize, String)) {
     for (at, limit) in limits.iter().enumerate() {
         let by = limits.iter().enumerate().find(|(other_at, other)| {
-            // Of two equal limits the second is the one to remove.
+            // If two limits are equal, the second is the one to remove.
             *other_at != at && covers(other, limit) && (*other_at < at || !covers(limit, other))
         });
         let Some((_, other)) = by else { continue };
@@ -25,15 +25,15 @@ pub(super) fn redundant_limits(limits: &[Limit], mut warn: impl FnMut(usize, Str
     }
 }
 
-/// What a limit counts, behind a number.
+/// The unit of a limit, to follow a number.
 pub(super) fn counted(limit: &Limit) -> String {
     limit.unit().map(|unit| format!(" {unit}")).unwrap_or_default()
 }
 
-/// Whether everything that `strict` admits, `loose` admits too.
+/// True if `loose` admits everything that `strict` admits.
 fn covers(strict: &Limit, loose: &Limit) -> bool {
     use AlgorithmKind::Held;
-    // Limits that always deny have a warning of their own, and other units are other numbers.
+    // Limits that always deny have a separate warning. Numbers of other units cannot be compared.
     if strict.capacity() == 0 || loose.capacity() == 0 || strict.unit() != loose.unit() {
         return false;
     }
@@ -55,26 +55,26 @@ fn covers(strict: &Limit, loose: &Limit) -> bool {
     }
 }
 
-/// The most units that a limit admits within a period of another one; `None` for `concurrency`.
+/// The most units that a limit admits within a period of another one. `None` for `concurrency`.
 fn most(strict: &Limit, loose: &Limit) -> Option<u128> {
     peak(strict, loose.lengths().1).into_iter().chain(nested(strict, loose)).min()
 }
 
-/// The most units that a limit admits within any `micros` microseconds; `None` for `concurrency`.
+/// The most units that a limit admits within any `micros` microseconds. `None` for `concurrency`.
 fn peak(limit: &Limit, micros: u64) -> Option<u128> {
     let (count, period) = (u128::from(limit.count()), u128::from(limit.lengths().0));
     let micros = u128::from(micros);
     match limit.algorithm().kind() {
         AlgorithmKind::MovingWindow => Some(count * micros.div_ceil(period).max(1)),
-        // They may begin just before a window ends, so that they overlap one window more.
+        // They may begin just before a window ends, and so overlap one window more.
         AlgorithmKind::Windows => Some(count * (micros.div_ceil(period) + 1)),
         AlgorithmKind::Bucket | AlgorithmKind::Queue => Some(u128::from(limit.capacity()) + count * micros / period),
         AlgorithmKind::Held => None,
     }
 }
 
-/// The most units where the longer window consists of whole shorter windows of the same kind. For `fixed-window` that is so when
-/// traffic is steady, and otherwise it hardly matters which of the two decides.
+/// The most units if the longer window consists of whole shorter windows of the same kind. For `fixed-window` that holds under
+/// steady traffic, and otherwise it hardly matters which of the two decides.
 fn nested(strict: &Limit, loose: &Limit) -> Option<u128> {
     let alike = strict.algorithm() == loose.algorithm() && strict.algorithm().kind() == AlgorithmKind::Windows;
     let (short, long) = (strict.period(), loose.period());

@@ -61,7 +61,7 @@ fn a_limit_that_another_makes_useless() {
     }
 }
 
-/// The number that an advice names is the one below which the limit decides.
+/// An advice names a number, and below it the limit decides.
 #[test]
 fn a_count_below_the_number_of_the_advice_helps() {
     let mut advised = 0;
@@ -128,7 +128,7 @@ fn options_that_contradict() {
     quiet(
         "{a: {limits: 5/hour; 1/s, block_for: 10m}, b: {limits: 'gcra 100/hour', block_for: 1m, journal: 5, count_denied: true}}",
     );
-    // It says how long the block would be.
+    // A shadow reports how long the block would be.
     quiet("{a: {limits: 5/s, block_for: 10m, shadow: true}}");
 }
 
@@ -154,7 +154,7 @@ fn policies_of_code_have_the_warnings_of_a_file() {
     assert_eq!(lint_policies(&[named("a-b"), named("AB")]).len(), 1);
     assert_eq!(lint_policies(&[named("a"), named("b")]), []);
     assert_eq!(named("5/minute").lint().len(), 1);
-    // The name that a policy without one has leaves the precision out.
+    // The name of a policy without one leaves the precision out.
     let limit = policy.limits()[0].clone().with_precision(10).unwrap();
     assert_eq!(Policy::new(vec![limit], crate::Options::default()).unwrap().lint(), []);
 }

@@ -17,7 +17,7 @@ const ZONE_WORDS: &str = "the IANA name of a time zone, as in `in Europe/Berlin`
 
 pub(super) struct Parser<'a> {
     text: &'a str,
-    /// Bytes that were read.
+    /// The bytes that it has read.
     offset: usize,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Parser<'a> {
         Self { text, offset: 0 }
     }
 
-    /// The limits, and where each begins, in bytes.
+    /// The limits, each with its offset in bytes.
     pub(super) fn policy(&mut self) -> Result<Vec<(usize, Limit)>, SyntaxError> {
         let mut limits = Vec::new();
         loop {
@@ -41,7 +41,7 @@ impl<'a> Parser<'a> {
             }
             limits.push((start, self.limit()?));
             self.skip_blanks();
-            // The `limits` package accepts a colon before a separator, so texts that people have may hold one.
+            // The `limits` package accepts a colon before a separator, so existing texts may hold one.
             if self.peek() == Some(':') && self.rest().get(1..).is_some_and(|rest| rest.starts_with(is_separator)) {
                 self.skip_char();
             }
@@ -92,13 +92,13 @@ impl<'a> Parser<'a> {
         self.calendar(limit)
     }
 
-    /// `["from" anchor] ["in" zone]`, behind a limit.
+    /// `["from" anchor] ["in" zone]`, after a limit.
     fn calendar(&mut self, mut limit: Limit) -> Result<Limit, SyntaxError> {
         self.skip_blanks();
         let word_offset = self.offset;
         let refused = |what: &Error| SyntaxError::new(word_offset, what.message(), calendar_words(&limit));
         if self.keyword("from") {
-            // What the limit cannot have is said before what is wrong with it.
+            // First the error for a limit that cannot have an anchor, then one for the anchor itself.
             limit.clone().with_anchor(Anchor::new(None, 0)).map_err(|error| refused(&error))?;
             self.skip_blanks();
             let anchor_offset = self.offset;
@@ -166,7 +166,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The name of what is counted, and where it stands. A word of the notation is none.
+    /// The name of the counted unit, and its offset. A word of the notation is no such name.
     fn counted(&mut self) -> Option<(usize, &'a str)> {
         let start = self.offset;
         let word = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
@@ -219,7 +219,7 @@ impl<'a> Parser<'a> {
             self.skip_char();
             return Ok(());
         }
-        // Not as a whole word: `10perhour` and `10 per2 hours` are valid.
+        // Not as a whole word, because `10perhour` and `10 per2 hours` are valid.
         if self.begins("per") {
             self.offset += 3;
             return Ok(());
@@ -265,7 +265,7 @@ impl<'a> Parser<'a> {
         };
         let multiple = match multiple {
             None => 1,
-            // The `limits` package reads a multiple of 0 as 1, in the units that it knows.
+            // The `limits` package reads a multiple of 0 as 1, in the units that it has.
             Some(Some(0)) if is_in_limits_package(word) => 1,
             Some(number) => number.unwrap_or(u64::MAX),
         };
@@ -275,7 +275,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Nothing but blanks.
+    /// Accepts nothing but blanks.
     pub(super) fn end(&mut self) -> Result<(), SyntaxError> {
         self.skip_blanks();
         match self.peek() {
@@ -301,13 +301,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The digits that come next; `None` when the number exceeds 64 bits.
+    /// The digits that come next. `None` if the number exceeds 64 bits.
     fn number(&mut self) -> Option<u64> {
         let digits = self.take_while(|c| c.is_ascii_digit());
         digits.bytes().try_fold(0_u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
     }
 
-    /// The error for what follows a complete limit and is neither a separator nor the end.
+    /// The error for a text after a complete limit that is neither a separator nor the end.
     fn misplaced(&self) -> SyntaxError {
         for (word, what) in [
             ("burst", "a burst is written once, after the period"),
@@ -338,7 +338,7 @@ impl<'a> Parser<'a> {
         SyntaxError::new(self.offset, what, expected)
     }
 
-    /// Skips a word if it comes next, as a whole word.
+    /// Skips a whole word if it comes next.
     fn keyword(&mut self, word: &str) -> bool {
         let follows = self.rest().get(word.len()..).and_then(|rest| rest.chars().next());
         let found = self.begins(word) && !follows.is_some_and(|c| c.is_ascii_alphabetic());
@@ -376,7 +376,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What to write in place of a limit that cannot have a calendar of its own.
+/// The expected text in place of a limit that cannot have a calendar.
 fn calendar_words(limit: &Limit) -> String {
     if limit.algorithm() == Algorithm::CalendarWindow {
         return "a period of one day, week, month or year before it".to_owned();
@@ -388,7 +388,7 @@ const fn is_separator(c: char) -> bool {
     matches!(c, ';' | ',' | '|')
 }
 
-/// Whether the `limits` package knows this spelling of a unit.
+/// True if the `limits` package has this spelling of a unit.
 fn is_in_limits_package(unit: &str) -> bool {
     let lower = unit.to_ascii_lowercase();
     let singular = lower.strip_suffix('s').unwrap_or(&lower);

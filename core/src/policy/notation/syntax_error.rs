@@ -1,20 +1,20 @@
-//! An error in a notation, and how it is shown.
+//! An error in a notation, and its message.
 
 use crate::error::{Error, SourceLocation};
 
-/// Characters of a long word that an error repeats.
+/// The most characters of a long word that an error repeats.
 const MAX_WORD: usize = 24;
-/// Characters of a long text that an error shows on each side of the column.
+/// The characters of a long text that an error shows on each side of the column.
 const EXCERPT_RADIUS: usize = 36;
 
-/// What is wrong in a text, and where.
+/// An error in a text, and its offset.
 #[derive(Debug)]
 pub(in crate::policy) struct SyntaxError {
     /// In bytes.
     offset: usize,
     what: String,
     expected: String,
-    /// The text is not shown: it may hold a password.
+    /// True if the message must not show the text, which may hold a password.
     secret: bool,
 }
 
@@ -23,17 +23,17 @@ impl SyntaxError {
         Self { offset, what: what.into(), expected: expected.into(), secret: false }
     }
 
-    /// This error, without the text that was given.
+    /// This error, without the text.
     pub(super) fn without_text(self) -> Self {
         Self { secret: true, ..self }
     }
 
-    /// The column of the error, from 0: the characters before it.
+    /// The column of the error, from 0: the number of characters before it.
     pub(in crate::policy) fn column(&self, text: &str) -> usize {
         text.get(..self.offset).map_or(0, |before| before.chars().count())
     }
 
-    /// What was wrong; the text itself; a caret under the column; what was expected.
+    /// The error, then the text with a caret under the column, then the expected words.
     pub(in crate::policy) fn message(&self, text: &str) -> String {
         let mut lines = vec![self.what.clone()];
         if !self.secret {
@@ -47,7 +47,7 @@ impl SyntaxError {
         lines.join("\n")
     }
 
-    /// The sentence for a text that is not to be shown.
+    /// The message for a text that must not be shown.
     #[cfg(feature = "files")]
     pub(in crate::policy) fn message_without(&self, text: &str) -> String {
         let expected = if self.expected.is_empty() { String::new() } else { format!("; expected {}", self.expected) };
@@ -76,7 +76,7 @@ fn excerpt(text: &str, offset: usize) -> (String, usize) {
     (line, caret)
 }
 
-/// Replaces characters that move the cursor or reverse the line: they would separate the caret from its column.
+/// Replaces characters that move the cursor or reverse the line, because they would separate the caret from its column.
 pub(super) fn printable(c: char) -> char {
     match c {
         c if is_blank(c) => ' ',
@@ -86,12 +86,12 @@ pub(super) fn printable(c: char) -> char {
     }
 }
 
-/// What Python's `\s` matches, because texts written for the `limits` package are read here.
+/// True for the characters of Python's `\s`, because this parser also reads texts for the `limits` package.
 pub(super) fn is_blank(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
-/// A word as an error repeats it: printable, and not too long.
+/// A word for an error: printable, and not too long.
 pub(in crate::policy) fn clip(word: &str) -> String {
     let mut clipped: String = word.chars().take(MAX_WORD).map(printable).collect();
     if clipped.len() < word.len() && word.chars().nth(MAX_WORD).is_some() {

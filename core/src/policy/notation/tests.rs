@@ -53,7 +53,7 @@ fn reads_every_form() {
     assert_eq!(parse("calendar-window 1000/day | concurrency 8 ttl 30s").unwrap().len(), 2);
 }
 
-/// As `limits.parse_many` of the `limits` package 5 reads them: amount and seconds.
+/// Same amounts and seconds as `limits.parse_many` of the `limits` package 5.
 #[test]
 fn reads_what_the_limits_package_reads() {
     for (text, count, seconds) in [
@@ -256,7 +256,7 @@ proptest! {
         if let Err(error) = parse(&text) {
             let column = error.location().unwrap().column;
             prop_assert!(column <= text.chars().count() + 1);
-            // The text of a URL is not shown.
+            // The error does not show the text of a URL.
             prop_assert!(error.message().contains('^') || may_be_url(&text));
         }
     }

@@ -1,4 +1,4 @@
-//! Which options cannot be together.
+//! Tests which options exclude each other.
 
 use super::*;
 use crate::policy::Policy;

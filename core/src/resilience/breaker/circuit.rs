@@ -22,11 +22,11 @@ const FAILURE_THRESHOLD: u32 = 3;
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
 /// The timeout of a short probe. After one, and the pause, the next finds a server that is back well within a second.
 pub(super) const SHORT_PROBE: Duration = Duration::from_millis(250);
-/// A store that has refused within this time still refuses, though it answers other calls: a store that serves reads and
-/// refuses writes would change its state all the time.
+/// A store that has refused within this time still counts as refusing, though it answers other calls. Otherwise a store
+/// that serves reads and refuses writes would change its state all the time.
 const REFUSAL_QUIET_TIME: Duration = Duration::from_secs(1);
 
-/// One outage of a store, from its last sign of life on.
+/// One outage of a store, from the moment on when it was noticed.
 struct Outage {
     /// Probing threads belong to this process: a forked child has none and asks the store itself.
     process: u64,
@@ -35,7 +35,7 @@ struct Outage {
     error: Error,
     since: SystemTime,
     began: Instant,
-    /// Whether a probe has found that it is over.
+    /// True if a probe has found that it is over.
     over: AtomicBool,
     probers: [OnceLock<Thread>; 2],
 }
@@ -54,7 +54,7 @@ impl Outage {
     }
 }
 
-/// Whether the store may be asked, and who probes it.
+/// Decides if the store may be asked, and has it probed.
 pub(super) struct Circuit {
     /// The store that is probed.
     store: Arc<dyn Store>,
@@ -66,8 +66,8 @@ pub(super) struct Circuit {
     failures: AtomicU32,
     /// Set while the circuit is open: the store is lost.
     open: ArcSwapOption<Outage>,
-    /// How often the circuit was closed again. A call that was sent in an earlier epoch says nothing about the store as it
-    /// is now.
+    /// How often the circuit was closed again. The failure of a call from an earlier epoch does not count for the store
+    /// as it is now.
     epoch: AtomicU64,
     refusals: AtomicU32,
     /// When the store last refused, in milliseconds since `began`.
@@ -106,7 +106,7 @@ impl Circuit {
         outage.is_of_this_process().then(|| outage.error.clone().of_no_run())
     }
 
-    /// The store's URL without secrets, and what is known of the store.
+    /// The store's URL without secrets, and its condition.
     pub(super) fn condition(&self) -> (String, StoreCondition) {
         let condition = match (self.lost(), self.refusing.load().is_some()) {
             (Some(_), _) => StoreCondition::Lost,
@@ -124,7 +124,7 @@ impl Circuit {
         Err(error)
     }
 
-    /// Counts operations that are about to be sent; fails while the circuit is open.
+    /// Counts operations that are about to be sent. Fails while the circuit is open.
     #[inline]
     pub(super) fn send(&self, operations: usize, deadline: Option<Instant>) -> Result<SentCall> {
         self.may_send(operations)?;
@@ -133,7 +133,7 @@ impl Circuit {
         Ok(SentCall { epoch, at: self.clock.micros(), had_little_time })
     }
 
-    /// Whether a call with that deadline has enough time for its failure to say something about the store.
+    /// True if a call with that deadline has enough time for its failure to count against the store.
     fn has_time(&self, deadline: Option<Instant>) -> bool {
         deadline.is_none_or(|deadline| deadline.saturating_duration_since(Instant::now()) >= self.timeout / 2)
     }
@@ -203,7 +203,7 @@ impl Circuit {
         }
     }
 
-    /// Starts a thread that probes; returns whether it has started.
+    /// Starts a thread that probes. Returns true if it has started.
     fn start_prober(
         self: &Arc<Self>,
         outage: &Outage,
@@ -280,8 +280,8 @@ impl Circuit {
     }
 }
 
-/// Whether an error that a probe received shows that the server is back: what it refuses, each call is told. A server that
-/// loads its data refuses everything for as long as that takes.
+/// True if the error of a probe shows that the server is back, because each call sees its refusals itself. A server
+/// that loads its data refuses everything for as long as that takes.
 fn is_answer(error: &Error) -> bool {
     error.kind() == ErrorKind::StoreRejected && !error.message().contains("LOADING")
 }

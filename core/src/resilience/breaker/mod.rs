@@ -1,9 +1,9 @@
 //! Stops asking a store that does not answer, and finds out when it answers again.
 //!
-//! After three failures in a row the circuit opens: calls fail at once with the last cause, and threads that live only as
-//! long as the outage probe the store. Where the timeout of a call is long there are two: one with a short timeout finds a
-//! server that is back while older probes are lost, and one with the timeout of a call finds a server that is far away.
-//! Error replies are answers: they do not open the circuit, but it is reported when they begin and when they end.
+//! After three failures in a row the circuit opens: calls fail at once with the last cause, and threads that live only
+//! as long as the outage probe the store. If the timeout of a call is long, there are two. The one with a short timeout
+//! finds a server that is back while older probes are lost, and the one with the timeout of a call finds a server that
+//! is far away. Error replies are answers. They do not open the circuit, but their begin and end are reported.
 
 mod circuit;
 
@@ -26,7 +26,7 @@ pub(crate) struct Breaker {
 }
 
 impl Breaker {
-    /// `timeout` is that of a call of the store.
+    /// `timeout` is that of a call to the store.
     pub(crate) fn around(
         store: Arc<dyn Store>,
         url: &str,

@@ -1,8 +1,8 @@
-//! A denial that is repeated: what it says at a later moment, and until when it is repeated.
+//! A denial that is repeated: its views at a later moment, and the time until which it is repeated.
 //!
-//! Two moments are kept apart. How long a denial is repeated counts from when its call was *sent*: the store decided later
-//! than that, so a denial is never repeated too long. What it says counts from when its answer was *received*, as for the
-//! caller that received it: so the moments in its Decisions do not move.
+//! Two moments are kept apart. How long a denial is repeated counts from when its call was *sent*. The store decided
+//! later than that, so a denial is never repeated too long. Its views count from when its answer was *received*, as for
+//! the caller that received it, so the moments in its Decisions do not move.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ pub(super) struct Denial {
     known: KnownKey,
     pub(super) asked: Asked,
     answer: Answer,
-    /// The states that the answer was read from.
+    /// The states from which the answer was computed.
     states: States,
     /// When the answer was received.
     pub(super) received: u64,
-    /// From when on one check may go through to renew it.
+    /// The time from which one check may go through to renew it.
     renew_at: u64,
     pub(super) until: u64,
 }
 
-/// What a denied check asked of each limit.
+/// The units that a denied check asked of each limit.
 #[derive(PartialEq)]
 pub(super) struct Asked {
     cost: u64,
@@ -43,7 +43,7 @@ impl Asked {
         Self { cost: operation.cost(), amounts: operation.amounts().unwrap_or_default().into() }
     }
 
-    /// Whether a check asks the same.
+    /// True if a check asks the same.
     #[inline]
     pub(super) fn is_of(&self, operation: &Operation) -> bool {
         self.cost == operation.cost() && *self.amounts == *operation.amounts().unwrap_or_default()
@@ -111,11 +111,11 @@ impl Denial {
         self.known.measure(states + self.answer.views.heap_bytes() + allocated(size_of_val(&*self.asked.amounts)));
     }
 
-    /// What the store would answer at `now`; `None` when the store is to be asked. `renews` says that this check may go
-    /// through to renew the denial.
+    /// The answer that the store would give at `now`. `None` if the store must be asked. If `renews` is true, this
+    /// check may go through to renew the denial.
     #[inline]
     pub(super) fn repeated(&mut self, plan: &Arc<Plan>, now: u64, renews: bool) -> Option<Answer> {
-        // A clock that was set back shows a time about which the store said nothing.
+        // A clock that was set back shows a time that the answer of the store does not cover.
         if self.until <= now || self.received > now || !self.is_current(plan) {
             return None;
         }
@@ -129,7 +129,7 @@ impl Denial {
         None
     }
 
-    /// Whether it was decided by this version of its policy.
+    /// True if this version of its policy decided it.
     #[inline]
     fn is_current(&mut self, plan: &Arc<Plan>) -> bool {
         if Arc::ptr_eq(&self.known.plan, plan) {
@@ -161,7 +161,7 @@ impl Denial {
     }
 }
 
-/// What a limit says at a later moment, when its usage has not changed since.
+/// The view of a limit at a later moment, if its usage has not changed since.
 #[inline]
 fn later(rule: &Rule, state: &State, view: &View, at: u64, amount: Amount) -> View {
     let left = match rule {
@@ -169,7 +169,7 @@ fn later(rule: &Rule, state: &State, view: &View, at: u64, amount: Amount) -> Vi
         Rule::SlidingLog(_) => view.left,
         rule => {
             let later = amount.view(rule, state, at, 0);
-            // A bucket with `initial` that has not started yet, because its key is blocked, has all its moments ever later.
+            // If a bucket with `initial` has not started because its key is blocked, all its moments move on with the time.
             if rule.ends(state) == 0 && later.resets_at > at {
                 return View { delay: 0, ..later };
             }
@@ -180,7 +180,7 @@ fn later(rule: &Rule, state: &State, view: &View, at: u64, amount: Amount) -> Vi
     View { left, admits_at, resets_at: view.resets_at.max(at), more_at: view.more_at.max(at), delay: 0 }
 }
 
-/// For how long the store would repeat a denial, and asking it would change nothing.
+/// The time for which the store would repeat a denial, and for which asking it would change nothing.
 fn lifetime(entry: &Entry<'_>, answer: &Answer) -> u64 {
     let plan = entry.plan;
     let admits = answer.views.iter().try_fold(answer.blocked_until, |ends, view| Some(ends.max(view.admits_at?)));
@@ -197,8 +197,8 @@ fn lifetime(entry: &Entry<'_>, answer: &Answer) -> u64 {
     until.saturating_sub(answer.now)
 }
 
-/// Until when it is known what the limits say. A limit that did not refuse says something else as soon as another process is admitted,
-/// or settles what its units have really cost.
+/// The time until which the views of the limits are known. A limit that did not refuse changes as soon as another
+/// process is admitted, or settles the real cost of its units.
 fn known_until(entry: &Entry<'_>, answer: &Answer) -> u64 {
     let limits = || entry.plan.rules.iter().zip(&answer.views).enumerate();
     let refuses = |view: &View| view.admits_at.is_none_or(|at| at > answer.now);
@@ -209,7 +209,7 @@ fn known_until(entry: &Entry<'_>, answer: &Answer) -> u64 {
     if !is_closed && !answer.views.iter().all(refuses) {
         return 0;
     }
-    // Only the server has a log, and knows when its entries leave: what it says stays until more is left, or while it is empty.
+    // Only the server has a log, and knows when its entries leave. Its view stays until more is left, or while it is empty.
     let logs = limits().filter(|(_, (rule, _))| matches!(rule, Rule::SlidingLog(_)));
     logs.fold(u64::MAX, |until, (_, (_, view))| match view.left {
         _ if view.resets_at <= answer.now => until,

@@ -1,13 +1,13 @@
-//! What says that a denial may not be repeated any more.
+//! Numbers that show if a denial may still be repeated.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::resilience::key_table::SHARDS;
 
-/// A number for each shard of keys, which is another one after each change of their usage: what was answered before is not
-/// repeated. A host that repeats denials by itself has copies of them, and needs no call to know.
+/// A number for each shard of keys. It changes with each change of their usage, and denials from before are not
+/// repeated. A host that repeats denials itself has copies of the numbers, and needs no call to check them.
 ///
-/// The remainder of a number by their count says of which shard it is.
+/// A number modulo `COUNT` is the index of its shard.
 #[derive(Debug)]
 pub(crate) struct DenialGenerations {
     numbers: [AtomicU32; SHARDS],
@@ -36,7 +36,7 @@ impl DenialGenerations {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Writes all of them, where one has changed since the `seen` changes.
+    /// Copies all of them, if one has changed after the first `seen` changes.
     #[inline]
     pub(crate) fn copy(&self, seen: &mut u32, copies: &mut [f64]) {
         let changes = self.changes.load(Ordering::Acquire);

@@ -21,25 +21,25 @@ pub(crate) use generations::DenialGenerations;
 
 /// The longest time that a denial may be repeated.
 pub(crate) const MAX_DENY_CACHE: Duration = Duration::from_secs(60);
-/// Denials of one policy and key that are kept, each of another cost.
+/// The most denials of one policy and key that are kept, each for another cost.
 const MAX_COSTS: usize = 4;
 
 /// The layer that repeats denials.
 pub(crate) struct DenyCache {
     longest: u64,
     time: SteadyClock,
-    /// A forked child begins anew: a lock that a thread of its parent held stays locked in the child.
+    /// A forked child begins anew, because a lock that a thread of its parent held stays locked in the child.
     denials: PerProcess<KeyTable<Denial>>,
     /// They change while the shard is locked, so that no answer is kept that is older than a change.
     pub(super) generations: DenialGenerations,
 }
 
-/// What the cache knows about an entry.
+/// The result of a lookup.
 enum Lookup {
     Denied(Answer),
-    /// The store is to be asked, and the cache may learn from its answer.
+    /// The store must be asked, and the cache may learn from its answer.
     Ask(SentCheck),
-    /// No operation that the cache ever answers.
+    /// The cache never answers such an operation.
     Uncached,
 }
 
@@ -59,14 +59,14 @@ impl DenyCache {
         self.with(|table| table.sum(|shard| shard.answers))
     }
 
-    /// Counts denials that a host has repeated by itself.
+    /// Counts denials that a host has repeated itself.
     pub(super) fn count_repeated(&self, times: u64) {
         self.with(|table| table.shard(0).answers += times);
     }
 
     /// Drops all denials: keys have moved to another store.
     pub(crate) fn clear(&self) {
-        // First, so that what a thread keeps meanwhile is either dropped below or not kept.
+        // First, so that a denial that a thread keeps meanwhile is either dropped below or not kept.
         (0..SHARDS).for_each(|shard| self.generations.end(shard));
         self.with(|table| table.each(TableShard::clear));
     }
@@ -79,7 +79,7 @@ impl DenyCache {
         given.unwrap_or_else(|| self.time.micros())
     }
 
-    /// Looks for a denial. `renews` says that this check may go through to renew it.
+    /// Looks for a denial. If `renews` is true, this check may go through to renew it.
     #[inline]
     fn lookup(&self, entry: &Entry<'_>, given: Option<u64>, renews: bool) -> Lookup {
         if !entry.operation.is_check() || is_in_line(&entry.operation) || !entry.plan.repeats_denials() {
@@ -112,7 +112,7 @@ impl DenyCache {
         let states = answer.states.take();
         if answer.applied {
             if sent_check.known {
-                // The check consumed units: other costs are denied longer than the cache knows.
+                // The check consumed units, so other costs are denied longer than the cache knows.
                 self.with(|table| remove(table, sent_check.hash, entry, TableKeyRef::of(entry.key)));
             }
             return;
@@ -137,7 +137,7 @@ impl DenyCache {
         }
     }
 
-    /// Drops the denials of a key whose usage is being changed, or was.
+    /// Drops the denials of a key if its usage is being changed, or was.
     pub(super) fn invalidate(&self, entry: &Entry<'_>) {
         self.with(|table| {
             let key = TableKeyRef::of(entry.key);
@@ -153,7 +153,7 @@ fn remove(table: &KeyTable<Denial>, hash: u64, entry: &Entry<'_>, key: TableKeyR
     table.shard(hash).remove_all(hash, |denial| denial.is_of(entry.plan, key));
 }
 
-/// Keeps a denial.
+/// Keeps a denial. If its key has too many, it replaces the one that ends first.
 fn keep(shard: &mut TableShard<Denial>, hash: u64, is_of: impl Fn(&Denial) -> bool, denial: Denial) {
     let of_key = shard.all(hash, is_of);
     let same = of_key.iter().find(|index| shard.get(**index).asked == denial.asked).copied();
@@ -167,12 +167,12 @@ fn keep(shard: &mut TableShard<Denial>, hash: u64, is_of: impl Fn(&Denial) -> bo
     }
 }
 
-/// Whether a caller waits, which keeps its place by asking, or takes a turn.
+/// True for a caller in line, which keeps its place by asking, or takes a turn.
 const fn is_in_line(operation: &Operation) -> bool {
     matches!(operation, Operation::Acquire { .. } | Operation::Turn { .. })
 }
 
-/// Whether an operation changes usage or a block.
+/// True if an operation changes usage or a block.
 const fn changes(operation: &Operation) -> bool {
     matches!(
         operation,
@@ -210,8 +210,8 @@ impl Layer for DenyCache {
         }
     }
 
-    /// Drops the denials of keys that were charged: other costs are denied longer now. A known denial of one entry does not
-    /// answer the call, because its Decision tells the state of all entries.
+    /// Drops the denials of keys that were charged, because other costs are denied longer now. A known denial of one
+    /// entry does not answer the call, because its Decision has the state of all entries.
     fn after_all(
         &self,
         entries: &[Entry<'_>],

@@ -13,7 +13,7 @@ use crate::resilience::stub_store::StubStore;
 use crate::store::Store;
 
 const CHECK: Operation = Operation::check(1);
-/// The time of the store; the cache uses the clock of the process.
+/// The time of the store. The cache uses the clock of the process.
 const NOW: u64 = 1_800_000_000_000_000;
 
 /// A denial that lasts so many microseconds.

@@ -1,5 +1,5 @@
-//! What a check answers when the store fails: an error, an admission, a denial, or the usage that this process knows and
-//! enforces itself.
+//! The answer to a check when the store fails: an error, an admission, a denial, or the usage that this process knows
+//! and enforces itself.
 
 mod process_usage;
 mod usage_snapshots;
@@ -20,15 +20,15 @@ use process_usage::ProcessUsage;
 #[cfg(feature = "bench")]
 pub(crate) use usage_snapshots::UsageSnapshots;
 
-/// After how many microseconds a check may be tried again that was denied because the store failed.
+/// The microseconds after which a check may be tried again that was denied because the store failed.
 const RETRY_AFTER: u64 = 1_000_000;
 
-/// The layer that answers for a store that failed, as `on_store_error` says.
+/// The layer that answers for a store that failed, as `on_store_error` decides.
 pub(crate) struct Fallback {
-    /// For policies without an `on_store_error` of their own.
+    /// For policies without their own `on_store_error`.
     default_choice: OnStoreError,
     clock: SteadyClock,
-    /// A forked child begins anew: a lock that a thread of its parent held stays locked in the child.
+    /// A forked child begins anew, because a lock that a thread of its parent held stays locked in the child.
     usage: PerProcess<ProcessUsage>,
     telemetry: Arc<Telemetry>,
 }
@@ -69,8 +69,8 @@ impl Fallback {
         given.unwrap_or_else(|| self.clock.micros())
     }
 
-    /// Takes the states out of an answer of the store; `None` when they are of no use here. A denial that the deny cache may
-    /// repeat keeps its own.
+    /// Takes the states out of an answer of the store. `None` if they are of no use here. A denial that the deny cache
+    /// may repeat keeps its states.
     #[inline]
     fn take_states(&self, entry: &Entry<'_>, answer: &mut Answer) -> Option<States> {
         let states = answer.states.take()?;
@@ -80,7 +80,7 @@ impl Fallback {
         (self.choice(entry.plan) == OnStoreError::Local).then_some(*states)
     }
 
-    /// What an entry is answered instead, counted.
+    /// The answer to an entry in place of the store's, counted.
     fn answer(
         &self,
         choice: OnStoreError,
@@ -102,7 +102,7 @@ impl Fallback {
     #[cold]
     fn answer_one(&self, entry: &Entry<'_>, now: Option<u64>, error: Error) -> Result<Answer> {
         let (now, choice) = (self.now(now), self.choice(entry.plan));
-        // Where no units were taken, there is nothing to renew or to give back.
+        // `open` and `closed` took no units, so there is nothing to renew or to give back.
         let is_of_hold = matches!(entry.operation, Operation::Renew { .. } | Operation::Close { .. });
         match choice {
             OnStoreError::Raise => Err(error),
@@ -111,8 +111,8 @@ impl Fallback {
         }
     }
 
-    /// Entries that are decided together. If one raises, the call fails; if one is closed, the call is denied. The entries
-    /// that are enforced locally are decided together.
+    /// Answers entries that are decided together. If one raises, the call fails. If one is closed, the call is denied.
+    /// The entries that are enforced locally are decided together.
     #[cold]
     fn answer_all(&self, entries: &[Entry<'_>], now: Option<u64>, error: Error) -> Result<Vec<Answer>> {
         let now = self.now(now);
@@ -129,7 +129,7 @@ impl Fallback {
             .iter()
             .zip(&choices)
             .filter(|(_, choice)| is_local(choice))
-            // Where the call is denied in any case, nothing is charged.
+            // If the call is denied in any case, nothing is charged.
             .map(|(entry, _)| match closed {
                 true => Entry { operation: entry.operation.as_peek(), ..entry.clone() },
                 false => entry.clone(),
@@ -149,7 +149,7 @@ impl Fallback {
     }
 }
 
-/// Whether only the store answers an operation: its caller must know whether it was done.
+/// True if only the store may answer an operation, because its caller must know if it was done.
 fn is_for_store(operation: &Operation) -> bool {
     match operation {
         Operation::GiveBack { charge, .. } => charge.generation != 0,
@@ -200,7 +200,7 @@ impl Layer for Fallback {
                     self.with_usage(|usage| {
                         let at = self.now(now);
                         usage.observe(entry, answer, states, at);
-                        // A time that is given may run backwards.
+                        // A time that a caller gives may run backwards.
                         if now.is_none() {
                             usage.sweep_if_due(at);
                         }

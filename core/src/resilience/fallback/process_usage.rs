@@ -1,4 +1,4 @@
-//! What this process knows about usage, and enforces during an outage.
+//! The usage that this process knows, and enforces during an outage.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::store::request::{Answer, Entry, Operation, Source, States};
 use crate::store::url::MemoryBounds;
 use crate::tables::table_key::{TableKey, TableKeyRef};
 
-/// What is enforced locally. It is less than a memory store has by default: the store is another one, and this is in
-/// addition.
+/// The bounds of local enforcement. They are smaller than the defaults of a memory store, because the store is another
+/// one, and this memory comes in addition.
 const BOUNDS: MemoryBounds = MemoryBounds { max_keys: 1_000_000, max_bytes: 256 << 20 };
 
 /// A memory store for one outage.
@@ -46,7 +46,7 @@ impl OutageUsage {
 /// Keeps the last known usage, and goes on from it during an outage.
 pub(super) struct ProcessUsage {
     snapshots: UsageSnapshots,
-    /// The usage in the outage that is running, or in the next one.
+    /// The usage in the current outage, or in the next one.
     outage: ArcSwap<OutageUsage>,
     /// Holds that this process took from the store and has not given back.
     holds: Mutex<HashMap<HoldId, StoreHold>>,
@@ -106,7 +106,7 @@ impl ProcessUsage {
         self.snapshots.observe(entry, answer, states, now, outage.outage);
     }
 
-    /// Charges or refunds a key that is enforced in this outage; of any other the usage is not in force any more.
+    /// Charges or refunds a key that is enforced in this outage. The usage of any other key is not in force any more.
     pub(super) fn settle(&self, entry: &Entry<'_>, now: u64) {
         let outage = self.outage.load();
         if self.snapshots.is_enforced_in(entry, outage.outage) {
@@ -114,12 +114,12 @@ impl ProcessUsage {
         }
     }
 
-    /// Called before a key is enforced; returns the time of its store.
+    /// Called before a key is enforced. Returns the time of its store.
     fn begin(&self, outage: &OutageUsage, entry: &Entry<'_>, now: u64) -> u64 {
         outage.mark_used();
         let holds = || self.holds(entry);
         self.snapshots.begin_enforcing(entry, now, outage.outage, holds, |resumed| {
-            // The states are those of an older version of the policy, maybe: the memory reads them as the store would.
+            // The states may be those of an older version of the policy. The memory reads them as the store would.
             let ResumedUsage { plan, states, rest, now } = resumed;
             let stored = Entry { plan, key: entry.key, operation: Operation::peek(1) };
             outage.memory.put(&stored, states, rest, now);
@@ -134,7 +134,7 @@ impl ProcessUsage {
         }
     }
 
-    /// Learns from an answer of the store. `states` is what is stored after it.
+    /// Learns from an answer of the store. `states` are the stored states after it.
     #[inline]
     pub(super) fn observe(&self, entry: &Entry<'_>, answer: &Answer, states: States, now: u64) {
         self.observe_usage(entry, answer, states, now);
@@ -143,7 +143,7 @@ impl ProcessUsage {
                 let held = StoreHold { identity: entry.plan.identity, key: TableKey::of(entry.key), units };
                 self.holds.lock().insert(hold, held);
             }
-            // The store does not have it any more.
+            // The store does not have the hold any more.
             Operation::Renew { hold } if !answer.applied => self.forget_hold(hold),
             Operation::Clear if entry.plan.is_held => {
                 let key = TableKeyRef::of(entry.key);
@@ -158,13 +158,13 @@ impl ProcessUsage {
         self.snapshots.sweep_if_due(now);
     }
 
-    /// Keeps what an answer says of the usage, for an operation that takes no hold.
+    /// Keeps the usage that an answer shows, for an operation that takes no hold.
     #[inline]
     pub(super) fn observe_usage(&self, entry: &Entry<'_>, answer: &Answer, states: States, now: u64) {
         self.snapshots.observe(entry, answer, states, now, STORE);
     }
 
-    /// The store has forgotten everything.
+    /// Called when the store has forgotten everything.
     pub(super) fn forget_all(&self) {
         self.snapshots.forget_all();
         self.holds.lock().clear();
@@ -199,7 +199,7 @@ mod tests {
         Operation::check(cost)
     }
 
-    /// Keys of shards whose clocks differ: what is charged to them together counts for each as long as it would there.
+    /// Keys of shards with different clocks. A charge to all of them counts for each as long as in its own store.
     #[test]
     fn keys_that_are_decided_together_have_the_time_of_their_stores() {
         let usage = ProcessUsage::new(&Arc::default());

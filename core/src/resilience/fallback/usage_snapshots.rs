@@ -1,6 +1,6 @@
-//! The last known usage of keys, from which this process goes on when the store is lost: what was stored, as the store keeps
-//! it, and how far the clock of the store is ahead of this process's. A key goes on in the time of its store, so that windows
-//! end when they would have ended there.
+//! The last known usage of keys. This process goes on from it when the store is lost. It has the state as the store
+//! keeps it, and how far the clock of the store is ahead of this process's. A key goes on in the time of its store, so
+//! that windows end when they would have ended there.
 
 mod snapshot;
 #[cfg(test)]
@@ -19,15 +19,15 @@ use snapshot::Snapshot;
 
 /// Stands for the store among the numbers of outages.
 pub(super) const STORE: u64 = 0;
-/// How far, in microseconds, the clock of the store that was noted last may be off: keys without a snapshot use it.
+/// How many microseconds the last noted clock of the store may be off. Keys without a snapshot use that clock.
 const CLOCK_TOLERANCE: i64 = 1_000_000;
 
-/// What a key goes on from.
+/// The usage that a key goes on from.
 pub(super) struct ResumedUsage<'a> {
     /// The version of the policy that has stored the states.
     pub(super) plan: &'a Arc<Plan>,
     pub(super) states: States,
-    /// Its block and its traces, in the store's time, as `now`.
+    /// Its block and its traces, in the store's time, as is `now`.
     pub(super) rest: Resumed,
     pub(super) now: u64,
 }
@@ -41,8 +41,8 @@ pub(crate) struct UsageSnapshots {
 }
 
 impl UsageSnapshots {
-    /// Takes over the usage that an answer shows. `now` is the time of this process; `outage` is the outage that enforced it,
-    /// 0 for an answer of the store.
+    /// Takes over the usage that an answer shows. `now` is the time of this process. `outage` is the outage that
+    /// enforced it, 0 for an answer of the store.
     #[inline]
     pub(crate) fn observe(&self, entry: &Entry<'_>, answer: &Answer, mut states: States, now: u64, outage: u64) {
         for state in &mut states {
@@ -65,7 +65,7 @@ impl UsageSnapshots {
         }
     }
 
-    /// Keeps the least of the differences that are noted, within the tolerance: then no window ends too early.
+    /// Keeps the least of the noted differences, within the tolerance, so that no window ends too early.
     fn note_clock(&self, ahead: i64) {
         let noted = self.ahead.load(Ordering::Relaxed);
         if ahead < noted || ahead > noted + CLOCK_TOLERANCE {
@@ -73,9 +73,9 @@ impl UsageSnapshots {
         }
     }
 
-    /// Called before a key is enforced locally; returns the time of the key's store. The first time in an outage `seed`
-    /// receives what to go on from; no other thread reaches the key meanwhile. `holds` gives the ids and units of the holds
-    /// that this process has, in case that the key has no snapshot any more.
+    /// Called before a key is enforced locally. Returns the time of the key's store. The first time in an outage,
+    /// `seed` receives the usage to go on from, and no other thread reaches the key meanwhile. `holds` gives the ids
+    /// and units of the holds of this process, in case the key has no snapshot any more.
     pub(super) fn begin_enforcing<H: AsRef<[(HoldId, u64)]>>(
         &self,
         entry: &Entry<'_>,
@@ -125,7 +125,7 @@ impl UsageSnapshots {
         self.table.sweep_if_due(now);
     }
 
-    /// Whether a key is enforced locally in that outage.
+    /// True if a key is enforced locally in that outage.
     pub(super) fn is_enforced_in(&self, entry: &Entry<'_>, outage: u64) -> bool {
         let place = self.table.place(entry.plan, TableKeyRef::of(entry.key));
         place.get().is_some_and(|snapshot| snapshot.outage == outage)

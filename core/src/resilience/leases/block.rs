@@ -9,7 +9,7 @@ use crate::store::request::{Answer, Charge, Views};
 /// The part of a life that is left out, because clocks drift.
 const DRIFT_PART: u64 = 64;
 
-/// A charge of the store from which units are spent.
+/// A charge of the store. Units are spent from it.
 #[derive(Clone, Copy)]
 pub(super) struct LeaseCharge {
     /// Names the block in the answers to checks that spend from it.
@@ -22,13 +22,13 @@ pub(super) struct LeaseCharge {
 }
 
 impl LeaseCharge {
-    /// What the store has to know to take units back.
+    /// The facts that the store needs to take units back.
     fn charge(&self, plan: &Plan) -> Arc<Charge> {
         let &Self { at, life, generation, connection, .. } = self;
         Arc::new(Charge { life, generation, connection, ..Charge::at(plan, at) })
     }
 
-    /// Units of it that go back.
+    /// Units of it that go back to the store.
     pub(super) fn unspent(&self, plan: &Arc<Plan>, units: u64) -> Unspent {
         Unspent { plan: Arc::clone(plan), units, charge: self.charge(plan) }
     }
@@ -42,12 +42,12 @@ pub(super) struct Block {
     /// When the answer was received, and until when they may be spent, by the time of this process.
     pub(super) received: u64,
     pub(super) until: u64,
-    /// What the store said of the limits then.
+    /// The views of the limits in that answer.
     pub(super) views: Views,
 }
 
 impl Block {
-    /// The block of a request that was sent at `sent` and answered at `now`; `None` when nothing was granted.
+    /// The block of a request that was sent at `sent` and answered at `now`. `None` if nothing was granted.
     pub(super) fn granted(
         plan: &Plan,
         number: u64,
@@ -74,7 +74,7 @@ impl Block {
         })
     }
 
-    /// What is left of it.
+    /// The units that are left of it.
     pub(super) fn unspent(&self, plan: &Arc<Plan>) -> Unspent {
         self.charge.unspent(plan, self.left)
     }
@@ -85,7 +85,7 @@ impl Block {
     }
 }
 
-/// Units that go back.
+/// Units that go back to the store.
 #[derive(Debug, Clone)]
 pub(super) struct Unspent {
     pub(super) plan: Arc<Plan>,

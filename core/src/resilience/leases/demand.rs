@@ -37,7 +37,7 @@ impl Demand {
         self.checks >= HOT || self.checks_before >= HOT
     }
 
-    /// The units that are asked for in that time.
+    /// The units that callers ask for in that time, by the latest demand.
     pub(super) fn units_in(&self, life: u64) -> u64 {
         let units = u128::from(self.units.max(self.units_before)) * u128::from(life) / u128::from(INTERVAL);
         u64::try_from(units).unwrap_or(u64::MAX)

@@ -1,5 +1,5 @@
-//! One thread gives back what is left of blocks whose time is over. It starts with the first block and ends with the limiter. With
-//! a clock that is moved by hand there is no thread: the thread that moves the clock does it.
+//! One thread gives back the rest of the blocks that have expired. It starts with the first block and ends with the
+//! limiter. With a clock that is moved by hand there is no thread: the thread that moves the clock does it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -12,9 +12,9 @@ use super::Leases;
 use crate::plan::Plan;
 use crate::process::fork::PerProcess;
 
-/// The longest key of which a text is kept: what is left of a longer one stays charged.
+/// The longest key that is kept as text. The rest of a block with a longer key stays charged.
 const MAX_KEY: usize = 64;
-/// The most blocks that are known to end. What is left of others stays charged.
+/// The most blocks with a known end. The rest of any other block stays charged.
 const MAX_ENDS: usize = 65_536;
 /// Microseconds that the thread sleeps beyond the end of a block, so that blocks that end together are given back together.
 const GRACE: u64 = 1_000;
@@ -25,7 +25,7 @@ pub(super) struct BlockEnd {
     pub(super) key: CompactString,
 }
 
-/// Ends the blocks whose time is over.
+/// Ends the blocks that have expired.
 #[derive(Default)]
 pub(super) struct Expiry {
     shared: PerProcess<SharedEnds>,
@@ -69,7 +69,7 @@ impl Expiry {
             let leases = Weak::clone(leases);
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("tidegate-leases".to_owned());
-            // Without the thread what is left stays charged until it leaves the window.
+            // Without the thread the rest stays charged until it leaves the window.
             schedule.running = thread.spawn(move || run(&leases, &shared)).is_ok();
         }
         if is_first {
@@ -104,7 +104,7 @@ fn run(leases: &Weak<Leases>, (schedule, changed): &SharedEnds) {
         if schedule.stopped {
             return;
         }
-        // Looked at behind the lock: a block that was added meanwhile may end before all others.
+        // Read under the lock, because a block that was added meanwhile may end before all others.
         match schedule.first() {
             Some(until) => {
                 let pause = Duration::from_micros(until.saturating_sub(now) + GRACE);

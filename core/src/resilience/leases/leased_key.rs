@@ -1,7 +1,7 @@
-//! What a process has taken of a key in advance, and how much it takes next: pure, the caller brings the time.
+//! The units that a process has taken of a key in advance, and how many it takes next. Pure: the caller brings the time.
 //!
-//! A key is leased when it is asked for often, never when it is asked for now and then. A block holds what the key asks for in
-//! one life, at least doubles while it runs out early, and shrinks with the demand.
+//! A key is leased when it is asked for often, never when it is asked for now and then. A block holds a little more
+//! than the demand of one life, at most twice as much as the last one, and shrinks with the demand.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use crate::tables::table_key::TableKeyRef;
 
 /// Units of the first block of a key.
 const FIRST_SIZE: u64 = 8;
-/// Blocks that a key has at most: one that is spent, and the next.
+/// The most blocks of a key: one that is spent, and the next.
 const MAX_BLOCKS: usize = 2;
-/// A clock of the store that jumps ahead by more microseconds ends all leases: the longest life of one.
+/// If the clock of the store jumps ahead by more microseconds, all leases end. It is the longest life of a lease.
 pub(super) const MAX_JUMP: i64 = 1_000_000;
-/// Charges of blocks that have ended that a key remembers.
+/// The most charges of ended blocks that a key remembers.
 const MAX_ENDED: usize = 16;
-/// Microseconds until a key whose lease was refused, or failed, asks for another.
+/// Microseconds until a key asks again, after its lease was refused or failed.
 const PAUSE: u64 = 100_000;
-/// A clock that shows a time that much earlier than it did, in microseconds, was set back.
+/// A clock was set back if it shows a time that is earlier than before by more than so many microseconds.
 const SET_BACK: u64 = 100_000;
-/// Microseconds for which a key is kept after its last block has ended, so that what is left of the block is given back.
+/// Microseconds for which a key is kept after its last block has ended, so that the rest of the block is given back.
 const KEPT: u64 = 1_000_000;
 
-/// What is to be done after a call, without the lock of the table.
+/// The work that is left after a call, without the lock of the table.
 #[derive(Default)]
 pub(super) struct Todo {
-    /// A request for more units, under its number.
+    /// A request for more units, with its number.
     pub(super) request: Option<(u64, LeaseTerms)>,
     pub(super) unspent: SmallVec<[Unspent; 2]>,
 }
@@ -48,11 +48,11 @@ pub(super) struct LeasedKey {
     blocks: SmallVec<[Block; MAX_BLOCKS]>,
     /// The units of the last request.
     size: u64,
-    /// The number of the request that has no reply yet; 0 is none.
+    /// The number of the request that has no reply yet. 0 if there is none.
     request: u64,
-    /// No request before that time.
+    /// No request is made before that time.
     pause_until: u64,
-    /// The charges of the last blocks that have ended, the oldest first: checks that spent from them may be settled.
+    /// The charges of the last blocks that have ended, the oldest first, because checks that spent from them may be settled.
     ended: VecDeque<LeaseCharge>,
 }
 
@@ -88,7 +88,7 @@ impl LeasedKey {
         self.known.measure(views + allocated(self.ended.capacity() * size_of::<LeaseCharge>()));
     }
 
-    /// Spends `cost` units, if there are as many; `asks` says that the store is asked otherwise. Renews what runs out.
+    /// Spends `cost` units, if there are as many. Otherwise, if `asks`, the store is asked. Requests more when they run out.
     #[inline]
     pub(super) fn spend(
         &mut self,
@@ -121,20 +121,20 @@ impl LeasedKey {
         answer
     }
 
-    /// The answer to a peek, where the units suffice.
+    /// The answer to a peek, if the units suffice.
     pub(super) fn peek(&mut self, plan: &Arc<Plan>, cost: u64, now: u64, todo: &mut Todo) -> Option<Answer> {
         self.expire(now, todo);
         let enough = self.is_current(plan) && self.block_with(cost).is_some();
         enough.then(|| Answer { granted: 0, ..self.answer(now, cost) })
     }
 
-    /// Whether the store's clock is further ahead than it was when the units of a block were charged, by more than a lease
-    /// lives: then all of them have left their windows, as far as the store knows.
+    /// True if the store's clock is ahead by more than the life of a lease, compared to when the units of a block were
+    /// charged. Then all of them have left their windows, as far as the store knows.
     pub(super) fn is_outrun_by(&self, ahead: i64) -> bool {
         self.blocks.iter().any(|block| ahead > block.ahead() + MAX_JUMP)
     }
 
-    /// Whether the blocks are of this version of the policy.
+    /// True if the blocks are of this version of the policy.
     #[inline]
     fn is_current(&self, plan: &Arc<Plan>) -> bool {
         Arc::ptr_eq(&self.known.plan, plan) || self.known.plan.policy == plan.policy
@@ -144,13 +144,13 @@ impl LeasedKey {
         self.blocks.iter().map(|block| block.left).sum()
     }
 
-    /// The block from which a check of that cost is spent: all of it from one, so that it can go back there.
+    /// The block from which a check of that cost is spent. All of it comes from one, so that it can go back there.
     #[inline]
     fn block_with(&self, cost: u64) -> Option<usize> {
         self.blocks.iter().position(|block| block.left >= cost)
     }
 
-    /// Takes units back of a check that was spent from that block: into the block, or to the store when the block has ended.
+    /// Takes back units of a check that was spent from that block: into the block, or to the store if the block has ended.
     pub(super) fn take_back(&mut self, block: u32, units: u64, now: u64, todo: &mut Todo) {
         self.expire(now, todo);
         if let Some(block) = self.blocks.iter_mut().find(|known| known.charge.block == block) {
@@ -160,8 +160,8 @@ impl LeasedKey {
         }
     }
 
-    /// Ends the blocks that are spent or whose time is over. A clock that was set back shows a time about which the store said nothing; one that
-    /// was read before a block was received does not.
+    /// Ends the blocks that are spent or have expired. A clock that was set back shows a time that the answer of the
+    /// store does not cover. A clock that was read just before a block was received was not set back.
     #[inline]
     pub(super) fn expire(&mut self, now: u64, todo: &mut Todo) {
         let ends = |block: &Block| block.left == 0 || block.until <= now || block.received > now + SET_BACK;
@@ -178,7 +178,7 @@ impl LeasedKey {
         }
         self.ended.push_back(block.charge);
         if block.left > 0 {
-            // The demand was smaller than this process thought.
+            // The demand was smaller than expected.
             self.size = (block.granted - block.left).max(FIRST_SIZE);
             todo.unspent.push(block.unspent(&self.known.plan));
         }
@@ -193,7 +193,7 @@ impl LeasedKey {
         self.request = 0;
     }
 
-    /// Whether more units are to be asked for: the last block is half spent, or half of its time is gone.
+    /// True if more units should be requested: the last block is half spent, or half of its time is gone.
     #[inline]
     fn is_due(&self, now: u64) -> bool {
         if self.request != 0 || now < self.pause_until || self.blocks.len() == MAX_BLOCKS {
@@ -210,7 +210,7 @@ impl LeasedKey {
         let Some(terms) = self.known.plan.lease else { return };
         let demand = self.demand.units_in(terms.life);
         let wanted = demand.saturating_add(demand / 4).min(self.size.saturating_mul(2)).max(FIRST_SIZE.max(2 * cost));
-        // What a process holds is never more than its share.
+        // A process never holds more than its share.
         let units = wanted.min(terms.units.saturating_sub(self.left()));
         if units <= cost {
             return;
@@ -219,14 +219,14 @@ impl LeasedKey {
         todo.request = Some((self.request, LeaseTerms { units, ..terms }));
     }
 
-    /// The request of that number has no reply: another one may be made, after a pause.
+    /// The request with that number brought no block. Another one may be made, after a pause.
     pub(super) fn refused(&mut self, number: u64, now: u64) {
         if self.request == number {
             (self.request, self.pause_until, self.size) = (0, now + PAUSE, self.size / 2);
         }
     }
 
-    /// Adds the block of the request of that number, unless what it was for has ended meanwhile. Returns when the block ends.
+    /// Adds the block of the request with that number, unless the request has ended. Returns the end of the block.
     pub(super) fn add(
         &mut self,
         number: u64,
@@ -250,7 +250,7 @@ impl LeasedKey {
         Some(until)
     }
 
-    /// The answer to a check of `cost` that was spent. What the store has and what this process has taken is left.
+    /// The answer to a check of `cost` that was spent. The units of the store and those that this process has taken are left.
     fn answer(&self, now: u64, cost: u64) -> Answer {
         let Some(newest) = self.blocks.last() else { return Answer::default() };
         let (at, left) = (newest.charge.at + (now - newest.received.min(now)), self.left());

@@ -1,7 +1,7 @@
-//! Spends units that this process has taken of a key in advance, without asking the store: see docs/adr/0022.
+//! Spends units that this process has taken of a key in advance, without asking the store. See docs/adr/0022.
 //!
-//! `leased_key.rs` is what is known of a key, with its `demand.rs` and its blocks; `expiry.rs` gives back what is left of a block when its
-//! time is over.
+//! `leased_key.rs` has the blocks of a key, and `demand.rs` its demand. `expiry.rs` gives back the rest of a block when
+//! its time is over.
 
 mod block;
 mod demand;
@@ -37,7 +37,7 @@ use block::{Block, Unspent};
 use expiry::{BlockEnd, Expiry};
 use leased_key::{LeasedKey, MAX_JUMP, Todo};
 
-/// Stands for a clock of which nothing is known.
+/// Stands for an unknown clock.
 const NO_CLOCK: i64 = i64::MIN;
 /// The most blocks that `close` gives back.
 const MAX_RETURNED: usize = 4_096;
@@ -56,19 +56,19 @@ pub(crate) struct Leases {
     expiry: Expiry,
     /// The number of the last request.
     requests: AtomicU64,
-    /// How far the store's clock was ahead of this process's when that was noted last; [`NO_CLOCK`] before the first lease.
+    /// The most that the store's clock was known to be ahead of this process's. [`NO_CLOCK`] before the first lease.
     ahead: AtomicI64,
     /// The calls of this layer that have no reply yet.
     pending: PendingCount,
     this: Weak<Self>,
 }
 
-/// What a call does with a block that has enough.
+/// The use that a call has for a block with enough units.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// It spends units; the store is asked otherwise.
+    /// Spends units. Without enough of them, the store is asked.
     Check,
-    /// It spends units; otherwise nothing is done.
+    /// Spends units. Without enough of them, nothing is done.
     Immediate,
     Peek,
 }
@@ -107,7 +107,7 @@ impl Leases {
     #[inline]
     fn lookup(&self, entry: &Entry<'_>, its_use: Use) -> Option<Answer> {
         let cost = match (&entry.operation, its_use) {
-            // A part has to stay free for others, which only the store can tell.
+            // A part has to stay free for others, and only the store can check that.
             (operation, _) if operation.amounts().is_some() => return None,
             (
                 Operation::Check { cost, hold: 0, .. }
@@ -210,7 +210,7 @@ impl Leases {
         }
     }
 
-    /// Changes what is known of a key, and gives back what is not needed then.
+    /// Changes the state of a key, and gives back the units that it does not need then.
     #[cold]
     fn change(&self, plan: &Plan, key: &str, change: impl FnOnce(&mut LeasedKey, &mut Todo)) {
         let mut todo = Todo::default();
@@ -218,7 +218,7 @@ impl Leases {
         self.return_unspent(todo, key);
     }
 
-    /// Gives back what is left of the blocks whose time is over.
+    /// Gives back the rest of the blocks that have expired.
     pub(super) fn expire(&self) {
         loop {
             let now = self.time();
@@ -232,8 +232,8 @@ impl Leases {
         self.with(|table| table.each(TableShard::clear));
     }
 
-    /// Learns how far the store's clock is ahead. When it has jumped further than a lease lives, it no longer counts what was
-    /// leased before: all leases end.
+    /// Learns how far the store's clock is ahead. If it has jumped further than a lease lives, the store no longer
+    /// counts the units that were leased before, and all leases end.
     fn note_clock(&self, ahead: i64, plan: &Plan, key: TableKeyRef<'_>) {
         let noted = self.ahead.fetch_max(ahead, Ordering::Relaxed);
         let outrun =
@@ -244,7 +244,7 @@ impl Leases {
         }
     }
 
-    /// Takes units back of a check that was spent from a block. What the store gets of them, it gets in the background.
+    /// Takes back units of a check that was spent from a block. The store gets its part of them in the background.
     #[cold]
     fn take_back(&self, entry: &Entry<'_>, units: u64, block: u32) -> Answer {
         let now = self.time();
@@ -253,7 +253,7 @@ impl Leases {
     }
 }
 
-/// Whether an operation of this process ends the blocks of its key.
+/// True if an operation of this process ends the blocks of its key.
 const fn changes(operation: &Operation) -> bool {
     matches!(operation, Operation::Charge { .. } | Operation::Block { .. } | Operation::Clear)
 }
@@ -280,7 +280,7 @@ impl Layer for Leases {
 
     #[inline]
     fn after(&self, entry: &Entry<'_>, _: Option<u64>, _: &LayerStates, result: &mut Result<Answer>) {
-        // Units that were taken while the call was under way. What was charged before a clear the store does not take back.
+        // Ends units that were taken while the call was under way. The store does not take back charges from before a clear.
         if entry.plan.lease.is_some() && changes(&entry.operation) {
             self.change(entry.plan, entry.key, LeasedKey::end);
         }
@@ -314,7 +314,7 @@ impl Layer for Leases {
         for mut leased in keys {
             let mut todo = Todo::default();
             leased.end(&mut todo);
-            // Of a longer key there is only a digest.
+            // A longer key is only known by its digest.
             let TableKey::Text(key) = &leased.known.key else { continue };
             todo.unspent.truncate(MAX_RETURNED - returned);
             returned += todo.unspent.len();

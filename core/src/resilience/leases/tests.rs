@@ -26,7 +26,7 @@ fn plan(limits: &str, lease: &str) -> Arc<Plan> {
     )
 }
 
-/// A process whose calls arrive at its store when a test says so.
+/// A process whose calls arrive at its store when a test delivers them.
 struct Setup {
     plan: Arc<Plan>,
     clock: Arc<ManualClock>,
@@ -80,7 +80,7 @@ impl Setup {
         self.answers.lock().last().cloned().expect("an answer")
     }
 
-    /// The messages that left, with the first word of what they ask for.
+    /// Takes the first message with such an operation.
     fn take(&self, operation: fn(&Operation) -> bool) -> Message {
         let mut outgoing = self.network.outgoing.lock();
         let found = outgoing.iter().position(|message| operation(&message.entry.operation)).expect("a message");
@@ -91,7 +91,7 @@ impl Setup {
         self.network.outgoing.lock().iter().filter(|message| operation(&message.entry.operation)).count()
     }
 
-    /// The store does what a message asks for.
+    /// Does the operation of a message in the store.
     fn execute(&self, message: &Message) -> Answer {
         self.memory.answer(&message.entry.entry(), Some(self.clock.micros()))
     }
@@ -232,7 +232,7 @@ fn a_clock_of_the_store_that_jumps_further_than_a_lease_lives_ends_all_leases() 
             setup.count(is_check) == 0
         };
         assert!(is_leased(), "a block is spent");
-        // The server has forgotten what was charged before the jump, and says so in the next answer, which is another key's.
+        // The server has forgotten the charges from before the jump. The next answer, about another key, shows that.
         let other = Operation::check(1);
         let entry = Entry { plan: &setup.plan, key: "other", operation: other };
         let answers = Arc::clone(&setup.answers);

@@ -1,7 +1,7 @@
 //! Several stores, each with a share of the keys.
 //!
-//! Entries of different stores are still all charged or none: they are charged store by store, in order, and what was
-//! charged is refunded when a later store refuses or fails. All of that has the time of one call.
+//! Entries of different stores are still all charged or none. They are charged store by store, in order, and refunded
+//! if a later store refuses or fails. All of that has the time of one call.
 
 mod partition_progress;
 mod pending_check_all;
@@ -18,7 +18,7 @@ use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation};
 use pending_check_all::PendingCheckAll;
 
-/// Which store has which keys.
+/// Assigns keys to stores.
 pub(super) trait PartitionedStore: Send + Sync {
     fn stores(&self) -> &Arc<[Arc<dyn Store>]>;
 
@@ -28,12 +28,12 @@ pub(super) trait PartitionedStore: Send + Sync {
     /// The number of the store that has the entry's key.
     fn store_of(&self, entry: &Entry<'_>) -> usize;
 
-    /// The stores that have to know which numbers the entry's key has: its own first.
+    /// The stores that have to know the numbers of the entry's key, with its own store first.
     fn stores_of_override(&self, entry: &Entry<'_>) -> SmallVec<[usize; 2]> {
         smallvec![self.store_of(entry)]
     }
 
-    /// Where it remembers the number of the store that a call has asked.
+    /// The place for the number of the store that a call has asked.
     fn asked(states: &mut LayerStates) -> &mut u32;
 }
 
@@ -44,7 +44,7 @@ impl<T: PartitionedStore> Store for T {
         self.stores()[store].begin(entry, context, states)
     }
 
-    /// By the store that was asked: the key may belong to another store by now.
+    /// By the store that was asked, because the key may belong to another store by now.
     fn finish(
         &self,
         entry: &Entry<'_>,
@@ -65,7 +65,7 @@ impl<T: PartitionedStore> Store for T {
         PendingCheckAll::start(self, entries, &context, states)
     }
 
-    /// Whether all stores answer, and if not, why the first of those does not.
+    /// Succeeds if all stores answer. Otherwise it has the error of the first one that does not.
     fn ping(&self, deadline: Option<Instant>) -> Result<()> {
         self.stores().iter().try_for_each(|store| store.ping(deadline))
     }
@@ -83,7 +83,7 @@ impl<T: PartitionedStore> Store for T {
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
         self.stores().iter().enumerate().try_fold(Answer::default(), |mut all, (number, store)| {
             let of_store = store.overrides(entry, now)?.into_overrides();
-            // What another store has of a key is not in force.
+            // An override is in force only in the store of its key.
             let has = |key: &str| {
                 self.store_of(&Entry { plan: entry.plan, key, operation: Operation::ListOverrides }) == number
             };

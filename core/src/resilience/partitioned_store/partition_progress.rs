@@ -1,4 +1,4 @@
-//! What is known about entries that are decided together while their stores are asked one after the other.
+//! The progress of entries that are decided together, while their stores are asked one after the other.
 
 use std::collections::VecDeque;
 
@@ -21,9 +21,9 @@ pub(super) struct Repair {
     pub(super) operation: Operation,
 }
 
-/// What is to be done next.
+/// The next step.
 pub(super) enum CheckAllStep {
-    /// Charge the entries of those numbers, which a store has.
+    /// Charge the entries with these numbers, which one store has.
     Charge {
         store: usize,
         entries: Vec<usize>,
@@ -34,12 +34,12 @@ pub(super) enum CheckAllStep {
 
 /// The entries of each store, and the answers so far.
 pub(super) struct PartitionProgress {
-    /// In the order in which they are asked.
+    /// In the order of their calls.
     parts: Vec<Part>,
     answers: Vec<Option<Answer>>,
     /// The number of the next part.
     part: usize,
-    /// What is to be done since a part was not admitted.
+    /// The operations that are left to do after a part was not admitted.
     repairs: VecDeque<Repair>,
     failure: Option<Error>,
 }
@@ -67,7 +67,7 @@ impl PartitionProgress {
         }
     }
 
-    /// Records the answers to a part, and finds out what is to be repaired where it was not admitted.
+    /// Records the answers to a part, and plans the repairs if it was not admitted.
     pub(super) fn charged(&mut self, entries: &[Entry<'_>], result: Result<Vec<Answer>>) {
         let mut admitted = true;
         match result {
@@ -92,8 +92,8 @@ impl PartitionProgress {
         self.failure.clone()
     }
 
-    /// What to do when a part was not admitted: the parts before it are refunded exactly what they were charged. Unless it has
-    /// failed, every entry whose state has changed or is not known is asked for it then.
+    /// The repairs after a part was not admitted. The parts before it are refunded exactly their charge. Then, unless
+    /// the part has failed, every entry with a changed or unknown state is asked for it.
     fn repairs(&self, entries: &[Entry<'_>]) -> Vec<Repair> {
         let mut repairs = Vec::new();
         for (number, Part { store, entries: indexes }) in self.parts.iter().enumerate() {
@@ -109,7 +109,7 @@ impl PartitionProgress {
         repairs
     }
 
-    /// Records the answer to a repair. Whether an entry was admitted stays as its first answer said.
+    /// Records the answer to a repair. The first answer of an entry decides if it counts as admitted.
     pub(super) fn repaired(&mut self, repair: &Repair, result: Result<Answer>) {
         if let (Operation::Peek { .. }, Ok(answer)) = (&repair.operation, result) {
             let applied = self.answers[repair.entry].as_ref().map_or(answer.applied, |first| first.applied);
@@ -117,7 +117,7 @@ impl PartitionProgress {
         }
     }
 
-    /// The answers. An entry without one, of a whole that another entry refused, is answered as if it was never used.
+    /// The answers. If another entry refused the whole, an entry without an answer is answered as if it was never used.
     pub(super) fn answers(&mut self, entries: &[Entry<'_>]) -> Vec<Answer> {
         let now = self.answers.iter().flatten().map(|answer| answer.now).max().unwrap_or(0);
         let unused = |entry: &Entry<'_>| Answer {

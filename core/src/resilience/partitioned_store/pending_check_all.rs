@@ -1,5 +1,5 @@
-//! A `check_all` over several stores, step by step. Where its caller goes on, each step is begun by the completion of the step
-//! before.
+//! A `check_all` over several stores, step by step. If its caller goes on, the completion of each step begins the next
+//! one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(super) struct PendingCheckAll {
     deadline: Instant,
     timeout: Duration,
     progress: Mutex<PartitionProgress>,
-    /// Whether its caller waits on its thread.
+    /// True if its caller waits on its thread.
     waits_here: bool,
     done: Mutex<Option<Completion<Vec<Answer>>>>,
 }
@@ -73,7 +73,7 @@ impl PendingCheckAll {
         }
     }
 
-    /// The next step was done by a completion.
+    /// Goes on after a completion has done a step.
     fn completed(self: &Arc<Self>) -> WakeTarget {
         let result = self.go_on()?;
         let done = self.done.lock().take()?;
@@ -100,7 +100,7 @@ impl PendingCheckAll {
         self.progress.lock().charged(&borrowed(&self.entries), result);
     }
 
-    /// Who goes on does not wait for a repair after a failure.
+    /// After a failure, a caller that goes on does not wait for repairs.
     fn repair(self: &Arc<Self>, repair: &Repair) -> Option<Result<Answer>> {
         let (entry, store) = (self.entries[repair.entry].with(repair.operation.clone()), &self.stores[repair.store]);
         let is_late =
@@ -127,7 +127,7 @@ impl PendingCheckAll {
         self.progress.lock().answers(&borrowed(&self.entries))
     }
 
-    /// Fails when the deadline has passed. A call that is sent without any time left may still be charged.
+    /// Fails if the deadline has passed, because a call that is sent without any time left may still be charged.
     fn has_time(&self) -> Result<()> {
         if Instant::now() < self.deadline {
             return Ok(());
@@ -138,7 +138,7 @@ impl PendingCheckAll {
     }
 }
 
-/// Refunds what a call has charged that has no time left. No caller waits for it, so it has time of its own.
+/// Refunds the charge of a call that has no time left. No caller waits for it, so it has its own time.
 fn refund_later(store: &Arc<dyn Store>, entry: &Entry<'_>, now: Option<u64>, timeout: Duration) {
     if let Operation::GiveBack { .. } = entry.operation {
         wake(submit_then(store, entry, CallContext::until(now, Instant::now() + timeout), |_| None));

@@ -1,4 +1,4 @@
-//! Plans as they count where the calendar is not what the file says: after the clock of the machine was set.
+//! Plans for a calendar that differs from the time of the file, after the clock of the machine was set.
 
 use std::sync::Arc;
 

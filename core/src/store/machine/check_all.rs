@@ -66,7 +66,7 @@ impl Machine {
         let answers = decide_all(entries, &numbers, &mut drafts);
         for (number, (draft, first)) in drafts.into_iter().zip(firsts).enumerate() {
             let (usage, changed) = draft.finish();
-            // The last entry of a key decided in which version it is stored.
+            // The last entry of a key decides the version of its stored form.
             let last = numbers.iter().rposition(|of| *of == number).unwrap_or(first);
             let (entry, place) = (&entries[last], &places[first]);
             if changed || is_noted(entry) {
@@ -78,7 +78,7 @@ impl Machine {
         Ok(answers)
     }
 
-    /// Locks several shards. While it waits for long it holds none of them: others need the keys that are in the rest.
+    /// Locks several shards. While it waits for long it holds none of them, because other calls need the keys in them.
     fn lock_all(
         &self,
         needed: &[usize],

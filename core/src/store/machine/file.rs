@@ -1,4 +1,4 @@
-//! The file that processes share: how it is made, and what is refused.
+//! Makes and opens the file that processes share, and refuses files that it cannot use.
 
 use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher as _;
@@ -28,17 +28,17 @@ pub(super) struct OpenFile {
     pub(super) words: Words,
     pub(super) geometry: Geometry,
     pub(super) clock: MachineClock,
-    /// What it had lost when it was opened, and what else was damaged.
+    /// The losses that were found when it was opened, and other damage.
     pub(super) losses: Losses,
     pub(super) damage: Vec<Notice>,
 }
 
 impl OpenFile {
-    /// Opens the file, and makes it where there is none.
+    /// Opens the file, or makes it if there is none.
     ///
     /// # Errors
-    /// `config_invalid` for a place that cannot be used, `store_rejected` for a file that is damaged or of another version,
-    /// `store_timeout` where another process does not finish what it began.
+    /// `config_invalid` for a place that cannot be used, `store_rejected` for a file that is damaged or of another
+    /// version, `store_timeout` if another process does not finish opening it.
     pub(super) fn open(place: &MachineFile, timeout: Duration) -> Result<Self> {
         let path = &*place.path;
         loop {
@@ -87,7 +87,7 @@ fn open_existing(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
-/// Makes the file aside and gives it its name when it is whole, so that no process ever sees a part of it.
+/// Makes the file aside and links it under its name when it is whole, so that no process ever sees a part of it.
 fn create(place: &MachineFile) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     if let Some(made) = create_without_name(place) {
@@ -102,7 +102,7 @@ fn create(place: &MachineFile) -> io::Result<()> {
     made
 }
 
-/// As a file without a name, of which nothing is left when the process ends; `None` where the system has none.
+/// Makes a file without a name, which is gone if the process ends meanwhile. `None` if the system cannot.
 #[cfg(target_os = "linux")]
 fn create_without_name(place: &MachineFile) -> Option<io::Result<()>> {
     use std::os::fd::AsRawFd as _;
@@ -149,7 +149,7 @@ fn random() -> u64 {
 
 /// Allocates the bytes of a new file, and writes its header.
 fn fill(file: &File, place: &MachineFile) -> io::Result<()> {
-    // The mask of the process does not decide who may use it.
+    // The umask of the process must not decide who may use it.
     file.set_permissions(std::fs::Permissions::from_mode(place.mode))?;
     loop {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, place.max_bytes as u64) {
@@ -163,7 +163,7 @@ fn fill(file: &File, place: &MachineFile) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses what is no file of this machine, and a file that others may write to.
+/// Refuses anything but a regular file of this machine, and a file that more users may use than the mode allows.
 fn check_place(file: &File, place: &MachineFile) -> Result<()> {
     let path = &*place.path;
     let metadata = file.metadata().map_err(|error| cannot(path, "read", &error))?;
@@ -201,10 +201,10 @@ fn check_place(file: &File, place: &MachineFile) -> Result<()> {
     Ok(())
 }
 
-/// The network that a file is on, where that can be told.
+/// The kind of network file system that the file is on, if that can be found out.
 #[cfg(target_os = "linux")]
 fn network(file: &File) -> Option<&'static str> {
-    /// What file systems of a network have in place of a number.
+    /// The type numbers of network file systems.
     const NETWORKS: [(u64, &str); 12] = [
         (0x6969, "NFS"),
         (0x517b, "SMB"),
@@ -225,7 +225,7 @@ fn network(file: &File) -> Option<&'static str> {
 
 #[cfg(target_vendor = "apple")]
 fn network(file: &File) -> Option<&'static str> {
-    /// Of a disk of this machine.
+    /// The flag of a local disk.
     const LOCAL: u32 = 0x1000;
     (rustix::fs::fstatfs(file).ok()?.f_flags & LOCAL == 0).then_some("a volume of a network")
 }
@@ -235,7 +235,7 @@ const fn network(_: &File) -> Option<&'static str> {
     None
 }
 
-/// Waits until no other process opens the file: for so long, and for as long as that process goes on to make the file whole.
+/// Waits until no other process opens the file: for `timeout`, and longer while that process makes shards whole.
 fn lock(file: &File, path: &Path, timeout: Duration) -> Result<()> {
     let (mut repaired, mut since) = (0, Instant::now());
     loop {
@@ -256,7 +256,7 @@ fn lock(file: &File, path: &Path, timeout: Duration) -> Result<()> {
     }
 }
 
-/// How many parts another process has made whole; 0 where it does not.
+/// The number of the shard that another process is making whole. 0 if there is none.
 fn repaired_parts(file: &File) -> u64 {
     let mut number = [0; 8];
     let read = file.read_exact_at(&mut number, 8 * REPAIRED as u64);
@@ -287,7 +287,7 @@ fn cannot(path: &Path, what: &str, error: &io::Error) -> Error {
     refused(path, &format!("cannot be {what}: {error}{advice}")).because(error)
 }
 
-/// What to do where the folder of a file does not exist.
+/// The advice if the folder of a file does not exist.
 pub(super) fn no_folder(path: &Path) -> String {
     format!("its folder does not exist: make it first, with mkdir -p {}", shown(path.parent().unwrap_or(path)))
 }

@@ -10,7 +10,7 @@ use super::sync::{Ordering, fence};
 use super::system_clock;
 use super::words::Words;
 
-/// `TIDEGATE`, and the version of what follows.
+/// `TIDEGATE`, and the version of the layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"TIDEGATE");
 const LAYOUT: u64 = 2;
 
@@ -22,9 +22,9 @@ const MIN_SHARD: usize = 1 << 20;
 const MAX_SHARDS: usize = 64;
 
 const FIELDS: usize = 8;
-/// Where both copies of [`Start`] are.
+/// The places of both copies of [`Start`].
 const STARTS: [usize; 2] = [8, 16];
-/// Which part is being made whole, from 1 on, by a process that has the lock of the file; else 0.
+/// The number, from 1 on, of the shard that a process with the lock of the file is making whole. Else 0.
 pub(super) const REPAIRED: usize = 40;
 
 /// Why a file cannot be used. Its text follows the name of the file.
@@ -36,13 +36,13 @@ pub(super) enum Unusable {
     OtherTime,
 }
 
-/// What is the same for every process from one start of the machine to the next.
+/// The numbers that are the same for every process from one start of the machine to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Start {
     boot: u64,
     /// The offset of the time in the namespace of all processes.
     offset: u64,
-    /// What the file adds to the time since the start of the machine.
+    /// The microseconds that the file adds to the time since the start of the machine.
     base: u64,
 }
 
@@ -52,7 +52,7 @@ impl Start {
         [boot, offset, base, digest(&[seed, boot, offset, base])]
     }
 
-    /// Writes one copy after the other, so that a process which ends meanwhile leaves one.
+    /// Writes one copy after the other, so that one of them is whole if the process ends meanwhile.
     fn write(self, words: &Words, seed: u64) {
         for at in STARTS {
             self.numbers(seed).into_iter().enumerate().for_each(|(index, number)| words.store(at + index, number));
@@ -75,26 +75,26 @@ impl Start {
     }
 }
 
-/// What was found of a file when it was opened.
+/// The state of a file when it was opened.
 pub(super) struct Opened {
     pub(super) geometry: Geometry,
-    /// What the file adds to the time since the start of the machine.
+    /// The microseconds that the file adds to the time since the start of the machine.
     pub(super) base: u64,
-    /// What was lost, of a file that was made whole after a restart of the machine.
+    /// The losses of a file that was made whole after a restart of the machine.
     pub(super) losses: Losses,
-    /// Whether a copy of the start was damaged, and what is known of the time.
+    /// Flags for a damaged copy of the start, and for damaged numbers about the time.
     pub(super) is_start_damaged: bool,
     pub(super) is_time_damaged: bool,
 }
 
-/// What a file is divided into.
+/// The parts of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Geometry {
     pub(super) bytes: usize,
     pub(super) shards: usize,
     buckets: usize,
     blocks: usize,
-    /// What the names of records depend on, beside their keys.
+    /// The seed of the names of records.
     pub(super) seed: u64,
 }
 
@@ -119,7 +119,7 @@ impl Geometry {
         [MAGIC, LAYOUT, bytes, shards, buckets, blocks, seed, digest(&[bytes, shards, buckets, blocks, seed])]
     }
 
-    /// Writes what a new file has.
+    /// Writes the header and the empty shards of a new file.
     pub(super) fn write(&self, words: &Words) {
         self.fields().iter().enumerate().for_each(|(at, number)| words.store(at, *number));
         (0..self.shards).for_each(|number| self.shard(words, number).clear());
@@ -130,7 +130,7 @@ impl Geometry {
         Start { boot, base, offset: system_clock::time_offset() }.write(words, self.seed);
     }
 
-    /// Reads the header of a file of that many bytes. What an earlier start of the machine has left is made whole.
+    /// Reads the header of a file of that many bytes. After a restart of the machine it makes the shards whole.
     pub(super) fn read(words: &Words, bytes: usize) -> Result<Opened, Unusable> {
         if words.load(0) != MAGIC {
             return Err(Unusable::Foreign);
@@ -138,7 +138,7 @@ impl Geometry {
         let geometry = Self::new(bytes.max(MIN_FILE), words.load(6));
         let fields = [0, 1, 2, 3, 4, 5, 6, 7].map(|at| words.load(at));
         if geometry.fields() != fields {
-            // Layout 1 had another check, so that a number which was damaged is told from it.
+            // A small number other than `LAYOUT` is another layout. Everything else is damage.
             let has_layout = fields[1] != LAYOUT && fields[1] < 1 << 16;
             return Err(if has_layout { Unusable::OtherLayout(fields[1]) } else { Unusable::Damaged });
         }
@@ -147,7 +147,7 @@ impl Geometry {
         let opened =
             |base| Opened { geometry, base, losses: Losses::default(), is_start_damaged, is_time_damaged: false };
         let boot = system_clock::boot_id();
-        // The id of a start decides, where the system has one: no time that this process reads says it better.
+        // If the system has an id of its start, the id decides, because times that this process reads are less certain.
         if start.boot == boot && (boot != 0 || !machine_clock::was_restarted(words, start.base)) {
             if start.offset != system_clock::time_offset() {
                 return Err(Unusable::OtherTime);
@@ -167,7 +167,7 @@ impl Geometry {
         words.store(REPAIRED, 0);
         let (base, is_time_damaged) = machine_clock::next_base(words);
         geometry.begin(words, boot, base);
-        // A copy that a process had not written when the machine went down is no damage.
+        // A copy that was not yet written when the machine went down is no damage.
         Ok(Opened { losses, is_time_damaged, is_start_damaged: false, ..opened(base) })
     }
 

@@ -1,5 +1,5 @@
-//! A file that another process does not finish with: its store is opened when that has ended. Until then each call fails, so that
-//! `on_store_error` decides.
+//! A store for a file that another process is still opening. A thread opens it when that process is done. Until then
+//! each call fails, so that `on_store_error` decides.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -20,10 +20,10 @@ use crate::store::request::{Answer, Entry};
 /// The pause between two attempts to open a file.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Opens the store of a file: now where no other process keeps it, else later.
+/// Opens the store of a file: now, or later if another process keeps it.
 ///
 /// # Errors
-/// Those of the file, but for `store_timeout`.
+/// Those of the file, except `store_timeout`.
 pub(crate) fn open(open: impl Fn() -> Result<Machine> + Send + Sync + 'static, log: &Log) -> Result<Arc<dyn Store>> {
     match open() {
         Ok(machine) => Ok(Arc::new(MachineStore::new(machine))),
@@ -42,13 +42,13 @@ struct Opening<F> {
     opened: ArcSwapOption<MachineStore>,
     /// Why it is not open.
     error: ArcSwap<Error>,
-    /// The process whose thread tries to open it, as one more than the forks behind it.
+    /// The process with the thread that tries to open it, as its number of forks plus 1. 0 if there is none.
     opener: AtomicU64,
     closed: AtomicBool,
 }
 
 impl<F: Fn() -> Result<Machine>> Opening<F> {
-    /// Opens the file, as long as anyone wants it.
+    /// Tries to open the file, until it is open or the store is closed or dropped.
     fn run(opening: &Weak<Self>) {
         while let Some(opening) = opening.upgrade().filter(|opening| !opening.closed.load(Ordering::Relaxed)) {
             match (opening.open)() {

@@ -1,5 +1,5 @@
-//! Locks of shards: a number that names the process which holds one. The lock of a process that has ended is taken over; that of
-//! a living one never is.
+//! Locks of shards. Each is a number that names the process that holds it. A process takes over the lock of one that
+//! has ended, and never that of a living one.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use super::sync::{AtomicU64, Ordering};
 use super::words::Words;
 use crate::process::fork;
 
-/// Attempts before the thread gives way to others, and attempts after which it sleeps.
+/// Attempts before the thread yields to others, and attempts before it sleeps.
 const SPINS: usize = 100;
 const YIELDS: usize = 200;
 const SLEEP: Duration = Duration::from_micros(100);
-/// How often a process that waits looks whether the holder still lives.
+/// How often a waiting process checks that the holder still lives.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The bits of a process id, of the moment at which the process began, of its program, and of its namespace: with the bit that is
-/// always set they are a number that can be sealed.
+/// The bits of a process id, of the moment at which the process began, of its program, and of its namespace. With one
+/// bit that is always set they fit into a number that can be sealed.
 const PID_BITS: u32 = 22;
 const BEGAN_BITS: u32 = 8;
 const PROGRAM_BITS: u32 = 12;
@@ -27,13 +27,13 @@ const PROGRAM: u32 = BEGAN + BEGAN_BITS;
 const NAMESPACE: u32 = PROGRAM + PROGRAM_BITS;
 const NAMESPACE_BITS: u32 = NUMBER_BITS - NAMESPACE;
 
-/// A process as a lock names it, in a number that is sealed: a bit that is always set, its id, when it began, its program, and a part of
-/// the number of its namespace. What the system does not say is 0.
+/// A process as a lock names it, in a number that is sealed: a bit that is always set, its id, when it began, its
+/// program, and a part of the number of its namespace. A part that the system does not give is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ProcessMark(u64);
 
 impl ProcessMark {
-    /// This process. A forked one is another.
+    /// The mark of this process. A forked child has another.
     pub(super) fn own() -> Self {
         static OWN: OwnMark = OwnMark { mark: AtomicU64::new(0), generation: AtomicU64::new(0) };
         Self(OWN.get(fork::generation(), || {
@@ -56,8 +56,8 @@ impl ProcessMark {
         self.0 >> at & ((1 << bits) - 1)
     }
 
-    /// Whether the process has certainly ended, or has begun another program, which ends all its threads. A number without the bit
-    /// is of none.
+    /// True if the process has certainly ended, or has begun another program, which ends all its threads. A number
+    /// without the bit names no process.
     fn has_ended(self) -> bool {
         if self.0 & 1 == 0 {
             return true;
@@ -76,25 +76,25 @@ impl ProcessMark {
     }
 }
 
-/// A number in so many bits: not 0 where it is not.
+/// Reduces a number to `bits` bits. Only 0 becomes 0.
 const fn bits_of(number: u64, bits: u32) -> u64 {
     if number == 0 { 0 } else { 1 + number % ((1 << bits) - 1) }
 }
 
-/// What the system says of a process.
+/// The state of a process, from the system.
 struct ProcessState {
     /// In ticks since the machine was started.
     began: u64,
-    /// Where its code and its stack begin, which is elsewhere when it begins another program. 0 for who may not know it.
+    /// A digest of where its code and stack begin, which changes with its program. 0 if this process may not know it.
     program: u64,
-    /// It has ended, and its parent has not asked how.
+    /// True if it has ended, but its parent has not collected it.
     is_zombie: bool,
 }
 
-/// `None` where the system does not say.
+/// `None` if the system does not give it.
 fn state_of(pid: u32) -> Option<ProcessState> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program stands in parentheses, and may have some.
+    // The name of the program stands in parentheses, and may contain some.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
     let mut number = |skipped| fields.nth(skipped)?.parse::<u64>().ok();
@@ -105,13 +105,13 @@ fn state_of(pid: u32) -> Option<ProcessState> {
     Some(ProcessState { began, program, is_zombie: matches!(state, "Z" | "X") && threads <= 1 })
 }
 
-/// Whether no process has that id.
+/// True if no process has that id.
 fn is_gone(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     pid.is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
-/// A part of the number of the namespace in which ids of processes mean something.
+/// A part of the number of the namespace of process ids.
 fn namespace() -> u64 {
     static KNOWN: AtomicU64 = AtomicU64::new(u64::MAX);
     let known = KNOWN.load(Ordering::Relaxed);
@@ -130,9 +130,9 @@ fn namespace() -> u64 {
 pub(super) struct LockGuard<'a> {
     words: &'a Words,
     at: usize,
-    /// Whether it was taken over from a process that has ended …
+    /// True if it was taken over from a process that has ended.
     pub(super) is_inherited: bool,
-    /// … or was a number that names no process.
+    /// True if its number named no process.
     pub(super) is_damaged: bool,
 }
 
@@ -150,7 +150,7 @@ pub(super) fn try_lock(words: &Words, at: usize) -> Option<LockGuard<'_>> {
     is_taken.then(|| LockGuard { words, at, is_inherited: false, is_damaged: false })
 }
 
-/// Takes a lock over from a process that has ended, or from none.
+/// Takes over a lock from a process that has ended, or one with a number that names no process.
 pub(super) fn try_inherit(words: &Words, at: usize) -> Option<LockGuard<'_>> {
     let (holder, own, salt) = (words.load(at), ProcessMark::own(), Salt::at(at));
     let mark = salt.open(holder).ok().filter(|mark| mark & 1 == 1).map(ProcessMark);

@@ -1,4 +1,4 @@
-//! What changes a shard, under its lock.
+//! Changes a shard, under its lock.
 
 use super::record::{
     BLOCK, Check, Damaged, FIRST_BYTES, MAX_BYTES, MOMENT, MOMENT_BITS, NAME, RECORD_HEAD, Record, RecordName,
@@ -8,11 +8,11 @@ use super::seal::{HALF_BITS, Salt};
 use super::shard::{COUNTS, FREE, FileShard, HAND, Look, RecordPlace, some};
 use super::sync::{Ordering, fence};
 
-/// Records compared to find the one to remove, and looked at for one that does not deny its key.
+/// Records compared to find the one to remove, and records searched for one that does not deny its key.
 const CANDIDATES: usize = 16;
 const DENYING_CANDIDATES: usize = 256;
 
-/// What was removed to make room.
+/// The sort of record that was removed to make room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removed {
     Expired,
@@ -21,19 +21,19 @@ pub(super) enum Removed {
     Denial,
 }
 
-/// The blocks that are free, as the holder of the lock has them: how many, and the first. It stores them behind a change, since no other process
-/// reads them, and a repair finds them again.
+/// The free blocks as the holder of the lock has them: how many, and the first. It stores them after a change, because
+/// no other process reads them and a repair finds them again.
 #[derive(Clone, Copy)]
 struct FreeBlocks {
     count: u64,
     first: u64,
 }
 
-/// A shard whose lock this thread holds.
+/// A shard that this thread has locked.
 pub(super) struct LockedShard<'a>(pub(super) FileShard<'a>);
 
 impl LockedShard<'_> {
-    /// Whether nothing of a bucket has changed since a reader looked.
+    /// True if a bucket has not changed since a reader looked.
     pub(super) fn is_unchanged(&self, bucket: usize, look: Look) -> bool {
         self.0.words.load(self.0.bucket_at(bucket)) == look.bucket
     }
@@ -43,12 +43,12 @@ impl LockedShard<'_> {
         place.map_or(Ok(false), |place| self.0.read(place.block, record).map(|()| true))
     }
 
-    /// Whether a record could be stored if nothing else were.
+    /// True if a record could be stored in an empty shard.
     pub(super) fn can_have(&self, record: &Record) -> bool {
         record.blocks() <= self.0.blocks && record.bytes.len() <= MAX_BYTES
     }
 
-    /// Whether a record finds room, where there may be so many keys.
+    /// True if there is room for a record, with at most `max_keys` keys.
     pub(super) fn has_room(&self, bucket: usize, record: &Record, max_keys: usize) -> Result<bool, Damaged> {
         let has_room = |(free, _): (u64, u64), (_, used): (u64, u64)| {
             free + (self.0.blocks as u64).saturating_sub(used) >= record.blocks() as u64
@@ -57,7 +57,7 @@ impl LockedShard<'_> {
         if has_room(free, counts) && (counts.0 as usize) < max_keys {
             return Ok(true);
         }
-        // Nothing is removed because a number was damaged.
+        // The numbers are checked now, so that no record is removed because of a damaged one.
         let (free, counts) = (self.0.head(FREE)?, self.0.head(COUNTS)?);
         if !has_room(free, counts) {
             return Ok(false);
@@ -97,10 +97,10 @@ impl LockedShard<'_> {
         Ok(())
     }
 
-    /// Frees the blocks of a record that no chain has any more: one, and those behind it.
+    /// Frees the blocks of a record that no chain has any more: `block`, and those from `next` on.
     fn free(&self, block: u32, mut next: Option<u32>, free: &mut FreeBlocks) -> Result<(), Damaged> {
         let shard = &self.0;
-        // Readers that see what follows see the change of the bucket too.
+        // Readers that see the following writes see the change of the bucket too.
         fence(Ordering::Release);
         let mut block = block;
         for _ in 0..shard.blocks {
@@ -115,7 +115,7 @@ impl LockedShard<'_> {
         Err(Damaged)
     }
 
-    /// Writes a record aside; returns its first block.
+    /// Writes a record into free blocks. Returns its first block.
     fn prepare(&self, record: &Record, link: Option<u32>, free: &mut FreeBlocks) -> Result<u32, Damaged> {
         let shard = &self.0;
         fence(Ordering::Release);
@@ -155,7 +155,7 @@ impl LockedShard<'_> {
         Ok(first)
     }
 
-    /// Stores a record in place of what there is of its key. There has to be room for it.
+    /// Stores a record in place of the earlier one of its key. There has to be room for it.
     pub(super) fn write(&self, bucket: usize, record: &Record) -> Result<(), Damaged> {
         let shard = &self.0;
         let at = shard.bucket_at(bucket);
@@ -169,7 +169,7 @@ impl LockedShard<'_> {
                 self.publish(at, before, Some(first))?;
                 self.free(block, next, &mut free)
             }
-            // In front of what it replaces, which is hidden then, until it is taken out.
+            // Goes in front of the record that it replaces. That one is hidden then, until it is taken out.
             Some(RecordPlace { block, before: Some(earlier) }) => {
                 let first = self.prepare(record, shard.first(bucket, before)?, &mut free)?;
                 let published = self.publish(at, before, Some(first))?;
@@ -190,7 +190,7 @@ impl LockedShard<'_> {
         if self.0.words.publish(at, before, bucket) { Ok(bucket) } else { Err(Damaged) }
     }
 
-    /// Takes a record out that has another one before it.
+    /// Takes out a record that has another one before it.
     fn unlink(
         &self,
         at: usize,
@@ -225,14 +225,14 @@ impl LockedShard<'_> {
         self.count(|keys| keys.saturating_sub(1))
     }
 
-    /// Removes what is stored of a key, if anything is.
+    /// Removes the record of a key, if there is one.
     pub(super) fn remove(&self, bucket: usize, name: RecordName) -> Result<(), Damaged> {
         let place = self.0.find(bucket, self.0.words.load(self.0.bucket_at(bucket)), name)?;
         place.map_or(Ok(()), |place| self.remove_at(bucket, place))
     }
 
-    /// Visits the records of a bucket, until `visit` has found what it looks for. There are no more of them than blocks, whatever
-    /// their links say.
+    /// Visits the records of a bucket until `visit` has found one. The number of blocks bounds the walk, even if links
+    /// are damaged.
     fn walk<T>(
         &self,
         bucket: usize,
@@ -252,7 +252,7 @@ impl LockedShard<'_> {
         Err(Damaged)
     }
 
-    /// Removes every record of which `is_wanted` says so, by its name.
+    /// Removes every record with a name for which `is_wanted` returns true.
     pub(super) fn remove_all(&self, is_wanted: impl Fn(RecordName) -> bool) -> Result<(), Damaged> {
         for bucket in 0..self.0.buckets {
             self.walk::<()>(bucket, |place| {
@@ -266,15 +266,15 @@ impl LockedShard<'_> {
         Ok(())
     }
 
-    /// Removes a record whose moments have chosen it. They are part of what its check is about: one that was damaged is not taken
-    /// for an old one.
+    /// Removes a record that was chosen by its moments. It reads the record first, because the check covers the
+    /// moments: a damaged record must not pass for an old one.
     fn remove_chosen(&self, bucket: usize, place: RecordPlace) -> Result<(), Damaged> {
         self.0.read(place.block, &mut Record::default())?;
         self.remove_at(bucket, place)
     }
 
-    /// Removes records until there is room, that of `spared` last. Returns what was removed that mattered most; `None` where nothing
-    /// could be.
+    /// Removes one record to make room, an expired one if it finds one. It spares the other records of the bucket
+    /// `spared`. Returns the sort of the removed record, or `None` if there was none to remove.
     pub(super) fn make_room(&self, now: u64, spared: usize) -> Result<Option<Removed>, Damaged> {
         let shard = &self.0;
         let mut hand = shard.head(HAND)?.1 as usize % shard.buckets.max(1);
@@ -290,7 +290,7 @@ impl LockedShard<'_> {
                     return Ok(Visited::Found(place));
                 }
                 if hand == spared {
-                    // The call about this bucket knows what it has read of it.
+                    // The call about this bucket has read it, and relies on that.
                 } else if denies <= now {
                     live += 1;
                     if victim.is_none_or(|(_, _, ends)| expires < ends) {
@@ -324,14 +324,14 @@ impl LockedShard<'_> {
     }
 }
 
-/// What a walk does behind a record.
+/// The result of a visit to a record.
 enum Visited<T> {
     Stays,
     Removed,
     Found(T),
 }
 
-/// The bucket that stands there after a change of its chain: another version, whatever the last one was.
+/// The number of a bucket after a change of its chain. It has another version, whatever the last one was.
 pub(super) fn changed(at: usize, state: u64, first: Option<u32>) -> u64 {
     Salt::at(at).seal_both((state >> HALF_BITS).wrapping_add(1), first.unwrap_or(0).into())
 }

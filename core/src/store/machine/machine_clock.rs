@@ -1,5 +1,5 @@
-//! The time of a file, for all processes of its machine: it goes on with the machine, also while that sleeps, and nothing sets it. How
-//! far the calendar is ahead of it is known beside it, for windows that follow the calendar and for those who read a moment.
+//! The time of a file, for all processes of its machine. It also runs while the machine sleeps, and nothing sets it.
+//! Each process also knows how far the calendar is ahead, for windows that follow it and for people who read a moment.
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
@@ -10,18 +10,18 @@ use super::words::Words;
 
 /// Microseconds between two comparisons with the calendar.
 const COMPARISON_INTERVAL: u64 = 1_000_000;
-/// A difference to the calendar that is none: two looks at clocks are never the same.
+/// A difference to the calendar up to this counts as none, because two looks at clocks are never the same.
 const TOLERANCE: i64 = 10_000;
-/// The longest that a look at both clocks takes, and how often it is repeated where the thread stood still meanwhile.
+/// The longest time for a look at both clocks, and how often it is repeated if the thread stood still meanwhile.
 const LONGEST_LOOK: u64 = 1_000;
 const QUICK_LOOKS: usize = 3;
 const PATIENT_LOOKS: usize = 100;
 
-/// Where in the header are: a moment that no process has seen yet, and how far the calendar is ahead. Both are needed after a restart
-/// of the machine.
+/// Places in the header: a moment that no process has seen yet, and how far the calendar is ahead. A restart of the
+/// machine needs both.
 pub(super) const UNSEEN: usize = 32;
 pub(super) const AHEAD: usize = 33;
-/// What is added to a difference, so that it is stored as a number without a sign.
+/// Added to a difference, so that it is stored as a number without a sign.
 const ZERO: i64 = (NUMBER / 2) as i64;
 
 /// A moment of a file, and how many microseconds the calendar is ahead of it.
@@ -32,7 +32,7 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// One that the caller gives: of its own calendar.
+    /// A moment that the caller gives, by its own calendar.
     pub(super) const fn given(now: u64) -> Self {
         Self { now, ahead: 0 }
     }
@@ -40,7 +40,7 @@ impl Moment {
 
 /// The time of a file as a process reads it.
 pub(super) struct MachineClock {
-    /// What is added to the time since the start of the machine: the same for every process, until the machine is started again.
+    /// Added to the time since the start of the machine. All processes have the same one until the next start.
     base: u64,
     compared_until: AtomicU64,
     ahead: AtomicI64,
@@ -51,7 +51,7 @@ impl MachineClock {
         Self { base, compared_until: AtomicU64::new(0), ahead: AtomicI64::new(0) }
     }
 
-    /// The moment of now. `damaged` is called where what the file says of its time was damaged.
+    /// The current moment. Calls `damaged` if the file's numbers about its time were damaged.
     #[inline]
     pub(super) fn now(&self, words: &Words, damaged: impl FnOnce()) -> Moment {
         let now = self.base + since_start();
@@ -61,7 +61,7 @@ impl MachineClock {
         Moment { now, ahead: self.ahead.load(Ordering::Relaxed) }
     }
 
-    /// Compares with the calendar, and notes what a restart of the machine will need. Returns whether that was damaged.
+    /// Compares with the calendar, and notes the numbers for a restart of the machine. Returns true if these were damaged.
     #[cold]
     fn compare(&self, words: &Words, now: u64) -> bool {
         let until = now + COMPARISON_INTERVAL;
@@ -71,7 +71,7 @@ impl MachineClock {
         is_damaged |= known.is_err();
         let found = look_well(QUICK_LOOKS).map(|(calendar, started)| difference(calendar, self.base + started));
         let ahead = match (known, found) {
-            // All processes have one number, also where this thread could not look.
+            // All processes have one number, even if this thread could not look.
             (Ok(known), found) if found.is_none_or(|found| (found - known).abs() <= TOLERANCE) => known,
             (_, Some(found)) => {
                 if found.abs() > TOLERANCE {
@@ -90,18 +90,18 @@ impl MachineClock {
     }
 }
 
-/// The calendar and the time since the start, of one moment; `None` where the thread stood still meanwhile.
+/// The calendar and the time since the start, at one moment. `None` if the thread stood still meanwhile.
 fn look() -> Option<(u64, u64)> {
     let (before, calendar, after) = (since_start(), since_1970(), since_start());
     (after - before <= LONGEST_LOOK).then_some((calendar, before))
 }
 
-/// The same, of the first of so many looks that was quick enough.
+/// The same, from the first look that was quick enough, of `looks` at most.
 fn look_well(looks: usize) -> Option<(u64, u64)> {
     (0..looks).find_map(|_| look())
 }
 
-/// The same, as well as can be had.
+/// The same, as exact as possible.
 fn look_patiently() -> (u64, u64) {
     look_well(PATIENT_LOOKS).unwrap_or_else(|| (since_1970(), since_start()))
 }
@@ -114,7 +114,7 @@ fn stored(ahead: i64) -> u64 {
     (ahead + ZERO).cast_unsigned()
 }
 
-/// Says that no process has seen a moment yet. Returns whether what was said before was damaged.
+/// Raises the moment that no process has seen yet. Returns true if the earlier one was damaged.
 fn raise_unseen(words: &Words, moment: u64) -> bool {
     let salt = Salt::at(UNSEEN);
     loop {
@@ -126,7 +126,7 @@ fn raise_unseen(words: &Words, moment: u64) -> bool {
     }
 }
 
-/// The base of a new file: its time begins with what the calendar says.
+/// The base of a new file: its time begins with the time of the calendar.
 pub(super) fn first_base(words: &Words) -> u64 {
     let (calendar, started) = look_patiently();
     words.store(UNSEEN, Salt::at(UNSEEN).seal(calendar));
@@ -134,8 +134,8 @@ pub(super) fn first_base(words: &Words) -> u64 {
     calendar.saturating_sub(started)
 }
 
-/// The base after the machine was started again. Only the calendar knows how long that took: the file's time is behind it by as much
-/// as it was, and not before what was seen last. Returns too whether that was damaged.
+/// The base after a restart of the machine. Only the calendar knows how long that took. So the file's time stays as far
+/// behind it as before, but never before any moment that was seen. Also returns true if these numbers were damaged.
 pub(super) fn next_base(words: &Words) -> (u64, bool) {
     let (unseen, ahead) = (Salt::at(UNSEEN).open(words.load(UNSEEN)), Salt::at(AHEAD).open(words.load(AHEAD)));
     let (calendar, started) = look_patiently();
@@ -147,9 +147,9 @@ pub(super) fn next_base(words: &Words) -> (u64, bool) {
     (now.saturating_sub(started), is_damaged)
 }
 
-/// Whether the machine was started again since a file with that base was used, by its time alone. That is read behind all that was
-/// seen: a process that stands still between both reads would take its own pause for a restart, and free the locks of processes that
-/// live.
+/// True if the machine was started again since a file with that base was used, by its time alone. The time is read
+/// after the seen moment: otherwise a process that stands still between both reads would take its own pause for a
+/// restart, and free the locks of living processes.
 pub(super) fn was_restarted(words: &Words, base: u64) -> bool {
     let unseen = Salt::at(UNSEEN).open(words.read_published(UNSEEN));
     unseen.is_ok_and(|unseen| base + since_start() + COMPARISON_INTERVAL < unseen)

@@ -1,4 +1,4 @@
-//! The store in a file as limiters have it: how its callers wait for a lock.
+//! The store in a file as limiters use it: how its callers wait for a lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::store::call_context::{CallContext, Waits};
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, OwnedEntry, borrowed, owned};
 
-/// For how long a caller that does not wait on its thread waits there all the same: longer than a record takes to be written.
+/// A brief wait for a lock, also on the thread of a caller that goes on: longer than the write of a record takes.
 pub(super) const BRIEFLY: Duration = Duration::from_micros(200);
 
-/// The most policies whose overrides are not counted at each change.
+/// The most policies that may set overrides without a count at each change.
 const COUNTED_POLICIES: usize = 1_000;
-/// The processes that may set overrides at once without passing the most.
+/// The processes that may set overrides at once without exceeding the limit of a policy.
 const SETTING_PROCESSES: usize = 16;
 
 /// A file, and the calls that wait for a lock of it.
 pub(crate) struct MachineStore {
     machine: Arc<Machine>,
     waiting: WaitingCalls,
-    /// How many overrides this process may set, by the identity of their policy, before it counts those of all processes again: for
-    /// that it reads the whole file.
+    /// How many overrides this process may set, by the identity of their policy, before it counts those of all
+    /// processes again. For a count it reads the whole file.
     uncounted: InheritedMutex<HashMap<u128, usize>>,
 }
 
@@ -39,7 +39,7 @@ impl MachineStore {
         Self { machine: Arc::new(machine), waiting: WaitingCalls::default(), uncounted: InheritedMutex::default() }
     }
 
-    /// Fails where a policy has as many overrides as it may.
+    /// Fails if a policy has as many overrides as it may.
     fn check_room(&self, plan: &Plan, key: &str, now: Option<u64>) -> Result<()> {
         if let Some(left @ 1..) = self.uncounted.lock().get_mut(&plan.identity) {
             *left -= 1;
@@ -58,7 +58,7 @@ impl MachineStore {
         Ok(())
     }
 
-    /// Answers a call that may have to wait for a lock. One whose caller goes on waits briefly on its thread, and then without it.
+    /// Answers a call that may wait for a lock: briefly on this thread, and then on another if its caller goes on.
     #[cold]
     fn wait<T: 'static, A>(
         &self,
@@ -103,7 +103,7 @@ impl Store for MachineStore {
             return Some(Err(error));
         }
         let result = match machine.answer(entry, machine.now(context.now), None) {
-            // It asks again as one that waits.
+            // Its caller asks again and waits.
             Err(Hindrance::Locked) if context.waits.is_never() => return None,
             Err(Hindrance::Locked) => {
                 let ask = |machine: &Machine, now, deadline| machine.answer(entry, now, Some(deadline));
@@ -153,7 +153,7 @@ impl Store for MachineStore {
         self.machine.check_open()?;
         let machine = &self.machine;
         let remove = |locked: &LockedShard<'_>| locked.remove_all(|name| machine.names.has(name));
-        // What was damaged goes too: it may be of another prefix, so it is said.
+        // Damaged records go too. They may be of another prefix, so there is a warning.
         let clear = |locked: &LockedShard<'_>| {
             remove(locked).or_else(|_| {
                 machine.repair(locked);

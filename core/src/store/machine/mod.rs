@@ -1,8 +1,8 @@
 //! A store that all processes of a machine share, without a server: a table in a file that each of them maps. docs/adr/0037 has the
 //! reasons.
 //!
-//! A call reads the record of its key without a lock, and decides by the rules that memory has too. A denial and a peek end there.
-//! What changes a record takes the lock of its shard for as long as it takes to write that record.
+//! A call reads the record of its key without a lock, and decides by the same rules as memory. A denial and a peek end
+//! there. A call that changes a record locks its shard for as long as it takes to write that record.
 
 mod calendar_plans;
 mod check_all;
@@ -22,7 +22,7 @@ mod seal;
 mod shard;
 mod stored_file;
 mod system_clock;
-/// What the protocol of the table is built on; a test puts its own in this place.
+/// The atomics of the table's protocol. A test puts its own in this place.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 }
@@ -68,7 +68,7 @@ pub(crate) struct Machine {
     closed: AtomicBool,
 }
 
-/// What stands between a caller and its answer.
+/// The reason why a caller gets no answer.
 enum Hindrance {
     /// The lock was not free in time.
     Locked,
@@ -82,24 +82,24 @@ impl From<Damaged> for Hindrance {
     }
 }
 
-/// Where the record of a key stands.
+/// The place of a key's record.
 struct TablePlace {
     name: RecordName,
     shard: usize,
     bucket: usize,
 }
 
-/// What is stored of a key, and what is stored of it from now on.
+/// The stored record of a key, and the record that is stored from now on.
 #[derive(Default)]
 struct Records {
     before: Record,
     after: Record,
-    /// Whether something else is stored from now on.
+    /// True if `after` is to be stored.
     writes: bool,
 }
 
 impl Records {
-    /// Gives back what a large record took.
+    /// Frees the memory of a large record.
     #[inline]
     fn shrink(&mut self) {
         for record in [&mut self.before, &mut self.after] {
@@ -110,7 +110,7 @@ impl Records {
     }
 }
 
-/// The most bytes of a record that a thread keeps memory for.
+/// The most bytes of a record for which a thread keeps memory.
 const MAX_KEPT: usize = 16 << 10;
 
 thread_local! {
@@ -119,7 +119,7 @@ thread_local! {
 }
 
 impl Machine {
-    /// Opens a file, and makes it where there is none.
+    /// Opens a file, or makes it if there is none.
     ///
     /// # Errors
     /// As [`OpenFile::open`].
@@ -173,7 +173,7 @@ impl Machine {
         self.file.geometry.shard(&self.file.words, number)
     }
 
-    /// Locks a shard; without a deadline only where that is possible now.
+    /// Locks a shard. Without a deadline it succeeds only if the lock is free now.
     fn lock(&self, number: usize, deadline: Option<Instant>) -> Result<(LockGuard<'_>, LockedShard<'_>), Hindrance> {
         let shard = self.shard(number);
         let at = shard.at + shard::LOCK;
@@ -192,18 +192,18 @@ impl Machine {
         Ok((guard, locked))
     }
 
-    /// Makes a shard whole, and notes what was lost.
+    /// Makes a shard whole, and notes its losses.
     fn repair(&self, locked: &LockedShard<'_>) {
         self.notices.lost(locked.repair());
     }
 
-    /// Says what was noticed, when no lock is held.
+    /// Reports the notices. Call it without a lock.
     #[inline]
     fn report(&self) {
         self.notices.report(&self.path);
     }
 
-    /// Decides an entry by what is stored of its key, if anything is.
+    /// Decides an entry by the stored record of its key, if there is one.
     #[inline]
     fn decide(
         &self,
@@ -251,7 +251,7 @@ impl Machine {
     fn usage_of(&self, entry: &Entry<'_>, record: &Record, now: u64) -> Result<Usage, Hindrance> {
         Usage::read(entry.plan, record.parts(), record.moments(), now).map_or_else(
             || match entry.operation {
-                // What cannot be read is forgotten.
+                // A clear forgets a broken state.
                 Operation::Clear => Ok(Usage::new(entry.plan)),
                 _ => Err(Hindrance::Refused(self.rejected("the key holds a broken state; clear it"))),
             },
@@ -259,7 +259,7 @@ impl Machine {
         )
     }
 
-    /// Answers an entry; without a deadline only where the lock is free.
+    /// Answers an entry. If it needs the lock and has no deadline, it succeeds only if the lock is free.
     fn answer(&self, entry: &Entry<'_>, moment: Moment, deadline: Option<Instant>) -> Result<Answer, Hindrance> {
         if moment.ahead != 0 {
             return self.answer_behind_calendar(entry, moment, deadline);
@@ -267,7 +267,7 @@ impl Machine {
         self.answer_at(entry, moment.now, deadline)
     }
 
-    /// The same where the calendar is ahead of the file, or behind it.
+    /// The same if the calendar is ahead of the file, or behind it.
     #[cold]
     fn answer_behind_calendar(
         &self,
@@ -298,7 +298,7 @@ impl Machine {
     ) -> Result<Answer, Hindrance> {
         let place = self.place(entry);
         let look = self.shard(place.shard).look(place.bucket, place.name, &mut records.before);
-        // Where others write often, or the shard is damaged, the lock decides.
+        // If others write often, or the shard is damaged, the call decides under the lock.
         let Ok(Some(look)) = look else {
             let (_guard, locked) = self.lock(place.shard, deadline)?;
             return self.answer_locked(entry, &place, &locked, records, now);
@@ -333,7 +333,7 @@ impl Machine {
         Ok(answer)
     }
 
-    /// Writes what is stored of a key, or removes it.
+    /// Writes the record of a key, or removes it if the new record is empty.
     fn write(&self, locked: &LockedShard<'_>, place: &TablePlace, record: &Record, now: u64) -> Result<(), Hindrance> {
         if record.bytes.is_empty() {
             return Ok(locked.remove(place.bucket, place.name)?);
@@ -361,7 +361,7 @@ impl Machine {
         Error::new(ErrorKind::StoreRejected, format!("{}: {why}", self.path.display()))
     }
 
-    /// The error of a call that was hindered, in a shard that is made whole where it is damaged.
+    /// The error of a call that was hindered. If its shards are damaged, they are made whole.
     #[cold]
     fn error(&self, hindrance: Hindrance, shards: impl Iterator<Item = usize>) -> Error {
         match hindrance {
@@ -382,7 +382,7 @@ impl Machine {
                     Some(locked.repair())
                 });
                 let losses: Losses = repaired.sum();
-                // What no record needed was damaged too.
+                // The repair does not count damage that no record needs, such as a broken link between free blocks.
                 self.notices.lost(Losses { damaged: losses.damaged.max(1), ..losses });
                 self.report();
                 self.rejected(
@@ -397,7 +397,7 @@ impl Machine {
         self.error(hindrance, std::iter::once(self.place(entry).shard))
     }
 
-    /// Visits each shard under its lock, which is waited for until that deadline.
+    /// Visits each shard under its lock. Waits for each lock until `deadline()`.
     fn each_shard(
         &self,
         deadline: impl Fn() -> Instant,
@@ -415,7 +415,7 @@ impl Machine {
         Instant::now() + self.timeout
     }
 
-    /// The numbers of keys of a policy that are its own.
+    /// The overrides of a policy's keys.
     fn own_numbers(&self, plan: &Plan, Moment { now, .. }: Moment) -> Result<Vec<StoredOverride>> {
         let mut found = Vec::new();
         for number in 0..self.file.geometry.shards {
@@ -427,7 +427,7 @@ impl Machine {
         Ok(found)
     }
 
-    /// Visits the records of a shard, without its lock where others do not write often.
+    /// Visits the records of a shard. It takes the lock only if others write often.
     fn each_record(&self, number: usize, mut visit: impl FnMut(&Record)) -> Result<()> {
         let shard = self.shard(number);
         for bucket in 0..shard.buckets {
@@ -442,13 +442,13 @@ impl Machine {
     }
 }
 
-/// Whether the journal of the key says that there was such a call.
+/// True if the journal of the key notes such a call.
 fn is_noted(entry: &Entry<'_>) -> bool {
     let is_noted = entry.operation.is_check() || matches!(entry.operation, Operation::NoteDenial { .. });
     entry.plan.policy.options().journal > 0 && is_noted
 }
 
-/// Makes the record of a usage after a call that was answered so; with the value `kept` where only the journal has changed.
+/// Makes the record of a usage after a call with that answer. If only the journal has changed, the value stays `kept`.
 fn set_record(
     record: &mut Record,
     usage: &Usage,
@@ -461,7 +461,7 @@ fn set_record(
     record.bytes.clear();
     record.name = name;
     (record.expires_at, record.value_length) = usage.write(plan, now, kept, &mut record.bytes);
-    // A key of which nothing is left is denied until something is.
+    // A key without units left counts as denied until it has some.
     let full = answer.views.iter().filter(|view| view.left <= 0).filter_map(|view| view.admits_at).max();
     record.denies_until = usage.denial_ends().max(full.unwrap_or(0));
 }

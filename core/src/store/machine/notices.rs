@@ -1,4 +1,4 @@
-//! What is to be said of a file once no lock is held: a listener may make calls of its own.
+//! Warnings about a file. They are given when no lock is held, because a listener may make calls itself.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use super::repair::Losses;
 use crate::process::log::{Log, WarningKind};
 use crate::store::ForgottenDenials;
 
-/// What helps a full file.
+/// The advice for a full file.
 const MORE: &str = "give it more, as in ?max_bytes=256MB, with a new file";
-/// Damage by which no usage was lost.
+/// Damage that has cost no usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// A copy of what is known of the start of the machine.
+    /// A copy of the numbers about the start of the machine.
     Start,
-    /// What the next restart of the machine needs to know of the time …
+    /// The numbers about the time, for the next restart of the machine.
     Time,
-    /// … and the same when it was needed.
+    /// The numbers about the time, when a restart of the machine needed them.
     RestartTime,
     Lock,
 }
@@ -38,14 +38,14 @@ impl Notice {
     }
 }
 
-/// What was noticed of a file, and not said yet.
+/// The notices about a file that are not reported yet.
 pub(super) struct Notices {
     /// Places that were damaged, and the records that are gone with them.
     damaged: AtomicUsize,
     records: AtomicUsize,
     /// Notices, one bit each.
     notices: AtomicUsize,
-    /// Whether a key was forgotten before its time.
+    /// True if a key was forgotten before its time.
     is_full: AtomicBool,
     forgotten_denials: Arc<ForgottenDenials>,
     log: Arc<Log>,
@@ -78,7 +78,7 @@ impl Notices {
         self.forgotten_denials.add();
     }
 
-    /// Says what there is to say.
+    /// Reports the notices, if there are any.
     #[inline]
     pub(super) fn report(&self, path: &Path) {
         self.forgotten_denials.report(|| (path.display().to_string(), MORE));

@@ -1,32 +1,32 @@
-//! What stands in a record, and in which bits: see `shard.rs`.
+//! The parts of a record, and their bits: see `shard.rs`.
 
-/// What tells the key of a record from all others.
+/// The name of a record, which distinguishes its key from all others.
 pub(super) type RecordName = [u64; 2];
 
-/// Numbers of a block, of which the first one of a record has these before its bytes: its links, when it expires, until when it
-/// denies its key, its lengths with its first bytes, its name. Any other has its link.
+/// The numbers of a block. The first block of a record has these before its bytes: its links, when it expires, until
+/// when it denies its key, its lengths with its first bytes, and its name. Any other block has its link.
 pub(super) const BLOCK: usize = 8;
 pub(super) const NAME: usize = 4;
 pub(super) const RECORD_HEAD: usize = NAME + 2;
 pub(super) const BYTES_IN_FIRST: usize = FIRST_BYTES + (BLOCK - RECORD_HEAD) * 8;
 pub(super) const BYTES_IN_OTHER: usize = (BLOCK - 1) * 8;
 
-/// The bits of a moment; those above have a part of the check of the record.
+/// The bits of a moment. The bits above it have a part of the record's check.
 pub(super) const MOMENT_BITS: u32 = 54;
 pub(super) const MOMENT: u64 = (1 << MOMENT_BITS) - 1;
 pub(super) const CHECK_BITS: u32 = 64 - MOMENT_BITS;
-/// The bits of a length of bytes, and the bytes that stand above both lengths: with them the value of any bucket fits into one block.
+/// The bits of a length, and the bytes above both lengths. With them the value of any bucket fits into one block.
 pub(super) const LENGTH_BITS: u32 = 24;
 pub(super) const FIRST_BYTES: usize = 2;
 pub(super) const LENGTH: u64 = (1 << LENGTH_BITS) - 1;
 /// The most bytes of a record.
 pub(super) const MAX_BYTES: usize = LENGTH as usize;
 
-/// What is stored of a key.
+/// The stored data of a key.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) name: RecordName,
-    /// The value, and what stands behind it.
+    /// The value, and the bytes behind it.
     pub(super) bytes: Vec<u8>,
     pub(super) value_length: usize,
     pub(super) expires_at: u64,
@@ -34,7 +34,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The value, and what stands behind it.
+    /// The value, and the bytes behind it.
     pub(super) fn parts(&self) -> (&[u8], &[u8]) {
         self.bytes.split_at(self.value_length)
     }
@@ -60,7 +60,7 @@ pub(super) fn lengths_of(record: &Record) -> u64 {
     record.bytes.len() as u64 | (record.value_length as u64) << LENGTH_BITS | first << (2 * LENGTH_BITS)
 }
 
-/// Up to eight bytes as they stand in a number.
+/// Up to eight bytes as one number.
 #[inline]
 pub(super) fn number_of(bytes: &[u8]) -> u64 {
     if let Some(whole) = bytes.first_chunk() {
@@ -71,16 +71,16 @@ pub(super) fn number_of(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(padded)
 }
 
-/// The file has numbers that no process of ours writes.
+/// The file has numbers that Tidegate has not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Damaged;
 
-/// A moment as it is stored: the last one that there is stands for never.
+/// Reads a stored moment. The last possible one stands for never.
 pub(super) fn moment(stored: u64) -> u64 {
     if stored & MOMENT == MOMENT { u64::MAX } else { stored & MOMENT }
 }
 
-/// What tells a record from other bytes.
+/// The check that distinguishes a record from other bytes.
 pub(super) struct Check(u64);
 
 impl Check {

@@ -1,4 +1,4 @@
-//! The names of records: what stands in a file for a policy and a key.
+//! The names of records, which stand for a policy and a key in a file.
 
 use siphasher::sip128::SipHasher13;
 
@@ -6,14 +6,14 @@ use super::record::RecordName;
 use crate::plan::Plan;
 use crate::store::key_names::KeyNames;
 
-/// The bytes of a policy and a key whose name is made at once.
+/// The most bytes of a policy and a key that are hashed in one step.
 const SHORT: usize = 128;
 /// Bytes of the identity of a policy.
 const POLICY: usize = size_of::<u128>();
-/// The bits of a name that say of which prefix it is.
+/// The bits of a name that show its prefix.
 const PREFIX: u64 = u64::MAX << 32;
 
-/// How the names of one prefix are made. They depend on the seed of their file, so that nothing is known of them elsewhere.
+/// Makes the names of one prefix. They depend on the seed of their file, so that nothing is known of them elsewhere.
 pub(super) struct RecordNames {
     hasher: SipHasher13,
     prefix: u64,
@@ -41,7 +41,7 @@ impl RecordNames {
         [self.prefix | digest.h1 & !PREFIX, digest.h2]
     }
 
-    /// Whether a record has this prefix.
+    /// True if a record has this prefix.
     pub(super) const fn has(&self, name: RecordName) -> bool {
         name[0] & PREFIX == self.prefix
     }

@@ -1,4 +1,4 @@
-//! Makes a shard whole, and says whether it is.
+//! Makes a shard whole, and checks that it is.
 
 use std::iter::Sum;
 
@@ -7,10 +7,10 @@ use super::record::{Damaged, Record, RecordName};
 use super::shard::{COUNTS, FREE, HAND, some};
 use super::sync::{Ordering, fence};
 
-/// What a shard had lost.
+/// The losses of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Losses {
-    /// Numbers and records that no process of ours had left so.
+    /// Damaged numbers and records.
     pub(super) damaged: usize,
     /// Records that are gone, as far as their number is known.
     pub(super) records: usize,
@@ -26,8 +26,8 @@ impl Sum for Losses {
 }
 
 impl LockedShard<'_> {
-    /// Makes the shard whole after a process that ended while it held the lock, after a restart of the machine, or after damage: what
-    /// is reachable stays, and every other block is free.
+    /// Makes the shard whole after a process ended while it held the lock, after a restart of the machine, or after
+    /// damage. Reachable records stay, and every other block is free.
     pub(super) fn repair(&self) -> Losses {
         let shard = &self.0;
         let counted = shard.head(COUNTS);
@@ -44,7 +44,7 @@ impl LockedShard<'_> {
             }
             let mut seen: Vec<(u32, RecordName)> = Vec::new();
             let mut next = first;
-            // Each step passes a block that no other has passed, or ends the walk, whatever the links say.
+            // Each step passes a block that no other has passed, or ends the walk, even if links are damaged.
             let cut = loop {
                 let block = match next {
                     Ok(Some(block)) => block,
@@ -57,7 +57,7 @@ impl LockedShard<'_> {
                 }
                 let is_readable = shard.read(block, &mut record).is_ok();
                 match self.blocks_of(block).filter(|blocks| is_readable && !blocks.iter().any(is_taken)) {
-                    // One of the same name is hidden by that before it.
+                    // An earlier record of the same name hides this one.
                     Some(_) if seen.iter().any(|(_, known)| *known == record.name) => {}
                     Some(blocks) => {
                         blocks.iter().for_each(|block| taken[*block as usize - 1] = true);
@@ -69,7 +69,7 @@ impl LockedShard<'_> {
             };
             damaged += usize::from(cut);
             keys += seen.len();
-            // From the last record to the first, so that each link leads to what is whole already.
+            // From the last record to the first, so that each link leads to a record that is whole already.
             let mut link = None;
             for (block, name) in seen.into_iter().rev() {
                 if let Ok((_, next)) = shard.links(block) {
@@ -94,7 +94,7 @@ impl LockedShard<'_> {
         Losses { damaged, records: if damaged > 0 { unreadable.max(missing) } else { 0 } }
     }
 
-    /// Whether every block is in one record or free: how many records there are.
+    /// Checks that every used block is in one record or free. Returns how many records there are.
     pub(super) fn examine(&self) -> Result<usize, Damaged> {
         let shard = &self.0;
         let mut taken = vec![false; shard.blocks];

@@ -1,12 +1,12 @@
-//! Numbers that have a check of their own, so that one that no process of ours has written is known before it is used.
+//! Numbers with a check, so that a number that Tidegate has not written is noticed before it is used.
 //!
-//! A number of 52 bits stands below a check of 12. It depends on where the number stands, so that one which was copied elsewhere is
-//! damage too, and of the first block of a record on its name. Each change of a single byte, of the number or of the name, changes
-//! the check by something other than 0: the factors were chosen for that. Of other changes one in 4,096 goes unnoticed.
+//! A number of 52 bits stands below a check of 12. The check depends on the place of the number, so that a copy elsewhere
+//! is damage too. In the first block of a record it also depends on the name. Each change of a single byte, of the number
+//! or of the name, changes the check: the factors were chosen for that. One in 4,096 other changes goes unnoticed.
 
 use super::record::{Damaged, RecordName};
 
-/// The bits of a number, and of each half of one that has two.
+/// The bits of a number, and of each half if it consists of two.
 pub(super) const NUMBER_BITS: u32 = 52;
 pub(super) const HALF_BITS: u32 = NUMBER_BITS / 2;
 pub(super) const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
@@ -15,7 +15,7 @@ pub(super) const HALF: u64 = (1 << HALF_BITS) - 1;
 const OF_NUMBER: u64 = 0x137c_56af_8c51_87c1;
 const OF_NAME: [u64; 2] = [0x9939_55be_5888_6f39, 0x1634_106f_49e1_859f];
 
-/// What a check depends on beside its number.
+/// The place and the name that a check depends on, beside its number.
 #[derive(Clone, Copy)]
 pub(super) struct Salt {
     place: u64,
@@ -23,13 +23,13 @@ pub(super) struct Salt {
 }
 
 impl Salt {
-    /// Of a number that stands there.
+    /// For a number at that place.
     #[inline(always)]
     pub(super) const fn at(place: usize) -> Self {
         Self { place: place as u64, name: 0 }
     }
 
-    /// Of the links of a record of that name.
+    /// For the links of a record of that name.
     #[inline(always)]
     pub(super) const fn with(self, [first, second]: RecordName) -> Self {
         let name = first.wrapping_mul(OF_NAME[0]).wrapping_add(second.wrapping_mul(OF_NAME[1]));
@@ -52,7 +52,7 @@ impl Salt {
         if self.check(number) == sealed & !NUMBER { Ok(number) } else { Err(Damaged) }
     }
 
-    /// Two numbers of half of the bits.
+    /// Seals two numbers of half the bits.
     #[inline(always)]
     pub(super) const fn seal_both(self, high: u64, low: u64) -> u64 {
         self.seal((high & HALF) << HALF_BITS | low & HALF)

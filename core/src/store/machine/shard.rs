@@ -1,8 +1,8 @@
 //! A part of the table: chains of records, each published by one compare-and-swap. docs/adr/0037 has the protocol.
 //!
-//! Numbers of blocks are stored from 1 on, and 0 is none. A bucket is the version of its chain and its first block. A record is a
-//! chain of blocks, and never changes once it is published, but for its link to the next record of its bucket. Every bucket and every
-//! link is sealed.
+//! Block numbers begin with 1, and 0 is none. A bucket is the version of its chain and its first block. A record is a
+//! chain of blocks. Once it is published it never changes, except for its link to the next record of its bucket. Every
+//! bucket and every link is sealed.
 
 use super::record::{
     BLOCK, Check, Damaged, LENGTH, LENGTH_BITS, MOMENT, MOMENT_BITS, NAME, RECORD_HEAD, Record, RecordName, blocks_of,
@@ -16,7 +16,7 @@ use super::words::Words;
 pub(super) const SHARD_HEAD: usize = 8;
 /// The process that holds the lock.
 pub(super) const LOCK: usize = 0;
-/// How many blocks are free of those that were used, and the first of them.
+/// How many of the used blocks are free, and the first of them.
 pub(super) const FREE: usize = 1;
 /// How many records there are, and how many blocks were ever used.
 pub(super) const COUNTS: usize = 2;
@@ -27,7 +27,7 @@ pub(super) const MAX_BLOCKS: usize = HALF as usize;
 
 /// How often a reader begins again before it takes the lock.
 const MAX_LOOKS: usize = 64;
-/// Where a record stands in its bucket.
+/// The place of a record in its bucket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RecordPlace {
     pub(super) block: u32,
@@ -35,7 +35,7 @@ pub(super) struct RecordPlace {
     pub(super) before: Option<u32>,
 }
 
-/// What a reader has found, as of a state of the bucket.
+/// The result of a reader's look, at one state of the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) bucket: u64,
@@ -64,14 +64,14 @@ impl<'a> FileShard<'a> {
         if index < self.blocks { Ok(self.at + SHARD_HEAD + self.buckets + index * BLOCK) } else { Err(Damaged) }
     }
 
-    /// Two numbers before the buckets.
+    /// The two numbers of a field before the buckets.
     #[inline]
     pub(super) fn head(&self, field: usize) -> Result<(u64, u64), Damaged> {
         let at = self.at + field;
         Salt::at(at).open_both(self.words.load(at))
     }
 
-    /// The same, of which nothing is known.
+    /// The same, without a check.
     #[inline]
     pub(super) fn raw_head(&self, field: usize) -> (u64, u64) {
         halves(self.words.load(self.at + field))
@@ -83,7 +83,7 @@ impl<'a> FileShard<'a> {
         self.words.store(at, Salt::at(at).seal_both(high, low));
     }
 
-    /// Makes it one without records.
+    /// Makes it an empty shard.
     pub(super) fn clear(&self) {
         [FREE, COUNTS, HAND].into_iter().for_each(|field| self.set_head(field, 0, 0));
         for bucket in 0..self.buckets {
@@ -105,7 +105,7 @@ impl<'a> FileShard<'a> {
         self.first(bucket, self.words.load(self.bucket_at(bucket)))
     }
 
-    /// The next block of a record or of what is free.
+    /// The next block of a record or of the free blocks.
     #[inline]
     pub(super) fn next(&self, block: u32) -> Result<Option<u32>, Damaged> {
         let at = self.block_at(block)?;
@@ -120,8 +120,8 @@ impl<'a> FileShard<'a> {
         Ok(())
     }
 
-    /// The links of a record by its first block: the next record of its bucket, and its own next block. They are sealed with its
-    /// name, so that a record whose name was damaged is not passed by.
+    /// The links of a record by its first block: the next record of its bucket, and its own next block. They are sealed
+    /// with its name, so that a search does not pass a record with a damaged name unnoticed.
     #[inline]
     pub(super) fn links(&self, block: u32) -> Result<(Option<u32>, Option<u32>), Damaged> {
         let at = self.block_at(block)?;
@@ -181,7 +181,7 @@ impl<'a> FileShard<'a> {
         if check.halves() == (expires >> MOMENT_BITS, denies >> MOMENT_BITS) { Ok(()) } else { Err(Damaged) }
     }
 
-    /// Reads the bytes of a block; those behind so many are no part of the record.
+    /// Reads the bytes of a block. Bytes beyond `length` are no part of the record.
     #[inline(always)]
     fn read_bytes<const N: usize>(&self, at: usize, length: usize, record: &mut Record, check: &mut Check) {
         let count = length.saturating_sub(record.bytes.len()).div_ceil(8);
@@ -197,7 +197,7 @@ impl<'a> FileShard<'a> {
         record.bytes.extend_from_slice(bytes.as_flattened());
     }
 
-    /// Reads what is stored of a key, without the lock. `None` where others write too often.
+    /// Reads the record of a key, without the lock. `None` if others write too often.
     #[inline]
     pub(super) fn look(&self, bucket: usize, name: RecordName, record: &mut Record) -> Result<Option<Look>, Damaged> {
         self.read_unchanged(bucket, |state| {
@@ -207,12 +207,12 @@ impl<'a> FileShard<'a> {
         })
     }
 
-    /// The records of a bucket, without the lock. `None` where others write too often.
+    /// The records of a bucket, without the lock. `None` if others write too often.
     pub(super) fn records(&self, bucket: usize) -> Result<Option<Vec<Record>>, Damaged> {
         self.read_unchanged(bucket, |state| self.chain(bucket, state))
     }
 
-    /// What is read of one state of a bucket.
+    /// Reads from one state of a bucket. `None` if it changes too often.
     #[inline(always)]
     fn read_unchanged<T>(
         &self,
@@ -223,8 +223,8 @@ impl<'a> FileShard<'a> {
         for _ in 0..MAX_LOOKS {
             let before = self.words.read_published(at);
             let found = read(before);
-            // What was read is of one state of the bucket where that did not change meanwhile: blocks are used again only behind a
-            // change of it.
+            // If the bucket did not change meanwhile, everything was read from one state of it, because blocks are used
+            // again only after a change of it.
             fence(Ordering::Acquire);
             if self.words.load(at) == before {
                 return found.map(Some);

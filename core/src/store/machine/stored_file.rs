@@ -26,7 +26,7 @@ impl StoredFile {
     /// Opens a file that exists, by the URL of its store.
     ///
     /// # Errors
-    /// Those of the file, as a limiter has them.
+    /// Those of the file, as for a limiter.
     pub fn open(url: &str, names: &KeyNames, timeout: Duration) -> Result<Self> {
         let StoreUrl::Machine(place) = StoreUrl::parse(url)? else {
             return Err(Error::config("only a store of file:// is a file"));
@@ -41,7 +41,7 @@ impl StoredFile {
         Ok(Self { machine, next: 0 })
     }
 
-    /// Reads the whole file: how many keys it has.
+    /// Reads the whole file, and returns how many keys it has.
     ///
     /// # Errors
     /// `store_rejected` for a part that is not whole.
@@ -57,7 +57,7 @@ impl StoredFile {
         Ok(keys)
     }
 
-    /// How many keys it has, as far as is known.
+    /// Returns how many keys it has, as far as that is known.
     #[must_use]
     pub fn keys(&self) -> u64 {
         let shards = (0..self.machine.file.geometry.shards).map(|number| self.machine.shard(number).head(COUNTS));
@@ -70,14 +70,14 @@ impl StoredFile {
         self.machine.now(None).now
     }
 
-    /// The name that a key of a policy has in it.
+    /// The name of a policy's key in the file.
     #[must_use]
     pub fn name(&self, policy: &Policy, key: &str) -> Vec<u8> {
         bytes_of(self.machine.names.of(&plan_of(policy), key))
     }
 
-    /// Visits keys by their names and values, and goes on where the last call ended: parts of the file, until there were so many keys,
-    /// or all of it. Returns how many there were, of all prefixes.
+    /// Visits keys by their names and values, and goes on where the last call ended. It reads whole parts of the file
+    /// until it has seen `most` keys, or all parts. Returns how many keys there were, of all prefixes.
     ///
     /// # Errors
     /// `store_rejected` for a part that is damaged.
@@ -98,7 +98,7 @@ impl StoredFile {
         Ok(seen)
     }
 
-    /// The value of a key, by its name; `None` where it has none now.
+    /// The value of a key, by its name. `None` if it has none now.
     #[must_use]
     pub fn value(&self, name: &[u8]) -> Option<Vec<u8>> {
         let (first, second) = name.split_first_chunk()?;

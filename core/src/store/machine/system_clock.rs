@@ -1,4 +1,4 @@
-//! What the system says of time and of its own start. A model of the protocol has a system of its own in this place.
+//! The clocks of the system, and the id of its start. A model of the protocol has its own system in this place.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,7 +19,7 @@ pub(super) fn since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// A number for this start of the machine; 0 where the system has none.
+/// A number for this start of the machine. 0 if the system has none.
 pub(super) fn boot_id() -> u64 {
     let Ok(text) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return 0 };
     let digest = blake3::hash(text.trim().as_bytes());

@@ -1,4 +1,4 @@
-//! Calls that wait for a lock while their callers go on: one thread asks for each of them in turn, so that none waits for another.
+//! Calls that wait for a lock while their callers go on. One thread asks for each in turn, so none waits for another.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use crate::store::completion::{Completion, WakeSet, WakeTarget};
 /// The pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A call that waits: it asks a machine that is not closed, and returns what to wake, unless it goes on waiting.
+/// A waiting call. It asks the machine if that still exists, and returns the collector to wake, or `None` to go on.
 pub(super) type WaitingCall = Box<dyn FnMut(Option<&Machine>) -> Option<WakeTarget> + Send>;
 
 /// A call that waits until the deadline. `ask` waits for no lock.
@@ -35,15 +35,15 @@ pub(super) fn waiting_call<T: 'static>(
     })
 }
 
-/// The way to the thread, which is started by the first call that waits.
+/// The channel to the thread. The first call that waits starts that.
 #[derive(Default)]
 pub(super) struct WaitingCalls(PerProcess<Sender<WaitingCall>>);
 
 impl WaitingCalls {
-    /// Adds a call, which `make` makes where there is a thread.
+    /// Adds the call that `make` returns, if there is a thread.
     ///
     /// # Errors
-    /// Where no thread can be started.
+    /// If no thread can be started.
     pub(super) fn add(&self, machine: &Arc<Machine>, make: impl FnOnce() -> WaitingCall) -> Result<()> {
         let sender = self.0.get_or_try_init(|| {
             let (sender, calls) = channel();

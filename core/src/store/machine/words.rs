@@ -43,19 +43,19 @@ impl Words {
         self.all()[at].store(number, Ordering::Relaxed);
     }
 
-    /// What others wrote before they published this number is seen.
+    /// Reads a number, with everything that others wrote before they published it.
     #[inline(always)]
     pub(super) fn read_published(&self, at: usize) -> u64 {
         self.all()[at].load(Ordering::Acquire)
     }
 
-    /// Replaces a number, where it is still `before`, together with all that was written until now.
+    /// Replaces a number if it is still `before`, and publishes all earlier writes with it. Returns true if it did.
     #[inline(always)]
     pub(super) fn publish(&self, at: usize, before: u64, number: u64) -> bool {
         self.all()[at].compare_exchange(before, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Writes a number together with all that was written until now.
+    /// Writes a number, and publishes all earlier writes with it.
     #[inline(always)]
     pub(super) fn release(&self, at: usize, number: u64) {
         self.all()[at].store(number, Ordering::Release);

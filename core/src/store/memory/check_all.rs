@@ -17,7 +17,7 @@ struct TakenPlace {
 }
 
 impl Memory {
-    /// `time_of` is the time of each entry, by its index: keys of several stores have several clocks.
+    /// `time_of` returns the time of an entry by its index: keys of several stores have several clocks.
     pub(crate) fn check_all(&self, entries: &[Entry<'_>], time_of: impl Fn(usize) -> u64, swept: usize) -> Vec<Answer> {
         let hashes: Vec<u64> = entries.iter().map(|entry| self.hash(entry.plan, TableKeyRef::of(entry.key))).collect();
         // All calls lock in the same order, so that two calls never wait for each other.

@@ -17,7 +17,7 @@ pub(super) struct KeptUsage {
 
 const _: () = assert!(size_of::<KeptUsage>() <= 88, "a usage has grown");
 
-/// Its hash is not kept: a table of many keys is asked for it rarely.
+/// The hash is not stored, because a table of many keys rarely needs it.
 impl Hashed for KeptUsage {
     type Hasher = RandomState;
 

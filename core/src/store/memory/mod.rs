@@ -1,9 +1,9 @@
 //! The memory store: in this process, sharded, bounded in keys and in bytes.
 //!
-//! A shard is a vector of usages and a table of their indexes. Usages that are added pay for looking at a few others, and
-//! so does now and then any call, so that expired ones are removed without a thread or a timer. A full shard removes the
-//! usage that expires first among the next few. One that is denying its key is not removed, the shard grows instead, until
-//! the store has as many bytes as it may.
+//! A shard is a vector of usages and a table of their indexes. No thread and no timer removes expired usages. Instead
+//! each addition looks at a few others, and so does any call now and then. A full shard removes the usage that expires
+//! first among the next few. It does not remove a usage that is denying its key: the shard grows instead, until the
+//! store has as many bytes as it may.
 
 mod check_all;
 mod kept_usage;
@@ -37,15 +37,15 @@ use shard::{Evicted, MemoryShard};
 
 /// Usages that one addition checks for expiry.
 const SWEPT: usize = 2;
-/// Usages that one sweep checks …
+/// Usages that one sweep checks.
 const SWEPT_AT_ONCE: usize = 64;
-/// … and the microseconds until the next one, when little had expired. Otherwise it is due at once.
+/// Microseconds until the next sweep, if little had expired. Otherwise it is due at once.
 const SWEEP_INTERVAL: u64 = 1_000;
 /// The most shards: more than the threads that run at once.
 const MAX_SHARDS: usize = 64;
-/// The least capacity of a shard, in keys …
+/// The least capacity of a shard in keys.
 const MIN_SHARD_CAPACITY: usize = 256;
-/// … and in bytes.
+/// The least capacity of a shard in bytes.
 const MIN_SHARD_BYTES: usize = 64 << 10;
 
 /// A store in this process.
@@ -59,7 +59,7 @@ pub(crate) struct Memory {
     sweeps: AtomicUsize,
     budget: ByteBudget,
     forgotten_denials: Arc<ForgottenDenials>,
-    /// Without it every call has the numbers that it brings.
+    /// The overrides of keys. Without them every call keeps the numbers that it brings.
     own_limits: Option<OwnLimitsTable>,
 }
 
@@ -82,12 +82,12 @@ impl Memory {
         }
     }
 
-    /// A store that also keeps which keys have other numbers than their policy.
+    /// A store that also keeps the overrides of keys.
     pub(crate) fn with_overrides(bounds: MemoryBounds, forgotten_denials: Arc<ForgottenDenials>) -> Self {
         Self { own_limits: Some(OwnLimitsTable::new(bounds.max_bytes)), ..Self::new(bounds, forgotten_denials) }
     }
 
-    /// Says what was noticed, when no lock is held.
+    /// Warns of forgotten denials. Call it without a lock.
     #[inline]
     fn report(&self) {
         self.forgotten_denials.report(|| {
@@ -100,7 +100,7 @@ impl Memory {
         });
     }
 
-    /// The answer to a call that is not made, because its key has other numbers than it brings.
+    /// The answer to a call that is not made, because it brings other numbers than its key has.
     #[inline(always)]
     fn moved(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
         let own_limits = self.own_limits.as_ref()?;
@@ -116,8 +116,8 @@ impl Memory {
         }
     }
 
-    /// The time to decide by, and how many usages an addition sweeps. A time that is given may run backwards: what has
-    /// expired by it stays, as it would in Redis, until a shard is full.
+    /// The time to decide by, and how many usages an addition sweeps. A time from the caller may run backwards. So
+    /// usages that have expired by it stay until a shard is full, as they would in Redis.
     #[inline]
     fn time(&self, given: Option<u64>) -> (u64, usize) {
         given.map_or_else(
@@ -132,8 +132,7 @@ impl Memory {
         )
     }
 
-    /// Removes expired usages of one shard: the calls about other keys give back what
-    /// unused keys took.
+    /// Removes expired usages of one shard, so that calls about other keys free the memory of unused keys.
     #[cold]
     fn sweep(&self, now: u64) {
         self.sweep_at.store(now + SWEEP_INTERVAL, Ordering::Relaxed);
@@ -162,8 +161,8 @@ impl Memory {
         }
     }
 
-    /// Removes usages until the store has no more bytes than it may. They are removed from a shard that has more than its
-    /// part, so that one key with much state does not push out all others of its shard.
+    /// Removes usages until the store has no more bytes than it may. They are removed from a shard that has more than
+    /// its part, so that one key with much state does not push out all others of its shard.
     #[cold]
     fn make_room(&self, shard: &mut MemoryShard, now: u64, spared: u64) {
         let count = self.shards.len();
@@ -171,7 +170,7 @@ impl Memory {
             let evicted = if self.budget.is_part_exceeded(shard.bytes, count) {
                 self.evict(shard, now, spared)
             } else {
-                // The locks of others are not waited for: another call may hold one and wait for this one.
+                // Do not wait for the locks of others here: another call may hold one and wait for this one.
                 let mut others = self.shards.iter().filter_map(|shard| self.try_lock(shard));
                 let larger = others.find(|other| self.budget.is_part_exceeded(other.bytes, count));
                 larger.map_or_else(|| self.evict(shard, now, spared), |mut other| self.evict(&mut other, now, spared))
@@ -212,7 +211,7 @@ impl Memory {
         (hash >> 40) as usize & (self.shards.len() - 1)
     }
 
-    /// Does an operation, at that time or else at the time of the process.
+    /// Carries out an operation, at that time or else at the time of the process.
     #[inline(always)]
     pub(crate) fn answer(&self, entry: &Entry<'_>, now: Option<u64>) -> Answer {
         let (now, swept) = self.time(now);
@@ -262,7 +261,7 @@ impl Memory {
         answer
     }
 
-    /// Counts on by the numbers that a key has from now on.
+    /// Goes on counting with the new numbers of a key.
     fn adopt(&self, entry: &Entry<'_>, now: u64) {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
@@ -273,7 +272,7 @@ impl Memory {
         }
     }
 
-    /// What is stored of a key, as this version of its policy reads it, bounded in size.
+    /// The stored states of a key, as this version of its policy reads them, bounded in size.
     pub(crate) fn states(&self, entry: &Entry<'_>, now: u64) -> States {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
@@ -284,8 +283,8 @@ impl Memory {
         }
     }
 
-    /// Stores states that are known from elsewhere, in place of what is stored. The time is that of the key: other keys may
-    /// have another clock, so nothing is swept by it.
+    /// Stores states that are known from elsewhere, in place of the stored ones. The time is that of the key. Other
+    /// keys may have another clock, so nothing is swept by it.
     pub(crate) fn put(&self, entry: &Entry<'_>, states: States, resumed: Resumed, now: u64) {
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);

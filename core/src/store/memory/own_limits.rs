@@ -1,4 +1,4 @@
-//! The keys that have other numbers than their policy. They stand beside the usages, so that nothing pushes them out.
+//! The overrides of keys. They stand beside the usages, so that nothing pushes them out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::plan::{MAX_OVERRIDDEN_KEYS, Plan};
 use crate::store::request::{OverrideChange, StoredOverride};
 
-/// The numbers of a key, and when they end; 0 is never.
+/// The numbers of a key, and when they end. 0 means never.
 #[derive(Clone)]
 struct OwnLimits {
     text: String,
@@ -22,18 +22,18 @@ impl OwnLimits {
     }
 }
 
-/// What a key takes beside its name and its text, and a policy beside its keys, in bytes: about what is allocated for them.
+/// The bytes of a key without its name and text, and of a policy without its keys: about as much as is allocated.
 const BYTES_OF_KEY: usize = 112;
 const BYTES_OF_POLICY: usize = 768;
-/// With fewer bytes, what has ended is not looked for.
+/// Growth is measured against at least these bytes, so that a small table is not swept often.
 const FEW_BYTES: usize = 64 << 10;
 
-/// By the identities of policies and by keys.
+/// Overrides, by the identity of the policy and by key.
 #[derive(Default, Clone)]
 struct KeptOverrides {
     policies: HashMap<u128, BTreeMap<String, OwnLimits>>,
     bytes: usize,
-    /// What there was when those that have ended were removed last.
+    /// The bytes after the last sweep.
     swept_bytes: usize,
 }
 
@@ -51,7 +51,7 @@ impl KeptOverrides {
         own
     }
 
-    /// What it would add to replace the numbers of a key.
+    /// The bytes that a change of a key's numbers would add.
     fn added_bytes(&self, policy: u128, change: &OverrideChange) -> usize {
         let added = bytes_of(&change.key, &change.text);
         match self.policies.get(&policy) {
@@ -74,14 +74,14 @@ impl KeptOverrides {
         keys.insert(key, own);
     }
 
-    /// As [`Self::remove`], for a key that gets others.
+    /// As [`Self::remove`], for a key that gets other numbers.
     fn remove_numbers(&mut self, policy: u128, key: &str) {
         if let Some(own) = self.policies.get_mut(&policy).and_then(|keys| keys.remove(key)) {
             self.bytes -= bytes_of(key, &own.text);
         }
     }
 
-    /// Removes what has ended.
+    /// Removes the overrides that have ended.
     fn sweep(&mut self, now: u64) {
         self.policies.retain(|_, keys| {
             keys.retain(|_, own| own.is_in_force(now));
@@ -111,13 +111,13 @@ impl OwnLimitsTable {
         Self { is_used: AtomicBool::new(false), kept: InheritedRwLock::default(), max_bytes }
     }
 
-    /// Whether a call may have brought other numbers than its key has.
+    /// True if a call may have brought other numbers than its key has.
     #[inline(always)]
     pub(super) fn concern(&self, plan: &Plan) -> bool {
         self.is_used.load(Ordering::Relaxed) || !plan.stored_override().is_empty()
     }
 
-    /// The numbers that a key has where a call has brought others; empty for those of its policy.
+    /// The numbers of a key, if the call has brought others. Empty for those of its policy.
     pub(super) fn other_than(&self, plan: &Plan, key: &str, now: u64) -> Option<String> {
         let kept = self.kept.read();
         let own = kept.policies.get(&plan.identity).and_then(|keys| keys.get(key)).filter(|own| own.is_in_force(now));
@@ -125,7 +125,7 @@ impl OwnLimitsTable {
         (text != plan.stored_override()).then(|| text.to_owned())
     }
 
-    /// Returns whether there was something to change.
+    /// Returns true if there was something to change.
     ///
     /// # Errors
     /// `config_invalid` for more keys than a policy may have, and for more bytes than the store may take.

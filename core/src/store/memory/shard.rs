@@ -10,18 +10,18 @@ use crate::tables::table_key::TableKeyRef;
 
 /// Usages compared to find the one to remove.
 const CANDIDATES: usize = 16;
-/// Usages looked at for one that is not denying, before a denial is forgotten.
+/// Usages searched for one that is not denying, before a denial is forgotten.
 const DENYING_CANDIDATES: usize = 256;
 
 pub(super) struct MemoryShard {
     usages: HashSlab<KeptUsage>,
-    /// The bytes of its usages …
+    /// The bytes of its usages.
     pub(super) bytes: usize,
-    /// … and how many of them the store has counted.
+    /// The bytes of this shard that the store has counted.
     pub(super) counted: usize,
 }
 
-/// What was removed to make room.
+/// The sort of usage that was removed to make room.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Evicted {
     Usage,
@@ -64,8 +64,8 @@ impl MemoryShard {
         self.usages.len()
     }
 
-    /// Adds a usage. Of the next `swept` those that have expired go, and when the shard is full, the one to remove: the usage
-    /// takes the place of the last of them.
+    /// Adds a usage. Expired ones among the next `swept` are removed, and one usage more if the shard is full. The new
+    /// usage takes the place of the last one that is removed.
     pub(super) fn insert(&mut self, hash: u64, kept: KeptUsage, now: u64, most: usize, swept: usize) {
         self.sweep(now, swept.saturating_sub(1));
         // A shard that denials made larger has one more to give back.
@@ -83,7 +83,7 @@ impl MemoryShard {
         }
     }
 
-    /// Removes expired usages among the next so many; returns how many.
+    /// Removes expired usages among the next `swept`. Returns how many.
     pub(super) fn sweep(&mut self, now: u64, swept: usize) -> usize {
         let before = self.len();
         for _ in 0..swept.min(before) {
@@ -94,14 +94,14 @@ impl MemoryShard {
         before - self.len()
     }
 
-    /// Moves the cursor: the usage there, if it has expired.
+    /// Moves the cursor. Returns the usage there if it has expired.
     fn next_expired(&mut self, now: u64) -> Option<usize> {
         let at = self.usages.advance()?;
         (!self.usages.get(at).usage.is_live(now)).then_some(at)
     }
 
-    /// Removes a usage for the sake of its bytes: as [`Self::victim`], but when all are denying, then the one whose denial
-    /// ends soonest; that of `spared`, which a call has just used, only when it is the last. `None` when there is none.
+    /// Removes a usage to free its bytes, chosen by [`Self::victim`]. If all deny, the one with the denial that ends
+    /// first goes. That of `spared`, which a call has just used, goes only if it is the last. `None` if there is none.
     pub(super) fn evict(&mut self, now: u64, spared: u64) -> Option<Evicted> {
         if let Some(victim) = self.victim(now, Some(spared)) {
             self.remove(victim);

@@ -158,7 +158,7 @@ fn every_sort_of_state_is_counted_and_nothing_is_left_of_it() {
         }
         let measured: usize = (0..store.shards.len()).map(|shard| store.lock(shard).measured_bytes()).sum();
         assert_eq!(bytes(&store), measured, "{policy}");
-        // A year later one call after the other removes a part of what has expired.
+        // A year later each call removes a part of the expired usages.
         let later = NOW + 365 * 86_400_000_000;
         (0..100_u64).for_each(|number| store.sweep(later + number));
         assert_eq!((stored(&store), bytes(&store)), (0, 0), "{policy}");

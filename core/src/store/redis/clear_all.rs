@@ -1,4 +1,4 @@
-//! Forgets every key under a prefix: SCAN walks through each primary in small steps, so that no call of others waits for it.
+//! Deletes every key under a prefix. SCAN walks through each primary in small steps, so other calls need not wait.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,15 @@ use crate::store::stored_key::StoredKey;
 
 /// Keys that one SCAN looks at.
 const KEYS_PER_STEP: u32 = 500;
-/// The most bytes of a key's name of ours, and of a name that only begins as ours do.
+/// The most bytes of a reply. SCAN may also return long names of other programs that begin with the prefix.
 const MAX_REPLY: usize = 16 << 20;
-/// How often all nodes of a cluster are walked through while keys move from one to another.
+/// The most walks through all nodes of a cluster while keys move between them.
 const MAX_ROUNDS: u32 = 5;
 
-/// The commands that forget keys, the better one first. A user may lack one of them.
+/// The commands that delete a key, the better one first. A user may lack the right to one of them.
 const FORGETS: [&str; 2] = ["UNLINK", "DEL"];
 
-/// Forgets every key under the prefix, on every primary. Each step has the timeout of a call.
+/// Deletes every key under the prefix on every primary. Each step has the timeout of a call.
 pub(super) fn clear_all(calls: &BlockingCalls, timeout: Duration) -> Result<()> {
     for _ in 0..MAX_ROUNDS {
         let topology = calls.topology(Instant::now() + timeout)?;
@@ -43,12 +43,12 @@ struct ServerWalk<'a> {
     connection: CommandConnection,
     prefix: &'a [u8],
     timeout: Duration,
-    /// Which of the commands forgets keys.
+    /// The index of the command in `FORGETS`.
     command: usize,
 }
 
 impl ServerWalk<'_> {
-    /// Returns whether a key has moved to another node.
+    /// Returns true if a key has moved to another node.
     fn run(mut self) -> Result<bool> {
         let pattern = pattern_of_all(self.prefix);
         let mut cursor = b"0".to_vec();
@@ -72,7 +72,7 @@ impl ServerWalk<'_> {
         }
     }
 
-    /// One command for each key: in a cluster they are in different slots.
+    /// Sends one command for each key, because the keys of a cluster are in different slots.
     fn forget(&mut self, keys: &[Vec<u8>]) -> Result<bool> {
         let mut commands = Vec::new();
         for key in keys {
@@ -105,7 +105,7 @@ impl ServerWalk<'_> {
     }
 }
 
-/// Whether a key has the form of those under the prefix: a longer prefix that begins with it has longer names.
+/// True if a key has the form of a key under the prefix. Keys under a longer prefix that begins the same are longer.
 fn is_ours(key: &[u8], prefix: &[u8]) -> bool {
     let is_name = |name: &[u8]| {
         name.strip_prefix(prefix)

@@ -1,4 +1,4 @@
-//! Redis or Valkey. A blocking call runs on its caller's thread; other calls go through one engine that sends them in batches.
+//! Redis or Valkey. A blocking call runs on its caller's thread. One engine sends all other calls in batches.
 //!
 //! `script` turns requests into one script call and its reply into answers. `protocol` is the transport as a state machine, and
 //! `io` moves its bytes.
@@ -52,13 +52,13 @@ struct Redis {
     /// The most requests in one batch.
     max_batch: usize,
     blocking: PerProcess<BlockingCalls>,
-    /// Started by the first call that does not block: a blocking program has no thread of ours.
+    /// The first call that does not block starts it, so a program that only blocks gets no extra thread.
     engine: PerProcess<Engine>,
     readers: Arc<PerProcess<ReaderRegistry>>,
     closed: AtomicBool,
 }
 
-/// Lets calendars begin with the time of this machine. From then on the servers say theirs.
+/// Gives calendars that know no time yet the time of this machine. Later they get the time of the servers.
 #[cold]
 fn guess_time(plan: &Plan) {
     for calendar in plan.rules.iter().filter_map(Rule::calendar).filter(|calendar| calendar.knows_nothing()) {
@@ -67,7 +67,7 @@ fn guess_time(plan: &Plan) {
     }
 }
 
-/// A store on these servers. Nothing is connected before the first call.
+/// Opens a store on these servers. It connects at the first call.
 pub(crate) fn open(
     endpoints: Endpoints,
     names: KeyNames,
@@ -103,7 +103,7 @@ impl Redis {
         if self.directory.has_slots() { protocol::hash_slot(request.slot_name()) } else { 0 }
     }
 
-    /// Whether a replica may serve an operation.
+    /// True if a replica may serve an operation.
     fn may_read_replica(&self, operation: &Operation) -> bool {
         matches!(operation, Operation::Peek { .. }) && self.directory.reads_replicas()
     }
@@ -112,7 +112,7 @@ impl Redis {
         CallState::new(deadline, self.may_read_replica(operation))
     }
 
-    /// When a call that begins now gives up.
+    /// The moment at which a call that begins now gives up.
     fn deadline<T>(&self, context: &CallContext<'_, T>) -> Instant {
         let end = Instant::now() + self.directory.timeout();
         context.deadline.map_or(end, |deadline| deadline.min(end))
@@ -136,7 +136,7 @@ impl Redis {
         })
     }
 
-    /// The slot of the requests; `None` when they have several.
+    /// The slot of the requests, or `None` if they have several.
     fn common_slot(&self, requests: &[Request]) -> Option<u16> {
         let slot = requests.first().map_or(0, |request| self.slot(request));
         let same = !self.directory.has_slots() || requests.iter().all(|request| self.slot(request) == slot);
@@ -152,13 +152,13 @@ impl Redis {
         answers.pop().unwrap_or_else(|| Err(no_answer(self.directory.shown())))
     }
 
-    /// Gives a call to the engine, with the completion that `make` makes when there is one.
+    /// Gives the engine a call. `make` makes the call, and runs only if there is an engine.
     fn enqueue(&self, batch: Option<&BatchGuard>, make: impl FnOnce() -> EngineCall) -> Result<()> {
         self.engine()?.enqueue(make(), batch);
         Ok(())
     }
 
-    /// Gives requests that are decided together to the engine; `None` for a slot is that they have several.
+    /// Gives the engine requests that are decided together. The slot is `None` if they have several.
     fn enqueue_all(
         &self,
         (requests, slot): (Vec<Request>, Option<u16>),
@@ -248,7 +248,7 @@ impl Store for Redis {
                 let run = || blocking.run(requests.into(), Grouping::AllOrNothing, context.now, slot, call);
                 guarded(run)?.into_iter().collect()
             })),
-            // Several nodes are asked at the same time, which the engine does.
+            // The engine asks several nodes at the same time.
             (Waits::Here, None) => {
                 let (sender, receiver) = std::sync::mpsc::channel();
                 let make = || -> Completion<_> {
@@ -261,7 +261,7 @@ impl Store for Redis {
                 if let Err(error) = self.enqueue_all((requests, None), &context, deadline, make) {
                     return Some(Err(error));
                 }
-                // The engine answers by the deadline; a moment later it is too late even for a machine that was busy.
+                // The engine answers by the deadline. The extra moment is for a busy machine.
                 let left = deadline.saturating_duration_since(Instant::now()) + protocol::RETRY_PAUSE;
                 let late = || timed_out(self.directory.shown(), self.directory.timeout());
                 Some(receiver.recv_timeout(left).unwrap_or_else(|_| Err(late())))
@@ -280,8 +280,8 @@ impl Store for Redis {
         guarded(|| clear_all::clear_all(&blocking, self.directory.timeout()))
     }
 
-    /// The list is written first, so that no override is in force that it does not have. It is written once more behind, in case another
-    /// process has removed the key from it meanwhile.
+    /// Writes the list first, so that it contains every override in force. Writes it again at the end, in case another
+    /// process has removed the key from the list meanwhile.
     fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
         let Operation::Override(change) = &entry.operation else { return Ok(()) };
         let (value, list) = (entry.operation.clone(), Operation::NoteOverride(Arc::clone(change)));

@@ -1,7 +1,7 @@
-//! Whether the store can serve checks: a call like any other, that writes a key which lives for a second.
+//! Finds out if the store can serve checks. A ping is a call like any other, and its key lives for a second.
 //!
-//! A server that is full, that is read-only, or whose user may not run scripts answers PING all the same. A ping also finds
-//! out whether the server may evict keys by now.
+//! The command PING is not enough: a server that is full or read-only, or that forbids its user to run scripts, still
+//! answers it. This ping also finds out if the server may evict keys by now.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::store::request::{Entry, Operation};
 
-/// How many keys are tried to find one of each shard. A shard with so few slots that none is found is not asked.
+/// The most keys to try until there is one for each shard. A shard with too few slots to find one is not asked.
 const MAX_TRIES: u32 = 65_536;
 
 fn plan() -> &'static Arc<Plan> {
@@ -32,7 +32,7 @@ pub(super) fn request(prefix: &str, number: u32) -> Request {
     Request::new(&prefix.into(), &Entry { plan: plan(), key, operation: Operation::charge(1) })
 }
 
-/// Asks every primary, one after the other. The first that does not serve says why.
+/// Asks the primaries one after the other. Returns the error of the first that does not serve the call.
 pub(super) fn all(calls: &BlockingCalls, deadline: Instant) -> Result<()> {
     let ask = |request, slot| -> Result<()> {
         let call = CallState::new(deadline, false);

@@ -3,7 +3,7 @@
 use crate::store::stored_key::StoredKey;
 use redis::Value;
 
-/// The pattern of the keys with usage under a prefix; the logs and journals beside them have longer names.
+/// The pattern of the keys with usage under a prefix. The logs and journals beside them have longer names.
 #[must_use]
 pub fn pattern_of_keys(prefix: &str) -> Vec<u8> {
     let mut pattern = escaped(prefix.as_bytes());
@@ -18,7 +18,7 @@ pub(super) fn pattern_of_all(prefix: &[u8]) -> Vec<u8> {
     pattern
 }
 
-/// A text that stands for itself in a pattern.
+/// Escapes a text, so that it matches only itself in a pattern.
 fn escaped(text: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(text.len() + StoredKey::DIGEST);
     for byte in text {
@@ -30,7 +30,7 @@ fn escaped(text: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// The next cursor and the keys of a reply to SCAN; `None` for any other reply.
+/// The next cursor and the keys of a reply to SCAN, or `None` for any other reply.
 #[must_use]
 pub fn scanned_keys(reply: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     let Value::Array(items) = reply else { return None };

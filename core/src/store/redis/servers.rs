@@ -1,4 +1,4 @@
-//! The servers of a store, for tools that ask them about themselves: commands that are no calls.
+//! The servers of a store, for tools that send them other commands than script calls.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use crate::store::url::{Address, Deployment, Endpoints, StoreUrl};
 /// The most bytes of a reply.
 const MAX_REPLY: usize = 16 << 20;
 
-/// The servers of one store URL. Connections are made as a limiter makes them: TLS, sockets, sentinels, clusters.
+/// The servers of one store URL. It connects as a limiter does: with TLS, unix sockets, sentinels and clusters.
 pub struct StoreServers {
     calls: BlockingCalls,
     directory: Arc<ServerDirectory>,
@@ -58,10 +58,10 @@ impl fmt::Display for ServerAddress {
 }
 
 impl StoreServers {
-    /// The servers that a URL names; `None` for `memory://`. Nothing is connected yet.
+    /// The servers that a URL names, or `None` for `memory://`. It does not connect yet.
     ///
     /// # Errors
-    /// `config_invalid` for the URL and its certificates.
+    /// `config_invalid` if the URL or one of its certificates is wrong.
     pub fn of(url: &str, timeout: Duration) -> Result<Option<Self>> {
         let StoreUrl::Redis(endpoints) = StoreUrl::parse(url)? else { return Ok(None) };
         let connector = Arc::new(Connector::new(&endpoints, Log::new(None))?);
@@ -90,13 +90,13 @@ impl StoreServers {
         }
     }
 
-    /// Whether a peek may be answered by a replica.
+    /// True if a replica may answer a peek.
     #[must_use]
     pub fn reads_replicas(&self) -> bool {
         self.endpoints().read_replicas
     }
 
-    /// Whether what is sent can be read on its way: it leaves this machine, and not encrypted.
+    /// True if others can read the traffic, because it leaves this machine unencrypted.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         let is_elsewhere = |address: &Address| match address {
@@ -108,13 +108,13 @@ impl StoreServers {
         self.endpoints().certificates.is_none() && self.endpoints().deployment.named().iter().any(is_elsewhere)
     }
 
-    /// Whether calls, and the password, may go to any host that a server names.
+    /// True if calls, and the password, may go to any host that a server names.
     #[must_use]
     pub fn follows_any(&self) -> bool {
         self.endpoints().follow.is_none() && !matches!(self.endpoints().deployment, Deployment::Single(_))
     }
 
-    /// The user that logs in, where the URL names one.
+    /// The user that logs in, if the URL names one.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.endpoints().login.user.as_deref()
@@ -123,7 +123,7 @@ impl StoreServers {
     /// The primaries and their replicas.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub fn shards(&self) -> Result<Vec<ShardServers>> {
         let topology = self.calls.topology(Instant::now() + self.directory.timeout())?;
         let server = |address: &Address, target| ServerAddress { address: address.clone(), target };
@@ -137,10 +137,10 @@ impl StoreServers {
     /// A new connection to a server.
     ///
     /// # Errors
-    /// Those of the store; `config_invalid` for a server of another kind than the URL says.
+    /// The errors of the store, and `config_invalid` if the server is of another kind than the URL names.
     pub fn connect(&self, server: &ServerAddress) -> Result<ServerConnection> {
         let timeout = self.directory.timeout();
-        // A replica of a cluster is asked as any node of it: nothing is read of its keys.
+        // A replica of a cluster is greeted as a node: no command here reads its keys, so it needs no READONLY.
         let target = if self.directory.has_slots() { Target::Primary } else { server.target };
         let connection = self.calls.open(&server.address, target, Instant::now() + timeout)?;
         Ok(ServerConnection { connection, timeout, shown: server.to_string() })
@@ -154,18 +154,18 @@ pub fn redis_key(names: &KeyNames, policy: &Policy, key: &str) -> Vec<u8> {
     Request::new(names, &Entry { plan: &plan, key, operation }).redis_key.as_bytes().to_vec()
 }
 
-/// What a stored value says of its key at a moment, as a peek would.
+/// Answers from a stored value as a peek at that moment would.
 pub(crate) fn stored_answer(plan: &Plan, value: &[u8], now: u64) -> Option<Answer> {
     script::answer_of_value(plan, value, now)
 }
 
-/// The numbers that a stored value has for its key at a moment, where they are not those of its policy.
+/// The override in a stored value, if one is in force at that moment.
 pub(crate) fn stored_override(value: &[u8], now: u64) -> Option<&str> {
     script::override_of_value(value, now)
 }
 
 impl ServerConnection {
-    /// Sends a command and returns its reply, which is a `Value::ServerError` when the server refuses it.
+    /// Sends a command and returns its reply, which is a `Value::ServerError` if the server refuses it.
     ///
     /// # Errors
     /// Why there is no reply.
@@ -193,8 +193,8 @@ impl ServerConnection {
     }
 }
 
-/// The limits that a value in Redis counts, whatever its policy is: those of the release that wrote it, and those of others.
-/// `None` for what is no value of this version, and for a key with an override.
+/// The limits that a value in Redis counts, whatever its policy: those of the release that wrote it, and those of
+/// others. `None` for bytes that are no value of this version, and for a key with an override.
 #[must_use]
 pub fn stored_limits(value: &[u8]) -> Option<(Vec<String>, Vec<String>)> {
     let (own, others) = script::limits_of_value(value)?;

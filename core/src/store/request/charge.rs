@@ -1,39 +1,39 @@
-//! What a call has consumed.
+//! The charge of a call.
 
 use smallvec::SmallVec;
 
 use crate::algorithm::{LimitCharge, Traces};
 use crate::plan::Plan;
 
-/// What one call has consumed, as far as it must be known to give it back. docs/adr/0028 has the reasons.
+/// The units that one call has consumed, with all that is needed to give them back. docs/adr/0028 has the reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Charge {
-    /// When, by the time of the store …
+    /// When it was made, by the time of the store.
     pub(crate) at: u64,
-    /// … and for how long after that the units could be spent, of a lease.
+    /// For how long after that the units of a lease could be spent.
     pub(crate) life: u64,
     /// The generation of the key that a lease is for. 0: any.
     pub(crate) generation: u64,
     /// The connection over which a lease was granted. 0: any.
     pub(crate) connection: u64,
-    /// The block of this process from which the units were spent; 0 when the store was asked.
+    /// The block of this process from which the units were spent. 0 if the store was asked.
     pub(crate) block: u32,
-    /// The units that it charged; 0 when that is not known.
+    /// The units that it charged. 0 if that is not known.
     pub(crate) units: u64,
     /// The units that had gone back then, as [`Traces`] count them, and the last clear that was known then.
     pub(crate) refunded: u64,
     pub(crate) cleared_at: u64,
-    /// Whether it is the undo of a check: no call used its units.
+    /// True if it undoes a check: no call used its units.
     pub(crate) is_undone: bool,
-    /// Whether it goes back only where nothing was charged behind it.
+    /// True if it goes back only when nothing was charged after it.
     pub(crate) is_last: bool,
-    /// What goes back to each limit, and what was charged of it, where that is not the same of all.
+    /// The units that go back to each limit, and those that were charged, if they are not the same for all.
     pub(crate) amounts: SmallVec<[ChargedAmount; 2]>,
-    /// For each limit of the policy that was charged: when its bucket would have been empty again, 0 when that is not known.
+    /// For each charged limit of the policy, when its bucket would have been empty again. 0 if that is not known.
     pub(crate) limits: SmallVec<[Option<u64>; 2]>,
 }
 
-/// What goes back to a limit, and what a call has charged of it.
+/// The units that go back to a limit, and those that a call has charged to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChargedAmount {
     pub(crate) back: u64,
@@ -41,12 +41,12 @@ pub(crate) struct ChargedAmount {
 }
 
 impl Charge {
-    /// A charge of which only its moment is known.
+    /// A charge with only its moment known.
     pub(crate) fn at(plan: &Plan, at: u64) -> Self {
         Self { at, limits: plan.rules.iter().map(|_| Some(0)).collect(), ..Self::default() }
     }
 
-    /// What a limit has to know to give units back; `None` for a limit that was not charged, and for one that gets none.
+    /// The charge of one limit, for giving its units back. `None` if the limit was not charged, or gets none back.
     pub(crate) fn of_limit(&self, index: usize, units: u64, traces: &Traces) -> Option<LimitCharge> {
         let empty_at = self.limits.get(index).copied().flatten()?;
         let ChargedAmount { back: units, charged } =
@@ -66,7 +66,7 @@ impl Charge {
         })
     }
 
-    /// Whether the key was cleared since.
+    /// True if the key was cleared since.
     pub(crate) fn was_cleared(&self, traces: &Traces) -> bool {
         traces.cleared_at >= self.at && traces.cleared_at != self.cleared_at
     }

@@ -4,8 +4,8 @@ use super::{Answer, Source};
 use crate::algorithm::View;
 use crate::tables::one_or_many::OneOrMany;
 
-/// The answer to a check or a peek of one limit that needs nothing else: nearly every answer of a store in memory. It is small, since a
-/// call is so short that it counts what is moved.
+/// The answer to a check or a peek of one limit that needs nothing else, like nearly every answer of a store in memory.
+/// It is small, because a call is so short that each byte it moves counts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SimpleAnswer {
     pub(crate) applied: bool,
@@ -24,7 +24,7 @@ impl From<SimpleAnswer> for Answer {
 }
 
 impl Answer {
-    /// Says what a simple answer says, of an answer that has nothing on the heap.
+    /// Takes over a simple answer. This answer must have nothing on the heap.
     #[inline(always)]
     pub(crate) fn become_simple(&mut self, simple: &SimpleAnswer) {
         let SimpleAnswer { applied, granted, now, view } = simple;
@@ -35,7 +35,7 @@ impl Answer {
         (self.denied_for, self.denial_generation, self.block) = (0, 0, 0);
     }
 
-    /// Whether something of it lies on the heap.
+    /// True if a part of it is on the heap.
     #[inline(always)]
     pub(crate) fn owns_memory(&self) -> bool {
         matches!(self.views, OneOrMany::Many(_)) || self.states.is_some() || self.rare.is_some()

@@ -1,6 +1,6 @@
-//! What gives answers.
+//! The sources of answers.
 
-/// What gave an answer.
+/// The source of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Source {

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// The units, each with what it means. Without an `i` they count thousands, as the disks and networks of shops do.
+/// The units and their bytes. Without an `i` they count thousands, as the makers of disks and networks do.
 const UNITS: [(&[&str], u64); 9] = [
     (&["", "b"], 1),
     (&["k", "kb"], 1_000),
@@ -15,7 +15,7 @@ const UNITS: [(&[&str], u64); 9] = [
     (&["ti", "tib"], 1 << 40),
 ];
 
-/// The bytes that a text means.
+/// Reads a text as a number of bytes.
 ///
 /// # Errors
 /// `config_invalid` with the option and the range. The text is not shown: it may be a part of a password.

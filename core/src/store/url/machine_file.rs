@@ -7,7 +7,7 @@ use super::memory_bounds::max_keys_of;
 use super::query::found_options;
 use crate::error::{Error, Result};
 
-/// The least that `max_bytes` may be, and what it is where nothing is said.
+/// The least value of `max_bytes`, and its default.
 const MIN_BYTES: usize = 128 << 10;
 const DEFAULT_BYTES: usize = 64_000_000;
 const DEFAULT_MODE: u32 = 0o600;
@@ -18,15 +18,15 @@ pub(crate) struct MachineFile {
     pub(crate) path: Box<Path>,
     /// The bytes of the file.
     pub(crate) max_bytes: usize,
-    /// Whether that was said.
+    /// True if the URL gives them.
     pub(crate) has_bytes: bool,
     pub(crate) max_keys: usize,
-    /// Who may use it.
+    /// The rights on the file, such as `0o600`.
     pub(crate) mode: u32,
 }
 
 impl MachineFile {
-    /// What a URL of `file://` names.
+    /// Reads a URL of `file://`.
     ///
     /// # Errors
     /// `config_invalid`.
@@ -54,7 +54,7 @@ impl MachineFile {
     }
 }
 
-/// A path whose special characters may be percent-encoded.
+/// Decodes a path with percent-encoded characters.
 fn unescaped(text: &str) -> Result<String> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8().ok().filter(|path| !path.contains('\0'));
     decoded.map(String::from).ok_or_else(|| Error::config("the path of a file:// store is no text in UTF-8"))

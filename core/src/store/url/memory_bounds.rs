@@ -4,7 +4,7 @@ use super::byte_size;
 use super::query::found_options;
 use crate::error::{Error, Result};
 
-/// The least that `max_bytes` may be.
+/// The least value of `max_bytes`.
 const MIN_BYTES: usize = 100_000;
 
 /// The most keys and bytes of a memory store.
@@ -26,7 +26,7 @@ impl MemoryBounds {
     /// The bounds that a URL of `memory://` gives.
     ///
     /// # Errors
-    /// `config_invalid` for what is no number of keys, no amount of memory, or no option.
+    /// `config_invalid` for a bad number of keys, a bad amount of memory or an unknown option.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let mut options = found_options("memory", query, &["max_keys", "max_bytes"])?.into_iter();
@@ -47,10 +47,10 @@ impl MemoryBounds {
     }
 }
 
-/// A number of keys.
+/// Reads a number of keys.
 ///
 /// # Errors
-/// `config_invalid` for what is none.
+/// `config_invalid` for any other text.
 pub(super) fn max_keys_of(text: &str) -> Result<usize> {
     let keys = text.parse().ok().filter(|keys| (1..=u32::MAX as usize / 2).contains(keys));
     keys.ok_or_else(|| Error::config("max_keys is no number of keys: give a whole number from 1 to 2147483647"))

@@ -1,4 +1,4 @@
-//! Store URLs: what they mean, and how they are shown without their secrets.
+//! Reads store URLs, and shows them without their secrets.
 
 mod byte_size;
 #[cfg(all(unix, feature = "redis"))]

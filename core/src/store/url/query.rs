@@ -11,7 +11,7 @@ pub(in crate::store::url) fn found_options(scheme: &str, query: &str, known: &[&
     let mut found = vec![None; known.len()];
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let Some(index) = known.iter().position(|known| *known == name) else {
-            // The name is not shown: what follows a & in a password looks like one.
+            // The name is not shown: the text after a & in a password looks like one.
             return Err(Error::config(format!(
                 "a store URL of {scheme}:// has no such option: it has {}. User and password stand before the host; {}",
                 known.join(", "),

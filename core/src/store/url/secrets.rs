@@ -1,12 +1,12 @@
-//! What keeps the secrets of a store URL out of errors, logs and descriptions.
+//! Keeps the secrets of a store URL out of errors, logs and descriptions.
 
 use crate::error::{Error, Result, visible};
 
-/// What a message says to do about such characters. It shows no part of the URL, because each may be a part of a password.
+/// The advice about such characters. It shows no part of the URL, because each may be a part of a password.
 pub(super) const ADVICE: &str = "percent-encode special characters in a user, a password or a name (/ is %2F, ? is %3F, # \
                                  is %23, & is %26, @ is %40, % is %25); options follow a ? and have a & between them";
 
-/// The schemes of stores; Valkey may stand in the place of Redis.
+/// The schemes of stores. Valkey may stand in the place of Redis.
 const SCHEMES: [&str; 10] = [
     "memory",
     "file",
@@ -49,8 +49,8 @@ pub(super) fn refuse_unescaped(text: &str) -> Result<()> {
     Err(Error::config(format!("the store URL has a {wrong} where it cannot be: {ADVICE}")))
 }
 
-/// A store's URL without user, password and options. Of a URL that has another scheme, or characters where they cannot be, nothing
-/// is shown: what looks like its host may be a part of a password.
+/// A store's URL without user, password and options. If it has another scheme, or characters where they cannot be,
+/// nothing of it is shown: the text that looks like its host may be a part of a password.
 pub(crate) fn without_secrets(url: &str) -> String {
     let Some(scheme) = scheme(url).filter(|_| refuse_unescaped(url).is_ok()) else {
         return "a store URL that cannot be read".to_owned();

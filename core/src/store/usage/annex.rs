@@ -1,4 +1,4 @@
-//! What a key has beside the states of its limits. Few keys have any of it.
+//! The parts of a key beside the states of its limits. Few keys have any.
 
 use super::Usage;
 use super::waiting_line::InLine;
@@ -15,27 +15,27 @@ pub(in crate::store) struct UsageAnnex {
     pub(super) blocked_until: u64,
     pub(super) block_level: BlockLevel,
     pub(super) traces: Traces,
-    /// The generation of its leases; 0 before the first one.
+    /// The generation of its leases. 0 before the first one.
     pub(super) generation: u64,
-    /// The moment of the last turn; 0 where there is none to come.
+    /// The moment of the last turn. 0 if none is to come.
     pub(super) turns_until: u64,
     /// Limits that another version of the policy counts.
     pub(super) others: Vec<StoredLimit>,
-    /// The callers that wait for the key in other processes, too: of a store that processes share.
+    /// The callers that wait for the key, also in other processes. Only stores that processes share have them.
     pub(super) line: Vec<InLine>,
-    /// The numbers that stand in for those of the policy: of a store that has no table of them.
+    /// The override of the key. Only stores without a table of overrides have it here.
     pub(super) own: Option<OwnNumbers>,
-    /// What was learned of the key.
+    /// The learned limits of the key.
     pub(super) learned: Option<Box<LearnedLimits>>,
     /// Sections of a later release, as they were read.
     pub(super) unknown: Vec<u8>,
 }
 
-/// Numbers that stand in for those of a policy.
+/// The override of a key: numbers that stand in for those of its policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct OwnNumbers {
     pub(super) text: Box<str>,
-    /// 0: never.
+    /// When they end. 0 means never.
     pub(super) ends: u64,
     /// The key that has them.
     pub(super) key: Box<str>,
@@ -77,32 +77,32 @@ impl Usage {
         result
     }
 
-    /// What was learned of the key and still holds.
+    /// The learned limits that still hold.
     #[inline]
     pub(super) fn learned(&self, now: u64) -> Option<&LearnedLimits> {
         self.annex()?.learned.as_deref().filter(|learned| learned.ends() > now)
     }
 
-    /// What was learned of the key, or nothing yet, to be changed and put back.
+    /// Takes out the learned limits, or empty ones, to be changed and put back.
     fn take_learned(&mut self, now: u64) -> Box<LearnedLimits> {
         let learned = self.rare.as_mut().and_then(|rare| rare.annex.learned.take());
         learned.filter(|learned| learned.ends() > now).unwrap_or_default()
     }
 
-    /// What a call takes of a limit, and what it leaves free by what was learned.
+    /// The amount that a call takes of a limit. Its reserve includes the units that learned limits keep free.
     #[inline]
     pub(super) fn amount(&self, entry: &Entry<'_>, index: usize, now: u64) -> Amount {
         let amount = entry.operation.amount(index);
         self.learned(now).map_or(amount, |learned| amount.beside(learned, index, &entry.plan.rules[index], now))
     }
 
-    /// The first moment at which that admits a call.
+    /// The first moment at which the learned limits admit a call.
     #[inline]
     pub(super) fn learned_admits_at(&self, entry: &Entry<'_>, now: u64) -> u64 {
         self.learned(now).map_or(now, |learned| learned.admits_at(now, |index| entry.operation.amount(index).units))
     }
 
-    /// Charges a call to what was learned of the key, if anything was, or is to be.
+    /// Charges a call to the learned limits, if there are any or the policy learns.
     pub(super) fn charge_learned(&mut self, entry: &Entry<'_>, cost: u64, now: u64, moment: u64) {
         let learning = entry.plan.learning;
         if learning.is_none() && self.learned(now).is_none() {
@@ -114,7 +114,7 @@ impl Usage {
         self.change_annex(|annex| annex.learned = Some(learned));
     }
 
-    /// Takes what a response said.
+    /// Takes over the wait and the limits that a response announced.
     pub(super) fn observe(&mut self, plan: &Plan, said: &Said, now: u64) {
         if now + said.wait > self.blocked_until().max(now) {
             self.block_by_hand(plan, now, said.wait);
@@ -125,7 +125,7 @@ impl Usage {
         self.change_annex(|annex| annex.learned = Some(learned).filter(|learned| learned.ends() > now));
     }
 
-    /// When the line and the numbers of its own end.
+    /// When the line, the override and the learned limits end.
     pub(super) fn company_ends(&self) -> u64 {
         self.annex().map_or(0, |annex| {
             let own = annex.own.as_ref().map_or(0, OwnNumbers::last);
@@ -134,16 +134,16 @@ impl Usage {
         })
     }
 
-    /// The numbers that stand in for those of the policy.
+    /// The override that is in force.
     fn own(&self, now: u64) -> Option<&OwnNumbers> {
         self.annex()?.own.as_ref().filter(|own| own.last() > now)
     }
 
-    /// The answer to a call that is not made, because its key has other numbers than it brings.
+    /// The answer to a call that is not made, because it brings other numbers than its key has.
     #[cfg(feature = "redis")]
     pub(in crate::store) fn moved(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
         let (text, known) = (self.own(now).map_or("", |own| &own.text), entry.plan.stored_override());
-        // To compare two empty texts takes some processors a fifth of a check: they look where there is no memory.
+        // Some processors take a fifth of a check to compare two empty texts: they look where there is no memory.
         if text.is_empty() && known.is_empty()
             || text == known
             || matches!(entry.operation, Operation::Clear | Operation::Journal | Operation::Override(_))
@@ -153,7 +153,7 @@ impl Usage {
         Some(Answer { now, rare: RareAnswer::of_moved(Moved::To(text.to_owned())), ..Answer::default() })
     }
 
-    /// Gives the key other numbers, or those of its policy again. Returns whether there was something to change.
+    /// Sets or removes the override of the key. Returns true if there was something to change.
     pub(super) fn change_own(&mut self, change: &OverrideChange, now: u64) -> bool {
         if change.text.is_empty() && self.own(now).is_none() {
             return false;
@@ -213,7 +213,7 @@ impl Usage {
         }
     }
 
-    /// What an answer says of it.
+    /// The rare part of an answer.
     pub(super) fn rare_answer(&self, now: u64) -> Option<Box<RareAnswer>> {
         let annex = self.annex()?;
         let live = annex.others.iter().filter(|other| other.until > now);

@@ -1,4 +1,4 @@
-//! How one version of a policy reads what another version has stored.
+//! Reads a usage that another version of the policy has stored.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::plan::{Plan, StoredLimit};
 use crate::store::request::States;
 
 impl Usage {
-    /// Converts what another version of the policy has stored, limit by limit.
+    /// Converts a usage that another version of the policy has stored, limit by limit.
     #[inline]
     fn convert_if_other(&mut self, plan: &Plan, now: u64) {
         if !Arc::ptr_eq(&self.format, &plan.format) {
@@ -35,7 +35,7 @@ impl Usage {
         self.format = Arc::clone(&plan.format);
     }
 
-    /// The states as this version of the policy reads them, bounded in size; nothing is changed.
+    /// The states as this version of the policy reads them, bounded in size. Nothing is changed.
     pub(in crate::store) fn bounded_states(&mut self, plan: &Plan, now: u64) -> States {
         let other = !Arc::ptr_eq(&self.format, &plan.format) || plan.grace > 0;
         let before = other.then(|| self.stored_state());
@@ -55,7 +55,7 @@ impl Usage {
         self.refresh_expiry(plan, now);
     }
 
-    /// Reads the usage as this version of the policy does. When all that is stored is over, buckets that do not start full
+    /// Reads the usage as this version of the policy does. If everything stored is over, buckets that do not start full
     /// begin anew.
     pub(in crate::store) fn read_as(&mut self, plan: &Plan, now: u64) {
         self.convert_if_other(plan, now);

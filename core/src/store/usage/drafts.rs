@@ -4,12 +4,12 @@ use super::{StoredState, Usage};
 use crate::plan::Plan;
 use crate::store::request::{Answer, Entry};
 
-/// A usage while entries are decided together. Two of them may be of one usage.
+/// A usage while entries are decided together. Two entries may share one.
 pub(in crate::store) struct Draft {
     usage: Usage,
-    /// What was stored …
+    /// The stored state.
     stored: StoredState,
-    /// … and how this version of the policy reads it.
+    /// The stored state, as this version of the policy reads it.
     converted: StoredState,
     changed: bool,
     now: u64,
@@ -23,7 +23,7 @@ impl Draft {
         Self { usage, stored, converted, changed: false, now }
     }
 
-    /// The usage after the decision, and whether that has changed it.
+    /// The usage after the decision, and true if the decision has changed it.
     pub(in crate::store) fn finish(self) -> (Usage, bool) {
         let Self { mut usage, stored, changed, .. } = self;
         if !changed {
@@ -33,7 +33,7 @@ impl Draft {
     }
 }
 
-/// Decides entries together. `draft_of` says which draft each of them is about.
+/// Decides entries together. `draft_of` has the index of each entry's draft.
 pub(in crate::store) fn decide_all(entries: &[Entry<'_>], draft_of: &[usize], drafts: &mut [Draft]) -> Vec<Answer> {
     let mut admitted = Vec::with_capacity(entries.len());
     let mut refused = Vec::with_capacity(entries.len());

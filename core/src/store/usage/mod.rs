@@ -1,4 +1,4 @@
-//! What is stored of one policy and key, and what each operation does to it: for every store of this process and of its machine.
+//! The usage of one policy and key, and the effect of each operation on it, for every store except servers.
 
 mod annex;
 mod conversion;
@@ -23,8 +23,8 @@ use journal::Journal;
 #[cfg(feature = "redis")]
 pub(super) use stored_form::{Glance, glance, stored_override};
 
-/// What is stored of one policy and key. Its size decides how much memory and time a store of many keys takes. So does the
-/// order: a check that is allowed does not read the end, and thus a third cache line.
+/// The stored data of one policy and key. Its size decides how much memory and time a store of many keys takes. So does
+/// its order: an allowed check does not read the end, and so no third cache line.
 #[repr(C)]
 pub(in crate::store) struct Usage {
     format: Arc<StateFormat>,
@@ -32,13 +32,13 @@ pub(in crate::store) struct Usage {
     /// When states and block no longer matter.
     pub(in crate::store) expires_at: u64,
     states: UsageStates,
-    /// Until when the last check that was refused would be refused again.
+    /// Until when the last refused check would be refused again.
     denies_until: u64,
 }
 
 type UsageStates = OneOrMany<State>;
 
-/// What only few usages have.
+/// The parts that few usages have.
 #[derive(Default)]
 struct RareState {
     annex: UsageAnnex,
@@ -51,7 +51,7 @@ impl RareState {
     }
 }
 
-/// What is known from elsewhere of a key, beside its states.
+/// The data of a key that is known from elsewhere, beside its states.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Resumed {
     pub(crate) blocked_until: u64,
@@ -83,7 +83,7 @@ impl Usage {
         self.format.identity
     }
 
-    /// Whether it is a usage of this policy, in whatever version.
+    /// True if it is a usage of this policy, in any version.
     #[inline(always)]
     pub(in crate::store) fn is_of(&self, plan: &Plan) -> bool {
         let format = &plan.format;
@@ -97,13 +97,13 @@ impl Usage {
         states + self.rare.as_ref().map_or(0, |rare| rare.bytes())
     }
 
-    /// When the key is not denied any more, if it is.
+    /// When the denial of the key ends, if it is denied.
     pub(in crate::store) fn denial_ends(&self) -> u64 {
         let own = self.annex().and_then(|annex| annex.own.as_ref()).map_or(0, OwnNumbers::last);
         self.denies_until.max(self.blocked_until()).max(own)
     }
 
-    /// Whether the key is denied: removing it would admit the next check.
+    /// True if the key is denied: removing its usage would admit the next check.
     pub(in crate::store) fn is_denying(&self, now: u64) -> bool {
         self.denial_ends() > now
     }
@@ -125,7 +125,7 @@ impl Usage {
             }
     }
 
-    /// Whether the limits admit a check, and only what must stay free for others refuses it.
+    /// True if the limits admit a check, and only units that must stay free for others refuse it.
     pub(in crate::store) fn spares(&self, entry: &Entry<'_>, now: u64) -> bool {
         let mut asked = entry.plan.rules.iter().zip(&self.states).enumerate();
         self.blocked_until() <= now
@@ -155,14 +155,14 @@ impl Usage {
         self.denies_until = moments.fold(self.blocked_until(), u64::max);
     }
 
-    /// Remembers until when a debt denies every check, also before one was made.
+    /// Remembers until when a debt denies every check, even before one was made.
     fn remember_debt(&mut self, plan: &Plan, now: u64) {
         let views = plan.rules.iter().zip(&self.states).map(|(rule, state)| rule.view(state, now, 1, 0));
         let ends = views.filter(|view| view.left < 0).filter_map(|view| view.admits_at).max();
         self.denies_until = self.denies_until.max(ends.unwrap_or(0));
     }
 
-    /// Called after a change: states that no longer matter are cleared, as Redis drops the key.
+    /// Clears states that no longer matter, as Redis drops the key. Called after a change.
     pub(in crate::store) fn refresh_expiry(&mut self, plan: &Plan, now: u64) {
         let annex_ends = self.annex().map_or(0, |annex| annex.traces.until.max(self.level_ends(plan)));
         self.expires_at = self.meaning_ends(plan).max(annex_ends).max(self.company_ends());
@@ -176,7 +176,7 @@ impl Usage {
         plan.rules.iter().zip(&self.states).map(|(rule, state)| rule.ends(state)).max().unwrap_or(0)
     }
 
-    /// When nothing counts any more of what was charged before, also beside later charges.
+    /// When earlier charges no longer count, even beside later ones.
     fn charges_end(&self, plan: &Plan) -> u64 {
         plan.rules.iter().zip(&self.states).map(|(rule, state)| rule.charges_end(state)).max().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! What each operation does to a usage.
+//! The effect of each operation on a usage.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::store::request::{Answer, Entry, Operation, SimpleAnswer, Views};
 use crate::tables::one_or_many::OneOrMany;
 
 impl Usage {
-    /// Nearly every call in one step: a check or a peek of one limit. Nothing was changed when there is no answer.
+    /// Nearly every call in one step: a check or a peek of one limit. If it returns `None`, nothing was changed.
     #[inline(always)]
     pub(in crate::store) fn try_simple_call(&mut self, entry: &Entry<'_>, now: u64) -> Option<SimpleAnswer> {
         match &entry.operation {
@@ -54,7 +54,7 @@ impl Usage {
         Some(SimpleAnswer { applied, granted: 0, now, view: rule.view(state, now, cost, 0) })
     }
 
-    /// The one state that this version of the policy reads as it is, of a usage that has nothing else.
+    /// The state of the only limit, if this version of the policy reads it as it is and the usage has nothing else.
     #[inline(always)]
     fn simple_state<'a>(&'a mut self, plan: &'a Plan) -> Option<(&'a Rule, &'a mut State)> {
         match (&*plan.rules, &mut self.states, &self.rare) {
@@ -72,7 +72,7 @@ impl Usage {
         self.apply_as_stored(entry, now).0
     }
 
-    /// The same, and whether the usage has changed, beside its journal.
+    /// The same, and true if the usage has changed, beside its journal.
     #[cfg(feature = "redis")]
     pub(in crate::store) fn apply_and_say(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
         let is_other = !Arc::ptr_eq(&self.format, &entry.plan.format) || entry.plan.grace > 0;
@@ -91,7 +91,7 @@ impl Usage {
         (answer, changed)
     }
 
-    /// Returns the answer, and whether the usage has changed.
+    /// Returns the answer, and true if the usage has changed.
     fn apply_as_stored(&mut self, entry: &Entry<'_>, now: u64) -> (Answer, bool) {
         self.end_turns(now);
         match &entry.operation {
@@ -152,8 +152,8 @@ impl Usage {
         }
     }
 
-    /// Charges what is granted, and returns it: the cost, of a partial check what there is; and the moment as of which it counts.
-    /// `None` where nothing is.
+    /// Charges the granted units: the cost, or as many of it as a partial check can get. Returns them, and the moment
+    /// as of which they count. `None` if nothing is granted.
     fn try_charge(&mut self, entry: &Entry<'_>, now: u64) -> Option<(u64, u64)> {
         if let Operation::Turn { within, .. } = entry.operation {
             return self.take_turn(entry, now, within);
@@ -173,7 +173,7 @@ impl Usage {
             rule.capacity().saturating_sub(rule.used(state, now)).saturating_sub(self.amount(entry, index, now).reserve)
         };
         let granted = entry.plan.rules.iter().zip(&self.states).enumerate().map(left).fold(cost, u64::min);
-        // A unit is admitted.
+        // At least one unit is admitted.
         let granted = self.learned(now).map_or(granted, |learned| learned.left(now, granted).max(1));
         self.charge(&Entry { operation: Operation::check(granted), ..*entry }, now);
         Some((granted, now))
@@ -182,7 +182,7 @@ impl Usage {
     /// Charges every bucket as of the first moment at which all of them admit the call, if that is soon enough. Returns the cost and
     /// that moment.
     fn take_turn(&mut self, entry: &Entry<'_>, now: u64, within: u64) -> Option<(u64, u64)> {
-        // When others use less is not known, so there are no turns behind it.
+        // Nobody knows when others will use less, so no turn is taken then.
         if self.learned(now).is_some() && self.refusing_limits(entry, now) > 0 {
             return None;
         }
@@ -216,7 +216,7 @@ impl Usage {
         Some((entry.operation.cost(), moment))
     }
 
-    /// Whether a caller that was refused was not denied: it waits, in the line, or for what was learned.
+    /// True if a refused caller was not denied, because it waits in the line or for learned limits.
     fn goes_on_waiting(&self, entry: &Entry<'_>, now: u64) -> bool {
         match entry.operation {
             Operation::Acquire { .. } => true,
@@ -225,9 +225,9 @@ impl Usage {
         }
     }
 
-    /// Takes units in advance: a part of what every limit has left. Returns how many.
+    /// Takes units in advance: a part of the units that every limit has left. Returns how many.
     fn lease(&mut self, plan: &Plan, now: u64, terms: LeaseTerms) -> u64 {
-        // What was learned counts calls, and a lease is none.
+        // Learned limits count calls, and a lease is none.
         if self.blocked_until() > now || self.learned(now).is_some() {
             return 0;
         }
@@ -270,8 +270,8 @@ impl Usage {
         }
     }
 
-    /// Changes what a denial changes: nothing, unless the policy says so. Returns whether it did. A denial that is `spared`, by what
-    /// must stay free for others alone, is not charged and begins no block.
+    /// Makes the changes of a denial, if the policy has any. Returns true if there were some. A denial is `spared` if
+    /// it was only for units that must stay free for others: it is not charged and begins no block.
     pub(in crate::store) fn refuse(&mut self, entry: &Entry<'_>, now: u64, spared: bool) -> bool {
         let plan = entry.plan;
         let (cost, hold) = match entry.operation {
@@ -293,7 +293,7 @@ impl Usage {
         let blocked = self.blocked_until() > now;
         let charges = plan.charges_denials && !spared;
         let mut changed = charges || adopts;
-        // The amounts of a partial check are what it asks about.
+        // A partial check only asks with its amounts, so it is charged its cost.
         let amounts = entry.operation.amounts().filter(|_| !matches!(entry.operation, Operation::Take { .. }));
         for (index, (rule, state)) in plan.rules.iter().zip(&mut self.states).enumerate() {
             if charges {
@@ -313,7 +313,7 @@ impl Usage {
         changed
     }
 
-    /// Notes of each limit what is known only at the first look at it; returns whether there was such a thing.
+    /// Lets each limit note facts that are known only at the first look at it. Returns true if there were any.
     fn adopt(&mut self, plan: &Plan, now: u64) -> bool {
         plan.rules.iter().zip(&mut self.states).fold(false, |adopted, (rule, state)| rule.adopt(state, now) || adopted)
     }
@@ -398,8 +398,8 @@ impl Usage {
         true
     }
 
-    /// Gives units back, and leaves the traces that other charges need. `used_at` is when the units were to be used, of those of a Decision.
-    /// While turns are to come, buckets give back only to the last one: what stands behind the others has its moment.
+    /// Gives units back, with the traces that other charges need. `used_at` is when a Decision was to use its units. While
+    /// turns are to come, buckets take back only units of the last one: callers behind the others were promised their moments.
     fn refund(
         &mut self,
         plan: &Plan,

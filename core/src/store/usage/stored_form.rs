@@ -1,4 +1,4 @@
-//! A usage as bytes: the value that servers keep too, and behind it the journal.
+//! A usage as bytes: the value that servers keep too, and the journal behind it.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::plan::{BlockLevel, LimitTag, Plan, StateFormat, StoredLimit, parts_of
 use crate::store::request::{Answer, Attempt, Entry, Operation, SimpleAnswer, StoredOverride};
 use crate::tables::one_or_many::OneOrMany;
 
-/// What stands behind a value: parts of these kinds, each with a length of four bytes.
+/// The kinds of parts behind a value. Each part has a length of four bytes.
 const JOURNAL: u8 = 1;
-/// The policy and the key of numbers that stand in for those of the policy, since a record has but a digest of them.
+/// The policy and the key of an override, because a record has only a digest of them.
 const NAME: u8 = 2;
 
 /// Bytes of the length of such a part.
@@ -59,7 +59,7 @@ fn put_part(out: &mut Vec<u8>, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
     out[at..at + usize::from(PART_LENGTH)].copy_from_slice(&length.to_le_bytes());
 }
 
-/// What a stored value says of a call without a usage.
+/// The result of a look at a stored value, without making a usage.
 pub(in crate::store) enum Glance {
     /// It is a peek, or a check that is refused.
     Answered(Answer),
@@ -68,7 +68,7 @@ pub(in crate::store) enum Glance {
     Unknown,
 }
 
-/// Looks at a stored value, and what stands behind it: of one limit, a state is enough for nearly every call.
+/// Looks at a stored value and the bytes behind it. For one limit, the state is enough for nearly every call.
 #[inline]
 pub(in crate::store) fn glance(entry: &Entry<'_>, (value, appendix): (&[u8], &[u8]), now: u64) -> Glance {
     let plan = entry.plan;
@@ -90,15 +90,15 @@ pub(in crate::store) fn glance(entry: &Entry<'_>, (value, appendix): (&[u8], &[u
 }
 
 impl Usage {
-    /// Of one limit, with nothing beside it.
+    /// A usage of one limit, with nothing beside it.
     #[inline]
     pub(in crate::store) fn of_one(plan: &Plan, state: State, (expires_at, denies_until): (u64, u64)) -> Self {
         let format = Arc::clone(&plan.format);
         Self { format, states: OneOrMany::One(state), expires_at, rare: None, denies_until }
     }
 
-    /// Reads what was written: a value and what stands behind it, when it expires and until when it denies. `None` where the bytes
-    /// are of no usage.
+    /// Reads a usage from a value and the bytes behind it, with the moments when it expires and until when it denies.
+    /// `None` if the bytes are no usage.
     pub(in crate::store) fn read(
         plan: &Plan,
         (value, appendix): (&[u8], &[u8]),
@@ -133,8 +133,8 @@ impl Usage {
         Some(usage)
     }
 
-    /// Appends it, as this version of its policy has it, or with the value `kept` where only the journal has changed. Returns when it
-    /// expires, and the bytes of the value.
+    /// Appends the usage as this version of its policy stores it. If only the journal has changed, the value is `kept`.
+    /// Returns when the usage expires, and the bytes of the value.
     pub(in crate::store) fn write(
         &self,
         plan: &Plan,
@@ -167,7 +167,7 @@ impl Usage {
     }
 }
 
-/// The key of a policy that has other numbers, of the value and of what stands behind it.
+/// The override of a key of this policy, from a value and the bytes behind it.
 pub(in crate::store) fn stored_override(
     value: &[u8],
     appendix: &[u8],
@@ -182,7 +182,7 @@ pub(in crate::store) fn stored_override(
 }
 
 impl UsageAnnex {
-    /// `None` for bytes that are no annex. What has ended is left out.
+    /// `None` for bytes that are no annex. Parts that have ended are left out.
     fn read(bytes: &[u8], now: u64) -> Option<Self> {
         let mut annex = Self::default();
         for section in sections(bytes) {
@@ -287,7 +287,7 @@ impl UsageAnnex {
 }
 
 impl Journal {
-    /// For each attempt its time, its cost, whether it was admitted, the length of its metadata and one more, and the metadata.
+    /// For each attempt its time, its cost, 1 if it was admitted, the length of its metadata plus 1, and the metadata.
     fn write(&self, out: &mut Vec<u8>) {
         put(out, self.expires_at, MOMENT_WIDTH);
         for Attempt { at, allowed, cost, meta } in &self.attempts {

@@ -3,7 +3,7 @@
 use crate::algorithm::{LEASED_PART, Rule};
 use crate::store::request::{Answer, Entry, Operation};
 
-/// Whether an entry about a key that is not stored may store it.
+/// True if an entry about a key that is not stored may store it.
 #[inline]
 pub(in crate::store) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
     match &entry.operation {
@@ -26,7 +26,7 @@ pub(in crate::store) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
     }
 }
 
-/// Whether a key that is not stored has room.
+/// True if a key that is not stored has room.
 #[inline]
 fn admits_unused(entry: &Entry<'_>, now: u64) -> bool {
     match entry.operation.amounts() {
@@ -38,7 +38,7 @@ fn admits_unused(entry: &Entry<'_>, now: u64) -> bool {
     }
 }
 
-/// The same of a call that takes another number of each limit.
+/// The same for a call with an amount for each limit.
 #[cold]
 fn admits_amounts(entry: &Entry<'_>, now: u64) -> bool {
     let rules = entry.plan.rules.iter().enumerate();

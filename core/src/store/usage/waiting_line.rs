@@ -1,5 +1,5 @@
-//! The line of those who wait for a key over all processes: of each process the first caller of each class. docs/adr/0036 has the
-//! reasons, and `lua/waiting_line.lua` the same rules for servers.
+//! The line of the callers that wait for a key over all processes: the first caller of each class in each process.
+//! docs/adr/0036 has the reasons, and `lua/waiting_line.lua` the same rules for servers.
 
 use super::Usage;
 use crate::algorithm::HoldId;
@@ -14,19 +14,19 @@ const MAX_LINE: usize = 64;
 pub(super) struct InLine {
     pub(super) waiter: HoldId,
     pub(super) overtaken: u8,
-    /// When it last asked …
+    /// When it last asked.
     pub(super) asked_at: u64,
-    /// … and since when it waits.
+    /// Since when it waits.
     pub(super) since: u64,
 }
 
 impl InLine {
-    /// When it is not in the line any more, unless it asks again.
+    /// When it leaves the line, unless it asks again.
     pub(super) const fn ends(&self) -> u64 {
         self.asked_at + PATIENCE
     }
 
-    /// Whether a caller that waits since then goes before this one only if this one was not overtaken too often.
+    /// True if this caller came before that one and is of its class or above: then it must not be overtaken too often.
     const fn is_before(&self, waiter: HoldId, since: u64) -> bool {
         self.waiter != waiter && self.since < since && self.waiter >> RANK_SHIFT <= waiter >> RANK_SHIFT
     }
@@ -37,14 +37,14 @@ impl Usage {
         self.annex().map_or(&[], |annex| &annex.line)
     }
 
-    /// Whether a caller has to let another one go first.
+    /// True if a caller has to let another one go first.
     pub(super) fn must_yield(&self, place: LinePlace, now: u64) -> bool {
         let since = now.saturating_sub(place.age);
         let mut waiting = self.line().iter().filter(|other| other.ends() > now);
         waiting.any(|other| other.overtaken >= MAX_OVERTAKEN && other.is_before(place.waiter, since))
     }
 
-    /// A caller is served. The next one of its process takes its place, and has been overtaken as often, if there is one.
+    /// Serves a caller. The next one of its process, if there is one, takes its place and its count of being overtaken.
     pub(super) fn leave_served(&mut self, place: LinePlace, now: u64) {
         let since = now.saturating_sub(place.age);
         self.change_annex(|annex| {
@@ -61,7 +61,7 @@ impl Usage {
         }
     }
 
-    /// Returns whether it stood there.
+    /// Takes a caller out of the line. Returns true if it stood there.
     pub(super) fn leave_line(&mut self, waiter: HoldId) -> bool {
         let before = self.line().len();
         if before > 0 {
@@ -70,7 +70,7 @@ impl Usage {
         self.line().len() < before
     }
 
-    /// A caller goes on waiting.
+    /// Notes that a caller goes on waiting.
     pub(super) fn join_line(&mut self, place: LinePlace, now: u64) {
         let since = now.saturating_sub(place.age);
         self.change_annex(|annex| {

@@ -45,7 +45,7 @@ import { collectMetrics } from 'tidegate/prometheus';
 import { paced } from 'tidegate/undici';
 import { Agent, request as call } from 'undici';
 
-/** What is undefined is as if it were not given, also for a project with `exactOptionalPropertyTypes`. */
+/** An undefined option is as if it were not given, also for a project with `exactOptionalPropertyTypes`. */
 export const UNDEFINED = {
   address: clientIp({ trustedProxies: undefined, ipv6Prefix: undefined }),
   route: { policy: undefined, key: undefined, cost: undefined, limiter: undefined } satisfies Parameters<
@@ -149,7 +149,7 @@ async function rateLimitOf(url: string): Promise<string | null> {
   assert.equal(typeof RateLimitException, 'function');
 }
 
-// A function of one argument gets the response, with its type; every option may be undefined.
+// A function of one argument gets the response, with its type. Every option may be undefined.
 {
   const express: RateLimitOptions = {
     limiter,
@@ -194,7 +194,7 @@ async function rateLimitOf(url: string): Promise<string | null> {
   const send: Processor<Mail, number> = limited(options, async (job, token) => job.data.user.length + Number(token));
   const connection = { host: '127.0.0.1', port: 1 };
   assert.equal(typeof send, 'function');
-  // Not called: there is no server here.
+  // This is not called, because there is no server here.
   const start = (): unknown[] => [
     new Queue<Mail, number>('mail', { connection }),
     new Worker<Mail, number>(

@@ -1,4 +1,4 @@
-// A project without the types of Node and of a browser, in which an option that may be undefined is passed on as it is.
+// A project without the types of Node and of a browser. It passes an option on as it is, also if it may be undefined.
 
 import {
   type AcquireOptions,
@@ -62,7 +62,7 @@ export function loose(
   ];
 }
 
-/** What is told of a Decision, whole. */
+/** All fields of a Decision. */
 export function told(decision: Decision): DecisionFields {
   const source: Source = decision.source;
   const only: 'store' | 'deny-cache' | 'lease' | 'fallback' = source;
@@ -174,7 +174,7 @@ export async function others(limiter: Limiter, change: StoreChange): Promise<voi
   void [attempts, held, when, warnings];
 }
 
-/** The names of policies that are given in code are types. */
+/** The names of policies in code are types. */
 export async function names(any: string): Promise<void> {
   const limiter = new Limiter({ policies: { free: '5/minute', pro: new Policy('9/minute') }, prefix: 'app' });
   await limiter.check('free', 'a');
@@ -195,12 +195,12 @@ export async function names(any: string): Promise<void> {
   limiter.wrap('fre', (user: string) => user, { key: 'all' });
   // @ts-expect-error it may be no policy
   await limiter.check(any, 'a');
-  // A limiter whose names are known is one like any other.
+  // A limiter with known names is one like any other.
   const whatever: Limiter = limiter;
   await whatever.check(any, 'a');
   const wide: Limiter = new Limiter({ policies: { free: '5/minute' } });
   await wide.check(any, 'a');
-  // Those of a file, and those of an object that is filled at run time, are not known.
+  // The names in a file, and in an object that is filled at run time, are not known.
   await (await Limiter.fromFile('policies.yaml', { policies: { free: '5/minute' } })).check(any, 'a');
   const rows: Record<string, string> = {};
   await new Limiter({ policies: rows }).check(any, 'a');

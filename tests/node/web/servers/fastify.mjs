@@ -14,7 +14,7 @@ const start =
       if (claims !== undefined) request.user = JSON.parse(claims);
     });
     app.setErrorHandler((error, _request, reply) => {
-      // A refusal is left to Fastify.
+      // Fastify answers a refusal.
       if (error.statusCode === 429 || error.statusCode === 503) return reply.send(error);
       failed?.(error);
       return reply.code(500).send('failed');

@@ -40,7 +40,7 @@ async function start(description) {
   return listening(serve({ fetch: application(description).fetch, hostname: '127.0.0.1', port: 0 }));
 }
 
-/** As on Bun and Deno: there are no streams of Node, so that a response ends when its body was read. */
+/** As on Bun and Deno, there are no streams of Node, so a response ends when its body was read. */
 async function startBare(description) {
   const { fetch } = application(description);
   const info = (address) => ({ remoteAddr: { hostname: address } });

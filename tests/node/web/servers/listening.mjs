@@ -1,12 +1,12 @@
 import { once } from 'node:events';
 import { promisify } from 'node:util';
 
-/** A listening server: its URL, and how to close it. */
+/** A listening server: its URL, and a function that closes it. */
 export async function listening(server) {
   if (!server.listening) await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${server.address().port}`,
-    /** How many clients are connected. */
+    /** The number of connected clients. */
     connections: promisify(server.getConnections.bind(server)),
     async close() {
       server.closeAllConnections();

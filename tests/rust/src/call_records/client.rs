@@ -18,21 +18,21 @@ const LONGEST_WAIT: Duration = Duration::from_millis(400);
 /// How a client calls.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// In its records.
+    /// Its name in its records.
     pub name: String,
     /// The store.
     pub url: String,
-    /// Of a call.
+    /// The timeout of a call.
     pub timeout: Duration,
-    /// Which keys it uses.
+    /// The keys that it uses.
     pub schedule: Schedule,
     /// The longest pause between two calls.
     pub pause: Duration,
     /// The pause after an error, so that few calls on one key have no answer.
     pub after_error: Duration,
-    /// Of its random choices.
+    /// The seed of its random choices.
     pub seed: u64,
-    /// Whether its limiter is the async one.
+    /// True if its limiter is the async one.
     pub is_async: bool,
 }
 
@@ -78,7 +78,7 @@ fn make(limiter: &AnyLimiter, call: &Call, schedule: &Schedule) -> (Outcome, Opt
     }
 }
 
-/// Makes calls until the flag is set; returns what it recorded.
+/// Makes calls until the flag is set, and returns its records.
 ///
 /// # Panics
 /// When the limiter cannot be made.
@@ -91,7 +91,7 @@ pub fn record_calls(client: &Client, over: &AtomicBool) -> Vec<CallRecord> {
     while !over.load(Ordering::Relaxed) {
         let group = client.schedule.group(monotonic(), &mut random);
         let mut call = client.schedule.call(&group, &mut random);
-        // A second call tries exactly when the first was told to.
+        // A second call tries exactly at the time that the first answer gave.
         for is_second in [false, true] {
             let begin = monotonic();
             let (outcome, retry_after) = make(&limiter, &call, &client.schedule);

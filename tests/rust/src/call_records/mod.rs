@@ -1,5 +1,5 @@
-//! What clients write down of their calls, and the test of the faults it caused, so that `history_check` can find out
-//! whether any order of the calls explains the answers. Python and Node write the same lines: see `tests/histories`.
+//! Records of the calls of clients and of the faults that a test caused. With them, `history_check` finds out whether
+//! any order of the calls explains the answers. Python and Node write the same lines: see `tests/histories`.
 
 mod client;
 mod programs;
@@ -20,7 +20,7 @@ pub fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The wall clock in microseconds, which servers of this machine tell as their time.
+/// The wall clock in microseconds, which the servers of this machine also use.
 #[must_use]
 pub fn wall() -> u64 {
     // Asks libc, as the servers do: a clock that is preloaded is the same for both.

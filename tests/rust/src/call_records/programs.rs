@@ -20,7 +20,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// The languages that `TIDEGATE_CLIENTS` lists, `python,node`. They must be built.
+    /// The languages that `TIDEGATE_CLIENTS` lists, such as `python,node`. They must be built.
     ///
     /// # Panics
     /// When it lists another one.
@@ -50,7 +50,7 @@ impl Language {
         };
         let mut command = Command::new(program);
         if self == Self::Node {
-            // Each fault would be a warning.
+            // Node would print a warning for each fault.
             command.arg("--no-warnings");
         }
         command.current_dir(root).arg(Path::new("tests/histories").join(file));
@@ -89,7 +89,7 @@ impl ClientProgram {
         Self { child, output }
     }
 
-    /// Ends it; returns what it recorded.
+    /// Ends it, and returns its records.
     ///
     /// # Panics
     /// When it wrote something else.

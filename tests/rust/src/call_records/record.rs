@@ -4,22 +4,22 @@ use serde_json::{Value, json};
 
 use crate::decision_values::DecisionValues;
 
-/// What a call does.
+/// The operation of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Asks and charges.
     Check,
-    /// Asks.
+    /// Asks without charging.
     Peek,
-    /// Charges, whether it fits or not.
+    /// Charges, even if it does not fit.
     Charge,
     /// Gives back.
     Refund,
     /// Forgets the usage.
     Clear,
-    /// Blocks the key for `Call::length`; 0 ends a block.
+    /// Blocks the key for `Call::length`. A length of 0 ends a block.
     Block,
-    /// Gives the key its policy's own numbers for single keys where `Call::length` is 1, those of the policy again where it is 0.
+    /// Sets the override of the key if `Call::length` is 1, and removes it if it is 0.
     Override,
     /// Asks and charges all entries or none.
     CheckAll,
@@ -36,30 +36,30 @@ const NAMES: [(&str, Operation); 8] = [
     ("check_all", Operation::CheckAll),
 ];
 
-/// A call: what was asked.
+/// A call of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Call {
-    /// What it does.
+    /// Its operation.
     pub operation: Operation,
-    /// Policy, key and cost; several of a `check_all`.
+    /// Policy, key and cost. A `check_all` has several.
     pub entries: Vec<(String, String, u64)>,
-    /// Of a block, in microseconds; of an override whether it is set.
+    /// The length of a block in microseconds. For an override 1 if it is set, else 0.
     pub length: u64,
 }
 
-/// What the caller was told.
+/// The answer that the caller got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// A Decision of the store, with the store's time in microseconds where the Decision tells it.
+    /// A Decision of the store, with the store's time in microseconds if the Decision has it.
     Decided {
-        /// When.
+        /// The store's time.
         at: Option<u64>,
         /// Its values.
         values: Box<DecisionValues>,
     },
     /// The call was done and has no Decision.
     Done,
-    /// A Decision of another source than the store: no part of the shared history.
+    /// A Decision that did not come from the store. It is no part of the shared history.
     Local,
     /// An error with this code. The call may have run, at any time from its begin on.
     Failed(String),
@@ -74,18 +74,18 @@ pub struct CallRecord {
     pub number: u64,
     /// Calls of other groups use other keys.
     pub group: String,
-    /// What was asked.
+    /// The call.
     pub call: Call,
-    /// Before the call.
+    /// The time before the call.
     pub begin: u64,
-    /// After it.
+    /// The time after the call.
     pub end: u64,
-    /// What the caller was told.
+    /// The answer that the caller got.
     pub outcome: Outcome,
 }
 
 impl CallRecord {
-    /// The line.
+    /// The record as a line.
     #[must_use]
     pub fn json(&self) -> Value {
         let name = NAMES.iter().find(|(_, operation)| *operation == self.call.operation).map_or("", |(name, _)| name);
@@ -133,7 +133,7 @@ impl CallRecord {
     }
 }
 
-/// What a fault may take from the store.
+/// The data that a fault may take from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// Nothing.
@@ -142,19 +142,19 @@ pub enum Loss {
     Everything,
     /// Everything on some of the servers: for one key everything or nothing.
     EverythingOfSome,
-    /// What was charged last, and no copy had yet: the store goes back to what it had at some earlier moment.
+    /// The newest charges, which no copy had yet: the store goes back to its state at some earlier moment.
     Newest,
 }
 
 /// A fault, with the times before and after it.
 #[derive(Debug, Clone, Copy)]
 pub struct FaultRecord {
-    /// In one word.
+    /// Its name, in one word.
     pub name: &'static str,
     /// Before it.
     pub begin: u64,
     /// When it was over.
     pub end: u64,
-    /// What may be gone.
+    /// The data that may be lost.
     pub loss: Loss,
 }

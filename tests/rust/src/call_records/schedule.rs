@@ -1,4 +1,4 @@
-//! Which keys clients use at which time, so that all processes work on the same keys without a word to each other, and no
+//! The keys that clients use at each time. All processes work on the same keys without talking to each other, and no
 //! key has a long history.
 
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ pub fn policies() -> Vec<Policy> {
     PolicyFile::read(file()).expect("a policy file").policies().to_vec()
 }
 
-/// A policy with the numbers that overrides give its keys: twice as many units. What a bucket has drained depends on when an override
-/// came, which no answer tells, so buckets have none.
+/// A policy with the numbers of its overrides: twice as many units. Buckets have none, because the units that a bucket
+/// has drained depend on the moment of the override, and no answer gives that moment.
 ///
 /// # Panics
 /// When there can be no such policy.
@@ -56,7 +56,7 @@ pub struct Schedule {
     pub slice: Duration,
     /// How many keys are in use at a time.
     pub groups: u64,
-    /// Whether one call may use two policies, whose keys may lie in different slots.
+    /// True if one call may use two policies. Their keys may lie in different slots.
     pub across_policies: bool,
     /// The names of the policies, in the order of the file.
     pub policies: Vec<String>,

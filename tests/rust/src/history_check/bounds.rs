@@ -1,5 +1,5 @@
-//! What holds in any order of the calls: how many units were admitted in any window. Units that an unanswered call charged
-//! only add to them. It needs no model and no search.
+//! A check that holds in any order of the calls: the number of units admitted in any window. Units of an unanswered
+//! call only add to them. It needs no model and no search.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ fn most(limit: &Limit, length: u64) -> Option<u128> {
         Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
             Some(u128::from(limit.capacity()) + (u128::from(length) * count).div_ceil(u128::from(period)))
         }
-        // The sliding counter estimates.
+        // The sliding counter only estimates.
         _ => None,
     }
 }
 
-/// What was admitted too much.
+/// Returns a message for each window that admitted too much.
 pub(super) fn check(policies: &[Policy], history: &History<'_>) -> Vec<String> {
     let gives_back = |call: &Call| matches!(call.operation, Operation::Refund | Operation::Clear | Operation::Override);
     let uncertain = history.uncertain.iter().filter_map(|event| match event.what {

@@ -5,10 +5,10 @@ use crate::decision_values::DecisionValues;
 
 use super::ClockReadings;
 
-/// A server and its clients read their clocks with a precision like this; what the readings differ by comes on top.
+/// A server and its clients read their clocks about this precisely. The difference of the readings comes on top.
 const SLACK: u64 = 1_000;
 
-/// Translates the clients' times.
+/// Translates the clients' times to the wall clock.
 pub(super) struct WallClock {
     /// Wall clock less monotonic clock, in microseconds.
     least: u64,
@@ -30,23 +30,23 @@ impl WallClock {
     }
 }
 
-/// A call whose time is known.
+/// A call with a known time.
 pub(super) struct DecidedCall<'a> {
     pub(super) at: u64,
     pub(super) call: &'a Call,
     pub(super) values: &'a DecisionValues,
-    /// To name it in a message.
+    /// Names the call in a message.
     pub(super) record: &'a CallRecord,
 }
 
-/// What happened at a time that is not known.
+/// An event at an unknown time.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Happening<'a> {
-    /// With the answer, when there is one.
+    /// A call, with its answer if there is one.
     Call(&'a Call, Option<&'a DecisionValues>),
     /// See [`Loss`].
     Everything,
-    /// The same.
+    /// See [`Loss`].
     Newest,
 }
 
@@ -56,15 +56,15 @@ pub(super) struct UncertainEvent<'a> {
     pub(super) what: Happening<'a>,
     pub(super) from: u64,
     pub(super) until: u64,
-    /// Whether it certainly happened.
+    /// True if it certainly happened.
     pub(super) certain: bool,
 }
 
 /// All events of a group.
 pub(super) struct History<'a> {
-    /// By time.
+    /// In order of their times.
     pub(super) decided: Vec<DecidedCall<'a>>,
-    /// By their begin.
+    /// In order of their begin.
     pub(super) uncertain: Vec<UncertainEvent<'a>>,
     /// Calls without an answer.
     pub(super) failed: usize,
@@ -113,8 +113,8 @@ impl<'a> History<'a> {
                 history.uncertain.push(UncertainEvent { what, from, until, certain });
             }
         }
-        // Beside other uncertain events an answer without a time cannot be compared: the moments to try of the others would
-        // follow from it, and it has none itself.
+        // Next to other uncertain events, an answer without a time cannot be compared: the moments to try for the
+        // others would depend on it, and it has no moment itself.
         if history.uncertain.len() > 1 {
             for event in &mut history.uncertain {
                 if let Happening::Call(_, answer) = &mut event.what {
@@ -127,7 +127,7 @@ impl<'a> History<'a> {
         Ok(history)
     }
 
-    /// Whether data may be lost.
+    /// True if data may be lost.
     pub(super) fn has_loss(&self) -> bool {
         self.uncertain.iter().any(|event| !matches!(event.what, Happening::Call(..)))
     }

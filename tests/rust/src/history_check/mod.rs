@@ -1,10 +1,10 @@
-//! Finds out whether any order of recorded calls explains their answers. It knows only what users are promised: `model`
-//! computes each answer from everything that was charged before, and shares no code with the rules.
+//! Finds out whether any order of recorded calls explains their answers. It relies only on the promises to users:
+//! `model` computes each answer from everything that was charged before, and shares no code with the rules.
 //!
-//! The history of a group of keys is searched exactly (`search.rs`). A Decision tells the store's time, so the order of the
-//! calls that have one is known. Calls without an answer, and losses of data, have run at any time from their begin on, or
-//! never; `moments.rs` lists the times that make a difference. A group whose search would take too long is undecided, and
-//! `bounds.rs` still holds of it what is true in any order. `docs/adr/0014` has the reasons.
+//! `search.rs` searches the history of a group of keys exactly. A Decision has the store's time, so the order of the
+//! calls with a Decision is known. A call without an answer, or a loss of data, can have happened at any time from its
+//! begin on, or never. `moments.rs` lists the times that make a difference. A group is undecided if its search would
+//! take too long. `bounds.rs` checks every group for the rules that hold in any order. `docs/adr/0014` has the reasons.
 
 mod bounds;
 mod event;
@@ -19,7 +19,7 @@ use tidegate::Policy;
 use crate::call_records::{CallRecord, FaultRecord};
 use event::WallClock;
 
-/// What no order of calls explains.
+/// A contradiction that no order of calls explains.
 #[derive(Debug, Clone)]
 pub struct Violation {
     /// The group of keys.
@@ -28,25 +28,25 @@ pub struct Violation {
     pub what: String,
 }
 
-/// The result.
+/// The result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Groups of keys.
     pub groups: usize,
-    /// Those in which some call has an unknown outcome, or data may be lost.
+    /// Groups with a call of unknown outcome, or with data that may be lost.
     pub uncertain: usize,
-    /// Those for which the search would have taken too long.
+    /// Groups that would have taken too long to search.
     pub undecided: usize,
     /// Calls with a Decision of the store.
     pub decided_calls: usize,
     /// Calls without an answer.
     pub failed_calls: usize,
-    /// What no order explains.
+    /// Contradictions that no order of calls explains.
     pub violations: Vec<Violation>,
 }
 
 impl Report {
-    /// One line.
+    /// The report in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         let Self { groups, uncertain, undecided, decided_calls, failed_calls, violations } = self;

@@ -1,7 +1,7 @@
 //! The moments at which an uncertain call can have run with different consequences.
 //!
-//! A call runs between two calls whose times are known. All that later answers can show of its moment is on which side of
-//! some moment it lies, or that a moment which an answer names is a fixed distance away. So it is enough to try each of
+//! A call runs between two calls with known times. Later answers can show only two things about its moment: the side of
+//! some moment on which it lies, or that a moment in an answer is a fixed distance away. So it is enough to try each of
 //! these moments, and one between every two.
 
 use tidegate::{Algorithm, Limit, Policy};
@@ -11,7 +11,7 @@ use super::possible_state::{PossibleState, named};
 use crate::call_records::{Call, Operation};
 use crate::decision_values::DecisionValues;
 
-/// How long after a charge a limit may show it: for each, an answer names the moment of the charge plus that.
+/// The distances after a charge at which a limit may show it: an answer names the moment of the charge plus one of them.
 fn distances(limit: &Limit, units: u64) -> Vec<u64> {
     let period = limit.period().micros();
     match limit.algorithm() {
@@ -25,7 +25,7 @@ fn distances(limit: &Limit, units: u64) -> Vec<u64> {
     }
 }
 
-/// A limit that counts in steps of the clock: how long a step is.
+/// The length of a step, if the limit counts in steps of the clock.
 fn step(limit: &Limit) -> Option<u64> {
     match limit.algorithm() {
         Algorithm::SlidingWindow => Some(limit.period().micros() / u64::from(limit.precision())),
@@ -34,7 +34,7 @@ fn step(limit: &Limit) -> Option<u64> {
     }
 }
 
-/// Whether answers long after a charge may still show when it was. Of other limits the next answer shows all.
+/// True if answers long after a charge may still show its moment. With other limits the next answer shows everything.
 fn remembers_each_charge(limit: &Limit) -> bool {
     matches!(limit.algorithm(), Algorithm::SlidingLog | Algorithm::Concurrency)
 }
@@ -92,8 +92,8 @@ impl Moments {
     }
 }
 
-/// The moments from `from` to `until` to try for a call, when `next` is the next call whose time is known. After data was
-/// lost, an answer may show a state of long ago: `may_go_back` says that this can happen.
+/// The moments from `from` to `until` to try for a call, if `next` is the next call with a known time. `may_go_back` is
+/// true if an answer may show a state of long ago, because data may have been lost.
 pub(super) fn to_try(
     policies: &[Policy],
     history: &History<'_>,
@@ -116,7 +116,7 @@ pub(super) fn to_try(
         let own = state.model.own(name, key);
         let policy = own.unwrap_or_else(|| named(policies, name));
         named_by(from, &model.peek(policy, key, *cost)).into_iter().for_each(|moment| moments.add(moment));
-        // The answer names how far away moments were that follow from the state after the call.
+        // The answer gives the distance to moments that follow from the state after the call.
         if let Some(answer) = answer {
             for run_at in [from, until] {
                 let mut after = state.clone();

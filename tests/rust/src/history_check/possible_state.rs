@@ -1,4 +1,4 @@
-//! What the store may hold at some moment of a history.
+//! A state that the store may have at some moment of a history.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -9,19 +9,19 @@ use crate::call_records::{Call, Operation, overridden};
 use crate::decision_values::DecisionValues;
 use crate::model::Model;
 
-/// What an answer must say.
+/// The answer that a call must get.
 #[derive(Debug)]
 pub(super) enum Expected {
-    /// All of it.
+    /// All values of the Decision.
     Whole(DecisionValues),
-    /// What each limit has left, and when it is as if unused; of calls that ask nothing.
+    /// For calls that ask nothing: only `remaining` and `reset_after` of each limit.
     Usage(DecisionValues),
     /// There is no Decision.
     Nothing,
 }
 
 impl Expected {
-    /// Whether it is the answer to a check that is admitted.
+    /// True if it is the answer to a check that is admitted.
     pub(super) const fn admits(&self) -> bool {
         matches!(self, Self::Whole(values) if values.allowed && !values.shadow)
     }
@@ -38,13 +38,13 @@ impl Expected {
     }
 }
 
-/// An answer that does not say whether its keys have other numbers than their policies: its limits show that.
+/// The answer without its flags for overrides, which the model does not set. The limits show an override anyway.
 fn without_overrides(found: &DecisionValues) -> DecisionValues {
     let decisions = found.decisions.iter().map(without_overrides).collect();
     DecisionValues { overridden: false, decisions, ..found.clone() }
 }
 
-/// An earlier state, of which a server may still have a copy.
+/// An earlier state. A server may still have a copy of it.
 pub(super) struct EarlierState {
     pub(super) model: Model,
     pub(super) before: Option<Rc<EarlierState>>,
@@ -59,7 +59,7 @@ pub(super) struct PossibleState {
     /// A bit for each uncertain event that has happened.
     pub(super) happened: u128,
     pub(super) earlier: Option<Rc<EarlierState>>,
-    /// Of all earlier states.
+    /// A hash of all earlier states.
     lineage: u64,
 }
 
@@ -122,7 +122,7 @@ impl PossibleState {
         self.earlier = Some(Rc::new(EarlierState { model: self.model.clone(), before: self.earlier.take() }));
     }
 
-    /// Two states of the same text behave the same from now on. Where an earlier state may come back, that is part of it.
+    /// Two states with the same text behave the same from now on. The text has the earlier states if one may come back.
     pub(super) fn text(&self, may_go_back: bool) -> String {
         format!("{} {} {:?}", self.happened, if may_go_back { self.lineage } else { 0 }, self.model)
     }
@@ -134,7 +134,7 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The policy of a name.
+/// The policy with that name.
 pub(super) fn named<'a>(policies: &'a [Policy], name: &str) -> &'a Policy {
     policies.iter().find(|policy| policy.name() == name).unwrap_or_else(|| panic!("a record names {name:?}"))
 }

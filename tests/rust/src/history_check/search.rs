@@ -10,7 +10,7 @@ use super::moments;
 use super::possible_state::PossibleState;
 use crate::budget::is_full;
 
-/// The most runs of a call in a model for one group: a few groups would take longer than all others together.
+/// The most runs of calls in a model for one group. Otherwise a few groups would take longer than all others together.
 fn most_runs() -> u32 {
     if is_full() { 60_000 } else { 8_000 }
 }
@@ -23,7 +23,7 @@ const MOST_TIES: usize = 6;
 /// The most states that a message shows.
 const MOST_SHOWN: usize = 3;
 
-/// Calls of the same microsecond, `count` from `first` on, of which those of the bits in `left` have not run yet.
+/// Calls of the same microsecond: `count` of them from `first` on. The bits in `left` mark those that have not run yet.
 #[derive(Clone, Copy)]
 struct Ties {
     first: usize,
@@ -32,7 +32,7 @@ struct Ties {
     left: u32,
 }
 
-/// Whether a history can be explained.
+/// The result of the search for an explanation.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Explained,
@@ -48,7 +48,7 @@ struct Search<'a> {
     remembers: bool,
     /// The states that were tried, each with the number of calls before it.
     tried: HashSet<(usize, String)>,
-    /// Most calls that some state explained, and such states.
+    /// The largest number of calls that some state explained, and some such states.
     farthest: (usize, Vec<PossibleState>),
 }
 
@@ -77,7 +77,7 @@ pub(super) fn explain(policies: &[Policy], history: &History<'_>) -> Verdict {
 }
 
 impl Search<'_> {
-    /// Whether the calls from a number on can be explained from a state.
+    /// True if the calls from a number on can be explained from a state.
     fn explains_from(&mut self, state: PossibleState, first: usize) -> Result<bool, TooLong> {
         let Some(call) = self.history.decided.get(first) else { return Ok(true) };
         if !self.tried.insert((first, state.text(self.may_go_back(&state)))) {
@@ -96,8 +96,7 @@ impl Search<'_> {
         self.explains(state, Ties { first, count: ties, at: call.at, left: (1 << ties) - 1 })
     }
 
-    /// The same from a moment on at which some of the calls of that moment have run. What needs no uncertain event is tried
-    /// first.
+    /// The same from a moment at which some of its calls have run. It first tries to do without an uncertain event.
     fn explains(&mut self, state: PossibleState, ties: Ties) -> Result<bool, TooLong> {
         if ties.left == 0 {
             return self.explains_from(state, ties.first + ties.count);
@@ -131,7 +130,7 @@ impl Search<'_> {
         Ok(run(state, self.policies))
     }
 
-    /// Whether an earlier state may come back.
+    /// True if an earlier state may come back.
     fn may_go_back(&self, state: &PossibleState) -> bool {
         let events = self.history.uncertain.iter().enumerate();
         let left = |(bit, event): (usize, &UncertainEvent<'_>)| {
@@ -145,7 +144,7 @@ impl Search<'_> {
         events.into_iter().any(|(bit, event)| event.certain && event.until < at && state.happened >> bit & 1 == 0)
     }
 
-    /// Whether another event, which comes first, would do the same: then only that is tried.
+    /// True if an earlier event in the list would do the same. Then only that one is tried.
     fn has_twin(&self, state: &PossibleState, bit: usize) -> bool {
         let event = &self.history.uncertain[bit];
         let is_twin = |other: &UncertainEvent<'_>| match (other.what, event.what) {
@@ -193,7 +192,7 @@ impl Search<'_> {
         self.explains(empty, ties)
     }
 
-    /// A copy has the state of some earlier moment.
+    /// Tries the copies that a server may have gone back to: each has the state of some earlier moment.
     fn explains_from_copy(&mut self, state: &PossibleState, ties: Ties, at: u64) -> Result<bool, TooLong> {
         let mut earlier = state.earlier.clone();
         let mut tried = HashSet::from([format!("{:?}", state.model)]);
@@ -210,7 +209,7 @@ impl Search<'_> {
         Ok(false)
     }
 
-    /// An uncertain call has run at one of these moments.
+    /// Tries an uncertain call at each of these moments.
     fn explains_after_call(
         &mut self,
         happened: &PossibleState,

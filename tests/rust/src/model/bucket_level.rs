@@ -1,4 +1,4 @@
-//! What is missing from a bucket: a whole number of units, and the exact moment at which exactly that many were missing.
+//! The missing units of a bucket: a whole number, and the exact moment at which exactly that many were missing.
 
 /// The units that are missing, and since when.
 #[derive(Clone, Copy, Debug)]
@@ -11,20 +11,20 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// As many units are missing as of `at`.
+    /// A level at which `units` are missing at the moment `at`.
     pub(super) const fn new(at: u64, units: u128) -> Self {
         Self { units, at, part: 0, of: 1 }
     }
 
-    /// How many units come back until `moment` at `rate` per `period`, if enough are missing; and the time since the last of
-    /// them, in µs / rate, rounded down.
+    /// The units that come back until `moment` at `rate` per `period`, if enough are missing, and the time since the
+    /// last of them, in µs / rate, rounded down.
     pub(super) fn regained(&self, moment: u64, rate: u128, period: u128) -> (u128, u128) {
         let elapsed = u128::from(moment.saturating_sub(self.at));
         if self.part == 0 || self.of == rate {
             let parts = (elapsed * rate).saturating_sub(self.part);
             return (parts / period, parts % period);
         }
-        // The fraction is one of an older rate.
+        // The fraction belongs to an older rate.
         let parts = (elapsed * self.of).saturating_sub(self.part) * rate;
         (parts / (self.of * period), parts % (self.of * period) / self.of)
     }

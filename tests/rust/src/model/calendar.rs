@@ -28,7 +28,7 @@ pub fn window(limit: &Limit, moment: u64) -> (u64, u64) {
         return known_window(limit, moment);
     }
     let begins = window_start(limit.period(), moment);
-    // Every window is shorter than this one and a half times.
+    // Every window is longer than a quarter of its period, so the search skips none.
     let later = (1..).map(|step| begins + step * limit.period().micros() / 4);
     let next = later.map(|moment| window_start(limit.period(), moment)).find(|next| *next > begins);
     (begins, next.expect("a next window"))
@@ -47,7 +47,7 @@ fn window_start(period: Period, moment: u64) -> u64 {
     *MONTHS.iter().step_by(months as usize).rev().find(|start| **start <= moment).expect("after 1970")
 }
 
-/// The same of a calendar of one's own. The window that was asked for last is kept, since a search asks for the same one again and again.
+/// The same for a calendar with a zone or an anchor. It keeps the last window: a search asks for it again and again.
 fn known_window(limit: &Limit, moment: u64) -> (u64, u64) {
     thread_local! {
         static LAST: RefCell<Option<(Limit, (u64, u64))>> = const { RefCell::new(None) };
@@ -61,7 +61,7 @@ fn known_window(limit: &Limit, moment: u64) -> (u64, u64) {
     })
 }
 
-/// The window that holds `moment` in a calendar of one's own: every day around the moment is looked at.
+/// The window that holds `moment` in a calendar with a zone or an anchor. It looks at every day around the moment.
 fn own_window(limit: &Limit, moment: u64) -> (u64, u64) {
     let zone = limit.zone().map_or(TimeZone::UTC, |name| TimeZone::get(name).expect("a zone"));
     let anchor = limit.anchor().map(ToString::to_string).unwrap_or_default();

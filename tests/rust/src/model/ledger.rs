@@ -1,7 +1,7 @@
-//! One limit and key by its definition: everything that was ever charged, and how much of it counts.
+//! One limit and key by its definition: everything that was ever charged, and how much of it still counts.
 //!
-//! What a limit counts never grows by itself. Every question "from when on" is therefore answered in the same way: by a
-//! search for the first microsecond at which it is so.
+//! The units that a limit counts never grow by themselves. So every question about a future moment is answered in the
+//! same way, by a search for the first microsecond at which it is true.
 
 use tidegate::{Algorithm, Limit};
 
@@ -29,14 +29,14 @@ struct HeldUnits {
     units: u128,
 }
 
-/// What is known of a charge of one limit.
+/// A charge of one limit, as a settle needs it.
 #[derive(Clone, Debug)]
 pub(super) struct ChargedLimit {
     pub(super) limit: Limit,
     pub(super) at: u64,
-    /// The units that were charged.
+    /// The charged units.
     pub(super) units: u64,
-    /// When the bucket would have been empty again; 0 when that is not known.
+    /// The moment at which the bucket would have been empty again, or 0 if it is unknown.
     pub(super) empty_at: u64,
 }
 
@@ -46,13 +46,13 @@ pub(super) struct Ledger {
     pub(super) limit: Limit,
     /// When it was last charged, or a bucket with `initial` began.
     last: u64,
-    /// Windows.
+    /// For windows.
     charges: Vec<Charge>,
-    /// `calendar-window`: the latest edge of the window that its charges were made in.
+    /// `calendar-window`: the latest end of a window with a charge.
     closes: u64,
-    /// Buckets; `None` until the first charge.
+    /// For buckets. `None` until the first charge.
     level: Option<Level>,
-    /// `concurrency`, in the order they expire.
+    /// For `concurrency`, in the order in which they expire.
     held: Vec<HeldUnits>,
 }
 
@@ -88,7 +88,7 @@ impl Ledger {
         now.max(self.last)
     }
 
-    /// Whether a later version of the limit continues this usage.
+    /// True if a later version of the limit continues this usage.
     pub(super) fn is_same(&self, other: &Limit) -> bool {
         let (mine, other_period) = (self.limit.period(), other.period());
         self.limit.algorithm() == other.algorithm()
@@ -99,9 +99,9 @@ impl Ledger {
             }
     }
 
-    /// Takes other numbers. The units missing from a bucket come back at the new rate from the moment of its level on, or
-    /// from the next microsecond when the new numbers cannot express that moment; but a bucket that is full at the old
-    /// rate stays full.
+    /// Takes other numbers. The missing units of a bucket come back at the new rate from the moment of its level on, or
+    /// from the next microsecond if the new numbers cannot express that moment. A bucket that is full at the old rate
+    /// stays full.
     pub(super) fn change(&mut self, limit: &Limit, now: u64) {
         let (old_steps, until) = (self.steps(), self.counts_until());
         let old_rate = self.rate();
@@ -129,7 +129,7 @@ impl Ledger {
         self.period() / u64::from(self.limit.precision())
     }
 
-    /// Whether a charge still counts at a moment.
+    /// True if a charge still counts at a moment.
     fn counts(&self, charge: &Charge, moment: u64) -> bool {
         let period = self.period();
         match self.limit.algorithm() {
@@ -143,7 +143,7 @@ impl Ledger {
                 }
                 opened.is_some_and(|opened| charge.at >= opened && moment < opened + period)
             }
-            // A window keeps its edge. Under another calendar it counts until the first edge after its last charge, too.
+            // A window keeps its end. Under another calendar it also counts until the first end after its last charge.
             Algorithm::CalendarWindow => moment < self.closes || moment < window(&self.limit, self.last).1,
             Algorithm::SlidingLog => charge.at + period > moment,
             Algorithm::SlidingWindow => charge.last_instant + period > moment,
@@ -152,7 +152,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a charge counts at a moment and weighs something: a counter weighs less and less of its previous window.
+    /// True if a charge counts at a moment with some weight. A counter gives its previous window less and less weight.
     fn weighs(&self, charge: &Charge, moment: u64) -> bool {
         let (period, window) = (self.period(), charge.at / self.period());
         let is_previous = self.limit.algorithm() == Algorithm::SlidingCounter && window < moment / period;
@@ -210,20 +210,20 @@ impl Ledger {
         filled.map_or(until, |level| until.max(level.at + u64::from(level.part > 0)))
     }
 
-    /// How long a token bucket with `initial` below its capacity takes to fill; `None` for every other limit.
+    /// How long a token bucket with `initial` below its capacity takes to fill. `None` for every other limit.
     pub(super) fn fills(&self) -> Option<u64> {
         self.limit.initial().filter(|initial| *initial < self.capacity())?;
         Some((u128::from(self.capacity()) * u128::from(self.period())).div_ceil(self.rate()) as u64)
     }
 
-    /// Starts such a bucket.
+    /// Starts a bucket with `initial`.
     pub(super) fn begin(&mut self, now: u64) {
         let missing = self.capacity().saturating_sub(self.limit.initial().unwrap_or(u64::MAX));
         self.level = Some(Level::new(now, u128::from(missing)));
         self.last = now;
     }
 
-    /// Whether it was ever used.
+    /// True if it was never used.
     pub(super) const fn is_blank(&self) -> bool {
         self.last == 0
     }
@@ -232,7 +232,7 @@ impl Ledger {
         self.used(self.time(now)) + u128::from(cost) <= u128::from(self.capacity())
     }
 
-    /// The first moment a cost is admitted; `None` is never.
+    /// The first moment at which a cost is admitted. `None` means never.
     pub(super) fn admits_at(&self, now: u64, cost: u64) -> Option<u64> {
         let room = self.capacity().checked_sub(cost)?;
         Some(self.first(now, u128::from(room)))
@@ -243,17 +243,17 @@ impl Ledger {
         u128::from(self.capacity()).saturating_sub(used) as u64
     }
 
-    /// Units that are used beyond the limit.
+    /// The units used beyond the limit.
     pub(super) fn over(&self, now: u64) -> u64 {
         self.used(self.time(now)).saturating_sub(u128::from(self.capacity())) as u64
     }
 
-    /// The moment from which it is as if unused.
+    /// The first moment from `now` on at which no unit counts.
     pub(super) fn resets_at(&self, now: u64) -> u64 {
         self.first(now, 0)
     }
 
-    /// `leaky-bucket`: how long until everything before the newest `charged` units has drained.
+    /// `leaky-bucket`: the time until everything before the newest `charged` units has drained.
     pub(super) fn delay(&self, now: u64, charged: u64) -> u64 {
         if self.limit.algorithm() != Algorithm::LeakyBucket {
             return 0;
@@ -261,12 +261,12 @@ impl Ledger {
         self.first(now, u128::from(charged)) - now
     }
 
-    /// Charges, admitted or not.
-    /// Whether its units are held.
+    /// True if its units are held.
     pub(super) fn holds(&self) -> bool {
         self.limit.algorithm() == Algorithm::Concurrency
     }
 
+    /// Charges the units, even if they are not admitted.
     pub(super) fn charge(&mut self, now: u64, cost: u64, hold: u64) {
         let now = self.time(now);
         let (cost, period) = (u128::from(cost), u128::from(self.period()));
@@ -298,7 +298,7 @@ impl Ledger {
         self.last = now;
     }
 
-    /// Gives units back, the oldest first where the algorithm can tell. Returns how many.
+    /// Gives units back, the oldest first if the algorithm knows their age. Returns their number.
     pub(super) fn refund(&mut self, now: u64, cost: u64) -> u64 {
         let now = self.time(now);
         if self.is_bucket() {
@@ -314,7 +314,7 @@ impl Ledger {
         let units = self.charges.iter_mut().zip(counted).filter(|(_, counted)| *counted);
         let units = units.map(|(charge, _)| &mut charge.units);
         match self.limit.algorithm() {
-            // A window stays open that its first charge opened.
+            // The newest units go back first, because the first charge keeps the window open.
             Algorithm::FixedWindow => take(units.rev(), cost),
             _ => take(units, cost),
         }
@@ -329,7 +329,7 @@ impl Ledger {
         taken as u64
     }
 
-    /// Whether what goes back matters to charges before it.
+    /// True if units that go back matter to earlier charges.
     pub(super) fn counts_refunds(&self, by_decision: bool) -> bool {
         let slides = |algorithm| {
             [Algorithm::SlidingLog, Algorithm::SlidingWindow, Algorithm::SlidingCounter].contains(&algorithm)
@@ -337,8 +337,8 @@ impl Ledger {
         self.is_bucket() || !by_decision && slides(self.limit.algorithm())
     }
 
-    /// Gives back what is still counted of a charge, and certainly of it. `refunded` units went back since; `taken` is the most
-    /// that refunds without a Decision can have taken of the charge.
+    /// Gives back the units of a charge that certainly still count. `refunded` units went back since the charge.
+    /// Refunds without a Decision can have taken at most `taken` units of it.
     pub(super) fn give_back(&mut self, now: u64, units: u64, charged: &ChargedLimit, refunded: u64, taken: u64) -> u64 {
         let (at, period, granule) = (charged.at, self.period(), self.granule());
         let now = if self.limit.algorithm() == Algorithm::SlidingLog { now } else { self.time(now) };
@@ -361,7 +361,7 @@ impl Ledger {
             _ => at >= window(&self.limit, now).0,
         };
         let own: Vec<bool> = self.charges.iter().map(|charge| is_own(charge) && self.weighs(charge, now)).collect();
-        // Refunds take the oldest units: they have left this charge alone while there are units before its entry, granule or window.
+        // Refunds take the oldest units first: none of this charge while units before its entry, granule or window count.
         let tells = self.counts_refunds(false);
         let first = own.iter().position(|own| *own).unwrap_or(0);
         let is_older = |charge: &Charge| charge.units > 0 && !is_own(charge) && self.weighs(charge, now);
@@ -374,7 +374,7 @@ impl Ledger {
         let (rate, period) = (self.rate(), u128::from(self.period()));
         let drained = |time: u64| u128::from(time) * rate / period;
         let steps = u128::from(self.steps());
-        // The script counts exactly up to here, and gives back nothing beyond.
+        // The script counts exactly only up to this time, and gives back nothing after it.
         let exact = |time: u64| u128::from(time) * steps <= 1 << 51;
         let until = charged.empty_at.saturating_sub(u64::from(self.steps() > 1));
         let (ahead, elapsed) = (until.saturating_sub(now), now.saturating_sub(charged.at));
@@ -382,7 +382,7 @@ impl Ledger {
             return 0;
         }
         let waiting = if exact(ahead) { (drained(ahead) as u64).saturating_sub(refunded) } else { 0 };
-        // What stands ahead goes first: while all that was charged waits, refunds have taken none of it.
+        // Refunds take the units ahead of this charge first: while all its units wait, they have taken none of it.
         let units = units.saturating_sub(taken.min(charged.units.saturating_sub(waiting)));
         let own = units.saturating_sub(u64::try_from(drained(elapsed)).unwrap_or(u64::MAX));
         if waiting >= own {
@@ -390,7 +390,7 @@ impl Ledger {
             return if units == 0 { 0 } else { self.lower(now, units) };
         }
         let taken = self.lower(now, own);
-        // The part of a unit that has drained since stays charged.
+        // The part of a unit that has drained since then stays charged.
         if let Some(level) = self.level.as_mut().filter(|level| level.at < now) {
             let rest = (u128::from(elapsed) * rate % period).div_ceil(rate) as u64;
             let at = now.min(level.at + rest);
@@ -402,7 +402,7 @@ impl Ledger {
         taken
     }
 
-    /// Makes a hold last another ttl, unless it has expired.
+    /// Makes a hold last for another ttl, unless it has expired.
     pub(super) fn renew(&mut self, now: u64, id: u64) {
         let (now, ttl) = (self.time(now), self.period());
         if let Some(held) = self.held.iter_mut().find(|held| held.id == id && held.expires > now) {
@@ -418,7 +418,7 @@ impl Ledger {
     }
 }
 
-/// Takes so many units, in that order. Returns how many there were.
+/// Takes up to `units` units, in this order. Returns the number that it took.
 fn take<'a>(parts: impl Iterator<Item = &'a mut u128>, units: u64) -> u64 {
     let mut left = u128::from(units);
     for part in parts {

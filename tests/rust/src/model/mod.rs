@@ -1,5 +1,5 @@
-//! A model of a limiter: it computes every answer in the slow and obvious way, from everything that was ever charged. It
-//! shares no code with the rules; only policies are parsed by the real parser.
+//! A model of a limiter: it computes every answer in the slow and obvious way, from everything that was ever charged.
+//! It shares no code with the rules. Only the policies come from the real parser.
 
 mod bucket_level;
 mod calendar;
@@ -18,13 +18,13 @@ use usage::{FreePart, Usage, is_tighter};
 /// An attempt in a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// When, in microseconds since 1970.
+    /// The time, in microseconds since 1970.
     pub at: u64,
-    /// Whether it was admitted and charged.
+    /// True if it was admitted and charged.
     pub allowed: bool,
     /// The units it asked for.
     pub cost: u64,
-    /// The metadata of the caller.
+    /// The caller's metadata.
     pub meta: Option<Vec<u8>>,
 }
 
@@ -38,11 +38,11 @@ struct RenewedHold {
     due: u128,
 }
 
-/// What a settle needs of a check.
+/// The part of a check that a settle needs.
 #[derive(Clone, Debug, Default)]
 pub struct Receipt {
     limits: Vec<ChargedLimit>,
-    /// How often units had gone back to the key then, and how often it had been cleared.
+    /// The number of refunds and of clears of the key up to the check.
     refunds: usize,
     clears: usize,
 }
@@ -54,11 +54,11 @@ struct Refund {
     units: u64,
 }
 
-/// A limiter whose clock the test moves.
+/// A limiter with a clock that the test moves.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     now: u64,
-    /// All units that ever went back to a key, and how often it was cleared.
+    /// All refunds of a key, and the number of its clears.
     refunds: BTreeMap<(String, String), Vec<Refund>>,
     clears: BTreeMap<(String, String), usize>,
     receipt: Receipt,
@@ -68,12 +68,12 @@ pub struct Model {
     holds: u64,
     /// The class of the calls from here on.
     class: Option<String>,
-    /// What stands in for the policy of a key.
+    /// The policies of keys with an override.
     own: BTreeMap<(String, String), Policy>,
 }
 
 impl Model {
-    /// A limiter whose clock shows `now`, in microseconds since 1970.
+    /// A limiter with a clock that shows `now`, in microseconds since 1970.
     #[must_use]
     pub fn new(now: u64) -> Self {
         Self { now, ..Self::default() }
@@ -103,7 +103,7 @@ impl Model {
     fn usage(&self, policy: &Policy, key: &str) -> Usage {
         let mut usage =
             self.usages.get(&Self::usage_key(policy, key)).cloned().unwrap_or_default().read_by(policy, self.now);
-        // A bucket whose key has expired starts again, whatever happens to the key from then on.
+        // A bucket starts again if its key has expired, even if the key is used from then on.
         for index in usage.unstarted(self.now) {
             usage.ledgers[index] = Ledger::new(&policy.limits()[index]);
         }
@@ -119,20 +119,20 @@ impl Model {
         }
     }
 
-    /// A key has the numbers of that policy from now on.
+    /// Gives a key the numbers of that policy from now on.
     pub fn adopt(&mut self, policy: &Policy, key: &str) {
         if self.usages.contains_key(&Self::usage_key(policy, key)) {
             self.keep(policy, key, self.usage(policy, key));
         }
     }
 
-    /// The policy with the numbers of a key of it, where the key has other ones.
+    /// The policy with the numbers of a key, if the key has an override.
     #[must_use]
     pub fn own(&self, policy: &str, key: &str) -> Option<&Policy> {
         self.own.get(&(policy.to_owned(), key.to_owned()))
     }
 
-    /// A key has the numbers of that policy in place of its own one from now on, or those of its own one again.
+    /// Gives a key the numbers of `own` from now on, or those of its policy again if it is `None`.
     pub fn set_own(&mut self, policy: &Policy, key: &str, own: Option<Policy>) {
         self.adopt(own.as_ref().unwrap_or(policy), key);
         let of_key = Self::usage_key(policy, key);
@@ -166,12 +166,12 @@ impl Model {
         }
     }
 
-    /// The class of the calls from here on.
+    /// Sets the class of the calls from here on.
     pub fn of_class(&mut self, class: Option<&str>) {
         self.class = class.map(str::to_owned);
     }
 
-    /// What calls of that class leave free of a policy's limits.
+    /// The part of a policy's limits that calls of that class leave free.
     fn free(policy: &Policy, class: Option<&str>) -> FreePart {
         let parts = policy.options().priorities.iter().flat_map(|classes| classes.iter());
         let part = parts.filter(|(name, _)| Some(*name) == class).map(|(_, part)| part).next();
@@ -183,7 +183,7 @@ impl Model {
         self.checked(policy, key, cost, meta, 0).0
     }
 
-    /// Charges as many units as there are, at most `cost`: what a check of one unit says and does where there are none.
+    /// Charges as many units as are left, at most `cost`. If none are left, it is like a check of one unit.
     pub fn take(&mut self, policy: &Policy, key: &str, cost: u64, meta: Option<&[u8]>) -> DecisionValues {
         let free = Self::free(policy, self.class.as_deref());
         let mut usage = self.usage(policy, key);
@@ -224,7 +224,7 @@ impl Model {
             usage.charge(self.now, cost, hold);
             usage.end_block(policy, self.now);
         } else if !usage.admits(self.now, cost, FreePart::NOTHING) {
-            // What only has to stay free is no reason for a block or a charge.
+            // Units that only have to stay free are no reason for a block or a charge.
             usage.deny(policy, self.now, cost, hold);
         }
         let answer = usage.answer(policy, self.now, (cost, free), admitted, if admitted { cost } else { 0 }, &refusing);
@@ -246,7 +246,7 @@ impl Model {
         usage.answer(policy, self.now, (cost, free), usage.admits(self.now, cost, free), 0, &refusing)
     }
 
-    /// Charges, whether the limits admit it or not.
+    /// Charges, even if the limits do not admit it.
     pub fn charge(&mut self, policy: &Policy, key: &str, cost: u64) {
         let mut usage = self.usage(policy, key);
         usage.charge(self.now, cost, 0);
@@ -267,7 +267,7 @@ impl Model {
         self.keep(policy, key, usage);
     }
 
-    /// What a settle needs of the last check that was admitted.
+    /// The receipt of the last check that was admitted.
     #[must_use]
     pub fn receipt(&self) -> Receipt {
         self.receipt.clone()
@@ -280,7 +280,7 @@ impl Model {
         self.receipt = Receipt { limits: usage.charged(self.now, units), refunds, clears };
     }
 
-    /// Charges the difference between the actual cost and the charged one, or gives back what is still counted of the charge.
+    /// Charges the difference between the actual and the charged cost, or gives back units of it that still count.
     pub fn settle(&mut self, policy: &Policy, key: &str, charged: u64, actual: u64, receipt: &Receipt) {
         let (now, usage_key) = (self.now, Self::usage_key(policy, key));
         if actual > charged {
@@ -313,7 +313,7 @@ impl Model {
         }
     }
 
-    /// Blocks the key for `length` microseconds; 0 ends a block.
+    /// Blocks the key for `length` microseconds. A length of 0 ends a block.
     pub fn block(&mut self, policy: &Policy, key: &str, length: u64) {
         let mut usage = self.usage(policy, key);
         usage.block(policy, self.now, length);
@@ -338,7 +338,7 @@ impl Model {
         journal.into_iter().flatten().filter(|entry| entry.at + life > self.now).cloned().collect()
     }
 
-    /// Takes units of a `concurrency` limit: the answer, and the number of the hold when it was admitted.
+    /// Takes units of a `concurrency` limit. Returns the answer, and the number of the hold if it was admitted.
     pub fn hold(&mut self, policy: &Policy, key: &str, cost: u64) -> (DecisionValues, Option<u64>) {
         self.holds += 1;
         let id = self.holds;

@@ -1,4 +1,4 @@
-//! What one policy and key has used: a ledger for each limit, and a block.
+//! The usage of one policy and key: a ledger for each limit, and a block.
 
 use tidegate::{Options, Policy};
 
@@ -9,12 +9,12 @@ use crate::decision_values::{DecisionValues, LimitValues};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
     pub(super) ledgers: Vec<Ledger>,
-    /// Of limits that another version of the policy has.
+    /// The ledgers of limits that only another version of the policy has.
     pub(super) others: Vec<Ledger>,
     pub(super) blocked_until: u64,
     /// How many blocks in a row denials have begun.
     pub(super) level: usize,
-    /// Whether the last block was made by hand.
+    /// True if the last block was made by hand.
     pub(super) by_hand: bool,
 }
 
@@ -31,14 +31,14 @@ impl FreePart {
         Self((percent * 100.0).round() as u128)
     }
 
-    /// Of that limit, rounded up.
+    /// The free units of that limit, rounded up.
     fn of_limit(self, ledger: &Ledger) -> u64 {
         (u128::from(ledger.capacity()) * self.0).div_ceil(10_000) as u64
     }
 }
 
 impl Usage {
-    /// As another version of the policy reads it: each limit takes the ledger of the first limit that is the same.
+    /// The usage as another version of the policy reads it: each limit takes the first ledger of the same limit.
     pub(super) fn read_by(&self, policy: &Policy, now: u64) -> Self {
         let mut old: Vec<Ledger> = self.ledgers.iter().chain(&self.others).cloned().collect();
         let ledgers = policy.limits().iter().map(|limit| {
@@ -104,7 +104,7 @@ impl Usage {
         if self.blocked_until > now { 0 } else { left.unwrap_or(0) }
     }
 
-    /// Whether each limit refuses a cost.
+    /// True for each limit that refuses a cost.
     pub(super) fn refusing(&self, now: u64, cost: u64, free: FreePart) -> Vec<bool> {
         let refuses = |ledger: &Ledger| !ledger.admits(now, cost + free.of_limit(ledger));
         self.started(now).ledgers.iter().map(refuses).collect()
@@ -115,7 +115,7 @@ impl Usage {
         self.ledgers.iter_mut().for_each(|ledger| ledger.charge(now, cost, hold));
     }
 
-    /// What work has cost beyond its check: a concurrency limit counts it only where no other limit does.
+    /// Charges the cost of work beyond its check. A concurrency limit counts it only if no other limit does.
     pub(super) fn surcharge(&mut self, now: u64, cost: u64) {
         self.start(now);
         let rates = self.ledgers.iter().any(|ledger| !ledger.holds());
@@ -124,7 +124,7 @@ impl Usage {
         }
     }
 
-    /// Gives units back by `back`, which gets each limit. Returns the most that went back where it matters to other charges.
+    /// Calls `back` on each limit to give units back. Returns the most units that matter to other charges.
     pub(super) fn give_back(&mut self, now: u64, by_decision: bool, back: impl Fn(&mut Ledger) -> u64) -> u64 {
         let unstarted = self.unstarted(now);
         let mut most = 0;
@@ -138,7 +138,7 @@ impl Usage {
         most
     }
 
-    /// What has to be known of a charge that was just made.
+    /// The charges that were just made, one for each limit.
     pub(super) fn charged(&self, now: u64, units: u64) -> Vec<ChargedLimit> {
         let of = |ledger: &Ledger| ChargedLimit {
             limit: ledger.limit.clone(),
@@ -167,7 +167,7 @@ impl Usage {
         }
     }
 
-    /// Whether the next block depends on the last one.
+    /// True if the next block depends on the last one.
     pub(super) fn remembers_level(&self, policy: &Policy, now: u64) -> bool {
         let Options { block_for, forgive, .. } = policy.options();
         let forgiven_after = forgive.map_or(86_400_000_000, |period| period.micros());
@@ -193,8 +193,8 @@ impl Usage {
         }
     }
 
-    /// The answer to a call of `cost` that leaves `free`. `refusing` says which limits refused it before the charge; all other values are those
-    /// after it.
+    /// The answer to a call of `cost` that leaves `free`. `refusing` marks the limits that refused it before the
+    /// charge. All other values are those after the charge.
     pub(super) fn answer(
         &self,
         policy: &Policy,
@@ -253,7 +253,7 @@ impl Usage {
     }
 }
 
-/// The limit that refused and takes longest, else the limit with the smallest share left; the first of equals.
+/// The refusing limit with the longest wait, else the limit with the smallest share left. The first of equals.
 fn binding(limits: &[LimitValues]) -> &LimitValues {
     let mut best = &limits[0];
     for limit in &limits[1..] {
@@ -274,7 +274,7 @@ fn binding(limits: &[LimitValues]) -> &LimitValues {
     best
 }
 
-/// Whether less is left of the first than of the second, in proportion.
+/// True if less is left of the first than of the second, in proportion.
 pub(super) fn is_tighter((left, limit): (u64, u64), (other_left, other_limit): (u64, u64)) -> bool {
     u128::from(left) * u128::from(other_limit.max(1)) < u128::from(other_left) * u128::from(limit.max(1))
 }

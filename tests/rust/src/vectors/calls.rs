@@ -12,8 +12,8 @@ use crate::any_limiter::AnyLimiter;
 use crate::decision_values::DecisionValues;
 use crate::model::Model;
 
-/// What the limiter and the model answered, in the form of `expect` in a step; or why the call failed. `None` for the model
-/// where the call has no answer to compare.
+/// The answers of the limiter and of the model, in the form of `expect` in a step, or the error of the call. The model
+/// has `None` if there is no answer to compare.
 pub(super) type Outcome = Result<(Value, Option<Value>), Error>;
 
 impl Run {
@@ -47,7 +47,7 @@ impl Run {
         let (own, overridden) = match self.policy_of(&name, &key) {
             Ok((Some(policy), overridden)) => (Some(policy), overridden),
             Ok((None, overridden)) => (None, overridden),
-            // The limiter says what is wrong.
+            // The limiter returns the error.
             Err(_) => (None, false),
         };
         let Some(cost) = step.get("cost").map_or(Some(1), Value::as_u64) else { return Ok(None) };
@@ -149,19 +149,19 @@ impl Run {
         Ok(Some(result))
     }
 
-    /// An attempt of a journal, as a vector writes it.
+    /// An attempt of a journal, in the form that vectors use.
     fn attempt(&self, at: u64, allowed: bool, cost: u64, meta: Option<&Vec<u8>>) -> Value {
         let meta = meta.map(|meta| String::from_utf8_lossy(meta).into_owned());
         json!({ "at": at as i64 - self.start as i64, "allowed": allowed, "cost": cost, "meta": meta })
     }
 
-    /// A journal, as a vector writes it.
+    /// A journal, in the form that vectors use.
     pub(super) fn attempts(&self, attempts: &[Attempt]) -> Value {
         let said = attempts.iter().map(|one| self.attempt(one.at, one.allowed, one.cost, one.meta.as_ref()));
         json!({ "attempts": said.collect::<Vec<_>>() })
     }
 
-    /// Gives a key other limits, or those of its policy again.
+    /// Sets the override of a key, or removes it.
     fn set_override(&mut self, name: String, key: String, step: &Value) -> Result<(), Error> {
         let own = step["limits"].as_str().map(KeyOverride::parse).transpose()?;
         let ttl = step["ttl"].as_u64();
@@ -179,7 +179,7 @@ impl Run {
         Ok(())
     }
 
-    /// A call about a key without limits, or of a policy that does not exist.
+    /// Runs a call without the model: the key has no limits, or the policy does not exist.
     fn act_without_model(
         &mut self,
         action: &str,
@@ -220,7 +220,7 @@ impl Run {
                 let (hold, number, policy, key) = self.holds.remove(of).ok_or("no hold has that name")?;
                 match &self.limiter {
                     AnyLimiter::Blocking(_) => drop(hold),
-                    // The task that gives it back needs the runtime.
+                    // The task that releases the hold needs the runtime.
                     AnyLimiter::Async(_, runtime) => runtime.block_on(async { drop(hold) }),
                 }
                 self.model.release(&self.policy(&policy)?, &key, number);
@@ -241,7 +241,7 @@ impl Run {
         }
         Ok(match self.limiter.check_all_of(entries.clone()) {
             Err(error) => Err(error),
-            // The model knows no overrides; of several entries some may have them.
+            // The model gets the policies without overrides, so it cannot answer for an entry that has one.
             Ok(decision) if decision.decisions().iter().any(Decision::overridden) => {
                 Ok((DecisionValues::of(&decision).json(), None))
             }
@@ -261,7 +261,7 @@ impl Run {
     }
 }
 
-/// A text: written out, or as `{"repeat": "k", "times": 10000}`. `None` when it is something else.
+/// A text, written out or as `{"repeat": "k", "times": 10000}`. `None` if it is something else.
 pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

@@ -23,7 +23,7 @@ const CONCLUSIVE: Duration = Duration::from_millis(200);
 pub struct Variant {
     /// The store's URL.
     pub store: String,
-    /// Through an `AsyncLimiter`.
+    /// True if the limiter is an `AsyncLimiter`.
     pub is_async: bool,
 }
 
@@ -73,7 +73,7 @@ impl Case {
     /// Runs all steps.
     ///
     /// # Errors
-    /// The first mismatch: which step, what was expected and what was answered.
+    /// The first mismatch: the step, the expected answer and the actual one.
     pub fn run(&self, variant: &Variant) -> Result<(), Mismatch> {
         let mut tries = 0;
         loop {

@@ -66,15 +66,15 @@ pub(super) struct Run {
     pub(super) limiter: AnyLimiter,
     pub(super) model: Model,
     pub(super) named: BTreeMap<String, NamedDecision>,
-    /// By name: the hold, the number it has in the model, its policy and key.
+    /// By name: the hold, its number in the model, its policy and its key.
     pub(super) holds: BTreeMap<String, (Hold, u64, String, String)>,
-    /// By policy and key: the limits that `override` has given it, and when they end.
+    /// By policy and key: the override, and the moment at which it ends.
     pub(super) own: BTreeMap<(String, String), (KeyOverride, u64)>,
     pub(super) unmodelled: Unmodelled,
     pub(super) waiting: WaitingCalls,
 }
 
-/// What steps have named, of a case that the model cannot run: its policies count units, or calls wait in it.
+/// The named decisions and holds of a case that the model cannot run: it counts units, or has calls that wait.
 #[derive(Default)]
 pub(super) struct Unmodelled {
     pub(super) is_so: bool,
@@ -124,7 +124,7 @@ impl Run {
         self.model.set(now);
     }
 
-    /// The policy of that name, else the notation.
+    /// The policy with that name. If there is none, the name is read as notation.
     pub(super) fn policy(&self, name: &str) -> Result<Policy, Mismatch> {
         match self.policies.get(name) {
             Some(policy) => Ok(policy.clone()),
@@ -132,7 +132,7 @@ impl Run {
         }
     }
 
-    /// The policy as its limits are for a key, and whether these are other ones; no policy for a key without limits.
+    /// The policy with the limits of a key, and true if an override gives them. `None` for a key without limits.
     pub(super) fn policy_of(&self, name: &str, key: &str) -> Result<(Option<Policy>, bool), Mismatch> {
         let policy = self.policy(name)?;
         let live = self.own.get(&(name.to_owned(), key.to_owned())).filter(|(_, ends)| *ends > self.model.now());
@@ -187,7 +187,7 @@ impl Run {
         let expected = step.get("expect");
         let action = step["do"].as_str().ok_or("a step says what to do")?;
         let (found, modelled) = match self.act(action, step)? {
-            // Rust cannot express this call; other languages can.
+            // Rust cannot express this call, but other languages can.
             None => return Ok(()),
             Some(Ok(pair)) => pair,
             Some(Err(error)) => {
@@ -220,7 +220,7 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// Ends the calls that wait, of a case that has failed.
+    /// Ends the calls that still wait after a case has failed.
     fn drop(&mut self) {
         self.limiter.close();
     }

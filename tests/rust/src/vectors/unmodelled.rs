@@ -1,5 +1,5 @@
-//! The calls of a case whose policies count units, or in which calls wait. The model knows one cost for all limits, and no lines: it
-//! runs none of these cases, and the vectors say every number.
+//! The calls of a case that counts units or has calls that wait. The model has one cost for all limits and no lines, so
+//! it runs none of these cases, and the vectors give every number.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use super::waiting_calls::{Answered, PATIENCE, options_of};
 use crate::any_limiter::AnyLimiter;
 use crate::decision_values::{DecisionValues, includes};
 
-/// What a step of a call that waits may expect at once: nothing.
+/// The outcome of a call without an answer to compare.
 fn nothing(result: Result<()>) -> Outcome {
     result.map(|()| (json!({}), None))
 }
 
-/// A Decision as a vector writes it, with what only these cases say.
+/// A Decision in the form that vectors use, with the fields that only these cases compare.
 fn json_of(decision: &Decision, start: u64) -> Value {
     let mut value = DecisionValues::of(decision).json();
     value["at"] = (decision.at().as_micros() as i64 - start as i64).into();
@@ -32,7 +32,7 @@ fn json_of(decision: &Decision, start: u64) -> Value {
     value
 }
 
-/// A cost. `None` for what Rust cannot express.
+/// A cost. `None` if Rust cannot express it.
 pub(super) fn cost_of(value: Option<&Value>) -> Option<Cost> {
     match value {
         None => Some(1.into()),
@@ -45,7 +45,7 @@ pub(super) fn cost_of(value: Option<&Value>) -> Option<Cost> {
 }
 
 impl Run {
-    /// Runs a call on the limiter. `None` when Rust cannot express it.
+    /// Runs a call on the limiter. `None` if Rust cannot express it.
     pub(super) fn act_unmodelled(
         &mut self,
         action: &str,
@@ -118,7 +118,7 @@ impl Run {
                 let hold = holds.remove(of).ok_or("no hold has that name")?;
                 match limiter {
                     AnyLimiter::Blocking(_) => drop(hold),
-                    // The task that gives it back needs the runtime.
+                    // The task that releases the hold needs the runtime.
                     AnyLimiter::Async(_, runtime) => runtime.block_on(async { drop(hold) }),
                 }
                 nothing(Ok(()))
@@ -138,7 +138,7 @@ impl Run {
         }))
     }
 
-    /// Keeps what a call was answered under its name, and returns it as a vector writes it.
+    /// Keeps the answer to a call under its name, and returns it in the form that vectors use.
     fn keep(&mut self, label: &str, answered: Answered) -> (Value, Option<Value>) {
         let decision = match answered {
             Answered::Decision(decision) => decision,
@@ -155,7 +155,7 @@ impl Run {
         (said, None)
     }
 
-    /// Peeks until the answer is the expected one, or for too long.
+    /// Peeks until the answer is the expected one, or until `PATIENCE` is over.
     fn act_eventually(&self, step: &Value) -> std::result::Result<Outcome, Mismatch> {
         let (name, key) = (step["policy"].as_str().unwrap_or("p"), text(&step["key"]).ok_or("a key is a text")?);
         let cost = cost_of(step.get("cost")).ok_or("a cost")?;

@@ -1,4 +1,4 @@
-//! Calls that wait, each on a thread or in a task of its own, and the steps that refer to them.
+//! Calls that wait, each on its own thread or in its own task, and the steps that refer to them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use super::run::Run;
 use super::unmodelled::cost_of;
 use crate::any_limiter::{AnyLimiter, runtime};
 
-/// No call takes that long where nothing is broken.
+/// No call takes this long unless something is broken.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a call was answered.
+/// The answer to a call.
 pub(super) enum Answered {
     Decision(Decision),
     Hold(HoldAnswer),
 }
 
-/// The answer, and what the clock showed when it came.
+/// The time of the clock when the answer came, and the answer.
 type Answer = (Duration, Result<Answered>);
 
 enum Running {
@@ -30,7 +30,6 @@ enum Running {
     Task(tokio::task::JoinHandle<Answer>),
 }
 
-/// A call that waits.
 struct WaitingCall {
     policy: String,
     key: String,
@@ -50,7 +49,7 @@ impl WaitingCall {
 pub(super) struct WaitingCalls {
     runtime: Runtime,
     calls: BTreeMap<String, WaitingCall>,
-    /// The calls that a later step cancels, which a thread cannot be.
+    /// The calls that a later step cancels. They run in tasks, because a thread cannot be cancelled.
     cancelled: Vec<String>,
 }
 
@@ -66,7 +65,7 @@ impl WaitingCalls {
         self.calls.get(name).ok_or_else(|| format!("no call that waits is named {name:?}"))
     }
 
-    /// Lets the tasks go on for a moment.
+    /// Lets the tasks run for a moment.
     pub(super) fn proceed(&self) {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
     }
@@ -90,7 +89,7 @@ fn as_async(limiter: &AnyLimiter) -> AsyncLimiter {
     }
 }
 
-/// What a step says of a call. `None` when Rust cannot express it.
+/// The options of the call in a step. `None` if Rust cannot express them.
 pub(super) fn options_of(step: &Value) -> Option<CheckOptions> {
     let cost = cost_of(step.get("cost"))?;
     let priority = step["priority"].as_str().map(str::to_owned);
@@ -99,7 +98,7 @@ pub(super) fn options_of(step: &Value) -> Option<CheckOptions> {
 }
 
 impl Run {
-    /// Begins `acquire` or `hold`. Where the step does not say how many calls wait then, this is its answer.
+    /// Begins `acquire` or `hold`. Returns its answer if the step does not give the number of waiting calls.
     pub(super) fn begin(
         &mut self,
         action: &str,
@@ -143,7 +142,7 @@ impl Run {
             return self.answer_of(&name).map(Some);
         }
         self.see_waiting(&name, step)?;
-        // The first of a line stands there already when it asks the store.
+        // The first of a line counts as waiting before it asks the store. The ping gives the store time to answer it.
         self.limiter.ping().map_err(|error| error.to_string())?;
         self.waiting.proceed();
         if self.waiting.get(&name)?.is_answered() {
@@ -152,7 +151,7 @@ impl Run {
         Ok(None)
     }
 
-    /// Waits until as many calls wait for the key of that call as the step says.
+    /// Waits until as many calls wait for the key of that call as the step expects.
     pub(super) fn see_waiting(&self, name: &str, step: &Value) -> std::result::Result<(), Mismatch> {
         let Some(expected) = step["waiting"].as_u64() else { return Ok(()) };
         let WaitingCall { policy, key, .. } = self.waiting.get(name)?;
@@ -161,7 +160,7 @@ impl Run {
         self.waiting.until("so many wait", || waiting() == expected).map_err(|error| format!("{error}: {}", waiting()))
     }
 
-    /// The answer of a call, which comes at this moment of the clock.
+    /// The answer of a call, which must come at the current time of the clock.
     pub(super) fn answer_of(&mut self, name: &str) -> std::result::Result<Result<Answered>, Mismatch> {
         let call = self.waiting.get(name)?;
         self.waiting.until("it is answered", || call.is_answered())?;
@@ -176,7 +175,7 @@ impl Run {
         Ok(answer)
     }
 
-    /// Makes sure that a call has no answer yet: another call about its key has gone to the store and back meanwhile.
+    /// Makes sure that a call still has no answer after a ping has gone to the store and back.
     pub(super) fn see_unanswered(&self, name: &str) -> std::result::Result<(), Mismatch> {
         let call = self.waiting.get(name)?;
         self.limiter.ping().map_err(|error| error.to_string())?;

@@ -6,7 +6,7 @@ use super::rust_modules::Crate;
 use super::rust_paths::Edges;
 use super::{Violations, hold, script_imports};
 
-/// Groups of files each of which leads to all others of its group, without the edges between a parent and its children.
+/// Groups of files that all lead to each other, without the edges between a parent and its children.
 fn circles(edges: &Edges, is_parent: impl Fn(&str, &str) -> bool) -> Vec<BTreeSet<&str>> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (from, to) in edges.keys() {
@@ -36,7 +36,7 @@ fn circles(edges: &Edges, is_parent: impl Fn(&str, &str) -> bool) -> Vec<BTreeSe
     found
 }
 
-/// Named by the folder that all files of a circle are in, which changes less than its files do.
+/// A circle is named by the folder that has all its files, which changes less than the files do.
 fn violations(edges: &Edges, is_parent: impl Fn(&str, &str) -> bool) -> Violations {
     let mut found = Violations::new();
     for circle in circles(edges, is_parent) {

@@ -52,7 +52,7 @@ fn the_walk_of_one_check_names_files_that_exist() {
     hold("the walk of one check", found);
 }
 
-/// Where a shortened path may begin.
+/// The folders at which a shortened path may begin.
 const ROOMS: [&str; 10] = [
     "",
     "core/src/",

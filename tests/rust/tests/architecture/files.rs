@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Violations, hold};
 
-/// Folders whose files are built, installed, or generated.
+/// Folders with files that are built, installed, or generated.
 const NOT_OURS: [&str; 8] =
     [".git", "target", "node_modules", ".cache", "dist", "__pycache__", "bindings-node/binding", ".github"];
 /// Generated from the compiled module.
@@ -24,7 +24,7 @@ pub(crate) fn exists(file: &str) -> bool {
     root().join(file).exists()
 }
 
-/// The first two folders of a path: how violations are grouped.
+/// The first two folders of a path. Violations are grouped by them.
 pub(crate) fn area(file: &str) -> String {
     file.splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
 }

@@ -13,11 +13,11 @@ mod words;
 
 use std::collections::BTreeMap;
 
-/// Violations that are known and must go: (rule, violation). The list must shrink to empty; an entry that is no longer
+/// Violations that are known and must go: (rule, violation). The list must shrink to empty. An entry that is no longer
 /// needed fails the test of its rule.
 const KNOWN: &[(&str, &str)] = &[];
 
-/// What breaks a rule, each with its evidence.
+/// The violations of a rule, each with its evidence.
 type Violations = BTreeMap<String, Vec<String>>;
 
 /// Fails when the violations of a rule are not exactly the known ones.

@@ -8,7 +8,7 @@ const PRODUCT: [&str; 6] =
 /// Lines of a recipe, without its title.
 const LONGEST: usize = 10;
 
-/// A page, an example of what it is about, and how the product spells that: in lower case, without `-` and `_`.
+/// A page, an example of its subject, and the product's spelling of it: in lower case, without `-` and `_`.
 const EXAMPLES: [(&str, &str, &str); 6] = [
     ("algorithm", "sliding_counter", "slidingcounter"),
     ("policy-option", "count_denied", "countdenied"),
@@ -17,7 +17,7 @@ const EXAMPLES: [(&str, &str, &str); 6] = [
     ("web-framework-in-python", "flask", "flask"),
     ("metric", "near_limit", "tidegatenearlimittotal"),
 ];
-/// What is not the product: tests, and what only tests and benchmarks call.
+/// Files outside of the product: tests, and code that only tests and benchmarks call.
 const NOT_PRODUCT: [&str; 3] = ["/tests", "simulation", "/bench/"];
 /// Files that use an example and need no change for another one.
 const USES: [&str; 1] = ["bindings-python/python/tidegate/limits.py"];

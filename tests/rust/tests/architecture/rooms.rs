@@ -1,4 +1,4 @@
-//! The rooms of the core, which of them may name which, and what the transport's state machine must not name.
+//! The rooms of the core, the rooms that each may name, and the paths that the transport's state machine must not name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ const CORE: &str = "core/src/";
 /// A part of the core: files, and the rooms that these may name.
 struct Room {
     name: &'static str,
-    /// How the paths of its files begin. A file belongs to the room with the longest of these.
+    /// The beginnings of the paths of its files. A file belongs to the room with the longest of these.
     files: &'static [&'static str],
     names: &'static [&'static str],
 }
@@ -85,7 +85,7 @@ const ROOMS: &[Room] = &[
 
 /// Every room.
 const ANY: &[&str] = &["any"];
-/// Stands for what is below all of them.
+/// Stands for the rooms below all others.
 const BASE: &str = "base";
 const BASES: [&str; 5] = ["algorithm", "process", "error", "tables", "cells"];
 

@@ -1,4 +1,4 @@
-//! The modules of a crate, read from its sources: what each defines, imports and names. Tests inside it are left out.
+//! The modules of a crate, read from its sources: the names that each defines, imports and uses, except in tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(crate) struct Module {
     pub(crate) paths: Vec<Segments>,
     /// Everything that is defined at the level of the module.
     pub(crate) defined: BTreeSet<String>,
-    /// Of these, structs, enums, traits, unions and aliases.
+    /// The structs, enums, traits, unions and aliases among these.
     pub(crate) types: BTreeSet<String>,
 }
 
@@ -39,7 +39,7 @@ impl Crate {
         found
     }
 
-    /// `folder` is where the files of its children are.
+    /// `folder` has the files of its children.
     fn read_file(&mut self, place: Segments, file: String, folder: String) {
         let source: TokenStream = files::read(&file).parse().unwrap_or_else(|error| panic!("{file}: {error}"));
         let mut tokens = Vec::new();
@@ -143,7 +143,7 @@ fn flatten(source: TokenStream, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Where a group that opens at `at` closes.
+/// The place at which a group that opens at `at` closes.
 fn closing(tokens: &[Token], at: usize) -> usize {
     let mut depth = 0_usize;
     for (offset, token) in tokens[at..].iter().enumerate() {
@@ -159,13 +159,13 @@ fn closing(tokens: &[Token], at: usize) -> usize {
     unreachable!("every group closes")
 }
 
-/// Whether an attribute leaves its item to tests.
+/// True if an attribute leaves its item to tests.
 fn is_for_tests(attribute: &[Token]) -> bool {
     let word = |text: &str| Token::Word(text.to_owned());
     attribute.first() == Some(&word("cfg")) && attribute.contains(&word("test")) && !attribute.contains(&word("not"))
 }
 
-/// What follows an item that begins at `at`, with attributes of its own perhaps.
+/// The place after an item that begins at `at`, perhaps with attributes.
 fn after_item(tokens: &[Token], mut at: usize) -> usize {
     while let [Token::Sign('#'), Token::Open(Delimiter::Bracket), ..] = &tokens[at..] {
         at = closing(tokens, at + 1) + 1;
@@ -188,7 +188,7 @@ fn is_definition(word: &str) -> bool {
     ["struct", "enum", "trait", "union", "type", "fn", "const", "static"].contains(&word)
 }
 
-/// Reads the tree of a `use` from `at`; returns what follows it.
+/// Reads the tree of a `use` from `at`, and returns the place after it.
 fn read_use(tokens: &[Token], mut at: usize, path: &mut Segments, imports: &mut Vec<Import>) -> usize {
     let start = path.len();
     loop {

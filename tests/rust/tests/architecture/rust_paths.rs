@@ -1,4 +1,4 @@
-//! Which file a path in Rust leads to: through imports and re-exports, to the file that defines the name.
+//! The file to which a path in Rust leads: through imports and re-exports, to the file that defines the name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ pub(crate) type Edges = BTreeMap<(String, String), String>;
 const DEEPEST: usize = 16;
 
 impl Crate {
-    /// Which file names which.
+    /// An edge from each file to every file that it names.
     pub(crate) fn edges(&self) -> Edges {
         let mut edges = Edges::new();
         for (place, module) in &self.modules {
@@ -49,7 +49,7 @@ impl Crate {
         self.modules.contains_key(&child).then_some(child)
     }
 
-    /// The module that defines what a path names, seen from a module; `None` is outside of the crate.
+    /// The module that defines the name of a path, seen from a module. `None` means outside of the crate.
     fn defines(&self, from: &Segments, path: &[String], depth: usize) -> Option<Segments> {
         if depth > DEEPEST {
             return None;
@@ -64,8 +64,8 @@ impl Crate {
         self.leads(&here, rest, true, depth)
     }
 
-    /// Follows segments from a module. What is found nowhere is defined in the module itself, if the path is known to stay
-    /// `inside` the crate.
+    /// Follows segments from a module. A name that is found nowhere is defined in the module itself, if the path is
+    /// known to stay `inside` the crate.
     fn leads(&self, here: &Segments, path: &[String], inside: bool, depth: usize) -> Option<Segments> {
         let Some((first, rest)) = path.split_first() else { return Some(here.clone()) };
         if first == "super" {

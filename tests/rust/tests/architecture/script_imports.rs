@@ -32,7 +32,7 @@ pub(crate) fn python(folder: &str) -> Edges {
                 } else {
                     continue;
                 };
-                // What is imported may be a module itself.
+                // An imported name may be a module itself.
                 for name in names.split(['(', ')', ',']).map(str::trim).filter(|name| !name.is_empty()) {
                     let name = name.split_whitespace().next().unwrap_or_default();
                     let whole = if base.is_empty() { name.to_owned() } else { format!("{base}.{name}") };

@@ -6,14 +6,14 @@ use super::files::area;
 use super::rust_modules::Crate;
 use super::{Violations, files, hold};
 
-/// One a line; not in this file, which would then have to be left out of the search.
+/// One a line. They are not in this file, because it would then have to be left out of the search.
 const METAPHORS: &str = "tests/rust/tests/architecture/words.txt";
 const SEARCHED: [&str; 13] =
     [".rs", ".py", ".ts", ".mjs", ".lua", ".md", ".toml", ".yaml", ".json", ".sh", ".c", "Makefile", ".pyi"];
-/// Data of other people's making, and what was said before.
+/// Data of others, and texts about earlier versions.
 const NOT_SEARCHED: [&str; 3] = ["CHANGELOG.md", "package-lock.json", "Cargo.lock"];
 
-/// The words of a line; those of names too, as in `two_words`, `twoWords` and `TwoWords`.
+/// The words of a line, also within names such as `two_words`, `twoWords` and `TwoWords`.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;

@@ -38,7 +38,7 @@ fn builder(port: u16) -> Builder {
     Limiter::builder().store(format!("redis://127.0.0.1:{port}/0")).timeout(TIMEOUT).bare()
 }
 
-/// Calls from several threads and many tasks for some time; none may be late. Returns the calls and those that succeeded.
+/// Calls from several threads and many tasks for some time. None may be late. Returns the calls and those that succeeded.
 fn hammer(blocking: &Limiter, tasks: &AsyncLimiter, span: Duration, what: &str) -> (u64, u64) {
     let probe = LatenessProbe::start();
     let start = Instant::now();

@@ -17,7 +17,7 @@ fn entries(keys: &[String], costs: [u64; 3]) -> Vec<(String, String, u64)> {
 /// Long, so that a stall of the machine is short beside it.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Several stores are checked one after the other, in the time of one call. What was charged is refunded afterwards.
+/// Several stores are checked one after the other, in the time of one call. The charges are refunded afterwards.
 #[test]
 fn check_all_over_several_stores_has_the_time_of_one_call() {
     alone(|| {

@@ -68,7 +68,7 @@ fn a_server_that_was_stopped_is_not_flooded_when_it_continues() {
 }
 
 /// Waits until this process can know that the server has ended all connections. A busy machine delivers that later than
-/// the answer to the command that caused it; a check sent between the two is lost, and rightly reported as lost.
+/// the answer to the command that caused it. A check sent between the two is lost, and rightly reported as lost.
 fn wait_until_ends_are_known(port: u16) {
     until("the ends of the connections have arrived", || open_to(port).is_none_or(|open| open == 0));
 }
@@ -181,7 +181,7 @@ fn a_wait_in_the_line_ends_in_time_when_the_server_stops_before_its_last_questio
                     let blocking = limiter.to_blocking();
                     began.wait();
                     let start = Instant::now();
-                    // What it is answered is for `on_store_error`. To give a hold back takes time of its own.
+                    // The answer depends on `on_store_error`. Giving a hold back takes extra time, so that comes later.
                     let mut held = None;
                     match (policy.starts_with("concurrency"), is_async) {
                         (false, false) => drop(blocking.acquire(*policy, key, 1, Some(WAITS))),

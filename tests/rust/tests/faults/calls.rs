@@ -1,4 +1,4 @@
-//! The calls of one limiter under load, and what must hold for each of them.
+//! The calls of one limiter under load, and the rules that hold for each of them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,6 @@ use tidegate_tests::wait::wait_until;
 
 use super::{Fault, GRACE, MOST, POLICY, RECOVERY, Span, TIMEOUT};
 
-/// One call.
 pub(super) struct TimedCall {
     began: Instant,
     ended: Instant,
@@ -37,15 +36,15 @@ impl Percentiles {
     }
 }
 
-/// What a control measured at the same time: how late threads that sleep were woken, and for how long a thread of the process waited
-/// for a processor in the windows that ended at these moments.
+/// A control that was measured at the same time: how late sleeping threads woke, and for each window its end and the
+/// longest time that a thread of the process waited for a processor.
 pub(super) struct Lateness {
     pub(super) late: Percentiles,
     pub(super) waits: Vec<(Instant, Duration)>,
 }
 
 impl Lateness {
-    /// The longest wait in a window that ended behind the first of these moments, and began before the second.
+    /// The longest wait in a window that ended after the first of these moments, and began before the second.
     fn wait(&self, from: Instant, to: Instant) -> Duration {
         let within = self.waits.iter().filter(|(ended, _)| *ended >= from && *ended <= to + TIMEOUT);
         within.map(|(_, wait)| *wait).max().unwrap_or_default()

@@ -22,15 +22,15 @@ use calls::{Lateness, LoadedLimiter, Percentiles, judge};
 const TIMEOUT: Duration = Duration::from_millis(250);
 /// … how late it may be …
 const GRACE: Duration = Duration::from_millis(20);
-/// … and what 99.9 % of the calls may take beyond it. Only the optimised program is held to that: in a debug build the load
-/// alone keeps the machine busy.
+/// … and how much longer than it 99.9 % of the calls may take. Only the optimised program is held to that: in a debug
+/// build the load alone keeps the machine busy.
 const MOST: Duration = if cfg!(debug_assertions) { GRACE } else { Duration::from_millis(5) };
 /// How long after the first answer to a bare client the server must answer all calls again.
 const RECOVERY: Duration = Duration::from_secs(1);
 /// Calls in flight at the same time, for each of the four choices.
 const TASKS: usize = 40;
 const THREADS: usize = 10;
-/// Calls in flight of one limiter alone.
+/// Calls in flight of a limiter that a test loads alone.
 const LOAD: usize = CHOICES.len() * (TASKS + THREADS);
 const CHOICES: [OnStoreError; 4] = [OnStoreError::Raise, OnStoreError::Open, OnStoreError::Closed, OnStoreError::Local];
 /// No test reaches the limit, and no test outlives the window.
@@ -41,7 +41,7 @@ struct Fault<'a> {
     name: &'a str,
     url: String,
     lasts: Duration,
-    /// Whether the server has lost its data afterwards.
+    /// True if the server has lost its data afterwards.
     loses_data: bool,
     begin: Box<dyn FnMut() + 'a>,
     end: Box<dyn FnMut() + 'a>,
@@ -50,7 +50,7 @@ struct Fault<'a> {
 /// One fault at a time: the machine carries the load of one.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// When a fault happened.
+/// The moments of a fault.
 #[derive(Clone, Copy)]
 struct Span {
     /// Before this the server was healthy.

@@ -8,7 +8,7 @@ use tidegate_tests::servers::{Kind, Servers, is_redis_6};
 
 use super::{CHOICES, Fault, POLICY, fault, survive};
 
-/// A connection of the test itself, which stays usable where the harness gets no new one.
+/// A connection of the test itself, which stays usable when the harness gets no new one.
 fn connection(servers: &Servers) -> redis::Connection {
     let client = redis::Client::open(servers.url()).expect("a URL");
     client.get_connection().expect("a connection")

@@ -11,7 +11,7 @@ use tidegate_tests::servers::{Kind, Servers};
 
 use super::{ALONE, LOAD, POLICY};
 
-/// Runs checks while something happens; every check must succeed.
+/// Runs checks while something happens. Every check must succeed.
 fn unnoticed(url: &str, timeout: Duration, happens: impl Fn()) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let limiter = Limiter::builder().store(url).timeout(timeout).on_store_error(OnStoreError::Raise);

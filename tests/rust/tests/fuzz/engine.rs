@@ -1,4 +1,4 @@
-//! Mutates inputs for a while. An input whose outcome is of a new kind joins those that are mutated.
+//! Mutates inputs for a while. An input with a new kind of outcome joins the inputs that are mutated.
 
 use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
@@ -20,14 +20,14 @@ const MOST: usize = 4_096;
 /// The most kinds of outcome that are told apart.
 const MOST_KINDS: usize = 1_000_000;
 
-/// When it ends.
+/// The end of a run.
 #[derive(Clone, Copy)]
 pub(crate) enum Bound {
     Time(Duration),
     Executions(u64),
 }
 
-/// What was done without a failure.
+/// The work that was done without a failure.
 #[derive(Debug)]
 pub(crate) struct Report {
     executions: u64,
@@ -55,7 +55,7 @@ pub(crate) fn of_the_clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// The input that runs now, in a file: what ends the process leaves it there.
+/// The input that runs now, in a file. The file stays if the input ends the process.
 struct Running {
     path: PathBuf,
     file: File,
@@ -130,7 +130,7 @@ pub(crate) fn fuzz(target: &Target, seeds: Vec<Vec<u8>>, bound: Bound, seed: u64
     Ok(Report { executions, seconds: began.elapsed().as_secs_f64(), kinds: kinds.len() })
 }
 
-/// One of the inputs; every second time one of the newest.
+/// One of the inputs, and every second time one of the newest.
 fn chosen<'a>(random: &mut Random, inputs: &'a [Vec<u8>]) -> &'a [u8] {
     let newest = if random.one_in(2) { inputs.len().min(32) } else { inputs.len() };
     match newest {

@@ -14,7 +14,7 @@ use crate::fuzz::targets::Target;
 
 /// No input takes longer, in processor time of the thread. A usual one takes a thousandth of it.
 pub(crate) const LONGEST: Duration = Duration::from_millis(500);
-/// How long an input is made smaller.
+/// The time for making an input smaller.
 const SHRINKING: Duration = Duration::from_secs(10);
 
 thread_local! {
@@ -22,7 +22,7 @@ thread_local! {
     static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// A panic of an input says its message to [`run`], and nothing to the terminal.
+/// A panic of an input passes its message to [`run`], and prints nothing.
 fn keep_messages() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -46,7 +46,7 @@ pub(crate) fn processor_time() -> Duration {
 /// The kind of outcome of an input.
 ///
 /// # Errors
-/// What it breaks.
+/// The promise that it breaks.
 pub(crate) fn run(target: &Target, input: &[u8]) -> Result<String, String> {
     keep_messages();
     let once = || {
@@ -108,7 +108,7 @@ pub(crate) fn smallest(target: &Target, input: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Keeps an input in a folder; the message says what it breaks and how to repeat it.
+/// Keeps an input in a folder. The message has the broken promise and the command that repeats it.
 pub(crate) fn kept(target: &Target, folder: &Path, input: &[u8], message: &str) -> String {
     fs::create_dir_all(folder).expect("a folder");
     let path = folder.join(corpus::name_of(input));

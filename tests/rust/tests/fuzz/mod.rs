@@ -1,14 +1,14 @@
 //! Any bytes for everything that reads bytes of others: notation, policy files, store URLs, replies, stored values, forwarded
-//! addresses, responses of other services, calls of models. A target does not only run its parser: it holds what the parser promises of every input.
+//! addresses, responses of other services, calls of models. A target also checks the promises of its parser for every input.
 //!
-//! `tests/rust/corpus/` keeps inputs, a folder for each target; `make test` replays them. `make fuzz` mutates them for a
-//! while (`engine.rs`). An input that breaks a promise is made small and kept in the corpus, where the next `make test`
-//! replays it.
+//! `tests/rust/corpus/` keeps inputs, a folder for each target, and `make test` replays them. `make fuzz` mutates them
+//! for a while (`engine.rs`). An input that breaks a promise is made small and kept in the corpus, so that the next
+//! `make test` replays it.
 //!
-//! It is written by hand. bolero 0.13 and cargo-fuzz get the coverage that guides their engines from instrumented builds,
-//! which want a nightly toolchain, or `RUSTC_BOOTSTRAP`; on stable bolero is a random generator without guidance. proptest
-//! makes inputs from a strategy, keeps seeds of them and no inputs, and does not mutate. Here an input is worth more mutations
-//! when its outcome is of a kind that was not seen before: the shape of an error, or what was read.
+//! It is written by hand. bolero 0.13 and cargo-fuzz guide their engines by the coverage of instrumented builds, which
+//! need a nightly toolchain or `RUSTC_BOOTSTRAP`. On stable, bolero is a random generator without guidance. proptest
+//! makes inputs from a strategy, keeps their seeds but no inputs, and does not mutate. Here an input gets more
+//! mutations if its outcome is of a new kind: a new shape of an error, or of the value that was read.
 
 mod corpus;
 mod engine;
@@ -89,7 +89,7 @@ fn mutated(name: &str, executions: u64) {
     }
 }
 
-/// Services answer what they like: with `TIDEGATE_FULL=1` half a million answers.
+/// Services may answer anything. With `TIDEGATE_FULL=1` half a million answers run.
 #[test]
 fn mutated_responses_hold() {
     mutated("responses", 500_000);

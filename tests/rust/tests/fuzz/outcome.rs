@@ -1,6 +1,6 @@
-//! What kind of outcome an input has: inputs of a new kind are mutated further.
+//! The kind of outcome of an input. Inputs of a new kind are mutated further.
 
-/// The shape of a message: numbers, and what it shows of the input, are left out.
+/// The shape of a message, without its numbers and the parts of the input that it shows.
 pub(crate) fn shape(message: &str) -> String {
     let mut shape = String::new();
     let (mut quote, mut in_number) = (None, false);

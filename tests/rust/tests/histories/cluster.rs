@@ -1,4 +1,4 @@
-//! A cluster whose nodes fail, fail over, and hand over slots.
+//! A cluster with nodes that fail, fail over, and hand over slots.
 
 use tidegate_tests::call_records::{Loss, Schedule};
 use tidegate_tests::cluster::Cluster;

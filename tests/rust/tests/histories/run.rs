@@ -135,7 +135,7 @@ pub(crate) fn record(
     }
 }
 
-/// Fails with what no order of calls explains, and when too little was proven.
+/// Fails if no order of calls explains the answers, or if too little was proven.
 #[track_caller]
 pub(crate) fn assert_explained(report: &Report) {
     println!("{}", report.summary());

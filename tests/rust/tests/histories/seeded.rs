@@ -1,4 +1,4 @@
-//! Wrong scripts, each of which the checker finds.
+//! Wrong scripts. The checker finds each of them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tidegate_tests::servers::{Kind, Servers};
 
 use super::run::{clients, record, schedule};
 
-/// How the script is changed, and what that means.
+/// The meaning of each fault, and the change of the script that makes it.
 const FAULTS: [(&str, Mutation); 9] = [
     ("a denial charges", &[("if admitted then", "if true then")]),
     (

@@ -25,7 +25,7 @@ fn primary(servers: &Servers) -> usize {
     primary
 }
 
-/// Whether a server says so of its replication. One that changes its part ends connections, and says nothing.
+/// True if a server reports this about its replication. A server that changes its role reports nothing.
 fn says(servers: &Servers, server: usize, what: &str) -> bool {
     let (user, password) = servers.control();
     let url = format!("redis://{user}:{password}@127.0.0.1:{}", servers.port(server));
@@ -50,8 +50,8 @@ fn an_order_of_the_calls_explains_the_answers() {
                 });
             });
             let new = primary(&servers);
-            // A server that comes back is a primary without data until the sentinels make it a replica. No client may use it: the
-            // sentinels named the new one before. What they said 100 ms ago still holds for a client.
+            // A server that comes back is a primary without data until the sentinels make it a replica. No client may use
+            // it, because the sentinels named the new one before. An answer of theirs counts for 100 ms at a client.
             sleep(150 + random.below(250));
             log.cause("old primary back", Loss::Nothing, || {
                 servers.start_again(old);

@@ -1,5 +1,5 @@
-//! Histories of a simulated store, in which calls get no answer, run late or never, and data is lost. The checker explains
-//! every one of them, and finds what was done wrong.
+//! Histories of a simulated store: calls get no answer, run late or never, and data is lost. The checker explains every
+//! one of them, and finds the errors of a wrong store.
 
 use std::sync::LazyLock;
 
@@ -19,11 +19,11 @@ static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(policies);
 /// When it begins, in microseconds.
 const START: u64 = 1_700_000_000_000_000;
 
-/// What the store does wrong.
+/// The error of the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
-    /// A call whose caller heard nothing runs twice.
+    /// A call without an answer runs twice.
     RunsTwice,
     /// A call that was answered is forgotten.
     Forgets,

@@ -10,10 +10,10 @@ use tidegate_tests::servers::{Kind, Servers};
 
 use super::run::{FaultLog, Soak, schedule, sleep};
 
-/// How many kinds of faults there are.
+/// The number of kinds of faults.
 const KINDS: u64 = 10;
 
-/// A fault of one server. `durable` says that it keeps an append-only file.
+/// A fault of one server. `durable` is true if the server keeps an append-only file.
 fn inject(kind: u64, log: &FaultLog, random: &mut Random, servers: &Servers, proxy: &Proxy, durable: bool) {
     let length = 20 + random.below(500);
     let condition = |name: &'static str, condition: Condition| {

@@ -1,4 +1,4 @@
-//! What is learned never admits a call earlier, and leaves when it was said.
+//! A learned limit never admits a call earlier, and ends at the moment that the response announced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +94,7 @@ fn a_raised_limit_leaves_no_more_until_the_last_reset() {
     assert_eq!(remaining(), 10);
 }
 
-/// Whatever is said, in whatever order: no answer is better after it.
+/// No answer becomes better after an observation, whatever it is and in whatever order they come.
 #[test]
 fn nothing_that_is_said_adds_quota() {
     for seed in 0..2_000 {

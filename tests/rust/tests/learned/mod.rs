@@ -1,5 +1,5 @@
-//! What is learned of the other side: every store says the same of every history, nothing that is said admits a call earlier, and servers
-//! that keep strict books are kept to.
+//! Limits learned from the other side. Every store gives the same answers in every history, no observation admits a
+//! call earlier, and the calls keep within the limits of servers that count strictly.
 
 mod bounds;
 mod strict;
@@ -17,7 +17,7 @@ use tidegate_tests::setting::setting;
 use tidegate_tests::shared_file::SharedFile;
 use tidegate_tests::strategies::is_held;
 
-/// All histories (see `budget.rs`); `TIDEGATE_LEARNED` sets another number, `TIDEGATE_SEED` runs a single one.
+/// All histories (see `budget.rs`). `TIDEGATE_LEARNED` sets another number, `TIDEGATE_SEED` runs a single one.
 const HISTORIES: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 const START: u64 = 1_700_000_000 * SECOND;
@@ -29,7 +29,7 @@ fn seeds(histories: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// What a response says of a limit: often what the policy has, sometimes anything.
+/// The numbers of a limit in a response: often those of the policy, sometimes any.
 fn observation(random: &mut Random, policy: &Policy) -> Observation {
     let mut said = Observation::default();
     let limit = random.pick(&policy.limits().iter().collect::<Vec<_>>());
@@ -58,7 +58,7 @@ fn observation(random: &mut Random, policy: &Policy) -> Observation {
     said
 }
 
-/// What a service says that states no limit.
+/// The response of a service that gives no limit: perhaps a wait.
 fn refusal(random: &mut Random) -> Option<Observation> {
     let wait = random.pick(&[50_000, SECOND, 10 * SECOND]);
     let mut said = Observation::default();
@@ -70,7 +70,7 @@ fn run(seed: u64, limiter: &Limiter, clock: &ManualClock) -> Vec<String> {
     let mut random = Random::new(seed);
     let own = loop {
         let own = policy(&mut random, &format!("learned-{seed}"));
-        // When a bucket with `initial` begins anew beside what was learned differs between stores, which is known and not mended yet.
+        // Stores differ in when a bucket with `initial` begins anew beside learned limits. That is known and not mended yet.
         let begins_anew = own.limits().iter().any(|limit| limit.initial().is_some());
         if !is_held(&own) && !begins_anew {
             break own;

@@ -1,5 +1,5 @@
-//! A server that keeps strict books, and callers whose way to it differs from call to call, by a clock of the test: it counts what arrived,
-//! without the product.
+//! A server that counts strictly, and callers with a way to it that differs from call to call, by a clock of the test.
+//! The server counts the calls that arrived, without the product.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,7 +15,7 @@ use super::{SECOND, START};
 /// How a server counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Book {
-    /// Windows that begin at moments of the server's own.
+    /// Windows that begin at the server's own moments.
     Fixed,
     /// Windows that begin with the first call.
     FirstCall,
@@ -25,15 +25,15 @@ enum Book {
     Bucket,
 }
 
-/// What it says of its limit.
+/// The part of its limit that it announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
     Nothing,
-    /// Limit, what is left, and when that is reset, in whole seconds.
+    /// The limit, the units left, and their reset, in whole seconds.
     All,
-    /// The same, but a call that is served is told that its limit is reset now.
+    /// The same, but the response to a served call announces a reset now.
     Left,
-    /// How long to wait, of a refusal.
+    /// The wait, in a refusal.
     RetryAfter,
 }
 
@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    /// Counts a call that arrived; says whether it is admitted, what is left, and when that is reset.
+    /// Counts a call that arrived. Returns true if it is admitted, the units left, and the moment of their reset.
     fn arrived(&mut self, now: u64) -> (bool, u64, u64) {
         if self.book == Book::Bucket {
             let each = self.period / self.limit;
@@ -211,7 +211,7 @@ impl World {
         }
     }
 
-    /// The calls that were refused since that second, and the part of what the server allows that was used.
+    /// The calls that were refused in these seconds, and the used part of the units that the server allows in them.
     fn judged(&self, from: u64, to: u64) -> (usize, f64) {
         let within = |at: &&u64| (START + from * SECOND..START + to * SECOND).contains(*at);
         let allowed = self.server.limit as f64 * ((to - from) * SECOND) as f64 / self.server.period as f64;
@@ -296,7 +296,7 @@ fn a_limit_that_is_never_said_is_found_by_one_refusal_in_each_window() {
         world.run(300);
         let (refused, used) = world.judged(30, 300);
         println!("{book:?}: {refused} refused, {used:.3} used");
-        // It says to wait for one unit, in whole seconds.
+        // The server announces the wait for one unit, in whole seconds.
         assert!(refused <= 1_080 && used > 0.9, "{book:?}: {refused}, {used}");
     }
 }

@@ -1,6 +1,6 @@
-//! Processes share a limit on a real server, and are killed while they hold units. What they were told is counted by brute force.
+//! Processes share a limit on a real server, and are killed while they hold units. Brute force counts their admissions.
 //!
-//! A process appends each admission to a file, so that nothing but the last one is lost when it is killed.
+//! A process appends each admission to a file, so that a kill loses at most the last one.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -47,7 +47,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros() as u64
 }
 
-/// When a check began and when its answer was there, and whether units of a lease were spent.
+/// The begin and the end of a check, and true if it spent units of a lease.
 #[derive(Clone, Copy)]
 struct Admission {
     began: u64,
@@ -55,7 +55,7 @@ struct Admission {
     leased: bool,
 }
 
-/// The part of one process: it checks until it is killed, or told to end.
+/// The part of one process: it checks until it is killed or its time is over.
 #[test]
 fn process_part() {
     let Ok(url) = std::env::var("TIDEGATE_LEASES_URL") else { return };
@@ -89,7 +89,7 @@ fn start(url: &str, notation: &str, file: &Path, tasks: bool) -> Child {
     command.spawn().expect("a process")
 }
 
-/// Runs processes that are killed and started again. Returns what they were told, and how many were killed.
+/// Runs processes that are killed and started again. Returns their admissions, and the number of kills.
 fn run(url: &str, notation: &str, file: &Path, random: &mut Random) -> (Vec<Admission>, u64) {
     File::create(file).expect("a file");
     let mut processes: Vec<Child> = (0..PROCESSES).map(|number| start(url, notation, file, number == 0)).collect();
@@ -116,7 +116,7 @@ fn run(url: &str, notation: &str, file: &Path, random: &mut Random) -> (Vec<Admi
     (admissions.collect(), killed)
 }
 
-/// The most by which a limit was passed: units that were certainly admitted within one window, beyond the limit.
+/// The largest excess over a limit: the units that were certainly admitted within one window, beyond the limit.
 fn beyond(limit: &tidegate::Limit, admissions: &[Admission]) -> i64 {
     let sorted = |of: fn(&Admission) -> u64| {
         let mut times: Vec<u64> = admissions.iter().map(of).collect();
@@ -170,7 +170,7 @@ fn processes_that_are_killed_never_pass_a_limit() {
         if let [limit] = policy.limits()
             && limit.algorithm() == Algorithm::FixedWindow
         {
-            // What the killed ones held stays charged until the window ends: at most their share each.
+            // The units of the killed processes stay charged until the window ends, at most one share for each.
             let rest = limiter(redis.url());
             let plain = Policy::parse(notation).and_then(|policy| policy.named(notation)).expect("a policy");
             let found =

@@ -1,7 +1,7 @@
-//! The protocol of leases as a state space, searched by `stateright`, whole with `TIDEGATE_FULL=1`: every order of requests, replies, losses, spending,
-//! give-backs, crashes and ticks of a few clocks. Each variant that leaves an invariant of docs/adr/0022 out passes the limit.
+//! `stateright` searches the protocol of leases as a state space, whole with `TIDEGATE_FULL=1`: every order of requests, replies, losses,
+//! spending, give-backs, crashes and ticks of a few clocks. Each variant without an invariant of docs/adr/0022 exceeds the limit.
 //!
-//! The store has a sliding window of two ticks, its rule that of `sliding-log`: every other rule counts a unit for at least as long.
+//! The store has a sliding window of two ticks, as `sliding-log` has. Every other rule counts a unit as long or longer.
 
 use stateright::{Checker, Model, Property};
 use tidegate_tests::budget::is_full;
@@ -18,20 +18,20 @@ const PROCESSES: usize = 2;
 const MESSAGES: usize = 3;
 /// The most states that are searched: the machine has memory for as many.
 const MOST_STATES: usize = 20_000_000;
-/// As many as there are seconds for in `make test`, those of the shortest histories.
+/// As many as `make test` has seconds for. They are those of the shortest histories.
 const SOME_STATES: usize = 500_000;
 /// The units that a process asks for.
 const UNITS: usize = 2;
 
-/// What the protocol leaves out.
+/// The invariant that the protocol leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variant {
     Right,
     /// The time to spend counts from the reply, not from the request.
     CountsFromReply,
-    /// The store counts units from when they were charged, not from when they can be spent last.
+    /// The store counts units from their charge on, not from the last moment at which they can be spent.
     CountsFromCharge,
-    /// Nothing is left out of a life for clocks that drift.
+    /// A life has no margin for clocks that drift.
     NoMargin,
     /// Units are given back, and spent afterwards.
     SpendsWhatWentBack,
@@ -39,7 +39,7 @@ enum Variant {
     SpendsAtOnce,
 }
 
-/// What a process knows.
+/// The knowledge of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Process {
     /// Its clock. It lags behind that of the store by at most one tick in a life.
@@ -47,7 +47,7 @@ struct Process {
     lags: bool,
     /// When it sent the request that has no reply yet.
     asked_at: Option<u8>,
-    /// The units that it may spend, until when, and when they were charged.
+    /// The units that it may spend, the end of that time, and the moment of their charge.
     block: Option<(usize, u8, u8)>,
 }
 
@@ -55,7 +55,7 @@ struct Process {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Message {
     Request(usize),
-    /// To a process: the units, and when they were charged.
+    /// To a process: the units, and the moment of their charge.
     Reply(usize, usize, u8),
     GiveBack(usize, u8),
 }
@@ -64,9 +64,9 @@ enum Message {
 struct State {
     now: u8,
     processes: Vec<Process>,
-    /// In order, so that states that differ in it alone are one.
+    /// In order, so that states that differ only in the order are the same.
     messages: Vec<Message>,
-    /// For each charged unit, as of when it counts.
+    /// For each charged unit, the moment from which it counts.
     charged: Vec<u8>,
     /// For each unit, when it was spent.
     spent: Vec<u8>,
@@ -88,7 +88,7 @@ enum Action {
 struct Leases(Variant);
 
 impl Leases {
-    /// As of when a unit counts that was charged then.
+    /// The moment from which a unit counts that was charged at `taken_at`.
     fn counts_from(&self, taken_at: u8) -> u8 {
         if self.0 == Variant::CountsFromCharge { taken_at } else { taken_at + LIFE }
     }
@@ -111,7 +111,7 @@ impl Leases {
             }
             Message::Reply(process, granted, taken_at) => {
                 let process = &mut state.processes[process];
-                // The request of a process that crashed meanwhile is none of the new one's.
+                // If the process crashed meanwhile, its successor ignores the reply to the old request.
                 let Some(asked_at) = process.asked_at.take() else { return };
                 let began = if self.0 == Variant::CountsFromReply { process.clock } else { asked_at };
                 if granted > 0 {

@@ -1,4 +1,4 @@
-//! What is left of a block goes back to the server: when its time is over, and when the limiter is closed.
+//! The unspent units of a block go back to the server: when its time is over, and when the limiter is closed.
 
 use std::time::Duration;
 

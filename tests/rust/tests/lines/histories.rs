@@ -1,5 +1,5 @@
-//! Random lives of keys for which callers wait in a line, against a model that has the whole line and all that is used. After every step
-//! the same callers must have been served, denied and left waiting.
+//! Random lives of keys with callers that wait in a line, against a model that has the whole line and all used units.
+//! After every step the same callers must have been served, denied and left waiting.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl Caller {
     }
 }
 
-/// What becomes of a caller that waits.
+/// The outcome for a caller that waits.
 enum Fate {
     Served(Caller),
     Denied(Caller),
@@ -94,12 +94,12 @@ struct Life<'a> {
     policy: Policy,
     key: String,
     now: u64,
-    /// Those of the classes above first, else in the order in which they came.
+    /// Callers of higher classes first, else in the order in which they came.
     line: Vec<Caller>,
     admitted: Vec<Admitted>,
-    /// The holds, and which of `admitted` is theirs.
+    /// Each hold, with its index in `admitted`.
     holds: Vec<(Hold, usize)>,
-    /// What was done, at which moment.
+    /// Each step, with its moment.
     steps: Vec<(u64, String)>,
 }
 
@@ -130,8 +130,8 @@ impl<'a> Life<'a> {
         self.limits.iter().any(|limit| matches!(limit.kept, Kept::Held))
     }
 
-    /// Whether the first caller is woken by the answer to its call alone. While that is on its way the clock must stand still: a caller
-    /// compares the wait that the answer says with the time that it has left.
+    /// True if only the answer to its call wakes the first caller. While that is on its way the clock must stand still,
+    /// because a caller compares the wait in the answer with the time that it has left.
     fn asks_the_store(&self) -> bool {
         self.is_remote && !self.is_held()
     }
@@ -144,12 +144,12 @@ impl<'a> Life<'a> {
         self.limits.iter().all(|limit| limit.admits(&self.admitted, wanted, self.now))
     }
 
-    /// When all limits admit a call of which no units are held: those end at any time.
+    /// The moment at which all limits admit a call. Limits with held units do not count, because holds end at any time.
     fn known(&self, wanted: &Wanted) -> u64 {
         self.known_behind(&self.admitted, wanted, self.now)
     }
 
-    /// The same from a moment on, where these were admitted until then.
+    /// The same from a moment on, if `admitted` are all that were admitted until then.
     fn known_behind(&self, admitted: &[Admitted], wanted: &Wanted, from: u64) -> u64 {
         let ends = |limit: &LimitOf, at| match limit.kept {
             Kept::Log(period) | Kept::Window(period) => at + period,
@@ -166,7 +166,7 @@ impl<'a> Life<'a> {
         rates.map(admits_at).max().unwrap_or(from)
     }
 
-    /// When a caller is served behind others, if each goes as soon as the limits of which no units are held admit it.
+    /// When a caller behind others is served, if each goes as soon as all limits except those with held units admit it.
     fn turn_behind(&self, ahead: &[Caller], wanted: Wanted) -> u64 {
         let (mut admitted, mut at) = (self.admitted.clone(), self.now);
         for wanted in ahead.iter().map(|caller| caller.wanted).chain([wanted]) {
@@ -176,7 +176,7 @@ impl<'a> Life<'a> {
         at
     }
 
-    /// When a caller knows that all fit that it and those ahead want; `None` where they do not fit at once.
+    /// The moment from which the units of a caller and of those ahead fit. `None` if they do not fit together.
     fn all_fit(&self, ahead: &[Caller], own: Wanted) -> Option<u64> {
         let sum = ahead.iter().fold(own, |sum, caller| Wanted {
             cost: sum.cost + caller.wanted.cost,
@@ -186,7 +186,7 @@ impl<'a> Life<'a> {
         self.limits.iter().all(|limit| limit.admits(&[], &sum, 0)).then(|| self.known(&sum))
     }
 
-    /// The next caller whose wait ends now. Only the first of all asks whether there is room.
+    /// The next caller with a wait that ends now. Only the first of the line asks whether there is room.
     fn next_fate(&mut self) -> Option<Fate> {
         let now = self.now;
         if let Some(first) = self.line.first() {
@@ -204,8 +204,8 @@ impl<'a> Life<'a> {
         Some(Fate::Denied(self.line.remove(late)))
     }
 
-    /// Waits for the answer of the store to the call that a poll of this caller has made, before which it was woken so often and so many
-    /// calls had ended. An answer that came during the poll wakes no caller, so that a while without a wake is enough then.
+    /// Waits for the store's answer to the call that a poll of this caller made. `woken` and `ended` count the wakes and the
+    /// ended calls before it. An answer that came during the poll wakes no caller, so a while without a wake is enough then.
     fn is_answered(&self, caller: &Caller, woken: u64, ended: u64) {
         let is_woken = || caller.woken() > woken;
         wait_closely(PATIENCE, "the store has answered", || is_woken() || self.ended_calls() > ended);
@@ -219,7 +219,7 @@ impl<'a> Life<'a> {
         self.limiter.stats().store.calls
     }
 
-    /// All that the last step leads to, and nothing else.
+    /// Checks that everything that follows from the last step happens, and nothing else.
     fn settles_down(&mut self) {
         // Every caller looks again, as after any time.
         self.clock.set(Duration::from_micros(self.now));
@@ -270,7 +270,7 @@ impl<'a> Life<'a> {
     /// A caller comes, and waits or is answered.
     fn comes(&mut self, random: &mut Random) {
         let wanted = self.wanted(random);
-        // No two of them end at the same moment. Those who wait for a hold ask a server at any time.
+        // No two of them end at the same moment. Callers that wait for a hold ask a server at any time.
         let may_end = !(self.is_remote && self.is_held());
         let timeout = (may_end && random.one_in(2)).then(|| 1 + random.below(20 * SECOND));
         self.step(format!("{wanted:?} waits for {timeout:?}"));
@@ -292,7 +292,7 @@ impl<'a> Life<'a> {
             answer = if at == 0 { None } else { caller.polled() };
         }
         if let Some(until) = until.filter(|_| at > 0) {
-            // Behind others it is denied where its turn cannot come in time, as far as it can know that.
+            // Behind others it is denied if its turn cannot come in time, as far as it can know that.
             assert!(answer.is_none() || self.turn_behind(&self.line[..at], wanted) > until, "{self}: {wanted:?}");
             let fits = self.all_fit(&self.line[..at], wanted);
             assert!(fits.is_none_or(|at| answer.is_some() == (at > until)), "{self}: {wanted:?}");
@@ -366,15 +366,15 @@ impl<'a> Life<'a> {
         self.settles_down();
     }
 
-    /// The clock moves, at most until just before the next caller gives up. Then nothing but that happens next: where the time of a
-    /// caller is over when others go, it may have been told so before it came to be the first.
+    /// Moves the clock, at most until just before the next caller gives up. Giving up is a separate step, because a
+    /// caller that gives up while others go may be denied before it comes to be the first.
     fn moves_on(&mut self, by: u64) {
         let next = self.line.iter().filter_map(|caller| caller.until).min().unwrap_or(u64::MAX);
         self.now = if next == self.now + 1 { next } else { (self.now + by).min(next - 1) };
         self.settles_down();
     }
 
-    /// After everything is given back, all that wait are served in the end.
+    /// Gives everything back, and checks that all who wait are served in the end.
     fn ends(&mut self, random: &mut Random) {
         for _ in 0..1_000 {
             while !self.holds.is_empty() {
@@ -405,7 +405,7 @@ impl std::fmt::Display for Life<'_> {
 fn with_clock(url: &str) -> (AsyncLimiter, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));
     let builder = Limiter::builder().store(url).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
-    // So that every call of the first one goes to the store.
+    // Every call of the first caller must go to the store.
     let builder = builder.deny_cache(Duration::ZERO);
     (builder.build_async().expect("a limiter"), clock)
 }

@@ -2,7 +2,7 @@
 
 use tidegate::{CheckOptions, Units};
 
-/// How a limit admits, by brute force.
+/// How long a limit counts an admitted call, by brute force.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kept {
     /// In the window that the first charge opened.
@@ -22,7 +22,7 @@ pub(super) struct LimitOf {
 }
 
 impl LimitOf {
-    /// What is used of it at a moment by those who were admitted until then.
+    /// The units that the calls admitted until a moment use of it then.
     fn used(&self, admitted: &[Admitted], at: u64) -> u64 {
         match self.kept {
             Kept::Held => admitted.iter().filter(|one| one.is_held).map(|one| one.wanted.of(self)).sum(),
@@ -42,7 +42,7 @@ impl LimitOf {
         }
     }
 
-    /// Whether it admits a call at a moment. What a class leaves free is whole.
+    /// True if it admits a call at a moment. The part that a class leaves free is a whole number.
     pub(super) fn admits(&self, admitted: &[Admitted], wanted: &Wanted, at: u64) -> bool {
         self.used(admitted, at) + wanted.of(self) + self.count * CLASSES[wanted.class].1 / 4 <= self.count
     }
@@ -63,7 +63,7 @@ pub(super) const POLICIES: [&[LimitOf]; 7] =
 /// The classes, and how many quarters of each limit they leave free.
 pub(super) const CLASSES: [(Option<&str>, u64); 3] = [(None, 0), (Some("batch"), 1), (Some("background"), 2)];
 
-/// What one call takes.
+/// The units and the class of one call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) cost: u64,
@@ -88,6 +88,6 @@ impl Wanted {
 pub(super) struct Admitted {
     pub(super) at: u64,
     pub(super) wanted: Wanted,
-    /// Whether its units are still held.
+    /// True if its units are still held.
     pub(super) is_held: bool,
 }

@@ -53,10 +53,10 @@ fn a_process_of_holders() {
     });
 }
 
-/// From when to when a unit was in use for certain.
+/// The first and the last moment of a unit's use, for certain.
 type Use = (u64, u64);
 
-/// Reads what a process says until it is killed.
+/// Reads the output of a process until it is killed.
 fn read(child: &mut Child, uses: Arc<Mutex<Vec<Use>>>, killed_at: Arc<AtomicU64>) -> JoinHandle<()> {
     let out = BufReader::new(child.stdout.take().expect("its output"));
     std::thread::spawn(move || {
@@ -71,7 +71,7 @@ fn read(child: &mut Child, uses: Arc<Mutex<Vec<Use>>>, killed_at: Arc<AtomicU64>
                 _ => entered[number] = None,
             }
         }
-        // What it held when it was killed was in use until then.
+        // The units that it held when it was killed were in use until then.
         let killed_at = killed_at.load(Ordering::Relaxed);
         uses.lock().expect("no panic").extend(entered.into_iter().flatten().map(|from| (from, killed_at.max(from))));
     })
@@ -106,7 +106,7 @@ fn never_more_than_the_limit_when_processes_are_killed() {
         std::thread::sleep(Duration::from_millis(20 + random.below(60)));
         readers.push(kill(std::mem::replace(&mut processes[random.below(3) as usize], start())));
     }
-    // Whatever was held by those that were killed comes back.
+    // The units of the killed processes come back.
     let before = uses.lock().expect("no panic").len();
     tidegate_tests::wait::wait_until(Duration::from_secs(20), "the others go on", || {
         uses.lock().expect("no panic").len() > before + 20
@@ -115,7 +115,7 @@ fn never_more_than_the_limit_when_processes_are_killed() {
     readers.into_iter().for_each(|reads| reads.join().expect("it ends"));
     let uses = uses.lock().expect("no panic");
     let mut edges: Vec<(u64, i64)> = uses.iter().flat_map(|(from, to)| [(*from, 1), (*to, -1)]).collect();
-    // What ends at a moment ends before what begins then.
+    // At equal moments, ends come before begins.
     edges.sort_unstable();
     let (mut now, mut most) = (0_i64, 0_i64);
     for (_, change) in edges {

@@ -1,4 +1,4 @@
-//! The line of those who wait for a window, for a hold, or in a class. docs/adr/0036 has its rules.
+//! The line of callers that wait for a window, for a hold, or in a class. docs/adr/0036 has its rules.
 
 mod histories;
 mod kept_limits;
@@ -142,8 +142,8 @@ fn one_caller_of_a_process_asks_and_less_and_less_often() {
         let (began, before) = (Instant::now(), redis.calls(0, "evalsha"));
         std::thread::sleep(Duration::from_millis(1_000));
         let (calls, passed) = (redis.calls(0, "evalsha") - before, began.elapsed());
-        // Those that give up within the second leave, and close what they asked for.
-        // Every 50 ms; for units that are held oftener in the first 400 ms.
+        // Callers that give up within the second leave the line, and close their request. Otherwise there is one call
+        // every 50 ms. Held units are asked for more often in the first 400 ms.
         let most = passed.as_millis() as u64 / 50 + if options { 17 } else { 1 };
         println!("{policy}: {calls} calls in {passed:?}");
         assert!(calls <= most, "{policy}: {calls} calls in {passed:?}");
@@ -152,20 +152,20 @@ fn one_caller_of_a_process_asks_and_less_and_less_often() {
     }
 }
 
-/// How many callers that came later were served before each.
+/// The largest number of later callers that were served before a caller.
 fn overtaken(served: &[usize]) -> usize {
     let later = |place: usize| served[..place].iter().filter(|other| **other > served[place]).count();
     (0..served.len()).map(later).max().unwrap_or(0)
 }
 
-/// Callers of several limiters, which stand for processes, in the order in which they were served.
+/// The callers in the order in which they were served. Each limiter stands for a process.
 fn order_of(url: &str, policy: &'static str, callers: usize, limiters: usize) -> Vec<usize> {
     let processes: Vec<Limiter> = (0..limiters).map(|_| limiter(url)).collect();
     let is_held = policy.contains("concurrency");
     let served = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for number in 0..callers {
-            // Many of the first one, and later ones of the others.
+            // The first half uses the first limiter, and the later callers use the others.
             let of = if number < callers / 2 { 0 } else { 1 + number % (limiters - 1) };
             let (limiter, served) = (&processes[of], &served);
             scope.spawn(move || {
@@ -185,7 +185,7 @@ fn order_of(url: &str, policy: &'static str, callers: usize, limiters: usize) ->
             });
         }
     });
-    // By the time of the store: the machine may run them in another order.
+    // In order of the store's time, because the machine may run them in another order.
     let mut served = served.into_inner().expect("no panic");
     served.sort_unstable();
     served.into_iter().map(|(_, number)| number).collect()
@@ -231,7 +231,7 @@ fn a_caller_that_is_gone_without_a_word_delays_others_for_a_second_at_most() {
     let (gone, other) = (limiter(redis.url()), limiter(redis.url()));
     assert!(other.check_n(policy, "k", 8).expect("a decision").allowed());
     let waker = std::task::Waker::noop();
-    // It wants so much that it is overtaken, and never asks again.
+    // It wants so many units that others overtake it, and it never asks again.
     let asking = gone.to_async();
     let mut call =
         Box::pin(async move { asking.acquire(policy, "k", 8, None).await.map(|decision| decision.allowed()) });
@@ -243,7 +243,7 @@ fn a_caller_that_is_gone_without_a_word_delays_others_for_a_second_at_most() {
     for _ in 0..40 {
         assert!(other.acquire(policy, "k", 1, Some(PATIENCE)).expect("a decision").allowed());
     }
-    // Five windows, and the second.
+    // Five windows, and the second of the delay.
     println!("{:?}", began.elapsed());
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
@@ -393,7 +393,7 @@ fn a_peek_sees_who_stands_in_the_line() {
         scope.spawn(|| hold(&other, policy, None).held().expect("it waits for ever"));
         wait_until(PATIENCE, "it stands there", || line().is_some_and(|(callers, _)| callers == 1));
         wait_until(PATIENCE, "it waits", || line().is_some_and(|(_, longest)| longest >= Duration::from_millis(100)));
-        // One that gives up leaves, and only its own place.
+        // A caller that gives up leaves the line, and takes only its own place away.
         let gives_up = other.hold_within(policy, "k", &CheckOptions::default(), Some(Duration::from_millis(60)));
         assert!(gives_up.expect("an answer").held().is_none());
         assert!(line().is_some());

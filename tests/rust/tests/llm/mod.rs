@@ -1,4 +1,4 @@
-//! What calls of models cost: the data in `tests/http/llm.json`, a trace of calls, and what is bounded.
+//! The cost of calls of models: the data in `tests/http/llm.json`, a trace of calls, and the bounds.
 
 mod trace;
 
@@ -40,7 +40,7 @@ impl Preset {
         LlmRequest::read(path, body).map(|request| self.estimator.estimate(request))
     }
 
-    /// The units of a number of tokens that are known.
+    /// The known units of a number of tokens.
     fn cost(&self, tokens: TokenCount) -> Value {
         let number = |unit: &str| match unit {
             "tokens" => tokens.sum(),
@@ -98,7 +98,7 @@ fn the_vectors_hold() {
                 if call.get("cost").is_some_and(|expected| cost != *expected) {
                     wrong.push(format!("{name}: the cost is {cost}, not {}", call["cost"]));
                 }
-                // However the answer is cut, it says the same.
+                // The usage is the same however the answer is cut.
                 let all = chunks.concat();
                 for size in [1, 2, 3, 7] {
                     let mut cut = UsageReader::default();
@@ -133,7 +133,7 @@ fn a_tokenizer_gets_each_text_that_is_read() {
     assert_eq!(estimator.estimate(counted).input, 100 + (2 * 16 + 12) / 4 + 1_600);
 }
 
-/// What the calls of a trace were charged and used, of one kind of tokens.
+/// The charged and the used tokens of one kind, over the calls of a trace.
 #[derive(Default)]
 struct Totals {
     calls: u64,
@@ -159,7 +159,7 @@ impl Totals {
     }
 }
 
-/// Calls of which the answers come later, as those of a client with many calls under way.
+/// Replays calls with late answers, like those of a client with many calls under way.
 fn replay(rules: TokenRules, calls: &[TracedCall], under_way: usize) -> [Totals; 3] {
     let mut estimator = TokenEstimator::new(rules);
     let mut totals: [Totals; 3] = Default::default();

@@ -1,13 +1,13 @@
-//! A trace of calls, made of a seed. No texts of people are in it: what is made is how many bytes a token has, how long inputs
-//! and answers are, and how these differ between the tasks of a service.
+//! A trace of calls, made from a seed. It has no texts of people. It makes up the bytes of a token, the lengths of
+//! inputs and answers, and how these differ between the tasks of a service.
 //!
-//! The numbers are not fitted to the estimator. Lengths are log-normal, as those of published traces are; the bytes of a token are
-//! those of tokenizers of English, code, JSON, German and Japanese, and vary by text; a task changes its prompt in the middle.
+//! The numbers are not fitted to the estimator. Lengths are log-normal, as in published traces. The bytes of a token are those of
+//! tokenizers of English, code, JSON, German and Japanese, and vary by text. A task changes its prompt in the middle.
 
 use serde_json::json;
 use tidegate_tests::random::Random;
 
-/// A call, with what it used.
+/// A call, with the tokens that it used.
 pub(crate) struct TracedCall {
     pub(crate) path: &'static str,
     model: &'static str,
@@ -18,11 +18,11 @@ pub(crate) struct TracedCall {
     pub(crate) output: u64,
 }
 
-/// What a service uses a model for.
+/// A task for which a service uses a model.
 struct Task {
     path: &'static str,
     model: &'static str,
-    /// Of a hundred calls.
+    /// Its share of the calls.
     share: u64,
     system_bytes: usize,
     /// The median of the bytes of the input, and how far it varies.
@@ -33,7 +33,7 @@ struct Task {
     bound: Option<u64>,
     /// The median of the tokens of the answer, and how far it varies.
     answer: (f64, f64),
-    /// Tokens of the answer for each of the input.
+    /// Tokens of the answer for each token of the input.
     follows: f64,
 }
 
@@ -107,7 +107,7 @@ const TASKS: &[Task] = &[
         answer: (40.0, 0.4),
         follows: 0.12,
     },
-    // An agent that writes code and thinks before.
+    // An agent that writes code and thinks first.
     Task {
         path: "/v1/responses",
         model: "thinking",
@@ -132,7 +132,7 @@ const TASKS: &[Task] = &[
         answer: (0.0, 0.0),
         follows: 0.0,
     },
-    // The same of another vendor.
+    // A chat at another vendor.
     Task {
         path: "/v1/messages",
         model: "writer",
@@ -157,7 +157,7 @@ const TASKS: &[Task] = &[
         answer: (350.0, 0.8),
         follows: 0.0,
     },
-    // Summaries, which are a part of what is read.
+    // Summaries: their length follows from that of the input.
     Task {
         path: "/v1/messages",
         model: "writer",

@@ -1,5 +1,5 @@
-//! The time of a file against a model of a machine: its clock is set, it is started again, and processes stand still at any moment. The
-//! file of the core runs here on clocks of the test.
+//! The time of a file against a model of a machine. The clock of the machine is set, the machine restarts, and
+//! processes stand still at any moment. The file of the core runs here on clocks of the test.
 
 #[path = "../../../../core/src/store/machine/machine_clock.rs"]
 #[allow(dead_code, reason = "a test needs a part of it")]
@@ -72,7 +72,7 @@ mod system_clock {
         calendar()
     }
 
-    /// What the calendar says, without a look.
+    /// The time of the calendar, without a look.
     pub(super) fn calendar() -> u64 {
         (STARTED.get().cast_signed() + CALENDAR.get()).cast_unsigned()
     }
@@ -101,7 +101,7 @@ use words::Words;
 const SECOND: u64 = 1_000_000;
 const HOUR: u64 = 3_600 * SECOND;
 const START: u64 = 1_700_000_000 * SECOND;
-/// What two looks at clocks may differ by.
+/// The largest difference between two looks at clocks.
 const LOOK: u64 = 20_000;
 
 /// The next moment of a process, which damages nothing.
@@ -131,7 +131,7 @@ fn time_goes_on_as_the_machine_does_whatever_its_clock_says() {
                     steps += 1;
                 }
                 1 if random.one_in(4) => {
-                    // It is off for a while, and its clock goes on, or says something earlier.
+                    // The machine is off for a while. Its clock goes on, or shows something earlier.
                     let off = random.below(10 * HOUR);
                     let (is_right, real) = (random.one_in(2), started() - last.1 + off);
                     set_started(1 + random.below(100 * SECOND));
@@ -144,7 +144,7 @@ fn time_goes_on_as_the_machine_does_whatever_its_clock_says() {
                     let moment = now(&clocks[0], &words);
                     assert!(moment.now >= before, "seed {seed}, step {step}: time went back");
                     if is_right && !was_set && before > 0 {
-                        // More is counted where that had been said not to be seen yet.
+                        // More time is counted if the file had noted a later moment that no process had seen yet.
                         let gone = moment.now - before;
                         assert!(
                             gone <= real + 2 * SECOND && gone + 10 * LOOK >= real,
@@ -210,7 +210,7 @@ fn what_a_restart_needs_is_written_again_where_it_was_damaged() {
         let mut is_said = false;
         clock.now(&words, || is_said = true);
         assert!(is_said && Salt::at(at).open(words.load(at)).is_ok());
-        // One that is damaged when it is needed is said, and the calendar decides.
+        // If a number is damaged when it is needed, that is reported, and the calendar decides.
         words.store(at, words.load(at) ^ 1 << 40);
         set_started(SECOND);
         set_calendar(calendar() + HOUR);

@@ -1,4 +1,4 @@
-//! Files that were damaged: every call ends, and whatever is lost is said.
+//! Damaged files: every call ends, and every loss is reported.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -9,18 +9,18 @@ use tidegate_tests::random::Random;
 use tidegate_tests::setting::setting;
 use tidegate_tests::shared_file::{SharedFile, examined_keys};
 
-/// Damaged copies in a normal run; `TIDEGATE_DAMAGES` sets another number.
+/// Damaged copies in a normal run. `TIDEGATE_DAMAGES` sets another number.
 const COPIES: u64 = 300;
 const KEYS: usize = 300;
 const POLICY: &str = "fixed-window 5/hour; sliding-log 9/hour";
 const HEADER: usize = 4096;
-/// The numbers of a header that mean something, and those at the beginning of the only shard of a small file.
+/// The used numbers of a header, and those at the beginning of the only shard of a small file.
 const HEADER_NUMBERS: usize = 34;
 const SHARD_NUMBERS: usize = 4;
 /// The longest that all calls about one copy take together: none of them waits for a lock that no process holds.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What limiters said.
+/// The warnings of limiters.
 type Said = Arc<Mutex<Vec<String>>>;
 
 fn open(url: &str, said: &Said) -> tidegate::Result<Limiter> {
@@ -34,12 +34,12 @@ fn key(number: usize) -> String {
     format!("key {number}")
 }
 
-/// Units of a key that are used: also all of them.
+/// The used units of a key, which may be all of them.
 fn used(number: usize) -> u64 {
     1 + number as u64 % 5
 }
 
-/// A file in which every key has something.
+/// A file with some usage of every key.
 fn filled() -> (SharedFile, String, Vec<u8>) {
     let shared = SharedFile::new();
     let url = shared.url("max_bytes=200kB");
@@ -52,7 +52,7 @@ fn filled() -> (SharedFile, String, Vec<u8>) {
     (shared, url, bytes)
 }
 
-/// Changes a few bytes, or a whole page. What is small and matters to all is hit as often as all the rest.
+/// Changes a few bytes, or a whole page. The small parts that matter to all keys are hit as often as the rest.
 fn damage(bytes: &mut [u8], random: &mut Random) {
     if random.one_in(10) {
         let page = random.below((bytes.len() / HEADER) as u64) as usize * HEADER;
@@ -113,7 +113,7 @@ fn every_call_ends_and_every_loss_is_said() {
         let is_loss = |sentence: &String| sentence.contains("keys were lost");
         assert!(gone.is_empty() || said.iter().any(is_loss), "copy {copy}: {gone:?} are lost, and {said:?} was said");
         assert!(errors == 0 || said.iter().any(is_loss), "copy {copy}: {errors} errors, and {said:?} was said");
-        // The first look at all of it finds what no call has met, and makes it whole.
+        // The first look at the whole file finds the damage that no call has met, and repairs it.
         let examined = || examined_keys(&url, Duration::from_secs(5));
         examined().or_else(|_| examined()).expect("it is whole");
         lost += usize::from(!gone.is_empty() || errors > 0);
@@ -123,7 +123,7 @@ fn every_call_ends_and_every_loss_is_said() {
     assert!(refused > 0 && lost > 0 && harmless > 0);
 }
 
-/// Each bit of what a file says of itself is either restored, with a word, or makes it unusable, with an error.
+/// Each damaged bit of the header is either restored, with a warning, or makes the file unusable, with an error.
 #[test]
 fn damage_of_the_header_loses_nothing_in_silence() {
     let (shared, url, whole) = filled();

@@ -1,4 +1,4 @@
-//! What is a file of a store and what is not, and what it keeps.
+//! Files that are a store, files that are not, and the data that they keep.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
@@ -11,7 +11,7 @@ use tidegate_tests::shared_file::{SharedFile, examined_keys};
 
 use super::seal::{Salt, digest};
 
-/// Keys of a flood in a normal run; `TIDEGATE_FLOOD` sets another number.
+/// Keys of a flood in a normal run. `TIDEGATE_FLOOD` sets another number.
 const FLOOD: u64 = 200_000;
 
 fn limiter(url: &str) -> Limiter {
@@ -39,11 +39,11 @@ fn usage_outlives_every_limiter() {
     assert_eq!(examined_keys(&url, Duration::from_secs(5)), Ok(1));
 }
 
-/// The file says that the machine was started anew since it was used.
+/// The test writes into the file that the machine has restarted since it was used.
 #[test]
 fn usage_outlives_a_restart_of_the_machine() {
-    /// Where the seed is, both copies of what is known of the start, the first moment that was not seen, how far the calendar is ahead, and
-    /// the lock of the only shard.
+    /// The places of the seed, of both copies of the start, of the first moment that was not seen, of the lead of the
+    /// calendar, and of the lock of the only shard.
     const SEED: u64 = 6;
     const STARTS: [u64; 2] = [8, 16];
     const UNSEEN: usize = 32;
@@ -73,9 +73,9 @@ fn usage_outlives_a_restart_of_the_machine() {
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros() as u64;
     assert!((3_500..=3_600).contains(&restart(now, 0)), "the hour goes on");
-    // The clock of the machine had been set ahead by some minutes before it was started again: the file stays as far behind it.
+    // The machine's clock had been set ahead by some minutes before the restart: the file stays as far behind it.
     assert!((4_100..=4_200).contains(&restart(0, 600_000_000)), "no time is counted that did not pass");
-    // It was set back meanwhile.
+    // The clock was set back meanwhile.
     assert!((1_700..=1_800).contains(&restart(now + 1_800_000_000, 0)), "no time is counted twice");
     examined_keys(&url, Duration::from_secs(5)).expect("the file is whole");
 }
@@ -126,7 +126,7 @@ fn a_file_of_another_user_is_refused_unless_others_may_write_to_it() {
     limiter(&shared.url("max_bytes=1MB&mode=0660"));
 }
 
-/// How far another process is that makes the file whole: not 0 while it does.
+/// The progress of another process that makes the file whole. It is not 0 while that process works.
 const REPAIRED: u64 = 32 * 8;
 
 #[test]

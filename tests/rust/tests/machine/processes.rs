@@ -1,5 +1,5 @@
-//! Processes that share a file, and are killed or stopped at random instants. Each notes what it was admitted behind every admission,
-//! so that nothing but the last one is lost with it.
+//! Processes share a file, and are killed or stopped at random instants. Each notes its admissions after every one, so
+//! that a kill loses at most the last one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -17,11 +17,11 @@ use tidegate_tests::shared_file::{SharedFile, examined_keys};
 use super::seal::Salt;
 
 const PROCESSES: usize = 3;
-/// Kills and stops in a normal run; `TIDEGATE_KILLS` and `TIDEGATE_STOPS` set other numbers.
+/// Kills and stops in a normal run. `TIDEGATE_KILLS` and `TIDEGATE_STOPS` set other numbers.
 const KILLS: u64 = 100;
 const STOPS: u64 = 12;
 const KEYS: u64 = 12;
-/// Limits that nothing reaches, of which nothing comes back: one block, several blocks, and lists that grow.
+/// Limits that nothing reaches and that give no units back: one block, several blocks, and lists that grow.
 const COUNTED: [&str; 3] = [
     "fixed-window 1000000000/year",
     "fixed-window 1000000000/year; calendar-window 1000000000/year; fixed-window 999999999/month; gcra 10/s burst 1000000000",
@@ -103,7 +103,7 @@ impl Part {
         let status = Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill runs");
         assert!(status.success());
         if name == "STOP" {
-            // Until each thread has taken the signal, the process goes on with what it does.
+            // The process goes on until each of its threads has taken the signal.
             let is_stopped = |task: io::Result<fs::DirEntry>| {
                 let stat = fs::read_to_string(task.expect("a thread").path().join("stat"));
                 stat.is_ok_and(|stat| stat.contains(") T "))
@@ -114,7 +114,7 @@ impl Part {
         }
     }
 
-    /// Kills it; returns what it was admitted.
+    /// Kills it, and returns its numbers.
     fn kill(mut self) -> Vec<u64> {
         assert!(self.child.try_wait().expect("its state").is_none(), "a process ended by itself");
         self.child.kill().expect("killed");
@@ -125,7 +125,7 @@ impl Part {
     }
 }
 
-/// What was used of each key, by the file.
+/// The used units of each key, by the file.
 fn used(url: &str) -> Vec<u64> {
     let limiter = limiter(url);
     let of = |key: u64| {
@@ -176,7 +176,7 @@ fn a_process_that_is_stopped_delays_no_call_past_its_deadline() {
     let start = |number: usize| Part::start(&url, &folder.join(number.to_string()), number as u64);
     let parts: Vec<Part> = (0..PROCESSES).map(start).collect();
     let mut random = Random::new(30);
-    // Each of them has begun.
+    // Each process has begun.
     tidegate_tests::wait::wait_until(Duration::from_secs(20), "each process is admitted", || {
         parts.iter().all(|part| part.numbers()[..KEYS as usize].iter().sum::<u64>() > 100)
     });
@@ -195,7 +195,7 @@ fn a_process_that_is_stopped_delays_no_call_past_its_deadline() {
     for (number, part) in parts.into_iter().enumerate() {
         let numbers = part.kill();
         admitted.iter_mut().zip(&numbers).for_each(|(all, one)| *all += one);
-        // The calls of the one that was stopped took as long as it was.
+        // The calls of the stopped process took as long as its stops.
         if number > 0 {
             longest = longest.max(Duration::from_micros(numbers[LONGEST as usize]));
         }
@@ -221,14 +221,14 @@ fn a_lock_of_a_living_process_is_waited_for_and_never_taken() {
     let url = shared.url("max_bytes=200kB");
     let limiter = limiter(&url);
     limiter.check("5/hour", "k").expect("a decision");
-    // This process is alive, and the file has one shard: its lock is the first number behind the header.
+    // The file has one shard: its lock is the first number after the header.
     let file = OpenOptions::new().read(true).write(true).open(shared.path()).expect("the file");
     let mut free = [0; 8];
     file.read_exact_at(&mut free, 4096).expect("a number");
     assert_eq!(free, [0; 8], "no process holds the lock");
     let parent = Part::start(&shared.url("max_bytes=200kB"), &shared.path().with_extension("notes"), 1);
     tidegate_tests::wait::wait_until(Duration::from_secs(20), "the other one is admitted", || parent.numbers()[0] > 0);
-    // Only now: a process that has just been started shows no program yet.
+    // Only now, because a process that has just been started shows no program yet.
     let mark = mark_of(parent.child.id());
     parent.signal("STOP");
     file.write_all_at(&mark.to_ne_bytes(), 4096).expect("written");
@@ -237,7 +237,7 @@ fn a_lock_of_a_living_process_is_waited_for_and_never_taken() {
     assert_eq!(error.code(), "store_timeout", "{error}");
     assert!(error.to_string().contains("may be stopped"), "{error}");
     assert!(began.elapsed() >= TIMEOUT);
-    // What changes nothing needs no lock.
+    // A call that changes nothing needs no lock.
     assert_eq!(limiter.peek("5/hour", "k", 1).expect("a decision").remaining(), 4);
     parent.kill();
     assert_eq!(limiter.check("5/hour", "k").expect("its lock is free").remaining(), 3);
@@ -276,7 +276,7 @@ async fn a_task_that_waits_for_a_lock_delays_no_other() {
     assert!(turns > 2, "{turns} turns of the loop");
     assert!(began.elapsed() < 8 * TIMEOUT, "one after the other: {:?}", began.elapsed());
 
-    // The lock of a process that ends while tasks wait goes to them.
+    // The waiting tasks get the lock of a process that ends.
     let long = Limiter::builder().store(&url).timeout(Duration::from_secs(20)).build_async().expect("a limiter");
     let waiting = [tokio::spawn(one(long.clone())), tokio::spawn(all(long))];
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -288,7 +288,7 @@ async fn a_task_that_waits_for_a_lock_delays_no_other() {
     assert_eq!(limiter.peek("5/hour", "k", 1).await.expect("a decision").remaining(), 2);
 }
 
-/// A thread of a process may hold a lock when another one begins a program in its place.
+/// A thread of a process may hold a lock when another thread begins a program in its place.
 #[test]
 fn a_lock_is_free_when_its_process_has_become_another_program() {
     let shared = SharedFile::new();
@@ -315,8 +315,8 @@ fn a_lock_is_free_when_its_process_has_become_another_program() {
     examined_keys(&shared.url("max_bytes=200kB"), Duration::from_secs(5)).expect("the file is whole");
 }
 
-/// A process as the lock of the first shard names it: a bit, its id, when it began, its program, and its namespace, in a number that is
-/// sealed.
+/// The mark of a process in the lock of the first shard: a bit, its id, the moment of its start, its program, and its
+/// namespace, in a sealed number.
 fn mark_of(id: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).expect("its state");
     let fields: Vec<&str> = text.rsplit_once(')').expect("its name").1.split_whitespace().collect();

@@ -1,5 +1,5 @@
-//! The protocol of the table: a writer dies between any two of its writes, and readers and the next writer find what was stored before
-//! or what it stored, and nothing else. The files of the core run here on numbers of the test.
+//! The protocol of the table: a writer dies between any two of its writes. Readers and the next writer find the old
+//! value or the new one, and nothing else. The files of the core run here on numbers of the test.
 
 #[path = "../../../../core/src/store/machine/locked_shard.rs"]
 #[allow(dead_code, reason = "a test needs a part of it")]
@@ -17,7 +17,7 @@ mod sync {
 mod words {
     use std::cell::{Cell, RefCell};
 
-    /// Numbers of which a writer writes so many, and no more.
+    /// Numbers with a writer that dies after a given number of writes.
     pub(super) struct Words {
         numbers: RefCell<Vec<u64>>,
         writes_left: Cell<usize>,
@@ -28,7 +28,7 @@ mod words {
             Self { numbers: RefCell::new(vec![0; count]), writes_left: Cell::new(usize::MAX) }
         }
 
-        /// The writer dies behind so many writes. Returns how many it had left.
+        /// Lets the writer die after so many writes. Returns the number that it had left.
         pub(super) fn die_after(&self, writes: usize) -> usize {
             self.writes_left.replace(writes)
         }
@@ -62,7 +62,7 @@ mod words {
         }
 
         pub(super) fn publish(&self, at: usize, before: u64, number: u64) -> bool {
-            // To one that has died it makes no difference what it would have seen.
+            // A dead writer does not care about the value that it would have seen.
             let is_before = self.load(at) == before;
             self.store(at, number);
             is_before || self.writes_left.get() == 0
@@ -103,7 +103,7 @@ fn name(number: u64) -> RecordName {
     [number / 2, number % 2]
 }
 
-/// What is stored, by its name.
+/// The stored values, by name.
 type Stored = BTreeMap<RecordName, Vec<u8>>;
 
 fn read_all(words: &Words, names: &[RecordName]) -> Stored {
@@ -118,10 +118,10 @@ fn read_all(words: &Words, names: &[RecordName]) -> Stored {
     found
 }
 
-/// One change: a name gets a value, or loses what it has.
+/// One change: a name gets a value, or loses its value.
 fn change(words: &Words, bucket: usize, name: RecordName, value: Option<&[u8]>) {
     let locked = LockedShard(shard(words));
-    // One that dies reads what it has not written.
+    // A dead writer reads numbers that it has not written, so it may get an error.
     let _ = match value {
         Some(value) => {
             let (bytes, value_length) = (value.to_vec(), value.len());
@@ -203,7 +203,7 @@ fn filled(names: &[RecordName]) -> Words {
     whole
 }
 
-/// Every byte of a shard is changed, one after the other: a name that is lost then is never passed over in silence, and every walk ends.
+/// Changes every byte of a shard, one after the other. No name gets lost in silence, and every walk ends.
 #[test]
 fn a_damaged_byte_is_found_by_a_call_that_misses_a_record() {
     let names: Vec<RecordName> = (0..6).map(name).collect();
@@ -233,7 +233,7 @@ fn a_damaged_byte_is_found_by_a_call_that_misses_a_record() {
     assert!(found > 500, "{found} times");
 }
 
-/// One link leads to any other block, rightly sealed: a repair ends, and what it leaves is whole.
+/// One link leads to any other block, with a right seal. Every look and every walk ends.
 #[test]
 fn a_link_that_leads_anywhere_hangs_no_walk() {
     let names: Vec<RecordName> = (0..6).map(name).collect();
@@ -258,7 +258,7 @@ fn a_link_that_leads_anywhere_hangs_no_walk() {
     }
 }
 
-/// Does all that walks over a damaged shard, each on a copy.
+/// Runs everything that walks over a damaged shard, each on a copy.
 fn end_every_walk(damaged: &Words, names: &[RecordName]) {
     let each: [&dyn Fn(&LockedShard<'_>); 5] = [
         &|locked| {

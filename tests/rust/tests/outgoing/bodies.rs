@@ -1,4 +1,4 @@
-//! Bodies arrive as they come; at their end a call is settled, and what it holds given back.
+//! Bodies arrive as they come. At their end a call is settled, and its held units are given back.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ contract! {
 
 type Sender = mpsc::UnboundedSender<Result<Bytes, std::io::Error>>;
 
-/// A response that is sent chunk by chunk, as the test says it.
+/// A response that the test sends chunk by chunk.
 fn streamed() -> (Sender, impl Fn() -> Response<Body>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receiver = std::sync::Mutex::new(Some(receiver));
@@ -34,7 +34,7 @@ fn streamed() -> (Sender, impl Fn() -> Response<Body>) {
     })
 }
 
-/// A refusal whose body is sent as the test says it.
+/// A refusal with a body that the test sends chunk by chunk.
 async fn refusing_slowly(wait: Option<&'static str>) -> (Sender, Service) {
     let (sender, respond) = streamed();
     let service = Service::start(move |_, _| {

@@ -17,7 +17,7 @@ use tidegate::http::tower::{PaceBuilder, PaceLayer, Paced, PacedBody, RateLimite
 use tidegate::{AsyncLimiter, Cost, Decision, Error, Units};
 use tower::{Layer, ServiceExt};
 
-/// Why a call has no response.
+/// The reason why a call has no response.
 #[derive(Debug)]
 pub(crate) enum Failed {
     Limited(Decision),
@@ -34,7 +34,7 @@ impl Failed {
     }
 }
 
-/// A response whose body was not read yet.
+/// A response with a body that was not read yet.
 pub(crate) struct Answered<B> {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
@@ -64,7 +64,7 @@ impl Setup {
         Self { policy: Some(policy), ..Self::learned() }
     }
 
-    /// Nothing but what responses say.
+    /// No limits except those that responses announce.
     pub(crate) fn learned() -> Self {
         Self {
             policy: None,
@@ -112,7 +112,7 @@ impl SettleReader for TokenCounter {
     }
 }
 
-/// A client whose calls are paced.
+/// A client with paced calls.
 pub(crate) trait PacedClient: Clone + Send + Sync + Sized + 'static {
     type Body: Send;
 
@@ -120,7 +120,7 @@ pub(crate) trait PacedClient: Clone + Send + Sync + Sized + 'static {
 
     fn send(&self, request: Request<Bytes>) -> impl Future<Output = Answer<Self>> + Send;
 
-    /// One more chunk of a body; `None` at its end.
+    /// One more chunk of a body, or `None` at its end.
     fn chunk(body: &mut Self::Body) -> impl Future<Output = Option<Bytes>> + Send;
 
     fn get(&self, url: &str) -> impl Future<Output = Answer<Self>> + Send {

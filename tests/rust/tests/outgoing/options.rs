@@ -1,4 +1,4 @@
-//! Wrong options are errors when a client is made; functions read requests.
+//! Wrong options are errors when a client is made. Functions read requests.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -96,7 +96,7 @@ async fn a_request_without_an_origin_needs_a_key() {
     assert!(send(Some("api.example.com")).await.is_ok());
 }
 
-/// A client that is busy until it is told otherwise.
+/// A client that is busy until the test frees it.
 #[derive(Clone, Default)]
 struct Busy(Arc<AtomicBool>);
 

@@ -1,4 +1,4 @@
-//! Redirects are calls. The layer of tower follows none; the middleware of reqwest does where it is told to.
+//! Redirects are calls. The layer of tower follows none. The middleware of reqwest follows them if it is configured to.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -16,7 +16,7 @@ async fn used(limiter: &tidegate::AsyncLimiter, service: &Service) -> u64 {
     100 - limiter.peek(&policy, &service.key(), 1).await.expect("a peek").remaining()
 }
 
-/// Redirects what is no target.
+/// Redirects every request that is not for the target.
 async fn redirecting(status: u16, to: String) -> Service {
     Service::start(
         move |_, arrived| {
@@ -51,7 +51,7 @@ async fn each_redirect_is_a_call_to_its_origin() {
     let [arrived] = &target.arrived()[..] else { panic!("one request arrives") };
     assert_eq!((&arrived.method, &arrived.body[..]), (&Method::GET, &b""[..]));
     assert!(!arrived.headers.contains_key("authorization") && !arrived.headers.contains_key("content-type"));
-    // What the target says counts for the target alone.
+    // The target's response counts for the target alone.
     assert_eq!(used(&limiter, &target).await, 100);
 }
 
@@ -88,7 +88,7 @@ async fn a_key_is_that_of_the_origin_that_was_asked() {
         let pace = Pace::builder(&limiter).policy(POLICY).key("account").redirects(5).build().expect("a middleware");
         let client = reqwest_middleware::ClientBuilder::new(client).with(pace).build();
         assert_eq!(client.get(service.url("/")).send().await.expect("a response").status(), 429);
-        // The key of the account is free: the target has spoken for itself.
+        // The key of the account is free, because the target's response counts for the target alone.
         let seen = limiter.peek(&policy, "out:account", 1).await.expect("a peek");
         assert_eq!((seen.allowed(), seen.remaining()), (true, 99), "{follows_itself}");
         assert!(!limiter.peek(&policy, &target.key(), 1).await.expect("a peek").allowed());

@@ -1,4 +1,4 @@
-//! A 429 or 503 that names a wait is sent again, where that does no harm.
+//! A call is sent again after a 429 or 503 that names a wait, if that does no harm.
 
 use bytes::Bytes;
 use http::{Method, Request};

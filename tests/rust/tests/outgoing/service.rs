@@ -33,7 +33,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// A server whose answers a function makes of the number and the content of a request.
+    /// A server with a function that makes each answer from the number and the content of the request.
     pub(crate) async fn start(answer: impl Fn(usize, &Arrived) -> Response<Body> + Send + Sync + 'static) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -91,7 +91,7 @@ async fn without_a_policy_only_responses_limit<C: PacedClient>() {
     assert_eq!(statuses, [200, 200, 429]);
     let denial = client.read(&service.url("/")).await.expect_err("it is blocked").denial();
     assert!(denial.retry_after() > Some(25 * SECOND));
-    // It counts for the origin that has answered.
+    // The block counts for the origin that has answered.
     let other = Service::serving().await;
     assert_eq!(client.read(&other.url("/")).await.expect("a response").0, 200);
 }
@@ -135,7 +135,7 @@ async fn what_has_not_arrived_goes_back<C: PacedClient>() {
 }
 
 async fn what_may_have_arrived_stays_charged<C: PacedClient>() {
-    // It takes the request and hangs up.
+    // The server takes the request and hangs up.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let origin = format!("http://{}", listener.local_addr().expect("an address"));
     tokio::spawn(async move {

@@ -1,5 +1,5 @@
-//! What `on_store_error` = `local` knows: random calls on a real server and on the model; then the server is lost, and both go
-//! on. What this process knew from the store's answers is never forgotten in the caller's favour.
+//! The knowledge of `on_store_error` = `local`: random calls go to a real server and to the model. Then the server is
+//! lost, and both go on. The process never forgets usage that the store's answers gave, in the caller's favour.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::strategies::{self, Action};
 
 const START: u64 = 1_704_067_200_000_000;
-/// Every algorithm of which the store's answers say everything. A `sliding-log` stays on the server.
+/// Every algorithm with a state that the store's answers give completely. A `sliding-log` stays on the server.
 const KNOWN: &[Algorithm] = &[
     Algorithm::FixedWindow,
     Algorithm::CalendarWindow,
@@ -48,7 +48,7 @@ struct Both {
     policy: Policy,
     /// Holds, their numbers in the model, and the policy they were taken with.
     holds: Vec<(Hold, u64, Policy)>,
-    /// The last check, and what it charged.
+    /// The last check, its charge and its receipt.
     last: Option<(Decision, u64, Receipt)>,
 }
 
@@ -84,7 +84,7 @@ impl Both {
         self.model.set(now);
     }
 
-    /// One call on both; the answers of both.
+    /// Makes one call on both, and returns the answers of both.
     fn call(&mut self, action: &Action) -> Option<(DecisionValues, DecisionValues)> {
         let (limiter, model, policy) = (&self.limiter, &mut self.model, &self.policy);
         match action {
@@ -96,7 +96,7 @@ impl Both {
                 if decision.source() == Source::DenyCache
                     && (found.allowed, found.retry_after) == (false, expected.retry_after)
                 {
-                    // The deny cache promises the denial and its end; what it says of each limit has tests of its own.
+                    // The deny cache promises the denial and its end. Other tests check its numbers of each limit.
                     found = expected.clone();
                 }
                 let charged = if found.allowed && !found.shadow { *cost } else { 0 };
@@ -105,7 +105,7 @@ impl Both {
             }
             Action::Take(cost) => {
                 let options = CheckOptions { cost: *cost, partial: true, ..CheckOptions::default() };
-                // Not every policy can grant part of a cost; it refuses before and during the outage.
+                // Not every policy can grant part of a cost. Such a policy refuses before and during the outage.
                 let Ok(decision) = limiter.check_with(policy, "key", &options) else { return None };
                 let (mut found, expected) = (DecisionValues::of(&decision), model.take(policy, "key", *cost, None));
                 if decision.source() == Source::DenyCache
@@ -223,8 +223,8 @@ proptest! {
         prop_assert_eq!(DecisionValues::of(&last), both.model.peek(&both.policy, "key", 1), "in the end");
     }
 
-    /// A `sliding-log` stays on the server: an answer says how much is used, when the check is admitted, and when the log ends.
-    /// So the fallback may deny for longer, and never admits what the store would have denied.
+    /// A `sliding-log` stays on the server: an answer gives the used units, the moment at which the check is admitted, and
+    /// the end of the log. So the fallback may deny for longer, but it never admits a call that the store would have denied.
     #[test]
     fn a_log_is_never_forgotten(
         policy in strategies::policy(LOG, 3, strategies::plain()),

@@ -1,4 +1,4 @@
-//! What `on_store_error` answers while the store fails.
+//! The answers of `on_store_error` while the store fails.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn each_choice_holds_whether_the_server_is_killed_or_stopped() {
                 assert_eq!(decision.denied_for(), None);
                 assert_eq!(decision.limits().count(), 1, "every limit is named");
 
-                // Three of five units were used before; the usage continues.
+                // Three of five units were used before. The usage continues.
                 let decision = limiter.check(local, "k", 1, None).expect("a decision");
                 assert_eq!((decision.allowed(), decision.source()), (round < 2, Source::Fallback), "round {round}");
                 assert!(!decision.unavailable(), "a limit refused, not the missing store");

@@ -1,4 +1,4 @@
-//! Holds whose renewal fails: `lost`, the counters and the log.
+//! Holds with renewals that fail: `lost`, the counters and the log.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Warnings {
         self.0.lock().expect("no panic").clone()
     }
 
-    /// How many say that a renewal failed, and how many that a hold is lost.
+    /// The numbers of warnings about a failed renewal, and about a lost hold.
     fn count(&self) -> (usize, usize) {
         let all = self.all();
         let count = |words: &str| all.iter().filter(|sentence| sentence.contains(words)).count();
@@ -37,7 +37,7 @@ impl Warnings {
     }
 }
 
-/// A limiter whose server can be lost, and its clock.
+/// A limiter with a server that can be lost, and its clock.
 struct Renewed {
     limiter: Limiter,
     clock: Arc<ManualClock>,
@@ -93,7 +93,7 @@ fn a_hold_whose_renewal_fails_is_not_lost_when_the_next_succeeds() {
         assert_eq!(case.warnings.count(), (1, 0), "logged once: {:?}", case.warnings.all());
         assert!(case.warnings.all()[0].contains("concurrency 2 ttl 30 s"), "{:?}", case.warnings.all());
         case.find_the_store();
-        // The next renewal is due in the moment in which the ttl is over, so the clock goes back a little, as clocks do.
+        // The next renewal is due at the moment at which the ttl is over, so the clock stops a microsecond before it.
         case.clock.advance(INTERVAL - MICROSECOND);
         assert!(!hold.lost() && !other.lost(), "{choice:?}");
         assert_eq!(case.warnings.count(), (1, 0), "{choice:?}");
@@ -207,7 +207,7 @@ fn holds_of_the_memory_store_are_lost_too() {
     assert_eq!((limiter.counters().holds_lost, warnings.count()), (2, (0, 2)), "{:?}", warnings.all());
 }
 
-/// By the thread that renews, and the time of the server.
+/// With the thread that renews, and with the time of the server.
 #[test]
 fn a_hold_is_lost_when_its_server_is_killed() {
     let server = Servers::start(Kind::Single);

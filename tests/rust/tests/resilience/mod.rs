@@ -55,13 +55,13 @@ impl ChangeLog {
     }
 }
 
-/// Waits for what takes less than half a minute unless something is broken.
+/// Waits for a condition that takes less than half a minute unless something is broken.
 #[track_caller]
 pub(crate) fn soon(what: &str, holds: impl FnMut() -> bool) -> Duration {
     wait_until(30 * SECOND, what, holds)
 }
 
-/// A limiter whose first connection may take longer than a call may.
+/// A limiter with an open connection, because the first one may take longer than a call may.
 fn warm(builder: Builder, is_async: bool) -> AnyLimiter {
     let limiter = AnyLimiter::new(builder, is_async).expect("a limiter");
     soon("the server answers", || limiter.ping().is_ok());

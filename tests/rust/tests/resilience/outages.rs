@@ -85,7 +85,7 @@ fn recovery_charges_nothing_twice() {
         let limiter = warm(changes.record(builder(server.url())).clock(clock()), false);
         let check = |cost| limiter.check("fixed-window 100/day", "k", cost, None).expect("a decision");
         assert_eq!(check(10).remaining(), 90);
-        // A killed server has run none of the failed calls; a stopped one may have.
+        // A killed server has run none of the failed calls. A stopped one may have.
         server.kill(0);
         let (during, cheaper, dearer) = (check(20), check(5), check(5));
         assert_eq!((dearer.remaining(), dearer.source()), (60, Source::Fallback));

@@ -1,4 +1,4 @@
-//! Keys with limits of their own, behind the layers around a shared store.
+//! Keys with overrides, behind the layers around a shared store.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn own(text: &str) -> KeyOverride {
     KeyOverride::parse(text).expect("limits")
 }
 
-/// How many of ten checks are admitted, and by whom.
+/// The number of checks out of ten that are admitted, and the source of the answers.
 fn admitted(limiter: &AnyLimiter, key: &str) -> (usize, Source) {
     let decisions: Vec<_> = (0..10).map(|_| limiter.check(POLICY, key, 1, None).expect("a decision")).collect();
     (decisions.iter().filter(|decision| decision.allowed()).count(), decisions[0].source())
@@ -32,7 +32,7 @@ fn a_lost_store_leaves_the_numbers_that_the_process_knows() {
         }
         assert_eq!(limiter.check(POLICY, "alice", 2, None).expect("a decision").remaining(), 3);
         server.kill(0);
-        // Of alice 2 of 5 were used; the usage goes on. A store that is lost says nothing to who has not asked yet.
+        // alice has used 2 of 5 units, and the usage goes on. A limiter that has not asked gets no override any more.
         assert_eq!(admitted(&limiter, "alice"), (3, Source::Fallback));
         assert_eq!(admitted(&limiter, "bob"), (10, Source::Fallback));
         assert_eq!(admitted(&limiter, "carol"), (1, Source::Fallback));
@@ -45,12 +45,12 @@ fn a_lost_store_leaves_the_numbers_that_the_process_knows() {
         for error in lost {
             assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{error}");
         }
-        // What could not be stored is not known either, and what could not be removed is.
+        // An override that could not be stored is not known, and one that could not be removed is still known.
         assert_eq!(admitted(&limiter, "dave"), (2, Source::Fallback));
         let known = limiter.peek(POLICY, "alice", 1).expect("a decision");
         assert_eq!((known.limit(), known.overridden()), (5, true));
         server.start_again(0);
-        // It is empty: the limits of the policy.
+        // The server is empty, so the limits of the policy count.
         let back = || limiter.peek(POLICY, "alice", 1).expect("a decision");
         soon("the store answers", || back().source() == Source::Store);
         assert_eq!((back().limit(), back().overridden()), (2, false));
@@ -76,7 +76,7 @@ fn each_key_of_shards_has_its_numbers_and_the_list_has_all() {
         }
         let listed: Vec<String> = there.overrides(POLICY).expect("a list").into_iter().map(|own| own.key).collect();
         assert_eq!(listed, keys);
-        // All or nothing, over keys of several servers of which the first call does not know the numbers.
+        // All or nothing, over keys of several servers. The first call does not know their numbers.
         let fresh = limiter([1, 2, 0]);
         let entries: Vec<(String, String, u64)> =
             (0..30).map(|number| (POLICY.to_owned(), format!("new {number}"), 4)).collect();
@@ -111,14 +111,14 @@ fn a_key_that_a_rollout_moves_keeps_its_numbers() {
         limiter.set_override(POLICY, "alice", Some(&own("fixed-window 5/hour")), None).expect("an override");
         set(100.0);
         assert_eq!((numbers("alice"), keys()), ((5, true), vec!["alice".to_owned()]));
-        // One that is set while the key is there, and one that is removed there.
+        // One override is set while the key is on the new store, and one is removed there.
         limiter.set_override(POLICY, "bob", Some(&own("fixed-window 7/hour")), None).expect("an override");
         limiter.set_override(POLICY, "alice", None, None).expect("a removal");
         assert_eq!(keys(), ["bob"]);
         set(0.0);
         assert_eq!((numbers("alice"), numbers("bob")), ((2, false), (7, true)));
         assert_eq!(keys(), ["bob"]);
-        // Halfway each key has them, wherever it is.
+        // Halfway, each key has its override on either store.
         set(50.0);
         for number in 0..20 {
             let key = format!("key {number}");
@@ -140,6 +140,6 @@ fn a_rollout_whose_new_store_is_lost_says_so_and_keeps_the_old_one() {
     new.kill(0);
     let error = limiter.set_override(POLICY, "alice", Some(&own("fixed-window 5/hour")), None).expect_err("it fails");
     assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{error}");
-    // The key's own store has it: that of its calls is asked first.
+    // The key's own store has it, because the store of the key's calls is asked first.
     assert_eq!(limiter.peek(POLICY, "alice", 1).expect("a decision").limit(), 5);
 }

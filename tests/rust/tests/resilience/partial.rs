@@ -1,4 +1,4 @@
-//! Partial checks on a server: one round trip, what the deny cache repeats of them, and what a lost store grants.
+//! Partial checks on a server: one round trip, denials that the deny cache repeats, and units that a lost store grants.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn only_the_denial_of_one_unit_answers_a_partial_check() {
             }
             let part = limiter.take(policy, "k", 6, None).expect("a decision");
             assert_eq!(said(&part), (2, true, Source::Store), "{policy}");
-            // Nothing is left: that is repeated, for any cost, and for a check of one unit as well.
+            // Nothing is left. The cache repeats that for any cost, and also for a check of one unit.
             let before = scripts(&server);
             let none = limiter.take(policy, "k", 6, None).expect("a decision");
             assert_eq!(said(&none), (0, false, Source::Store), "{policy}");
@@ -112,7 +112,7 @@ fn a_lost_store_grants_what_its_policy_chose() {
     }
 }
 
-/// What is granted decides what the caller does: a number that cannot be is an error, never a Decision.
+/// The granted units decide what the caller does, so an impossible number is an error and never a Decision.
 #[test]
 fn a_grant_that_cannot_be_is_an_error() {
     let server = Servers::start(Kind::Single);

@@ -1,7 +1,7 @@
-//! A cluster in which every node has a bad network of its own.
+//! A cluster with a bad network in front of every node.
 //!
-//! Replicas take over only where the test wants it. In all other faults the primary stays the primary, so that not one unit
-//! may be lost.
+//! Replicas take over only when the test wants it. In all other faults the primary stays the primary, so that not one
+//! unit may be lost.
 
 use tidegate_tests::cluster::Cluster;
 use tidegate_tests::servers::is_redis_6;

@@ -1,5 +1,5 @@
-//! Random faults, one after the other, against an exact model: the usage of a key is expected to the unit, except for checks
-//! whose answer was lost.
+//! Random faults, one after the other, against an exact model. The usage of a key must be right to the unit, except for
+//! checks that lost their answer.
 //!
 //! It runs for 8 seconds, or 20 with all tests, half of them on one server and half on a cluster. `TIDEGATE_SOAK` sets the seconds,
 //! `TIDEGATE_SEED` the order of the faults.
@@ -27,15 +27,15 @@ const WORKERS: usize = 12;
 /// After more unanswered checks than this a key proves too little.
 const UNSURE: u64 = 3;
 
-/// What may be stored for a key: every check that was answered, and any of those that were not. The latter may run late, when
-/// the network delivers what it held back.
+/// The checks that may be stored for a key: every answered one, and any of the others. The latter may run late, when
+/// the network delivers the bytes that it held back.
 #[derive(Debug, Clone, Copy, Default)]
 struct ExpectedUsage {
     /// Part of the name of the key. A key that is full, or too unsure, is replaced by the next.
     generation: u64,
     answered: u64,
     unanswered: u64,
-    /// How many losses of data this has taken into account.
+    /// The number of losses of data that this has taken into account.
     losses: u64,
 }
 
@@ -153,7 +153,7 @@ fn until(what: &str, holds: impl FnMut() -> bool) {
     wait_until(Duration::from_secs(30), what, holds);
 }
 
-/// Checks from threads and tasks during one fault after the other, for half of the time that was set.
+/// Checks from threads and tasks during one fault after the other, for half of the set time.
 fn soak(url: &str, losses: &Losses, kinds: u64, mut inject: impl FnMut(u64, &mut Random) -> &'static str) {
     let seed = setting("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let end =
@@ -200,7 +200,7 @@ fn soak(url: &str, losses: &Losses, kinds: u64, mut inject: impl FnMut(u64, &mut
         }
         over.store(true, Ordering::Relaxed);
         for worker in workers {
-            // With the message of the worker that found the error.
+            // Panics with the message of the worker that found the error.
             worker.join().unwrap_or_else(|fault| std::panic::resume_unwind(fault));
         }
     });

@@ -1,4 +1,4 @@
-//! The narrow form of stored values, which only a server's own clock makes: its bytes, and that it changes no answer.
+//! The narrow form of stored values, which needs the server's own clock: its bytes, and that it changes no answer.
 
 mod version_1;
 
@@ -69,7 +69,7 @@ fn a_key_takes_at_most_72_bytes() {
 
 type Calls<'a> = &'a dyn Fn(&Limiter);
 
-/// What needs nothing of the annex has the bytes of a check, whichever path of the script wrote it.
+/// A value that needs no annex has the bytes of a check, whichever path of the script wrote it.
 #[test]
 fn a_value_without_an_annex_is_as_short_as_a_check_leaves_it() {
     for policy in
@@ -149,7 +149,7 @@ fn run(limiter: &Limiter, policy: &Policy, step: &Step) -> Option<Decision> {
     Some(decision.expect("a decision"))
 }
 
-/// What of a decision does not depend on the moment.
+/// The parts of a decision that do not depend on the moment.
 fn said(decision: &Decision) -> (bool, u64, u64, bool) {
     (decision.allowed(), decision.remaining(), decision.granted(), decision.reset_after().is_zero())
 }
@@ -157,7 +157,7 @@ fn said(decision: &Decision) -> (bool, u64, u64, bool) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Also when the policy's number changes between one call and the next.
+    /// This holds also when the policy's number changes between two calls.
     #[test]
     fn every_call_is_answered_as_in_memory(
         index in 0..POLICIES.len(),

@@ -1,5 +1,5 @@
-//! Values of version 1, as the last release that wrote them left them on a server: they say the same, and the next write makes
-//! them values of version 2.
+//! Values of version 1, as the last release that wrote them left them on a server. They mean the same, and the next
+//! write makes them values of version 2.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use tidegate::{Decision, Limiter, ManualClock};
 use tidegate_tests::servers::{Kind, Servers};
 
-/// What that release stored, and what it said of it.
+/// The values that the release stored, and its answers about them.
 const RECORDED: &str = include_str!("version_1.json");
 
 fn bytes(hex: &Value) -> Vec<u8> {
@@ -21,7 +21,7 @@ fn seconds(number: &Value) -> Duration {
     Duration::from_secs_f64(number.as_f64().expect("a number"))
 }
 
-/// As the release rounded them.
+/// The answer of a limiter, in whole microseconds.
 fn said(decision: &Decision) -> Vec<(u64, u64, i64)> {
     let micros = |length: Duration| length.as_micros() as i64;
     decision.limits().map(|limit| (limit.remaining, limit.over, micros(limit.reset_after))).collect()

@@ -29,7 +29,7 @@ fn check_all_over_slots_charges_all_or_nothing() {
     }
 }
 
-/// Threads race for the last units of several keys: what was charged and refunded adds up exactly.
+/// Threads race for the last units of several keys: the charged and refunded units add up exactly.
 #[test]
 fn check_all_over_slots_refunds_what_a_lost_race_charged() {
     let cluster = Servers::start(Kind::Cluster);

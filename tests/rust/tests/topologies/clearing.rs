@@ -1,4 +1,4 @@
-//! `clear_all` forgets what is under the limiter's own prefix, on every primary, and nothing else.
+//! `clear_all` forgets all keys under the limiter's own prefix, on every primary, and nothing else.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn size(servers: &Servers, primaries: usize) -> i64 {
 
 fn check(urls: &[&str], stored: impl Fn() -> i64, foreign: i64) {
     for tasks in [false, true] {
-        // One begins as the other does, and one has the signs of a pattern.
+        // One begins with the limiter's prefix, and one has the signs of a pattern.
         let neighbours =
             ["tgx", "t*", "t"].map(|prefix| AnyLimiter::new(builder(urls, prefix), tasks).expect("a limiter"));
         for neighbour in &neighbours {
@@ -101,7 +101,7 @@ fn memory() {
     }
 }
 
-/// A user who may not UNLINK may DEL; one who may not SCAN is told.
+/// A user without UNLINK uses DEL. A user without SCAN gets an error.
 #[test]
 fn permissions() {
     let servers = Servers::start(Kind::Single);

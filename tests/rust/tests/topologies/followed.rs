@@ -1,4 +1,4 @@
-//! A sentinel that names a host of its own choice does not get the password sent there.
+//! With the option `follow`, a sentinel cannot have the password sent to a host that the option does not list.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -37,7 +37,7 @@ fn a_host_that_follow_does_not_list_gets_no_password() {
         assert!(error.message().contains("127.0.0.2") && error.message().contains("follow"), "{error}");
         assert!(hears.try_recv().is_err(), "{follow}: it was called");
     }
-    // Without the option, and with one that lists it, it is called, and hears the password.
+    // Without the option, or with one that lists the host, the limiter calls the host and sends the password.
     for follow in ["", "?follow=127.0.0.0/8"] {
         ask(follow);
         let said = hears.recv_timeout(Duration::from_secs(20)).expect("it is called");

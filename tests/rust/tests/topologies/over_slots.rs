@@ -45,7 +45,7 @@ async fn checks_of_many_slots_are_few_calls() {
     }
 }
 
-/// The keys of a node that lost slots are refused one by one, and are checked where they are.
+/// A node that lost slots refuses their keys one by one, and the limiter checks these keys at their new node.
 #[tokio::test]
 async fn keys_that_have_moved_are_checked_once() {
     let cluster = Servers::start(Kind::Cluster);
@@ -64,8 +64,8 @@ async fn keys_that_have_moved_are_checked_once() {
     }
 }
 
-/// A server whose memory is full refuses a script that may write before it runs. A denial writes nothing, so each check gets an
-/// answer of its own.
+/// A server without free memory refuses a script that may write before the script runs. A denial writes nothing, so
+/// each check gets its own answer.
 #[tokio::test]
 async fn a_full_server_still_answers_what_it_can() {
     let cluster = Servers::start(Kind::Cluster);

@@ -1,4 +1,4 @@
-//! Replicas that are behind, and stores of several servers as shards: peeks are right all the same.
+//! Replicas that are behind, and stores of several servers as shards. Peeks are right all the same.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -111,7 +111,7 @@ fn lists_of_sentinels_and_of_clusters_are_shards() {
                 let decision = limiter.check("fixed-window 9/hour", &key(number), 2, None).expect("a decision");
                 assert_eq!(decision.remaining(), 7);
             }
-            // Of 60 keys each shard has some, whatever the ports are.
+            // Each shard has some of the 60 keys, whatever the ports are.
             for shard in &servers {
                 let held = primaries.iter().map(|node| shard.command(*node, &["DBSIZE"]).as_u64().expect("a number"));
                 assert!(held.sum::<u64>() > 5, "{kind:?}");

@@ -1,4 +1,4 @@
-//! A server that is not what a URL, a sentinel or a cluster says it is.
+//! A server of another kind than a URL, a sentinel or a cluster claims.
 
 use tidegate::ErrorKind;
 use tidegate_tests::servers::{Kind, Servers, is_redis_6};

@@ -1,4 +1,4 @@
-//! Holds last until the last byte; refunds and settlements follow from the response.
+//! Holds last until the last byte. Refunds and settlements follow from the response.
 
 use std::convert::Infallible;
 

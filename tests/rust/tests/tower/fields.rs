@@ -31,7 +31,7 @@ fn names(response: &Response<Body>, name: &str) -> Vec<String> {
     items(response, name).into_iter().map(|(name, _)| name).collect()
 }
 
-/// What `RateLimit` says of a limit. Its items name items of `RateLimit-Policy`, which is the same on every response.
+/// The numbers of a limit in `RateLimit`. Its items name those of `RateLimit-Policy`, the same on every response.
 fn said(response: &Response<Body>, limit: &str) -> BTreeMap<String, i64> {
     assert_eq!(field(response, "ratelimit-policy"), TEXT);
     let policies = names(response, "ratelimit-policy");

@@ -1,4 +1,4 @@
-//! Whose budget a request uses.
+//! The key of a request, and so the budget that it uses.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -121,7 +121,7 @@ async fn without_its_header_a_key_is_the_layers_own_client_address() {
     let of_the_layer = of_the_layer.policy_with_key("fixed-window 1/hour", header());
     let of_the_key =
         RateLimitLayer::builder(&limiter).place("b").policy("fixed-window 1/hour").key(header().or(proxies()));
-    // Where no proxy is trusted, a client says nothing about itself.
+    // If no proxy is trusted, a client cannot choose its address.
     let of_neither = RateLimitLayer::builder(&limiter).place("c").policy("fixed-window 1/hour").key(header());
     for (builder, expected) in
         [(of_the_layer, [200, 200, 429]), (of_the_key, [200, 200, 429]), (of_neither, [200, 429, 429])]
@@ -136,7 +136,7 @@ async fn without_its_header_a_key_is_the_layers_own_client_address() {
     assert!(RequestKey::client_ip_behind_hops(-1).is_err());
 }
 
-/// A key of `tests/http/layered-keys.json`. A number behind the name of a header are the hops of its address.
+/// A key of `tests/http/layered-keys.json`. A number after the name of a header gives the hops of its address.
 fn made(key: &Value) -> Option<RequestKey> {
     let hops = |count: &Value| RequestKey::client_ip_behind_hops(count.as_i64().expect("a number")).expect("a key");
     let name = || key[1].as_str().expect("a name").to_owned();
@@ -167,7 +167,7 @@ async fn a_key_within_a_layer_and_behind_another_one() {
         };
         let key = case["counted"].as_str().expect("a key").replace("{peer}", "203.0.113.9");
         let (layer, own) = (made(&case["layer"]), made(&case["limit"]));
-        // In one layer, and in the second of two of which the first limits no request.
+        // In one layer, and in the second of two layers. There the first one limits no request.
         for nested in [false, true] {
             let limiter = Limiter::builder().policy("p", "100/minute").expect("a policy").build_async().expect("made");
             let builder = || RateLimitLayer::builder(&limiter);

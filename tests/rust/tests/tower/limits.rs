@@ -1,4 +1,4 @@
-//! What is asked, what is answered, and what the service is told.
+//! The calls to the limiter, the answers to the client, and the Decision that the service gets.
 
 use axum::routing::get;
 use axum::{Extension, Router};

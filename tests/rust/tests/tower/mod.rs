@@ -33,12 +33,12 @@ fn limiter() -> AsyncLimiter {
     Limiter::builder().clock(clock()).build_async().expect("a limiter")
 }
 
-/// A router with one view, behind a layer, whose clients have this address.
+/// A router with one view behind a layer. All its clients have this address.
 fn app(layer: RateLimitLayer, address: &str) -> Router {
     router(layer).layer(MockConnectInfo(SocketAddr::new(address.parse().expect("an address"), 4_711)))
 }
 
-/// The same, which does not know addresses.
+/// The same without addresses of clients.
 fn router(layer: RateLimitLayer) -> Router {
     Router::new().route("/", get(|| async { "hello" })).layer(layer)
 }

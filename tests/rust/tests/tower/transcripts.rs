@@ -1,5 +1,5 @@
-//! What the layer does for a request, from the first function of the application to the last thing that is given back. The requests
-//! are those that the adapters of Python and Node answer too, in `tests/transcripts`.
+//! The work of the layer for a request, from the first function of the application to the last thing that is given
+//! back. The adapters of Python and Node answer the same requests, in `tests/transcripts`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use super::{request, send};
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../transcripts");
 const ADDRESS: &str = "203.0.113.9";
 const ADAPTER: &str = "tower";
-/// What the layer has no option for.
+/// Options that the layer does not have.
 const UNKNOWN: [&str; 1] = ["hold_until"];
 
 fn read(name: &str) -> Value {
@@ -31,7 +31,7 @@ fn read(name: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// What happens while one case runs, a line for each thing.
+/// The events while one case runs, a line for each.
 #[derive(Clone)]
 struct Recording {
     limiter: AsyncLimiter,
@@ -59,7 +59,7 @@ impl Recording {
         self.lines.lock().expect("no panic").push(line.into());
     }
 
-    /// What is left of each policy.
+    /// The units left of each policy.
     async fn left(&self) -> String {
         let mut left = Vec::new();
         for (name, policy) in self.policies.iter() {
@@ -210,7 +210,7 @@ fn answered(head: &response::Parts, body: &str) -> String {
     line
 }
 
-/// What happens for each case, by its name.
+/// The transcript of each case, with its name.
 async fn transcripts() -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for case in read("requests.json")["cases"].as_array().expect("a list") {

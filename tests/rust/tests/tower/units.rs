@@ -1,4 +1,4 @@
-//! Layers over policies whose limits name what they count, and whose calls have classes.
+//! Layers over policies with limits on named units, and with calls in classes.
 
 use axum::Router;
 use axum::body::Body;

@@ -84,7 +84,7 @@ fn sockets_of(clock: &Arc<ManualClock>) -> AsyncLimiter {
 async fn a_websocket_holds_its_unit_until_its_connection_ends() {
     const TEXT: u8 = 1;
     const CLOSE: u8 = 8;
-    // By a clock that only this test moves: no ttl gives a unit back.
+    // Only this test moves the clock, so no ttl gives a unit back when a connection ends.
     let clock = super::clock();
     let limiter = sockets_of(&clock);
     let address = serve(&limiter).await;
@@ -114,7 +114,7 @@ async fn a_websocket_holds_its_unit_until_its_connection_ends() {
             end(stream);
             wait_until(PATIENCE, "its unit is back", || left() == 1);
         }
-        // It would be free of the limit.
+        // Without the held units, its websocket would be free of the limit.
         assert_eq!(ask(address, "/careless").1, "500");
         wait_until(PATIENCE, "its unit is back", || left() == 1);
     });

@@ -1,4 +1,4 @@
-//! Random lives of keys with turns, against a model that counts what was used, and when, by brute force.
+//! Random lives of keys with turns, against a model that counts the used units and their moments by brute force.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Caller, START, limiter, seconds};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A bucket as one number, the moment at which it is empty, in parts of a microsecond of which `count` make one.
+/// A bucket as one number: the moment at which it is empty, in parts of a microsecond. `count` parts make one.
 #[derive(Clone)]
 struct Bucket {
     count: i128,
@@ -37,14 +37,14 @@ impl Bucket {
     }
 }
 
-/// Units that were used, and when.
+/// Used units, and the moment of their use.
 #[derive(Debug, Clone, Copy)]
 struct Used {
     at: i128,
     units: i128,
 }
 
-/// A turn: its moment, what it has charged, and when each bucket is empty after it.
+/// A turn: its moment, its charge, and the moment at which each bucket is empty after it.
 #[derive(Clone)]
 struct Turn {
     at: i128,
@@ -75,13 +75,13 @@ struct Life<'a> {
     policy: Policy,
     key: String,
     buckets: Vec<Bucket>,
-    /// Whether the model knows the buckets: not how much a settle or a refund gives back, until they have drained.
+    /// True if the model knows the buckets. After a settle or a refund it does not, until they have drained.
     is_known: bool,
     used: Vec<Used>,
-    /// The Decisions that may be settled, and which of `used` is theirs.
+    /// The Decisions that may be settled, each with its index in `used`.
     decisions: Vec<(Decision, usize)>,
     sleeping: Vec<Sleeper>,
-    /// What was done, at which moment after the start.
+    /// The steps, each with its moment after the start.
     steps: Vec<(i128, String)>,
 }
 
@@ -200,17 +200,17 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// In what time all buckets are empty, of which the model knows that.
+    /// The time until all buckets are empty. From then on the model knows them.
     fn drains(&mut self) -> i128 {
         self.is_known = true;
         self.buckets.iter_mut().for_each(|bucket| bucket.empty = 0);
         let empty = self.peek(1).limits().map(|limit| limit.reset_after.as_micros()).max();
-        // Later than a refund, too, of which a charge at its moment is not told.
+        // One microsecond later, because a charge at the moment of a refund does not take account of the refund.
         empty.expect("a bucket") as i128 + 1
     }
 
-    /// A caller gives its turn up. The next whose cost is no larger goes in its place, the one behind that in the place of that one, and
-    /// what is left goes back where nothing was charged behind it.
+    /// A caller gives its turn up. The next caller with no larger cost takes the turn, a later one takes the turn of
+    /// that caller, and so on. The last turn goes back if nothing was charged after it.
     fn cancel(&mut self, random: &mut Random) {
         if self.sleeping.is_empty() || !self.is_known {
             return;
@@ -234,7 +234,7 @@ impl<'a> Life<'a> {
         });
     }
 
-    /// A check that was not needed at all, or not wholly. What it has charged is behind no turn.
+    /// Refunds a check in part or as a whole. Its charge is behind no turn.
     fn refund(&mut self, random: &mut Random, cost: i128) {
         if !self.sleeping.is_empty() || !self.check(cost) {
             return;
@@ -244,11 +244,11 @@ impl<'a> Life<'a> {
         self.limiter.to_blocking().refund(&self.policy, &self.key, units as u64).expect("it goes back");
         self.used.last_mut().expect("the check").units -= units;
         self.decisions.pop();
-        // Of a turn that is taken at the same moment it may have taken units.
+        // The refund may have taken units of a turn that is taken at the same moment.
         self.is_known = false;
     }
 
-    /// A call has used less than it was charged. No turn is behind it.
+    /// A call has used less than its charge. No turn is behind it.
     fn settle(&mut self, random: &mut Random) {
         if !self.sleeping.is_empty() || self.decisions.is_empty() {
             return;
@@ -262,7 +262,7 @@ impl<'a> Life<'a> {
         self.is_known = false;
     }
 
-    /// What was used when is within each bucket, whatever it was that decided.
+    /// Checks that the used units were within each bucket at their moments, whatever decided.
     fn is_within_every_bucket(&mut self) {
         self.used.sort_by_key(|used| used.at);
         for bucket in &self.buckets {

@@ -18,7 +18,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// A limiter with a clock of its own.
+/// A limiter with its own clock.
 fn limiter(url: &str) -> (AsyncLimiter, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(START));
     let builder = Limiter::builder().store(url).timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
@@ -58,7 +58,7 @@ impl Caller {
         }
     }
 
-    /// Its Decision, which comes without the clock being moved.
+    /// Its Decision, which comes while the clock stands still.
     fn decision(&mut self) -> Decision {
         let mut decision = None;
         wait_closely(Duration::from_secs(10), "it has a decision", || {
@@ -249,7 +249,7 @@ fn a_settle_of_a_turn_returns_what_has_not_drained_since() {
         assert_eq!(blocking.peek(&policy, "k", 1).expect("a peek").remaining(), 0);
         clock.advance(seconds(1.0));
         blocking.settle(&decision, 1).expect("it is settled");
-        // Of nine units five have drained; of the four of the turn three go back.
+        // Five of nine units have drained. Three of the turn's four units go back.
         assert_eq!(blocking.peek(&policy, "k", 1).expect("a peek").remaining(), 4);
     }
 }
@@ -297,7 +297,7 @@ fn what_goes_back_leaves_turns_that_are_to_come_where_they_are() {
             clock.advance(seconds(0.5));
             let last = callers.remove(0).decision();
             assert_eq!(check(limiter, &policy, 1).retry_after(), Some(seconds(1.0)));
-            // Behind the last turn nothing has a moment.
+            // Nothing has a moment after the last turn.
             blocking.settle(&last, 0).expect("it is settled");
             assert!(check(limiter, &policy, 1).allowed());
         }

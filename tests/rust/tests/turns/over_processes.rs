@@ -14,7 +14,7 @@ const CALLERS: u64 = 50;
 /// The callers come one after the other, so far apart that their order is known.
 const ARRIVALS: Duration = Duration::from_millis(2);
 
-/// What one caller saw by the clock of the machine, in microseconds: when it asked, the moment that the store says, and when it went.
+/// The times of one caller by the machine's clock, in microseconds: its request, the store's moment, and its admission.
 type Row = [u64; 3];
 
 fn micros() -> u64 {
@@ -94,7 +94,7 @@ fn processes(url: &str, cancelled: u64) -> (Vec<Row>, usize) {
 /// How late a caller of a busy machine may come to the store, in microseconds.
 const HELD_UP: u64 = 50_000;
 
-/// How often one went before the interval of the one before it was over, by the time of the store.
+/// How often a caller went before the interval of the previous one was over, by the time of the store.
 fn too_early(rows: &[Row]) -> usize {
     rows.windows(2).filter(|pair| pair[1][1] - pair[0][1] < 5_000).count()
 }
@@ -110,11 +110,11 @@ fn the_order_of_admission_is_the_order_of_arrival() {
     assert_eq!(rows.iter().filter(|row| row[2] < row[1]).count(), 0);
     assert_eq!(too_early(&rows), 0, "never above the rate");
     let asked: Vec<u64> = rows.iter().map(|row| row[0]).collect();
-    // All of them ask within 400 ms. A process that the machine holds up behind its look at the clock comes late; in a random order
-    // about 75 would be that late.
+    // All of them ask within 400 ms. A process that the machine holds up after its look at the clock comes late. In a
+    // random order about 75 would be that late.
     let late = asked.windows(2).filter(|pair| pair[0] > pair[1] + HELD_UP).count();
     println!("{calls} calls, {late} of {} out of order", asked.len());
-    // One write each, and a read of those that slept for more than 50 ms; the script is loaded once.
+    // One write each, and a read of those that slept for more than 50 ms. The script is loaded once.
     assert!(calls <= 2 * PROCESSES * CALLERS + PROCESSES, "{calls} calls");
     assert!(late <= 10, "{asked:?}");
     let lateness = rows.iter().map(|row| row[2] - row[1]).max().unwrap_or(0);
@@ -137,6 +137,6 @@ fn what_cancellations_lose_is_little() {
         turns - rows.len() as u64,
         began.elapsed()
     );
-    // Where no later caller of the process waits, a turn may be lost: at most those that gave up.
+    // A turn may be lost if no later caller of the process waits: at most one for each that gave up.
     assert!(turns - rows.len() as u64 <= gone as u64);
 }

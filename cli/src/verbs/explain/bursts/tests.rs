@@ -1,4 +1,4 @@
-//! The stated bursts against a search through every sequence of calls, on the real limiter.
+//! Compares the stated bursts with a search through every sequence of calls, on the real limiter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tidegate::{Limiter, ManualClock, Policy};
 use super::super::greedy::START;
 use super::{Burst, worst};
 
-/// The most units in any window of these sequences: at each moment nothing, one unit or all that there are. All sequences are
-/// run. The moments are in microseconds.
+/// The most units in any window over all sequences of calls. A sequence takes nothing, one unit or all free units at
+/// each moment. The moments are in microseconds.
 fn searched(policy: &Policy, window: u64, moments: &[u64]) -> u64 {
     let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));
     let limiter = Limiter::builder().clock(Arc::clone(&clock)).build().expect("a limiter");

@@ -1,4 +1,4 @@
-//! The steady use, held against the real limiter.
+//! Compares the steady use with the real limiter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tidegate::{Limiter, ManualClock};
 use super::*;
 use crate::verbs::explain::greedy::START;
 
-/// Whether units at this pace are all admitted, from several beginnings.
+/// True if all units at this pace are admitted, from several beginnings.
 fn is_never_denied(policy: &Policy, interval: u64) -> bool {
     let period = policy.limits().iter().map(|limit| limit.period().micros()).max().expect("a limit");
     let phases = [0, 1, 2, 3, 7, 11].map(|part| period * part / 13).into_iter().chain([period - 1]);

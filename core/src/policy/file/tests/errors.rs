@@ -1,9 +1,9 @@
-//! What is wrong in a file is named at its line and column.
+//! Errors in a file have its line and column.
 
 use super::*;
 use crate::error::ErrorKind;
 
-/// The message of the error without its location, which is checked.
+/// Returns the message of the error without its location, and checks the location.
 pub(super) fn fails(text: &str, format: Format, line: usize, column: usize) -> String {
     let error = read(text, format).expect_err(text);
     assert_eq!(error.kind(), ErrorKind::PolicyInvalid, "{text}\n{error}");
@@ -28,7 +28,7 @@ fn errors_have_a_location() {
             1,
             "unknown name `polices`; did you mean `policies`?\na policy file has policies, limits, store, prefix",
         ),
-        // What YAML makes of `u:SE:CRET: /x@h`, a URL without a scheme.
+        // YAML makes this of `u:SE:CRET: /x@h`, a URL without a scheme.
         ("u:SE:CRET: /x@h", 1, 1, "unknown name `…:…` (not shown: it may be a part of a URL)\n"),
         ("policies: {}\nstore: 5", 2, 8, "`store` must be a URL"),
         ("policies: {}\nstore: []", 2, 8, "`store` must be a URL"),

@@ -77,7 +77,7 @@ fn lint_offers_the_new_form() {
         }
         assert!(warnings.iter().all(|warning| warning.location.is_some()));
     }
-    // What it offers is read, and means the same.
+    // The offered text can be read, and means the same.
     let odd = yaml("limits: [{name: 'a: #b \"c\"', config: [{limit: 5, period: 1}]}]");
     let message = lint(&odd).remove(0).message;
     let offered = message.split('`').nth(3).unwrap();

@@ -11,19 +11,19 @@ use crate::store::usage::Resumed;
 use crate::tables::allocation::spilled;
 use crate::tables::table_key::TableKeyRef;
 
-/// What was stored for a key when it was last asked for. Moments are in the time of the store, except where it says otherwise.
+/// The stored usage of a key, as it was last asked for. Moments are in the time of the store, unless noted otherwise.
 pub(super) struct Snapshot {
     known: KnownKey,
     states: States,
     rest: Resumed,
-    /// When the answer was given that showed the usage.
+    /// The time of the answer that showed the usage.
     seen: u64,
-    /// How far the store's time is ahead of this process's. A reply takes a while, so the store is ahead by that or more:
-    /// what ends, ends no earlier than in the store.
+    /// How far the store's time is ahead of this process's. A reply takes a while, so the store is ahead by that or
+    /// more, and nothing ends earlier than in the store.
     pub(super) ahead: i64,
-    /// Until when it is of use, in the time of this process.
+    /// The time of this process until which it is of use.
     until: u64,
-    /// The outage that enforces the key locally; 0 when the last answer came from the store.
+    /// The outage that enforces the key locally. 0 if the last answer came from the store.
     pub(super) outage: u64,
 }
 
@@ -44,7 +44,7 @@ impl Snapshot {
         new
     }
 
-    /// Measures what it has allocated.
+    /// Measures its allocated bytes.
     #[inline]
     fn measure(&mut self) {
         self.known.measure(spilled(&self.states) + self.states.iter().map(State::heap_bytes).sum::<usize>());
@@ -54,7 +54,7 @@ impl Snapshot {
         self.until <= now
     }
 
-    /// Takes over what an answer shows.
+    /// Takes over the usage that an answer shows.
     #[inline]
     pub(super) fn update(&mut self, entry: &Entry<'_>, answer: &Answer, states: States, now: u64, outage: u64) {
         let ahead = answer.now.wrapping_sub(now) as i64;
@@ -76,7 +76,7 @@ impl Snapshot {
         self.measure();
     }
 
-    /// Whether another version of the policy has read what is known here, and has not written it: then it is stored as the
+    /// True if another version of the policy has read this usage and has not written it. Then it is still stored as the
     /// older version wrote it.
     #[cold]
     fn is_still_stored(&self, entry: &Entry<'_>, answer: &Answer, states: &States, outage: u64) -> bool {
@@ -119,19 +119,19 @@ impl Snapshot {
         now.saturating_add_signed(self.ahead)
     }
 
-    /// What the key goes on from.
+    /// The usage that the key goes on from.
     pub(super) fn resumed(&self, now: u64) -> ResumedUsage<'_> {
         let (states, now) = (self.states.clone(), self.store_time(now));
         ResumedUsage { plan: &self.known.plan, states, rest: self.rest, now }
     }
 }
 
-/// What an answer shows beside the states.
+/// The parts of an answer beside the states.
 fn rest_of(answer: &Answer) -> Resumed {
     Resumed { blocked_until: answer.blocked_until, block_level: answer.block_level(), traces: answer.traces() }
 }
 
-/// Until when the usage that an answer shows is of use, in the time of this process.
+/// The time of this process until which the usage of an answer is of use.
 fn until(plan: &Plan, answer: &Answer, ahead: i64) -> u64 {
     let level_ends = answer.block_level().ends(answer.blocked_until, plan);
     let ends = answer.blocked_until.max(answer.traces().until).max(level_ends);

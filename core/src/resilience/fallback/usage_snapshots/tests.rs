@@ -13,7 +13,7 @@ fn plan(notation: &str) -> Arc<Plan> {
     plan_of(&Policy::parse(notation).expect("a policy"))
 }
 
-/// The answer of a store whose clock shows `now`, and its states, after a charge at that moment.
+/// The answer of a store and its states, after a charge at `now` by its clock.
 fn charged(plan: &Plan, units: u64, now: u64) -> (Answer, States) {
     let mut states: States = plan.rules.iter().map(Rule::fresh).collect();
     plan.rules.iter().zip(&mut states).for_each(|(rule, state)| rule.charge(state, now, units, 0));
@@ -21,7 +21,7 @@ fn charged(plan: &Plan, units: u64, now: u64) -> (Answer, States) {
     (Answer { now, views, ..Answer::default() }, states)
 }
 
-/// What a key goes on from.
+/// The usage that a key goes on from.
 fn resumed(snapshots: &UsageSnapshots, entry: &Entry<'_>, now: u64) -> Option<(States, u64, u64)> {
     let mut found = None;
     snapshots.begin_enforcing(
@@ -116,7 +116,7 @@ fn the_holds_of_this_process_are_known_without_a_snapshot() {
     };
     assert_eq!(units_from(&UsageSnapshots::default()), [(77, 3), (88, 4)]);
 
-    // What the store said last is what there is: the other hold is gone.
+    // The last answer of the store counts alone: the other hold is gone.
     let snapshots = UsageSnapshots::default();
     let (answer, mut states) = charged(&plan, 2, NOW);
     plan.rules[0].charge(&mut states[0], NOW, 3, 77);

@@ -1,4 +1,4 @@
-//! What was admitted, counted by brute force: never more than the limit in any window.
+//! Counts the admissions by brute force: never more than the limit in any window.
 
 use super::world::Admission;
 use crate::policy::{Algorithm, Limit};
@@ -56,8 +56,8 @@ fn sliding(admissions: &[Admission], count: u64, period: u64) -> Option<String> 
     None
 }
 
-/// The units of any interval are at most the burst and what drains in it. With U(t) units until t, that is the least of
-/// U(a) - a·rate over all a against U(b) - b·rate.
+/// The units of any interval are at most the burst and the units that drain in it. With U(t) units until t, that is the
+/// least of U(a) - a·rate over all a against U(b) - b·rate.
 fn bucket(admissions: &[Admission], limit: &Limit) -> Option<String> {
     let (count, period) = (i128::from(limit.count()), i128::from(limit.period().micros()));
     let burst = i128::from(limit.capacity()) * period;

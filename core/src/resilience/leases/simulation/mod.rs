@@ -1,7 +1,7 @@
 //! Several simulated processes lease from one store: messages are delayed and lost, processes pause, are killed and have clocks
 //! that drift. A brute-force count over all admissions finds no window that is passed.
 //!
-//! `TIDEGATE_SCHEDULES` says how many histories to run, `TIDEGATE_SCHEDULE` which one.
+//! `TIDEGATE_SCHEDULES` sets the number of histories to run, `TIDEGATE_SCHEDULE` selects one.
 
 mod counting;
 mod world;
@@ -14,7 +14,7 @@ use crate::policy::{Lease, Options, Policy};
 use crate::schedules::{run_each, setting};
 use world::{Report, World};
 
-/// Histories of each policy that run when nothing else is said.
+/// Histories of each policy that run by default.
 const HISTORIES: u64 = 400;
 
 /// Histories that found a defect. They run always.
@@ -66,7 +66,7 @@ fn no_window_is_passed() {
         }
     };
     let totals = LIMITS.map(|_| Mutex::new((0, Report::default())));
-    // Each seed with all limits, before the next.
+    // Each seed runs with all limits before the next one does.
     run_each((seeds.len() * LIMITS.len()) as u64, 3, |number| {
         let (seed, index) = (seeds[number as usize / LIMITS.len()], number as usize % LIMITS.len());
         let report = run(LIMITS[index], seed);

@@ -28,21 +28,21 @@ use crate::store::url::MemoryBounds;
 const START: u64 = 1_700_000_000_000_000;
 /// The timeout of a call.
 const TIMEOUT: u64 = 150_000;
-/// A clock is wrong by at most this part of what it measures.
+/// A clock is wrong by at most so many ten thousandths of a time that it measures.
 const DRIFT: i64 = 100;
 
-/// Units that a caller was told to have.
+/// Units that a caller was admitted for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Admission {
     pub(super) at: u64,
     pub(super) units: u64,
 }
 
-/// What happened in a history.
+/// The result of a history.
 #[derive(Default)]
 pub(super) struct Report {
     pub(super) admissions: Vec<Admission>,
-    /// For each limit, when the store opened a window.
+    /// For each limit, the times when the store opened a window.
     pub(super) windows: Vec<Vec<u64>>,
     pub(super) checks: u64,
     pub(super) admitted: u64,
@@ -142,7 +142,7 @@ pub(super) struct World {
     events: BTreeMap<u64, Event>,
     order: BinaryHeap<Reverse<(u64, u64)>>,
     numbered: u64,
-    /// Microseconds between two checks of a process, about.
+    /// About how many microseconds pass between two checks of a process.
     pace: u64,
     report: Report,
 }
@@ -260,12 +260,12 @@ impl World {
             }));
         });
         self.report.checks += 1;
-        // What the store admits is counted where it does: the answer may come later, or never.
+        // Admissions of the store are counted there, because the answer may come later, or never.
         for answer in answers.lock().drain(..).filter(|answer| answer.source == Source::Lease) {
             self.report.leased += 1;
             self.admit(now, answer.granted);
         }
-        // After a while without checks all that is left goes back.
+        // After a while without checks all units that are left go back.
         let rest = self.random.chance(1) && self.random.chance(20);
         let after = if rest { 1_200_000 } else { 1 + self.random.below(2 * pace) };
         if rest {
@@ -279,7 +279,7 @@ impl World {
         self.report.admissions.push(Admission { at, units });
     }
 
-    /// The store does what a message asks for, and replies unless the reply is lost.
+    /// Does the operation of a message in the store, and replies unless the reply is lost.
     fn arrives(&mut self, process: usize, entry: &OwnedEntry, completion: Option<Completion<Answer>>) {
         let answer = self.memory.answer(&entry.entry(), Some(self.now));
         match &entry.operation {

@@ -1,4 +1,4 @@
-//! Attempts of the engine to connect to servers, and to find them: each runs on a thread of its own, which ends by its deadline.
+//! The engine's attempts to connect to servers and to find them. Each has a thread, which ends by its deadline.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use super::connection::{BlockingConnection, Connector};
 use crate::error::{Error, ErrorKind};
 use crate::store::redis::protocol::{ConnectionId, Discovery, Failure, Probe, ProbeReply, Server, Topology};
 
-/// The most bytes of a reply that describes a topology: a cluster whose 16,384 slots are ranges of their own has less.
+/// The most bytes of a reply with a topology. A cluster with a separate range for each of its 16,384 slots sends less.
 const MAX_TOPOLOGY: usize = 16 * 1_024 * 1_024;
 
 /// The attempts that are under way.
@@ -34,7 +34,7 @@ impl Attempts {
         self.connecting.push((id, spawn_blocking(move || connector.open(&server, deadline))));
     }
 
-    /// That connection is not wanted any more.
+    /// The connection is no longer wanted.
     pub(super) fn give_up(&mut self, id: ConnectionId) {
         self.connecting.retain(|(other, _)| *other != id);
     }
@@ -89,7 +89,7 @@ pub(super) fn discover(connector: &Arc<Connector>, mut discovery: Discovery) -> 
         if let Some(result) = discovery.poll_result() {
             return result;
         }
-        // A moment later than the deadline: the threads end by then themselves, and say why.
+        // A moment later than the deadline, because the threads end by then themselves and report the reason.
         let left = discovery.poll_timeout().saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         match replies.recv_timeout(left) {
             Ok((number, reply)) => discovery.handle_reply(number, reply, Instant::now()),

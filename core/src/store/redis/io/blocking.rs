@@ -1,4 +1,4 @@
-//! Blocking calls: each runs on its caller's thread and on a connection of its own.
+//! Blocking calls. Each runs on its caller's thread and has a connection to itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::store::redis::script::{Batch, Grouping, Requests};
 use crate::store::request::Answer;
 use crate::store::url::Address;
 
-/// From so many pools on, beside those of primaries, those of servers are dropped that the topology does not name.
+/// From this many pools on, beside those of primaries, pools of servers that the topology does not name are dropped.
 const MAX_OTHERS: usize = 64;
 
 /// Makes calls on the threads of their callers.
@@ -30,7 +30,7 @@ pub(crate) struct BlockingCalls {
     connector: Arc<Connector>,
     prefix: Arc<str>,
     known: ArcSwapOption<KnownServers>,
-    /// Whether the topology may be wrong: then the next call discovers it anew.
+    /// True if the topology may be wrong. Then the next call discovers it anew.
     topology_is_stale: AtomicBool,
     /// Held by the thread that discovers the topology.
     schedule: Mutex<DiscoverySchedule>,
@@ -112,7 +112,7 @@ impl BlockingCalls {
                 NextStep::RouteAfterDiscovery(failure) => {
                     known = self.rediscover(known, call.deadline);
                     if known.primary(slot).is_some_and(|primary| primary.server.address == pool.server.address) {
-                        // The next call asks again before it connects: the server may be back and replaced.
+                        // The next call asks again before it connects, because the server may be back but replaced.
                         self.doubt_topology();
                         return Err(failure);
                     }
@@ -123,7 +123,7 @@ impl BlockingCalls {
         }
     }
 
-    /// Where the call goes now; `None` when no primary serves its slot.
+    /// The pool for the next attempt, or `None` if no primary serves the slot.
     fn pool(
         &self,
         known: &KnownServers,
@@ -150,7 +150,7 @@ impl BlockingCalls {
         let new = |(address, target): &(Address, Target)| self.new_pool(address, *target);
         let mut others = known.others.lock();
         if others.len() >= MAX_OTHERS {
-            // Servers may send calls on to ever new addresses.
+            // Servers may redirect calls to ever new addresses.
             others.retain(|(address, _), _| known.topology.has_replica(address));
         }
         Arc::clone(others.entry((address, target)).or_insert_with_key(new))
@@ -160,12 +160,12 @@ impl BlockingCalls {
         Arc::new(Pool::new(self.directory.server(address.clone(), target), Arc::clone(&self.connector)))
     }
 
-    /// The topology, discovered by the first call.
+    /// The topology, which the first call discovers.
     pub(crate) fn topology(&self, deadline: Instant) -> StoreResult<Topology> {
         self.known(deadline).map(|known| known.topology.clone()).map_err(|failure| failure.error)
     }
 
-    /// What is known, discovered anew where it may be wrong.
+    /// The known servers, discovered anew if they may be wrong.
     fn known(&self, deadline: Instant) -> Result<Arc<KnownServers>, Failure> {
         match self.known.load_full() {
             Some(known) if !self.topology_is_stale.load(Ordering::Relaxed) => Ok(known),
@@ -190,7 +190,7 @@ impl BlockingCalls {
         self.topology_is_stale.store(true, Ordering::Relaxed);
     }
 
-    /// A connection for commands that are no calls.
+    /// A connection for commands that are not script calls.
     pub(crate) fn open(&self, address: &Address, target: Target, deadline: Instant) -> StoreResult<CommandConnection> {
         let server = self.directory.server(address.clone(), target);
         self.connector.open_for_commands(server, deadline).map_err(|failure| failure.error)
@@ -205,7 +205,7 @@ impl BlockingCalls {
         discover(&self.connector, Discovery::new(&self.directory, known, Instant::now(), deadline))
     }
 
-    /// Discovers the topology anew, unless another thread does or has just done so. When that fails, what was known stays.
+    /// Discovers the topology anew, unless another thread does or just did. If that fails, the old topology stays.
     fn rediscover(&self, known: Arc<KnownServers>, deadline: Instant) -> Arc<KnownServers> {
         let Some(mut schedule) = self.schedule.try_lock() else { return known };
         let now = Instant::now();
@@ -232,7 +232,7 @@ impl BlockingCalls {
         self.keep(topology, Some(known))
     }
 
-    /// Takes a topology over. Connections to servers that stay are kept.
+    /// Takes over a topology, and keeps the connections to servers that stay.
     fn keep(&self, topology: Topology, before: Option<&KnownServers>) -> Arc<KnownServers> {
         let old = |address: &Address| {
             before.and_then(|known| known.primaries.iter().find(|pool| pool.server.address == *address)).cloned()
@@ -261,7 +261,7 @@ impl KnownServers {
     }
 }
 
-/// Waits a little before another attempt. When there is no time for one, fails for the given reason.
+/// Waits a little before another attempt. If there is no time for one, fails for the given reason.
 fn pause(call: &CallState, failure: Failure) -> Result<(), Failure> {
     let now = Instant::now();
     let Some(until) = call.pause(now) else { return Err(failure) };

@@ -1,4 +1,4 @@
-//! A connection for one exchange at a time, each of which ends in time. Every connection begins as one.
+//! A connection for one exchange at a time. Each exchange has a deadline. Every connection begins like this.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -20,9 +20,9 @@ use crate::store::redis::protocol::{
 };
 use crate::store::url::{Address, Endpoints};
 
-/// The most servers that are remembered as asked. Others are asked by each connection.
+/// The most servers that are remembered as asked. Other servers are asked by each connection.
 const MAX_ASKED: usize = 1_000;
-/// A connection used less than this ago is used again without a look at it.
+/// A connection used less than this ago is used again without a check.
 const FRESH: Duration = Duration::from_micros(250);
 
 /// Opens connections to the servers of a store.
@@ -33,17 +33,17 @@ pub(crate) struct Connector {
     asked: InheritedMutex<HashSet<Address>>,
 }
 
-/// A connection whose server was greeted.
+/// A connection to a server that was greeted.
 pub(crate) struct BlockingConnection {
     pub(crate) socket: Socket,
     pub(crate) tls: Option<Session>,
     buffer: ReplyBuffer,
     used: Instant,
-    /// What the socket's read timeout was set to: see `Socket::read_by`.
+    /// The current read timeout of the socket: see `Socket::read_by`.
     read_timeout: Duration,
 }
 
-/// Why an exchange ended early, and whether all of its commands had been sent by then.
+/// The error that ended an exchange early. `sent` is true if all of its commands had been sent by then.
 pub(crate) struct Interrupted {
     pub(crate) error: io::Error,
     pub(crate) sent: bool,
@@ -66,12 +66,12 @@ impl Connector {
         self.open_and_ask(server, asks, deadline)
     }
 
-    /// Opens a connection for commands that are no calls.
+    /// Opens a connection for commands that are not script calls.
     pub(crate) fn open_for_commands(&self, server: Server, deadline: Instant) -> Result<CommandConnection, Failure> {
         Ok(CommandConnection { connection: self.open(&server, deadline)?, server })
     }
 
-    /// Finds out again which keys a server evicts. That a server does not answer is no concern of this question.
+    /// Finds out again which keys a server evicts. It does not matter here if the server does not answer.
     pub(crate) fn check_eviction(&self, server: &Server, deadline: Instant) {
         if !self.log.has_warned(WarningKind::Eviction) {
             drop(self.open_and_ask(server, true, deadline));
@@ -146,7 +146,7 @@ impl BlockingConnection {
         flush(tls, &self.socket, deadline)
     }
 
-    /// A server of TLS refuses a greeting in plain text, and the end of the connection may overtake the words in which it does.
+    /// A TLS server refuses a greeting in plain text. The end of the connection may arrive before the refusal.
     fn not_plain(&self, error: io::Error) -> io::Error {
         match error.kind() {
             kind @ (io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
@@ -162,7 +162,7 @@ impl BlockingConnection {
         }
     }
 
-    /// Whether it can still be used, as far as can be told without a command. Bytes that answer no command are a bad sign,
+    /// True if it seems usable, as far as one can see without a command. Bytes that answer no command are a bad sign,
     /// too.
     pub(crate) fn is_usable(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.used) < FRESH {
@@ -179,7 +179,7 @@ impl BlockingConnection {
         }
     }
 
-    /// Whether every byte that was received belongs to a reply that was read.
+    /// True if every received byte belongs to a reply that was read.
     pub(crate) fn is_in_step(&mut self) -> bool {
         self.buffer.is_empty() && !self.tls.as_mut().is_some_and(Session::has_decrypted)
     }
@@ -239,14 +239,14 @@ impl BlockingConnection {
     }
 }
 
-/// A connection to a server for commands that are no calls.
+/// A connection to a server for commands that are not script calls.
 pub(crate) struct CommandConnection {
     connection: BlockingConnection,
     server: Server,
 }
 
 impl CommandConnection {
-    /// The replies to so many commands.
+    /// Sends commands and returns their replies. `replies` is the number of commands.
     pub(crate) fn run(
         &mut self,
         commands: &[u8],
@@ -263,14 +263,14 @@ impl CommandConnection {
         Ok(exchange.into_replies())
     }
 
-    /// The error that a server's error reply means.
+    /// The error for a server's error reply.
     pub(crate) fn refused(&self, error: &redis::ServerError) -> Error {
         refused(&self.server.shown, error)
     }
 }
 
-/// A server that ends the connection in the middle of the handshake hardly speaks TLS. One that is silent may wait for the end of a
-/// line: so does a Redis without TLS.
+/// A server that ends the connection in the middle of the handshake hardly speaks TLS. A silent one may wait for the
+/// end of a line, as a Redis without TLS does.
 fn not_tls(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => malformed(

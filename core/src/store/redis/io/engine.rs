@@ -1,5 +1,5 @@
-//! The engine: one thread for all calls that do not block, the way to it, and its driver, which reads and writes the connections of
-//! the router, opens and closes them, and tells it the time.
+//! The engine: one thread for all calls that do not block, and the way to it. Its driver reads and writes the
+//! connections of the router, opens and closes them, and passes it the time.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -36,7 +36,7 @@ pub(crate) struct Engine {
     shared: Arc<EngineShared>,
 }
 
-/// What callers and the thread have in common.
+/// The state that callers and the thread share.
 pub(crate) struct EngineShared {
     handover: Handover<CallQueue, Driver>,
     /// An empty list for the completions that an event loop gives out, so that it is not allocated anew each time.
@@ -61,7 +61,7 @@ impl Engine {
             let shared = Arc::clone(&shared);
             move || {
                 runtime.block_on(shared.run());
-                // An attempt to connect may be under way; it ends by itself.
+                // An attempt to connect may be under way. It ends by itself.
                 runtime.shutdown_background();
             }
         };
@@ -75,7 +75,7 @@ impl Engine {
         readers.register(&engine);
     }
 
-    /// Queues a call. With a guard it is sent with the others of the guard, else at once.
+    /// Queues a call. With a guard it is sent with the others of the guard, otherwise at once.
     pub(crate) fn enqueue(&self, call: EngineCall, batch: Option<&BatchGuard>) {
         let refused = self.shared.handover.with_queue(|queue| {
             if queue.closed {
@@ -105,7 +105,7 @@ impl Drop for Engine {
 }
 
 impl Flush for EngineShared {
-    /// Sends what can be sent from this thread: that spares the way to the engine's.
+    /// Sends as much as possible from this thread, which spares the way to the engine's thread.
     fn flush(&self) {
         self.handover.serve(|driver, queue| driver.guarded(false, |driver| driver.serve(queue)));
     }
@@ -119,7 +119,7 @@ impl PolledEngine for EngineShared {
 
     fn poll_replies(&self) {
         let mut completed = std::mem::take(&mut *self.completed.lock());
-        // The thread that has the driver may wait for a lock of this one. What is left unread is reported once more.
+        // The thread that has the driver may wait for a lock of this one. Unread bytes are reported again.
         let done =
             self.handover.try_with_machine(|driver| driver.guarded(false, |driver| driver.read_polled(&mut completed)));
         complete_all(&mut completed);
@@ -131,7 +131,7 @@ impl PolledEngine for EngineShared {
 }
 
 impl EngineShared {
-    /// What the thread does.
+    /// The loop of the thread.
     async fn run(&self) {
         let mut timer = Box::pin(tokio::time::sleep(Duration::ZERO));
         let mut completed = Vec::new();
@@ -141,7 +141,7 @@ impl EngineShared {
                     let state = driver
                         .lock()
                         .guarded(DriverState::Busy, |driver| driver.poll(cx, queue, timer.as_mut(), &mut completed));
-                    // The callers are told before more is done, and without the lock: they may call again.
+                    // The callers get their answers before more is done, and without the lock: they may call again.
                     complete_all(&mut completed);
                     match state {
                         DriverState::Busy => {}
@@ -163,7 +163,7 @@ impl EngineShared {
 pub(crate) struct CallQueue {
     calls: VecDeque<EngineCall>,
     closed: bool,
-    /// A change of who reads, which the thread has not made yet.
+    /// A new reader that the thread has not taken over yet.
     reader_change: Option<ReplyReader>,
 }
 
@@ -219,7 +219,7 @@ fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the limiter is closed")
 }
 
-/// What a step of the driver leaves.
+/// The state after a step of the driver.
 enum DriverState {
     Busy,
     /// Nothing is left to do until the thread is woken.
@@ -231,15 +231,15 @@ enum DriverState {
 pub(crate) struct Driver {
     router: Router<EngineCallers>,
     connector: Arc<Connector>,
-    /// Calls that were taken from the queue. The two lists are exchanged, so that neither is allocated anew.
+    /// Calls taken from the queue. The two lists are swapped, so that neither is allocated anew.
     calls: VecDeque<EngineCall>,
     connections: Vec<(ConnectionId, Stream)>,
     attempts: Attempts,
-    /// Who reads replies.
+    /// The event loop that reads replies, if one does.
     reader: ReplyReader,
     /// When the thread looks again although it was not woken.
     alarm: Option<Instant>,
-    /// Whether there were calls since the alarm last went off.
+    /// True if there were calls since the alarm last went off.
     worked: bool,
 }
 
@@ -257,7 +257,7 @@ impl Driver {
         }
     }
 
-    /// Runs a step. When it panics, every call gets an error, and the driver begins anew: `otherwise` is its result then.
+    /// Runs a step. If it panics, every call gets an error, the driver begins anew, and the result is `otherwise`.
     fn guarded<R>(&mut self, otherwise: R, step: impl FnOnce(&mut Self) -> R) -> R {
         caught(|| step(self)).unwrap_or_else(|| {
             let router = self.router.renewed();
@@ -272,7 +272,7 @@ impl Driver {
         })
     }
 
-    /// Gives the calls that were taken from the queue to the router; says whether there were any.
+    /// Gives the router the calls that were taken from the queue. Returns true if there were any.
     fn submit_calls(&mut self, now: Instant) -> bool {
         let any = !self.calls.is_empty();
         self.worked |= any;
@@ -287,30 +287,30 @@ impl Driver {
         any
     }
 
-    /// Gives the calls of the queue to the router and sends what can be sent. Says whether nothing is left to do for the
+    /// Gives the router the calls of the queue and sends as much as possible. Returns true if nothing is left for the
     /// engine's thread before its alarm goes off.
     fn serve(&mut self, queue: &Mutex<CallQueue>) -> bool {
         {
             let mut queue = queue.lock();
             if queue.closed {
-                // The connections may be gone; the thread answers.
+                // The connections may be gone. The thread answers.
                 return false;
             }
             std::mem::swap(&mut queue.calls, &mut self.calls);
         }
         let now = Instant::now();
         self.submit_calls(now);
-        // An event loop that reads replies may be busy for long: the thread comes to see.
+        // An event loop that reads replies may be busy for long, so the alarm of the thread must go off soon.
         let mut served = self.reader.is_none() || self.alarm.is_some_and(|alarm| alarm <= now + MAX_BATCH_DELAY);
         for (id, stream) in &mut self.connections {
-            // Where it fails, the thread hears of it too.
+            // If it fails, the thread hears of it too.
             served &= write(&mut self.router, *id, stream, None, now).unwrap_or_default();
         }
         served &= !self.router.has_output();
         served && self.router.poll_timeout().is_none_or(|due| self.alarm.is_some_and(|alarm| alarm <= due))
     }
 
-    /// Reads the connections that an event loop watches, on its thread. Says whether nothing is left for the engine's thread.
+    /// Reads the connections of an event loop on its thread. Returns true if nothing is left for the engine's thread.
     fn read_polled(&mut self, completed: &mut Vec<Completed<EngineCallers>>) -> bool {
         let now = Instant::now();
         let mut cx = Context::from_waker(Waker::noop());
@@ -323,7 +323,7 @@ impl Driver {
         self.router.take_completions(completed);
         let mut done = !self.router.has_output();
         for (id, stream) in &mut self.connections {
-            // What was formed already; new batches wait for the callers that may call again.
+            // Sends only batches that are formed already. New ones wait for the callers, who may call again.
             let unsent = self.router.unsent(*id);
             if let Ok(count) = stream.write(None, unsent) {
                 done &= count == unsent.len() && !stream.has_unsent();
@@ -383,17 +383,17 @@ impl Driver {
         if busy || self.sleep(cx, now, timer) { DriverState::Busy } else { DriverState::Idle }
     }
 
-    /// Sets the alarm; says whether it has gone off already.
+    /// Sets the alarm. Returns true if it has gone off already.
     fn sleep(&mut self, cx: &mut Context<'_>, now: Instant, mut timer: Pin<&mut Sleep>) -> bool {
         if self.alarm.is_some_and(|alarm| alarm <= now) {
             (self.alarm, self.worked) = (None, false);
         }
-        // While there is work the alarm goes off before any call has waited too long: so callers that serve themselves need not
-        // wake the thread only to set it.
+        // While there is work, the alarm goes off before any call has waited too long. So callers that serve themselves
+        // need not wake the thread only to set it.
         let works = self.worked || self.reader.is_some() && !self.router.is_idle();
         let round = works.then(|| now + MAX_BATCH_DELAY);
         let next = self.router.poll_timeout().into_iter().chain(round).min();
-        // To set it costs more than to hear it too early.
+        // Setting the alarm costs more than hearing it too early.
         self.alarm = next.map(|next| self.alarm.filter(|alarm| *alarm > now && *alarm <= next).unwrap_or(next));
         let Some(next) = self.alarm else { return false };
         if timer.deadline().into_std() != next {
@@ -402,7 +402,7 @@ impl Driver {
         timer.poll(cx).is_ready()
     }
 
-    /// Does what the router asks for; says whether there was anything.
+    /// Does the tasks of the router. Returns true if there were any.
     fn act(&mut self) -> bool {
         let mut acted = false;
         while let Some(action) = self.router.poll_action() {
@@ -421,7 +421,7 @@ impl Driver {
         acted
     }
 
-    /// Tells the router of attempts that have ended; says whether there were any.
+    /// Passes ended attempts to the router. Returns true if there were any.
     fn poll_attempts(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let mut ended = false;
         if let Some(found) = self.attempts.poll_discovered(cx) {
@@ -454,7 +454,7 @@ impl Driver {
     }
 }
 
-/// Reads what has come; says whether anything had.
+/// Reads the bytes that have come. Returns true if there were any, or if the connection ended.
 fn read(
     router: &mut Router<EngineCallers>,
     id: ConnectionId,
@@ -474,7 +474,7 @@ fn read(
     busy
 }
 
-/// Sends what the system takes at once; says whether that was all. With a context the thread is woken when there is room for more.
+/// Sends as much as the system takes at once. Returns true if that was all. With a context, new room wakes the thread.
 fn write(
     router: &mut Router<EngineCallers>,
     id: ConnectionId,

@@ -7,7 +7,7 @@ pub(crate) use linux::{EpollSet, PolledSocket};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use none::EpollSet;
 
-/// The set of an event loop that reads replies; `None` where the engine's thread reads them.
+/// The set of an event loop that reads replies, or `None` if the engine's thread reads them.
 pub(crate) type ReplyReader = Option<Arc<EpollSet>>;
 
 #[cfg(target_os = "linux")]
@@ -34,7 +34,7 @@ mod linux {
             Ok(epoll::add(&self.0, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
         }
 
-        /// Whether the file is readable also while the socket has room to write.
+        /// With `report`, the file is also readable while the socket has room to write.
         fn report_room(&self, socket: impl AsFd, report: bool) -> io::Result<()> {
             let room = if report { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
             Ok(epoll::modify(&self.0, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN | room)?)
@@ -55,9 +55,9 @@ mod linux {
     pub(crate) struct PolledSocket {
         socket: Socket,
         set: Arc<EpollSet>,
-        /// Whether there may be bytes to read.
+        /// True if there may be bytes to read.
         readable: bool,
-        /// Whether the set reports room to write.
+        /// True if the set reports room to write.
         awaits_room: bool,
     }
 

@@ -1,20 +1,20 @@
 //! How callers hand their calls to the engine: a queue, the state machine behind a lock, and a thread that sleeps while there
 //! is nothing to do.
 //!
-//! A caller serves its call itself where it can have the state machine at once; else it wakes the thread. No call is left
-//! behind by a thread that falls asleep: `loom` searches all interleavings (`tests/rust/tests/handover.rs`, which compiles this
-//! file with the types of `sync` replaced).
+//! A caller that gets the state machine at once serves its call itself. Otherwise it wakes the thread. A thread that
+//! falls asleep leaves no call behind: `loom` searches all interleavings (`tests/rust/tests/handover.rs`, which
+//! compiles this file with the types of `sync` replaced).
 
 use std::task::{Context, Poll, Waker};
 
 use super::sync::{AtomicBool, Mutex, Ordering};
 
-/// Takes calls from many threads to one state machine. `Q` is the queue, `M` the state machine.
+/// Hands calls from many threads to one state machine. `Q` is the queue, `M` the state machine.
 pub(crate) struct Handover<Q, M> {
     queue: Mutex<Q>,
     machine: Mutex<M>,
-    /// Whether the thread has something to do since it last looked. It may be anywhere: a caller may have moved a call from
-    /// the queue to the machine and found that it cannot be sent now.
+    /// True if the thread has something to do since it last looked. It may be anywhere: a caller may have moved a call
+    /// from the queue to the machine and found that it cannot be sent now.
     called: AtomicBool,
     /// Wakes the thread, while it sleeps.
     sleeper: Mutex<Option<Waker>>,
@@ -35,8 +35,8 @@ impl<Q, M> Handover<Q, M> {
         change(&mut self.queue.lock())
     }
 
-    /// Lets the calling thread serve the queue; `serve` says whether nothing is left to do for the engine's thread. Wakes that
-    /// thread where something is, or where the machine is in use.
+    /// Lets the calling thread serve the queue. `serve` returns true if nothing is left for the engine's thread.
+    /// Otherwise, or if the machine is in use, wakes that thread.
     pub(crate) fn serve(&self, serve: impl FnOnce(&mut M, &Mutex<Q>) -> bool) {
         let served = match self.machine.try_lock() {
             Some(mut machine) => serve(&mut machine, &self.queue),
@@ -55,7 +55,7 @@ impl<Q, M> Handover<Q, M> {
 
     /// Makes the thread look once more.
     pub(crate) fn wake(&self) {
-        // With `poll` in this order: either the thread sees that it was called, or we see that it sleeps.
+        // `poll` does this in the opposite order: either the thread sees that it was called, or we see that it sleeps.
         if !self.called.swap(true, Ordering::SeqCst)
             && let Some(waker) = self.sleeper.lock().take()
         {
@@ -63,7 +63,7 @@ impl<Q, M> Handover<Q, M> {
         }
     }
 
-    /// What the thread does. `step` works until nothing is left to do, and says whether the thread ends.
+    /// The loop of the thread. `step` works until nothing is left to do, and is ready if the thread ends.
     pub(crate) fn poll(
         &self,
         cx: &mut Context<'_>,

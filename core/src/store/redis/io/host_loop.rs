@@ -1,5 +1,5 @@
-//! Who reads replies: the engines' threads, or an event loop of the host that reads them itself. Such a loop hears of a reply
-//! as soon as it is there. Through a thread it would hear of it one wake-up later, and that costs more than the check.
+//! Chooses the reader of replies: the engines' threads, or an event loop of the host. Such a loop sees a reply as soon
+//! as it is there. Through a thread it would see it one wake-up later, and that costs more than the check.
 
 use std::sync::{Arc, Weak};
 
@@ -9,16 +9,16 @@ use smallvec::SmallVec;
 use super::epoll_set::{EpollSet, ReplyReader};
 use crate::store::batch_guard::{BatchGuard, Flush};
 
-/// An engine whose replies an event loop can read.
+/// An engine that lets an event loop read its replies.
 pub(super) trait PolledEngine: Flush {
-    /// From now on that event loop reads replies, or the engine's thread does again.
+    /// From now on this event loop reads replies, or without one the engine's thread does again.
     fn read_through(&self, reader: ReplyReader);
 
-    /// Reads what has come, on the thread of the event loop. Nothing is sent yet: the callers may call again.
+    /// Reads the replies that have come, on the event loop's thread. New batches wait: the callers may call again.
     fn poll_replies(&self);
 }
 
-/// Knows who reads the replies. The engines of a limiter share one.
+/// Knows the reader of the replies. The engines of a limiter share one registry.
 #[derive(Default)]
 pub(crate) struct ReaderRegistry(Mutex<State>);
 
@@ -45,7 +45,7 @@ impl ReaderRegistry {
         }
     }
 
-    /// From now on the caller reads replies. `None` when another loop does, or when the system cannot.
+    /// From now on the caller reads replies. `None` if another loop does, or if the system cannot do it.
     pub(crate) fn begin(&self) -> Option<Arc<EpollSet>> {
         let mut state = self.0.lock();
         if state.reader.is_some() {
@@ -56,7 +56,7 @@ impl ReaderRegistry {
         state.reader.clone()
     }
 
-    /// The threads read again, if it was this loop that did.
+    /// The threads read again, if this loop was the reader.
     pub(crate) fn end(&self, set: &Arc<EpollSet>) {
         self.end_if(|current| Arc::ptr_eq(current, set));
     }
@@ -74,9 +74,9 @@ impl ReaderRegistry {
         }
     }
 
-    /// Reads what has come and gives it out, on this thread. The calls that wait are in the guard.
+    /// Reads replies and gives them out, on this thread. The returned guard sends the calls that wait.
     pub(crate) fn poll_replies(&self) -> BatchGuard {
-        // A completion may make a call that starts one more engine: not under the lock.
+        // Not under the lock, because a completion may make a call that starts one more engine.
         let engines: SmallVec<[Arc<dyn PolledEngine>; 1]> =
             self.0.lock().engines.iter().filter_map(Weak::upgrade).collect();
         engines.iter().for_each(|engine| engine.poll_replies());

@@ -1,5 +1,5 @@
-//! The drivers of `protocol`: they move its bytes and tell it the time. `blocking.rs` runs a call on its caller's thread;
-//! `engine.rs` has a thread for all other calls, and `host_loop.rs` is an event loop that reads their replies itself.
+//! The drivers of `protocol`: they move its bytes and pass it the time. `blocking.rs` runs a call on its caller's
+//! thread. `engine.rs` has a thread for all other calls. With `host_loop.rs` an event loop reads their replies itself.
 
 mod attempts;
 mod blocking;

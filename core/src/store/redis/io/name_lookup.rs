@@ -1,7 +1,7 @@
 //! Looks up the addresses of hosts.
 //!
-//! The system's resolver takes no deadline, so a lookup has a thread, which may run long after its callers have given up. So
-//! that hanging lookups do not pile up, each host has one at a time, which its callers share, and a process has few.
+//! The system's resolver takes no deadline, so a lookup has a thread, which may run long after its callers have given
+//! up. To keep hanging lookups few, each host has one at a time, which its callers share, and a process has a limit.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +17,7 @@ use crate::process::fork::PerProcess;
 /// The most lookups at a time. Callers for further hosts wait until one has ended.
 const MAX_LOOKUPS: usize = 16;
 
-/// What a lookup found. Its callers share it, and an `io::Error` cannot be shared.
+/// The result of a lookup. Its callers share it, and an `io::Error` cannot be shared.
 type Found = Result<Arc<[IpAddr]>, (io::ErrorKind, String)>;
 /// A lookup that runs, and has a result when it has ended.
 type NameLookup = Arc<OnceLock<Found>>;
@@ -37,7 +37,7 @@ static LOOKUPS: PerProcess<Arc<NameLookups>> = PerProcess::new();
 /// The addresses of a host.
 ///
 /// # Errors
-/// `TimedOut` at the deadline; the lookup goes on then, and the next caller for this host waits for it.
+/// `TimedOut` at the deadline. The lookup goes on then, and the next caller for this host waits for it.
 pub(super) fn addresses_of(host: &Arc<str>, deadline: Instant) -> io::Result<Arc<[IpAddr]>> {
     LOOKUPS.with(|| NameLookups::new(Box::new(ask_system)), Arc::clone).find(host, deadline)
 }
@@ -86,7 +86,7 @@ impl NameLookups {
         Ok(lookup)
     }
 
-    /// Runs on a thread of the lookup's own.
+    /// Runs on the thread of the lookup.
     fn run(&self, host: &Arc<str>) {
         // A lookup that panics must end all the same.
         let found = catch_unwind(AssertUnwindSafe(|| (self.resolver)(host)))
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// A resolver that answers only while its gate is open, and what it was asked.
+    /// A resolver that answers only while its gate is open, and the hosts that it was asked for.
     struct Gate {
         open: Mutex<bool>,
         opened: Condvar,
@@ -187,11 +187,11 @@ mod tests {
                 assert_eq!(error.kind(), io::ErrorKind::TimedOut);
                 deadline.elapsed()
             });
-            // A busy machine wakes threads late; a caller that waits for the lookup would never be woken.
+            // A busy machine wakes threads late. A caller that waits for the lookup would never be woken.
             assert!(late.iter().all(|late| *late < Duration::from_secs(10)), "{late:?}");
         }
         assert_eq!(gate.asked(), 3, "one for each host");
-        // What hangs is waited for, not asked again.
+        // Callers wait for a lookup that hangs, and start no other one.
         let waiting = at_once(4, |number| {
             if number == 3 {
                 gate.set(true);

@@ -1,16 +1,16 @@
-//! No panic crosses from here into a host: a caller whose call met one gets an error. See docs/adr/0029.
+//! No panic crosses from here into a host. If a call panics, its caller gets an error. See docs/adr/0029.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::completion::{WakeTarget, wake};
 
-/// What a call does on its caller's thread. What it shared with other calls is behind locks that a panic releases.
+/// Runs a call on its caller's thread. State that it shares with other calls is behind locks that a panic releases.
 pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     caught(run).unwrap_or_else(|| Err(broken()))
 }
 
-/// What `run` returns, unless it panics.
+/// The result of `run`, unless it panics.
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
@@ -23,7 +23,7 @@ fn broken() -> Error {
     )
 }
 
-/// A caller of the engine. It is told in any case, also when what has its call is dropped by a panic.
+/// A caller of the engine. It gets an answer in any case, even if a panic drops its call.
 pub(crate) struct Caller<T>(Option<Box<dyn FnOnce(Result<T>) -> WakeTarget + Send>>);
 
 impl<T> Caller<T> {

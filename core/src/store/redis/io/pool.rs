@@ -24,8 +24,8 @@ impl Pool {
         Self { server, connector, idle: Mutex::default() }
     }
 
-    /// A connection that the server has not closed. A new one was greeted: a server that does not respond gets no calls,
-    /// which it would run later.
+    /// A connection that the server has not closed. A new one is greeted first, so that a server that does not respond
+    /// gets no calls that it would run later.
     fn take(&self, now: Instant, deadline: Instant) -> Result<BlockingConnection, Failure> {
         loop {
             let idle = self.idle.lock().pop();
@@ -33,13 +33,13 @@ impl Pool {
             if connection.is_usable(now) {
                 return Ok(connection);
             }
-            // What ended this connection has most likely ended the others.
+            // The cause that ended this connection has most likely ended the others.
             self.clear();
         }
     }
 
-    /// Sends a script call, after ASKING where another node sent it here, and waits for its reply. `several` says whether the
-    /// store has several servers.
+    /// Sends a script call and waits for its reply. `asking` is true if another node sent the call here with ASK.
+    /// `several` is true if the store has several servers.
     pub(crate) fn call(
         &self,
         batch: &mut Batch,
@@ -57,7 +57,7 @@ impl Pool {
                 }
                 reply
             }
-            // The connection is out of step, and what ended it may have ended the others.
+            // The connection is out of step, and the cause may have ended the others.
             Err(interrupted) => {
                 self.clear();
                 Err(Obstacle::Failed(self.server.failure(&interrupted.error, interrupted.sent)))
@@ -65,7 +65,7 @@ impl Pool {
         }
     }
 
-    /// The script by its digest; the whole script where the server does not know it.
+    /// Sends the script by its digest, or in full if the server does not know it.
     fn exchange(
         &self,
         connection: &mut BlockingConnection,
@@ -88,7 +88,7 @@ impl Pool {
             match meaning {
                 ReplyMeaning::UnknownScript if !in_full => in_full = true,
                 ReplyMeaning::OtherTime(time) => drop(batch.go_by(Some(time))),
-                // A call of its own has one slot.
+                // A blocking call has only one slot, so it cannot be `NotAsOne`.
                 ReplyMeaning::Answer | ReplyMeaning::UnknownScript | ReplyMeaning::NotAsOne { .. } => {
                     return Ok(Ok(reply));
                 }
@@ -103,7 +103,7 @@ impl Pool {
     }
 }
 
-/// Makes sure that the error that a call got is its own: otherwise the call may have run.
+/// Checks that an error belongs to this call. Otherwise the call may have run.
 fn check_step(connection: &mut BlockingConnection, number: u32, deadline: Instant) -> Result<(), Interrupted> {
     let mut question = Vec::new();
     write_question(number, &mut question);

@@ -1,4 +1,4 @@
-//! A socket whose reads and writes wait until a deadline, and no longer.
+//! A socket with reads and writes that wait until a deadline, and no longer.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -18,8 +18,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::name_lookup::addresses_of;
 use crate::store::url::Address;
 
-/// The system's read timeout is coarse: it ends up to an eighth later than it was set to. So it is set to end earlier,
-/// `poll` waits for the rest, and shorter waits than this use `poll` alone.
+/// The system's read timeout is coarse: it ends up to an eighth later than it was set to. So it is set to end earlier
+/// and `poll` waits for the rest. Waits shorter than this use `poll` alone.
 #[cfg(target_os = "linux")]
 const MIN_READ_TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -45,7 +45,7 @@ impl Socket {
         match address {
             Address::Tcp(host, port) => {
                 let stream = connect(&resolve(host, *port, deadline)?, deadline)?;
-                // A call is one packet and wants to leave at once.
+                // A call is one packet, which must leave at once.
                 stream.set_nodelay(true)?;
                 Self::Tcp(stream).with_mode()
             }
@@ -56,7 +56,7 @@ impl Socket {
         }
     }
 
-    /// On Linux each call says whether it waits; elsewhere no call does.
+    /// On Linux each read and write chooses if it waits. Elsewhere none does.
     fn with_mode(self) -> io::Result<Self> {
         self.set_nonblocking(cfg!(not(target_os = "linux")))?;
         Ok(self)
@@ -70,10 +70,10 @@ impl Socket {
         }
     }
 
-    /// Reads, and waits for bytes until the deadline; `WouldBlock` when the caller should try again. `read_timeout` is what
-    /// the socket's read timeout was set to.
+    /// Reads, and waits for bytes until the deadline. `WouldBlock` means that the caller should try again.
+    /// `read_timeout` is the current read timeout of the socket.
     ///
-    /// A read that waits is one system call; to wait and then to read are two.
+    /// A read that waits is one system call. Waiting and then reading are two.
     #[cfg(target_os = "linux")]
     pub(crate) fn read_by(
         &self,
@@ -125,7 +125,7 @@ impl Socket {
         self.wait(PollFlags::OUT, deadline)
     }
 
-    /// Whether there is nothing to read, not even the end.
+    /// True if there is nothing to read, not even the end.
     pub(crate) fn is_quiet(&self) -> bool {
         let mut byte = [0];
         let flags = RecvFlags::PEEK | NO_WAIT_RECV;
@@ -176,7 +176,7 @@ impl Write for &Socket {
 /// The time until the deadline.
 ///
 /// # Errors
-/// `TimedOut` when there is none.
+/// `TimedOut` if there is none.
 pub(crate) fn time_left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -217,7 +217,7 @@ fn connect_unix(path: &std::path::Path, deadline: Instant) -> io::Result<UnixStr
     loop {
         match connect(&socket, &address) {
             Ok(()) => return Ok(socket),
-            // The server's backlog is full, and no event tells when it is not.
+            // The server's backlog is full, and no event reports when it has room.
             Err(Errno::AGAIN) => std::thread::sleep(time_left(deadline)?.min(Duration::from_millis(1))),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! The socket of a pipelined connection, with or without TLS: it reads and writes what it can and never waits.
+//! The socket of a pipelined connection, with or without TLS. It reads and writes as much as it can and never waits.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -34,7 +34,7 @@ pub(crate) struct Stream {
 }
 
 impl Transport {
-    /// Takes over a socket. It is called within a runtime.
+    /// Takes over a socket. Call it within a runtime.
     fn new(socket: Socket, set: Option<&Arc<EpollSet>>) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(set) = set {
@@ -71,7 +71,7 @@ impl Transport {
         done.map_ok(|()| buffer.filled().len())
     }
 
-    /// With a context the task is woken when there is room; without one it is not.
+    /// With a context, room to write wakes the task. Without one it does not.
     fn write(&mut self, cx: Option<&mut Context<'_>>, bytes: &[u8]) -> io::Result<usize> {
         let written = match (self, cx) {
             (Self::Tcp(stream), None) => return stream.try_write(bytes),
@@ -87,7 +87,7 @@ impl Transport {
     }
 }
 
-/// A transport as TLS reads and writes it.
+/// A transport in the form that TLS reads and writes.
 struct Bridge<'a, 'b, 'c> {
     transport: &'a mut Transport,
     cx: Option<&'b mut Context<'c>>,
@@ -120,19 +120,19 @@ impl Write for Bridge<'_, '_, '_> {
 }
 
 impl Stream {
-    /// Makes a connection pipelined; with a set an event loop reads it. It is called within a runtime.
+    /// Makes a connection pipelined. With a set, an event loop reads it. Call it within a runtime.
     pub(crate) fn new(connection: BlockingConnection, set: Option<&Arc<EpollSet>>) -> io::Result<Self> {
         let BlockingConnection { socket, tls, .. } = connection;
         Ok(Self { transport: Transport::new(socket, set)?, tls })
     }
 
-    /// Has the connection read by an event loop, or by the engine's thread again. It is called within a runtime.
+    /// Lets an event loop read the connection, or the engine's thread again. Call it within a runtime.
     pub(crate) fn read_through(self, set: Option<&Arc<EpollSet>>) -> io::Result<Self> {
         let transport = Transport::new(self.transport.into_socket()?, set)?;
         Ok(Self { transport, ..self })
     }
 
-    /// Whether an event loop reads it.
+    /// True if an event loop reads it.
     pub(crate) const fn is_polled(&self) -> bool {
         #[cfg(target_os = "linux")]
         return matches!(self.transport, Transport::Polled(_));
@@ -140,7 +140,7 @@ impl Stream {
         false
     }
 
-    /// There may be bytes to read that no waker was told of.
+    /// There may be bytes to read that no waker has reported.
     pub(crate) const fn mark_readable(&mut self) {
         #[cfg(target_os = "linux")]
         if let Transport::Polled(polled) = &mut self.transport {
@@ -148,7 +148,7 @@ impl Stream {
         }
     }
 
-    /// Reads what has come. The end of the stream is an error.
+    /// Reads the bytes that have come. The end of the stream is an error.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let read = match &mut self.tls {
             None => self.transport.poll_read(cx, buffer),
@@ -160,13 +160,13 @@ impl Stream {
         }
     }
 
-    /// Whether encrypted bytes wait to be written.
+    /// True if encrypted bytes wait to be written.
     pub(crate) fn has_unsent(&self) -> bool {
         self.tls.as_ref().is_some_and(Session::wants_write)
     }
 
-    /// Writes what there is room for, and says how much that was. With a context the task is woken when there is room for
-    /// more; without one the caller tries again when it likes.
+    /// Writes as much as there is room for, and returns how much that was. With a context, room for more wakes the
+    /// task. Without one the caller tries again when it likes.
     pub(crate) fn write(&mut self, mut cx: Option<&mut Context<'_>>, bytes: &[u8]) -> io::Result<usize> {
         let mut written = 0;
         loop {

@@ -1,4 +1,4 @@
-//! What `handover.rs` is built on. The test that searches its interleavings replaces these.
+//! The types that `handover.rs` is built on. The test that searches its interleavings replaces them.
 
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 

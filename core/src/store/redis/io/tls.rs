@@ -1,4 +1,4 @@
-//! TLS: the configuration, made once and used by every connection of a store; and an encrypted session.
+//! TLS: the configuration, which is made once for all connections of a store, and an encrypted session.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::process::fork::PerProcess;
 use crate::process::log::{Log, WarningKind};
 use crate::store::url::{Certificates, Endpoints};
 
-/// How connections to the servers of a store are encrypted.
+/// The TLS configuration of a store.
 pub(crate) struct TlsConfig {
     config: ClientConfig,
-    /// The same with the sessions that this process may resume, which a lock keeps.
+    /// The same configuration with resumable sessions. A lock guards them, so they belong to one process.
     of_process: PerProcess<Arc<ClientConfig>>,
 }
 
 impl TlsConfig {
-    /// That of a store whose connections are encrypted.
+    /// The configuration of a store, or `None` if it does not encrypt its connections.
     ///
     /// # Errors
     /// `config_invalid` for files that hold no certificates or keys.
@@ -59,7 +59,7 @@ impl TlsConfig {
     }
 }
 
-/// What is encrypted and decrypted for one connection. It does no I/O.
+/// Encrypts and decrypts for one connection. It does no I/O.
 pub(crate) struct Session(Box<ClientConnection>);
 
 impl Session {
@@ -67,7 +67,7 @@ impl Session {
         self.0.is_handshaking()
     }
 
-    /// Whether encrypted bytes wait to be written.
+    /// True if encrypted bytes wait to be written.
     pub(crate) fn wants_write(&self) -> bool {
         self.0.wants_write()
     }
@@ -77,22 +77,22 @@ impl Session {
         self.0.write_tls(server)
     }
 
-    /// Reads encrypted bytes from the server. [`Session::decrypt`] comes after it.
+    /// Reads encrypted bytes from the server. Call [`Session::decrypt`] after it.
     pub(crate) fn read_from(&mut self, server: &mut dyn Read) -> io::Result<usize> {
         self.0.read_tls(server)
     }
 
-    /// Decrypts what was read.
+    /// Decrypts the bytes that were read.
     pub(crate) fn decrypt(&mut self) -> io::Result<()> {
         self.0.process_new_packets().map(drop).map_err(|error| explained(&error))
     }
 
-    /// Whether there is data to take, or what was read is wrong.
+    /// True if there is data to take, or if the bytes that were read are wrong.
     pub(crate) fn has_decrypted(&mut self) -> bool {
         self.0.process_new_packets().map_or(true, |state| state.plaintext_bytes_to_read() > 0)
     }
 
-    /// Whether what was read is right, ends nothing, and has no data.
+    /// True if the bytes that were read are valid, end nothing, and hold no data.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let state = self.0.process_new_packets();
         state.is_ok_and(|state| state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed())
@@ -103,13 +103,13 @@ impl Session {
         self.0.reader().read(data)
     }
 
-    /// Encrypts data, and says how much of it.
+    /// Encrypts data, and returns how much of it.
     pub(crate) fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         self.0.writer().write(data)
     }
 }
 
-/// A sentence that says what to do about it, where that is known.
+/// An error with advice, if there is any for it.
 fn explained(error: &rustls::Error) -> io::Error {
     let certificate = |what: &str| format!("its certificate is {what}");
     let why = match error {
@@ -169,7 +169,7 @@ fn config(certificates: &Certificates) -> Result<ClientConfig> {
     })
 }
 
-/// Believes every certificate (`ssl_cert_reqs=none`). That the server has its key is still checked.
+/// Accepts every certificate (`ssl_cert_reqs=none`), but still checks that the server has its key.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 
@@ -219,7 +219,7 @@ fn chain(option: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-/// What the error itself shows of the file may be the private key.
+/// Does not show the error itself: the part of the file in it may be the private key.
 fn not_pem(option: &str, error: &pem::Error) -> Error {
     let why = match error {
         pem::Error::NoItemsFound => "it has no section of PEM that belongs there",

@@ -1,4 +1,4 @@
-//! TLS, in a crate without the feature `tls`: there is none. The URL of a store that encrypts is refused before.
+//! TLS in a crate without the feature `tls`: there is none. A store URL that asks for TLS is refused before.
 
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::process::log::Log;
 use crate::store::url::Endpoints;
 
-/// How connections are encrypted: no value of it exists.
+/// The configuration of TLS. No value of it exists.
 pub(crate) struct TlsConfig(Infallible);
 
 impl TlsConfig {
@@ -20,7 +20,7 @@ impl TlsConfig {
     }
 }
 
-/// An encrypted session: no value of it exists.
+/// An encrypted session. No value of it exists.
 pub(crate) struct Session(Infallible);
 
 impl Session {

@@ -1,4 +1,4 @@
-//! What a call needs to know while it is under way, and what follows when a server did not serve it.
+//! The state of a call under way, and the rule for a call that a server did not serve.
 
 use std::time::{Duration, Instant};
 
@@ -9,27 +9,27 @@ use crate::store::url::Address;
 
 /// How long a call waits before it is sent again to servers that could not serve it.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(5);
-/// How often servers may send a call on. Where slots are being moved it is once or twice.
+/// The most redirects of a call. While slots are being moved, one or two are normal.
 const MAX_REDIRECTS: u32 = 16;
-/// From this redirect on a call waits at every second one, each time twice as long: the servers may come to agree.
+/// From this redirect on, a call pauses at every second one, each time twice as long, so that the servers can agree.
 const REDIRECTS_WITHOUT_PAUSE: u32 = 4;
 
-/// Where a call goes, until when, and what has become of its attempts.
+/// The target of a call, its deadlines, and the history of its attempts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallState {
     /// When its caller gives it up.
     pub(crate) deadline: Instant,
-    /// When the server that it was sent to is given up.
+    /// When the current attempt is given up.
     pub(crate) attempt_deadline: Instant,
-    /// Where it goes, or went last.
+    /// The kind of server that it goes to, or went to last.
     pub(crate) target: Target,
-    /// Whether a replica may answer it.
+    /// True if a replica may answer it.
     may_read_replica: bool,
-    /// Whether it was turned away as a member of a batch: it is sent by itself from then on.
+    /// True if it is sent by itself, for example after a server turned it away as a member of a batch.
     pub(crate) alone: bool,
-    /// Whether a server did not serve it.
+    /// True if a server did not serve it.
     was_tried: bool,
-    /// How often servers sent it on.
+    /// The number of redirects so far.
     redirects: u32,
     /// How long it waits before it is sent again, if it waits.
     pause: Duration,
@@ -45,25 +45,25 @@ pub(crate) enum Obstacle {
     Ask(Address),
     /// Its keys are on their way from one node to another.
     Split(Error),
-    /// This server is not the primary, or serves no call for now; another one may.
+    /// This server is not the primary, or serves no call for now. Another one may.
     WrongServer(Error),
 }
 
-/// What happens to the call next.
+/// The next step of a call.
 #[derive(Debug)]
 pub(crate) enum NextStep {
     /// It goes to the server of its slot.
     Route,
     /// It goes to that server, after ASKING.
     Ask(Address),
-    /// It goes to the server of its slot after a pause. When the pause would end too late, it fails.
+    /// It goes to the server of its slot after a pause. If the pause would end too late, it fails.
     RouteAfterPause(Error),
-    /// It goes to the server of its slot once the topology was discovered anew. When that names the same server, it fails.
+    /// It goes to the server of its slot after a new discovery. If that names the same server, it fails.
     RouteAfterDiscovery(Failure),
     Fail(Failure),
 }
 
-/// What follows from an obstacle.
+/// The consequences of an obstacle.
 #[derive(Debug)]
 pub(crate) struct Consequence {
     pub(crate) next: NextStep,
@@ -94,17 +94,17 @@ impl CallState {
         Self { alone: true, ..Self::new(deadline, false) }
     }
 
-    /// Whether its first attempt may go to a replica.
+    /// True if it may go to a replica. Only the first attempt may.
     pub(crate) const fn prefers_replica(&self) -> bool {
         self.may_read_replica && !self.was_tried
     }
 
-    /// Whether a server has already had it.
+    /// True if a server has already had it.
     pub(crate) const fn was_tried(&self) -> bool {
         self.was_tried
     }
 
-    /// The next attempt goes to such a server. A silent replica leaves time for the primary.
+    /// Begins an attempt at such a server. A replica gets half of the time, so that time is left for the primary.
     pub(crate) fn begin_attempt(&mut self, target: Target, now: Instant) {
         self.target = target;
         self.attempt_deadline = match target {
@@ -113,13 +113,13 @@ impl CallState {
         };
     }
 
-    /// When the call goes on after a pause; `None` when that is too late for it.
+    /// The end of a pause, or `None` if that is too late for the call.
     pub(crate) fn pause(&self, now: Instant) -> Option<Instant> {
         let until = now + self.pause;
         (self.deadline > until + RETRY_PAUSE).then_some(until)
     }
 
-    /// The one rule for redirects and retries. `several` says whether the store has several servers, `shown` names it.
+    /// The one rule for redirects and retries. `several` is true if the store has several servers. `shown` is its name.
     pub(crate) fn after(&mut self, obstacle: Obstacle, several: bool, shown: &str) -> Consequence {
         let from = self.target;
         self.target = Target::Primary;
@@ -143,7 +143,7 @@ impl CallState {
         }
     }
 
-    /// What follows from a redirect: `step`, unless there were so many that the servers do not agree who serves the call.
+    /// Counts a redirect. Returns `step`, unless there were so many that the servers do not agree who serves the call.
     fn redirected(&mut self, step: NextStep, shown: &str) -> NextStep {
         self.redirects += 1;
         let late = self.redirects.checked_sub(REDIRECTS_WITHOUT_PAUSE);

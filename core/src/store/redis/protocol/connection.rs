@@ -1,4 +1,4 @@
-//! A pipelined connection without its socket: the bytes to send, the commands in flight, and what was received.
+//! A pipelined connection without its socket: the bytes to send, the commands in flight, and the received bytes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,7 +37,7 @@ impl<C: Callers> PipelinedConnection<C> {
         self.before + self.out.len() as u64
     }
 
-    /// Adds the command whose bytes begin there and end with the stream.
+    /// Adds a command. Its bytes go from `begin` to the end of the stream.
     fn add(&mut self, begin: u64, command: Command<C>) {
         let (end, max_reply) = (self.end(), command.max_reply());
         self.in_flight.push_back(InFlight { command, begin, end, max_reply });
@@ -59,13 +59,13 @@ impl<C: Callers> PipelinedConnection<C> {
         self.add(begin, command);
     }
 
-    /// Asks whether the connection is in step: the error that a call got decides whether it is sent again.
+    /// Asks if the connection is in step, because the error for this call decides if the call is sent again.
     pub(crate) fn send_question(&mut self, call: ScriptCall<C>) {
         self.write_question(call.script.number(), Command::Script(call));
     }
 
-    /// Takes back what was not sent yet, and sends a PING instead: its reply says that the server is there again. The last call
-    /// comes first.
+    /// Takes back the calls that were not sent yet, and sends a PING instead. A reply to it shows that the server is
+    /// there again. Returns the last call first.
     pub(crate) fn send_probe(&mut self) -> Vec<ScriptCall<C>> {
         let sent = self.sent();
         let at = self.in_flight.iter().position(|command| command.begin >= sent).unwrap_or(self.in_flight.len());
@@ -86,7 +86,7 @@ impl<C: Callers> PipelinedConnection<C> {
         unsent
     }
 
-    /// Whether a script call is in flight for which no caller waits any more.
+    /// True if a script call is in flight that no caller waits for any more.
     pub(crate) fn has_given_up(&self) -> bool {
         self.in_flight.iter().any(|sent| matches!(&sent.command, Command::Script(call) if !call.is_awaited()))
     }

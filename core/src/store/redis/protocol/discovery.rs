@@ -1,4 +1,4 @@
-//! Finds out which server serves what: from the nodes of a cluster, or from sentinels. A driver sends the questions.
+//! Finds out which server serves which slots, from nodes of a cluster or from sentinels. A driver sends the questions.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct Probe {
     pub(crate) deadline: Instant,
 }
 
-/// What a server answered to a probe.
+/// The reply of a server to a probe.
 pub(crate) type ProbeReply = Result<SmallVec<[Value; 1]>, Failure>;
 
 /// One search for the servers and their slots.
@@ -40,12 +40,12 @@ pub(crate) struct Discovery {
     commands: Arc<[u8]>,
     replies: usize,
     probes: VecDeque<Probe>,
-    /// The servers that were asked, by the number of their probe; `None` when they have answered.
+    /// The servers that were asked, by the number of their probe. `None` once they have answered.
     asked: Vec<Option<Server>>,
     deadline: Instant,
-    /// When the servers that are being asked are given up.
+    /// The end of the current round, when servers that have not answered are given up.
     round_ends: Instant,
-    /// What the sentinels know: the newest failover wins.
+    /// The topology of the newest failover that a sentinel has reported, with its epoch.
     newest: Option<(u64, Topology)>,
     failure: Option<Failure>,
     result: Option<Result<Topology, Failure>>,
@@ -95,7 +95,7 @@ impl Discovery {
         discovery
     }
 
-    /// Asks the next servers. Each round gets an equal share of the time that is left; a late sentinel gets half of it.
+    /// Asks the next servers. Each round gets an equal share of the time left. The round of sentinels gets half of it.
     fn ask_more(&mut self, now: Instant) {
         if self.result.is_some() {
             return;
@@ -132,7 +132,7 @@ impl Discovery {
         self.round_ends
     }
 
-    /// What was found, once.
+    /// Returns the result once, as soon as it is there.
     pub(crate) fn poll_result(&mut self) -> Option<Result<Topology, Failure>> {
         self.result.take()
     }
@@ -177,7 +177,7 @@ impl Discovery {
         }
     }
 
-    /// Keeps the failure that says most: a mistake in the configuration before a server that is not there.
+    /// Keeps the most helpful failure: a mistake in the configuration comes before a server that is not there.
     fn note(&mut self, failure: Failure) {
         let weight = |failure: &Failure| match failure.error.kind() {
             ErrorKind::ConfigInvalid => 3,
@@ -208,7 +208,7 @@ fn cluster_nodes(known: Option<&Topology>, seeds: &[Address]) -> Vec<Address> {
     primaries.chain(seeds).chain(replicas).filter(|node| seen.insert(*node)).cloned().collect()
 }
 
-/// The replies, unless the first is an error. A sentinel that does not know the name answers with one: that is an answer.
+/// The replies, unless the first is an error. The error of a sentinel that does not know the name is an answer.
 fn accepted(replies: SmallVec<[Value; 1]>, shown: &str) -> ProbeReply {
     match replies.first() {
         Some(Value::ServerError(error)) if !error.details().is_some_and(|text| text.contains("No such master")) => {

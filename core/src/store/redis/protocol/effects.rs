@@ -1,4 +1,4 @@
-//! What a step of the router leaves to be done: by the driver, by the callers, and by the router itself.
+//! The work that a step of the router leaves: for the driver, for the callers, and for the router itself.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::pending_call::{Callers, Completions, PendingCall};
 use super::server_directory::Server;
 use crate::store::url::Address;
 
-/// Names a connection, or an attempt to open one, for good.
+/// Names a connection, or an attempt to open one. No other one gets the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectionId {
     /// The index of the pipeline it belongs to.
@@ -18,13 +18,13 @@ pub(crate) struct ConnectionId {
     pub(crate) number: u64,
 }
 
-/// What the driver has to do.
+/// A task of the driver.
 pub(crate) enum Action {
-    /// Open a connection and greet the server; then `handle_connected` or `handle_connect_failed`.
+    /// Open a connection and greet the server. Then call `handle_connected` or `handle_connect_failed`.
     Connect { id: ConnectionId, server: Arc<Server>, deadline: Instant },
-    /// Close a connection, or give an attempt to open it up.
+    /// Close a connection, or give up an attempt to open it.
     Close(ConnectionId),
-    /// Find the servers; then `handle_discovered`.
+    /// Find the servers. Then call `handle_discovered`.
     Discover(Box<Discovery>),
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Returned<C: Callers> {
     pub(crate) from: Address,
 }
 
-/// What a step leaves to be done.
+/// The work that a step leaves.
 #[derive(Default)]
 pub(crate) struct Effects<C: Callers> {
     pub(crate) completions: Completions<C>,
@@ -46,7 +46,7 @@ pub(crate) struct Effects<C: Callers> {
 }
 
 impl<C: Callers> Effects<C> {
-    /// The number of another attempt to connect.
+    /// The number of a new attempt to connect.
     pub(crate) const fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number

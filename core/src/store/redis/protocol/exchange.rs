@@ -1,5 +1,5 @@
 //! A fixed number of commands and their replies, on a connection that carries nothing else meanwhile: a handshake, a
-//! question about the topology, a blocking call.
+//! question about the topology, or a blocking call.
 
 use std::io;
 
@@ -34,12 +34,12 @@ impl<'a> Exchange<'a> {
         self.sent += count;
     }
 
-    /// Whether the last byte was sent. A command whose last byte was not sent does not run.
+    /// True if the last byte was sent. A server does not run a command before its last byte.
     pub(crate) const fn is_sent(&self) -> bool {
         self.sent == self.commands.len()
     }
 
-    /// Takes replies that were received; says whether all are there.
+    /// Takes received replies. Returns true once all are there.
     ///
     /// # Errors
     /// `InvalidData` for bytes that are not RESP, and for a reply that is too long.

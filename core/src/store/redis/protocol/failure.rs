@@ -1,4 +1,4 @@
-//! Why a call has no answer: the message for its caller, and what the transport may conclude from it.
+//! The reasons why a call has no answer: the message for its caller, and the conclusions for the transport.
 
 use std::io;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::store::redis::script;
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) error: Error,
-    /// Whether the call may have run all the same. Only a call that certainly did not run may be sent again.
+    /// True if the call may have run all the same. Only a call that certainly did not run may be sent again.
     pub(crate) may_have_run: bool,
-    /// Whether the server itself failed: where there are several, another one may serve the call.
+    /// True if the server itself failed. If there are several, another one may serve the call.
     pub(crate) server_failed: bool,
 }
 
@@ -24,12 +24,12 @@ impl Failure {
         Self { error: not_run(error), may_have_run: false, server_failed: false }
     }
 
-    /// The call certainly did not run; another server may serve it.
+    /// The call certainly did not run, and another server may serve it.
     pub(crate) fn of_server(error: Error) -> Self {
         Self { error: not_run(error), may_have_run: false, server_failed: true }
     }
 
-    /// `sent` says whether the whole command was sent, so that the server may have run it.
+    /// `sent` is true if the whole command was sent. Then the server may have run it.
     pub(crate) fn of_io(source: &io::Error, sent: bool, shown: &str, timeout: Duration) -> Self {
         let error = match source.kind() {
             io::ErrorKind::TimedOut => late(shown, timeout, source.get_ref().map(ToString::to_string)),
@@ -41,7 +41,7 @@ impl Failure {
     }
 }
 
-/// An error of a call that did not run says so, but for one without an answer in time: it is not said whether that was sent.
+/// Marks the error of a call that did not run. A timeout is not marked, because it leaves open if the call was sent.
 fn not_run(error: Error) -> Error {
     if error.kind() == ErrorKind::StoreTimeout { error } else { error.of_no_run() }
 }
@@ -61,7 +61,7 @@ fn late(shown: &str, timeout: Duration, why: Option<String>) -> Error {
 }
 
 fn unreachable(shown: &str, error: &io::Error) -> Error {
-    // What was received says what to do.
+    // The reason itself contains advice.
     if error.kind() == io::ErrorKind::InvalidData {
         return unavailable(format!("{shown} cannot be used: {}", reason(error)));
     }
@@ -94,7 +94,7 @@ pub(crate) fn not_followed(shown: &str) -> Failure {
     ))
 }
 
-/// The bytes of the server are no reply that was expected.
+/// The server sent bytes that are no expected reply.
 pub(crate) fn malformed(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -109,7 +109,7 @@ pub(crate) fn closed_by_server() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "it ended the connection")
 }
 
-/// The message for a server's error reply. Some of them mean that the server serves no call for now.
+/// The error for a server's error reply. Some replies mean that the server serves no call for now.
 pub(crate) fn refused(shown: &str, error: &ServerError) -> Error {
     let detail = error.details().unwrap_or_default();
     let why = match error.code() {
@@ -124,8 +124,8 @@ pub(crate) fn refused(shown: &str, error: &ServerError) -> Error {
     unavailable(format!("{shown} {why}"))
 }
 
-/// The message for the error of a server that another one should have replaced by now. A replica alone refuses writes for ever; among
-/// several servers it says that there is no primary for now.
+/// The error for a server that another one should have replaced by now. A single replica refuses writes for ever. Among
+/// several servers the refusal means that there is no primary for now.
 pub(crate) fn wrong_server(shown: &str, error: &ServerError) -> Error {
     match error.code() {
         "READONLY" => unavailable(format!("{shown} is a replica, and no primary was found")),

@@ -8,7 +8,7 @@ use super::failure::{self, Failure};
 use crate::error::{Error, ErrorKind, visible};
 use crate::store::url::Login;
 
-/// What the server must say it is.
+/// The role that a server must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExpectedRole {
     /// The only server of its store.
@@ -23,7 +23,7 @@ pub(crate) enum ExpectedRole {
     Sentinel,
 }
 
-/// What a server says it is. An old one or a proxy does not say.
+/// The role that a server reports. An old server or a proxy reports none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ReportedRole {
     mode: String,
@@ -40,9 +40,9 @@ pub(crate) struct Handshake {
 enum Step {
     Login,
     Hello,
-    /// Which keys the server evicts. A user who may not ask is served all the same.
+    /// Asks which keys the server evicts. A user without the right to ask can still log in.
     Memory,
-    /// How the server lists the connection. A user who may not say is served all the same.
+    /// Names the connection in the server's list. A user without the right to do so can still log in.
     Name,
     Other,
 }
@@ -80,7 +80,7 @@ impl Handshake {
         self
     }
 
-    /// The `maxmemory-policy` of a server that may evict keys of limits, as it answered.
+    /// The server's `maxmemory-policy`, if it lets the server evict keys of limits.
     pub(crate) fn eviction<'a>(&self, replies: &'a [Value]) -> Option<Cow<'a, str>> {
         let asked = self.steps.iter().position(|step| *step == Step::Memory)?;
         let lines = text(replies.get(asked)?)?.lines();
@@ -97,7 +97,7 @@ impl Handshake {
         self.steps.len()
     }
 
-    /// Whether the login succeeded and the server is what was expected.
+    /// Checks that the login succeeded and that the server has the expected role.
     pub(crate) fn check(
         &self,
         replies: &[Value],
@@ -124,7 +124,7 @@ impl Handshake {
                         format!("{shown} asks for a password (NOAUTH): give it {}", place_of_login(expected)),
                     )));
                 }
-                // An old server or a proxy may not know HELLO; only the third protocol needs it.
+                // An old server or a proxy may not know HELLO. Only the third protocol needs it.
                 (Step::Hello, Value::ServerError(error)) if is_unknown(error) && login.resp3 => {
                     return Err(Failure::of_call(Error::config(format!(
                         "{shown} does not speak the third protocol: leave protocol=3 out of the store URL"
@@ -143,7 +143,7 @@ impl Handshake {
     }
 }
 
-/// Where a user says who logs in to such a server.
+/// The place where the user sets the login for such a server.
 fn place_of_login(expected: ExpectedRole) -> &'static str {
     match expected {
         ExpectedRole::Sentinel => "as sentinel_username and sentinel_password of the store URL",
@@ -151,7 +151,7 @@ fn place_of_login(expected: ExpectedRole) -> &'static str {
     }
 }
 
-/// Whether the server does not know a command.
+/// True if the server does not know a command.
 fn is_unknown(error: &redis::ServerError) -> bool {
     error.code() == "ERR" && !is_full(error)
 }
@@ -209,7 +209,7 @@ impl ReportedRole {
     }
 }
 
-/// A reply that is text.
+/// The text of a reply, if it is one.
 pub(crate) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),

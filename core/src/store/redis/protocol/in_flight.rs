@@ -1,4 +1,4 @@
-//! What was sent to a server and not answered yet.
+//! The commands that were sent to a server and not answered yet.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -12,10 +12,10 @@ use super::pending_call::{Callers, PendingCall, Recipient};
 use super::schedule::NextMoment;
 use crate::store::redis::script::{Batch, Requests};
 
-/// A command that was sent, and where its bytes are. Replies come in the order of the commands.
+/// A command that was sent, and the place of its bytes. Replies come in the order of the commands.
 pub(crate) struct InFlight<C: Callers> {
     pub(crate) command: Command<C>,
-    /// Where it begins and ends in the stream of bytes.
+    /// The positions in the stream of bytes where it begins and ends.
     pub(crate) begin: u64,
     pub(crate) end: u64,
     /// The most bytes of its reply.
@@ -41,7 +41,7 @@ impl<C: Callers> Command<C> {
         }
     }
 
-    /// Whether a reply can be the one to this command.
+    /// True if a reply can answer this command.
     pub(crate) fn is_answered_by(&self, reply: &Value) -> bool {
         match self {
             Self::Asking => in_step::is_status(reply),
@@ -59,11 +59,11 @@ pub(crate) struct ScriptCall<C: Callers> {
     pub(crate) members: Vec<BatchMember<C>>,
     /// The queue that counts it: a slot, or all.
     pub(crate) queue: u16,
-    /// Whether the whole script was sent, and not its digest.
+    /// True if the whole script was sent, and not its digest.
     pub(crate) in_full: bool,
-    /// Whether it was sent after ASKING.
+    /// True if it was sent after ASKING.
     pub(crate) asking: bool,
-    /// An error that is believed once the connection is known to be in step: see `in_step.rs`.
+    /// An error that is not believed until the connection is known to be in step: see `in_step.rs`.
     pub(crate) doubtful: Option<Value>,
 }
 
@@ -77,13 +77,13 @@ pub(crate) struct BatchMember<C: Callers> {
 }
 
 impl<C: Callers> BatchMember<C> {
-    /// A call, and its requests, which become part of a batch.
+    /// Splits a call into a member of a batch and its requests, which become part of the batch.
     pub(crate) fn new(call: PendingCall<C>) -> (Self, Requests) {
         let PendingCall { requests, slot, state, recipient, .. } = call;
         (Self { state, slot, requests: requests.len(), recipient: Some(recipient) }, requests)
     }
 
-    /// Takes the call out of its batch, in which it has these requests; `None` once it was given up.
+    /// Takes the call with these requests out of its batch. `None` if it was given up.
     fn take_call(&mut self, script: &Batch, requests: Range<usize>) -> Option<PendingCall<C>> {
         let (time, grouping) = (script.now(), script.grouping());
         let recipient = self.recipient.take()?;
@@ -109,8 +109,8 @@ impl<C: Callers> ScriptCall<C> {
         calls.into_iter()
     }
 
-    /// Moves the calls whose attempt is over to `late`, and says whether there were any. Sets
-    /// the next_moment for each of the others.
+    /// Moves the calls with an expired attempt to `late`, and returns true if there were any. Sets `next_moment` for
+    /// the others.
     pub(crate) fn expire(
         &mut self,
         now: Instant,
@@ -131,7 +131,7 @@ impl<C: Callers> ScriptCall<C> {
         late.len() > before
     }
 
-    /// Takes out the calls of these requests, of a batch in which each call has one request.
+    /// Takes out the calls of these requests. Each call of the batch has one request.
     pub(crate) fn take(&mut self, requests: &[u16]) -> Vec<PendingCall<C>> {
         let (members, script) = (&mut self.members, &self.script);
         let call = |request: &u16| {
@@ -141,7 +141,7 @@ impl<C: Callers> ScriptCall<C> {
         requests.iter().filter_map(call).collect()
     }
 
-    /// Whether a caller still waits for it.
+    /// True if a caller still waits for it.
     pub(crate) fn is_awaited(&self) -> bool {
         self.members.iter().any(|member| member.recipient.is_some())
     }

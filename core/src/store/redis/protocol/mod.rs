@@ -1,5 +1,5 @@
-//! The transport as a state machine: it owns no socket, no thread, no waker and no clock. The drivers in `io` move its
-//! bytes and tell it the time. See docs/adr/0011.
+//! The transport as a state machine. It owns no socket, no thread, no waker and no clock. The drivers in `io` move its
+//! bytes and pass it the time. See docs/adr/0011.
 
 mod call;
 mod call_queues;

@@ -1,4 +1,4 @@
-//! A call on its way to a server, and what its caller gets.
+//! A call on its way to a server, and the answer for its caller.
 
 use std::time::Instant;
 
@@ -8,11 +8,11 @@ use crate::store::redis::script::{Grouping, Requests};
 use crate::store::request::{Answer, Operation};
 use crate::store::url::Address;
 
-/// What a driver knows its callers by.
+/// The types that identify the callers of a driver.
 pub(crate) trait Callers: Default {
     /// A caller with one request.
     type One;
-    /// A caller whose requests stand or fall together.
+    /// A caller with requests that stand or fall together.
     type All;
 }
 
@@ -20,7 +20,7 @@ pub(crate) trait Callers: Default {
 pub(crate) struct PendingCall<C: Callers> {
     pub(crate) requests: Requests,
     pub(crate) grouping: Grouping,
-    /// The time to decide by; without one the server's clock decides.
+    /// The time to decide by. Without one the server's clock decides.
     pub(crate) time: Option<u64>,
     pub(crate) slot: u16,
     pub(crate) state: CallState,
@@ -28,8 +28,8 @@ pub(crate) struct PendingCall<C: Callers> {
 }
 
 impl<C: Callers> PendingCall<C> {
-    /// Whether it may be sent over the connection of that number, or over none. Units of a lease go back only over the one that
-    /// brought the grant: the server behind another one may have lost the charge.
+    /// True if it may use the connection with this number, or a new one for `None`. Units of a lease go back only over
+    /// the connection that brought the grant, because the server behind another one may have lost the charge.
     pub(crate) fn may_use(&self, connection: Option<u64>) -> bool {
         self.requests.iter().all(|request| match &request.operation {
             Operation::GiveBack { charge, .. } => charge.connection == 0 || Some(charge.connection) == connection,
@@ -38,7 +38,7 @@ impl<C: Callers> PendingCall<C> {
     }
 }
 
-/// The error of a call whose connection is gone.
+/// The error of a call after its connection is gone.
 pub(crate) fn connection_is_gone() -> Error {
     let message = "the connection over which units were leased is gone: they stay charged";
     Error::new(ErrorKind::StoreUnavailable, message).of_no_run()
@@ -48,14 +48,14 @@ pub(crate) fn connection_is_gone() -> Error {
 pub(crate) struct ParkedCall<C: Callers> {
     pub(crate) call: PendingCall<C>,
     pub(crate) resume: Resume,
-    /// What its caller gets when there is no time left.
+    /// The error for its caller if there is no time left.
     pub(crate) error: Error,
 }
 
 /// When a parked call is routed again.
 pub(crate) enum Resume {
     At(Instant),
-    /// After the next discovery. When that names the same primary as before, there is no other server, and the call fails.
+    /// After the next discovery. If that names the same primary again, there is no other server, and the call fails.
     AfterDiscovery {
         unreachable: Option<Address>,
     },
@@ -71,7 +71,7 @@ impl<C: Callers> ParkedCall<C> {
     }
 }
 
-/// Who gets the answers.
+/// The receiver of the answers.
 pub(crate) enum Recipient<C: Callers> {
     One(C::One),
     All(C::All),
@@ -95,7 +95,7 @@ pub(crate) struct GroupReply {
     pub(crate) answers: Result<Vec<Answer>>,
 }
 
-/// Finished calls: those of callers, and those that a transaction goes on from.
+/// Finished calls of callers, and of transactions that go on from them.
 #[derive(Default)]
 pub(crate) struct Completions<C: Callers> {
     pub(crate) callers: Vec<Completed<C>>,
@@ -113,7 +113,7 @@ impl<C: Callers> Completions<C> {
         }
     }
 
-    /// Gives a recipient the next `count` answers, of which there are enough.
+    /// Gives a recipient the next `count` answers. There are enough.
     pub(crate) fn answer(
         &mut self,
         recipient: Recipient<C>,

@@ -1,19 +1,19 @@
 //! One server of the router: the calls that wait for it, the batches in flight to it, and its connection.
 //!
-//! A [`ServerPipeline`] has these kinds of methods. Each may leave something in the [`Effects`] that it is given: a connection to
-//! open or to close, a call that this server did not serve, a call that is finished.
+//! A [`ServerPipeline`] has these kinds of methods. Each may add to the [`Effects`]: a connection to open or to close,
+//! a call that this server did not serve, a finished call.
 //!
-//! 1. `push` takes a call, and asks for a connection where there is none.
-//! 2. `handle_connected` and `handle_connect_failed` say what became of that. An attempt that is silent is joined by another; the
+//! 1. `push` takes a call, and asks for a connection if there is none.
+//! 2. `handle_connected` and `handle_connect_failed` report the result. Another attempt joins a silent one, and the
 //!    first that succeeds is used.
-//! 3. `transmit` forms batches and shows the bytes to send; `handle_sent` says how many were.
-//! 4. `read_buffer` is where bytes of the server go; `handle_received` decodes the replies in them and decides what each means.
-//! 5. `poll_timeout` says when `handle_timeout` is due: it gives up calls that are late, and sends a PING to a silent server.
-//! 6. `handle_disconnected` sorts the calls of a connection that is lost: what was sent may have run, the rest waits again.
+//! 3. `transmit` forms batches and returns the bytes to send. `handle_sent` takes the number of bytes that were sent.
+//! 4. `read_buffer` takes bytes of the server. `handle_received` decodes the replies and decides what each means.
+//! 5. `poll_timeout` returns when `handle_timeout` is due. It gives up late calls, and sends a PING to a silent server.
+//! 6. `handle_disconnected` sorts the calls of a lost connection. Sent calls may have run. The others wait again.
 //! 7. `close` and `retire` end it.
 //!
-//! A server that does not serve a call over several slots, or only a part of it, gets what did not run again, each call by itself,
-//! as a call of its own slot: its reply says where it belongs.
+//! If a server does not serve a call over several slots, or only a part of it, each call that did not run goes to it
+//! again, alone and as a call of its own slot. The reply then shows where the call belongs.
 
 use std::io;
 use std::sync::Arc;
@@ -36,16 +36,16 @@ use crate::error::{Error, ErrorKind};
 use crate::store::redis::script::{Batch, Requests};
 use crate::store::url::Address;
 
-/// An attempt to connect that has not succeeded within this time is joined by another.
+/// If an attempt to connect has not succeeded within this time, another one joins it.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(250);
-/// Attempts at the same time: as many as begin while the first one lasts.
+/// The most attempts at the same time: as many as begin while the first one lasts.
 const MAX_ATTEMPTS: usize = 4;
-/// Batches of one server in flight at once, as when each call travels alone.
+/// The most batches of one server in flight at once, for example when each call travels alone.
 const MAX_IN_FLIGHT: usize = 1_024;
-/// Where so many keys of a call are refused, all but the declared one, the server or a proxy before it serves no undeclared keys.
+/// If so many keys of a call are refused, all but the declared one, the server or its proxy serves only declared keys.
 const NEVER_SERVED: usize = 8;
 
-/// What all pipelines of a router have in common.
+/// The settings that all pipelines of a router share.
 #[derive(Clone)]
 pub(crate) struct PipelineOptions {
     pub(crate) prefix: Arc<str>,
@@ -64,8 +64,8 @@ pub(crate) struct ServerPipeline<C: Callers> {
     connection: Option<PipelinedConnection<C>>,
     /// Attempts to connect, and when each began. The newest comes last.
     attempts: Vec<(ConnectionId, Instant)>,
-    /// Since when the server has been silent. Until it answers it gets no calls: it would run them after their callers had
-    /// given up.
+    /// The moment since when the server has been silent. Until it answers it gets no calls, because it would run them
+    /// after their callers have given up.
     silent_since: Option<Instant>,
     /// When `handle_timeout` has something to do.
     next_moment: NextMoment,
@@ -77,7 +77,7 @@ impl<C: Callers> ServerPipeline<C> {
             server: Arc::new(server),
             target,
             index,
-            // A replica runs only scripts that say that they do not write.
+            // A replica runs only scripts that declare that they do not write.
             queues: CallQueues::new(options.directory.has_slots() && target == Target::Primary),
             options,
             connection: None,
@@ -91,7 +91,7 @@ impl<C: Callers> ServerPipeline<C> {
         &self.server.address
     }
 
-    /// Why the server cannot be used.
+    /// The failure of a connection to this server.
     pub(crate) fn failure(&self, error: &io::Error) -> Failure {
         self.server.failure(error, false)
     }
@@ -100,7 +100,7 @@ impl<C: Callers> ServerPipeline<C> {
         self.queues.is_empty() && self.in_flight() == 0
     }
 
-    /// Whether there is neither a connection nor an attempt to open one.
+    /// True if there is neither a connection nor an attempt to open one.
     pub(crate) const fn is_unconnected(&self) -> bool {
         self.connection.is_none() && self.attempts.is_empty()
     }
@@ -109,7 +109,7 @@ impl<C: Callers> ServerPipeline<C> {
         self.next_moment.next()
     }
 
-    /// Takes a call; `asking` where another node sent it here with ASK. One that has waited elsewhere goes first.
+    /// Takes a call. `asking` is true if another node sent it here with ASK. A call that was tried before goes first.
     pub(crate) fn push(&mut self, call: PendingCall<C>, asking: bool, now: Instant, effects: &mut Effects<C>) {
         if !call.may_use(self.connection_number()) {
             return effects.completions.fail(call.recipient, &connection_is_gone());
@@ -142,8 +142,8 @@ impl<C: Callers> ServerPipeline<C> {
         }
     }
 
-    /// TCP sends lost packets again later and later, so a second connection is often faster. None is opened while no call
-    /// waits.
+    /// TCP resends lost packets at growing intervals, so a second connection is often faster. None is opened while no
+    /// call waits.
     fn connect_again_if_silent(&mut self, now: Instant, effects: &mut Effects<C>) {
         if self.queues.is_empty() {
             return;
@@ -156,7 +156,7 @@ impl<C: Callers> ServerPipeline<C> {
         if now < again { self.next_moment.set(again) } else { self.connect(now, effects) }
     }
 
-    /// An attempt lasts long enough for a lost packet and a slow handshake, even where a call has less time.
+    /// An attempt lasts long enough for a lost packet and a slow handshake, even if a call has less time.
     fn connect(&mut self, now: Instant, effects: &mut Effects<C>) {
         let id = ConnectionId { pipeline: self.index, number: effects.next_number() };
         let deadline = now + DiscoverySchedule::duration(self.server.timeout);
@@ -165,7 +165,7 @@ impl<C: Callers> ServerPipeline<C> {
         self.next_moment.set(now + NEXT_ATTEMPT);
     }
 
-    /// A connection is open. Says whether it is used; if not, the driver closes it.
+    /// A connection is open. Returns false if the pipeline does not use it: then the driver closes it.
     pub(crate) fn handle_connected(&mut self, id: ConnectionId, effects: &mut Effects<C>) -> bool {
         if !self.attempts.iter().any(|(attempt, _)| *attempt == id) {
             return false;
@@ -189,7 +189,7 @@ impl<C: Callers> ServerPipeline<C> {
         let Some(index) = self.attempts.iter().position(|(attempt, _)| *attempt == id) else { return };
         self.attempts.remove(index);
         match (&self.connection, failure.error.kind()) {
-            // Calls that wait have their own deadlines; the next attempt begins at once.
+            // Waiting calls have their own deadlines. The next attempt begins at once.
             (_, ErrorKind::StoreTimeout) => self.connect_if_needed(now, effects),
             // The old connection may still answer. A server that refuses is not asked again at once.
             (Some(_), _) => {
@@ -215,7 +215,7 @@ impl<C: Callers> ServerPipeline<C> {
         self.connection.as_mut().filter(|connection| connection.id == id)
     }
 
-    /// Forms the batches that may be sent now; then the bytes that are to be sent.
+    /// Forms the batches that may be sent now, and returns the bytes to send.
     pub(crate) fn transmit(&mut self, id: ConnectionId, now: Instant) -> &[u8] {
         if self.connection.is_some() && self.silent_since.is_none() && !self.queues.is_empty() {
             self.form_batches(now);
@@ -223,19 +223,19 @@ impl<C: Callers> ServerPipeline<C> {
         self.unsent(id)
     }
 
-    /// The bytes that are to be sent, without new batches.
+    /// The bytes to send, without new batches.
     pub(crate) fn unsent(&self, id: ConnectionId) -> &[u8] {
         self.connection.as_ref().filter(|connection| connection.id == id).map_or(&[], PipelinedConnection::transmit)
     }
 
-    /// So many bytes of `transmit` were sent.
+    /// The driver has sent `count` bytes of `transmit`.
     pub(crate) fn handle_sent(&mut self, id: ConnectionId, count: usize) {
         if let Some(connection) = self.connection_mut(id) {
             connection.handle_sent(count);
         }
     }
 
-    /// The commands that were sent and not answered yet.
+    /// The number of commands that were sent and not answered yet.
     fn in_flight(&self) -> usize {
         self.connection.as_ref().map_or(0, |connection| connection.in_flight.len())
     }
@@ -293,7 +293,7 @@ impl<C: Callers> ServerPipeline<C> {
         }
     }
 
-    /// Where received bytes go; `None` for a connection that is no longer used.
+    /// The buffer for received bytes, or `None` for a connection that is no longer used.
     pub(crate) fn read_buffer(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
         self.connection_mut(id).map(|connection| connection.replies.space())
     }
@@ -315,7 +315,7 @@ impl<C: Callers> ServerPipeline<C> {
     fn handle_reply(&mut self, command: Command<C>, reply: Value, effects: &mut Effects<C>) {
         match command {
             Command::Asking => {}
-            // A question that was sent after the probe may have been given up meanwhile: no timer waits for its reply.
+            // The caller of a question that was sent after the probe may have given up. No timer waits for its reply.
             Command::Probe(_) if self.connection.as_ref().is_some_and(PipelinedConnection::has_given_up) => {
                 self.probe()
             }
@@ -368,7 +368,7 @@ impl<C: Callers> ServerPipeline<C> {
         }
     }
 
-    /// Takes those calls out of an answered batch whose keys are not on this server.
+    /// Takes the calls for keys that are not on this server out of an answered batch, and queues them again.
     fn send_elsewhere(&mut self, batch: &mut ScriptCall<C>, reply: &Value) {
         let not_local = batch.script.not_local(reply);
         if not_local.len() >= NEVER_SERVED && not_local.len() + 1 >= batch.members.len() {
@@ -389,7 +389,7 @@ impl<C: Callers> ServerPipeline<C> {
         effects.returned.push(Returned { call, obstacle, from: self.server.address.clone() });
     }
 
-    /// Gives up what is late, and finds out when the next call is.
+    /// Gives up late calls, and sets the moment when the next one will be late.
     pub(crate) fn handle_timeout(&mut self, now: Instant, effects: &mut Effects<C>) {
         if self.next_moment.next().is_none_or(|next| next > now) {
             return;
@@ -420,7 +420,7 @@ impl<C: Callers> ServerPipeline<C> {
         self.connect_again_if_silent(now, effects);
     }
 
-    /// Sends a PING to a silent server; what was not sent yet waits again.
+    /// Sends a PING to a silent server. Batches that were not sent yet wait again.
     fn probe(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         for batch in connection.send_probe() {
@@ -429,7 +429,7 @@ impl<C: Callers> ServerPipeline<C> {
         }
     }
 
-    /// The connection ended. Calls that were sent may have run; the others go with the next connection.
+    /// The connection ended. Calls that were sent may have run. The others go with the next connection.
     pub(crate) fn handle_disconnected(
         &mut self,
         id: ConnectionId,
@@ -463,7 +463,7 @@ impl<C: Callers> ServerPipeline<C> {
                 self.give_back(call, Obstacle::Failed(failure.clone()), effects);
             }
         }
-        // Some calls that wait may not use another connection than this one.
+        // Some waiting calls may use only this connection.
         for call in self.queues.take_if(|call| !call.may_use(None)) {
             effects.completions.fail(call.recipient, &connection_is_gone());
         }
@@ -489,7 +489,7 @@ impl<C: Callers> ServerPipeline<C> {
         self.retire(effects);
     }
 
-    /// What is kept while no call waits. Batches to a silent server stay until it answers or is replaced.
+    /// Checks that little is kept while no call waits. Batches to a silent server stay until it answers or is replaced.
     #[cfg(test)]
     pub(crate) fn check_bounds(&self) {
         self.queues.check_bounds();

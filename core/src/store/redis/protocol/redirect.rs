@@ -1,4 +1,4 @@
-//! What a reply means for the way of its call: it is the answer, the script is missing, or the call belongs elsewhere.
+//! Interprets a reply: it is the answer, the script is missing, or the call belongs elsewhere.
 
 use redis::{ServerError, Value};
 
@@ -10,20 +10,20 @@ use super::topology_reply::address_of;
 use crate::store::redis::script::Batch;
 use crate::store::url::Address;
 
-/// The meaning of a reply for the way of its call.
+/// The meaning of a reply for its call.
 #[derive(Debug)]
 pub(crate) enum ReplyMeaning {
-    /// The reply is final, also when it is an error.
+    /// The reply is final, even if it is an error.
     Answer,
     /// The server does not know the script. The call did not run.
     UnknownScript,
-    /// The call needs the edges of calendars around that time of the server. It did not run.
+    /// The call needs the edges of calendars around this time of the server. It did not run.
     OtherTime(u64),
     /// This server did not serve the call. It did not run.
     NotServed(Obstacle),
-    /// The server does not serve a call over several slots as one. Nothing of it ran.
+    /// The server does not serve a call over several slots as one. No part of it ran.
     NotAsOne {
-        /// Whether it knows such calls at all.
+        /// True if the server knows such calls at all.
         known: bool,
     },
     /// The reply answers another call.
@@ -31,7 +31,7 @@ pub(crate) enum ReplyMeaning {
 }
 
 impl ReplyMeaning {
-    /// `several` says whether the store has several servers.
+    /// `several` is true if the store has several servers.
     pub(crate) fn of(reply: &Value, batch: &Batch, server: &Server, several: bool) -> Self {
         if let Some(time) = batch.other_time(reply) {
             return Self::OtherTime(time);
@@ -57,7 +57,7 @@ impl ReplyMeaning {
         }
     }
 
-    /// The time of the server, where the call needs other edges.
+    /// The time of the server, if the call needs other edges.
     pub(crate) const fn other_time(&self) -> Option<u64> {
         match self {
             Self::OtherTime(time) => Some(*time),
@@ -65,7 +65,7 @@ impl ReplyMeaning {
         }
     }
 
-    /// Whether a call would be sent again because of an error, which names no call: see `in_step.rs`.
+    /// True if an error would make Tidegate send the call again. It names no call: see `in_step.rs`.
     pub(crate) fn is_doubtful(&self, reply: &Value) -> bool {
         matches!(self, Self::UnknownScript | Self::NotServed(_) | Self::NotAsOne { .. })
             && matches!(reply, Value::ServerError(_))
@@ -87,20 +87,20 @@ impl ReplyMeaning {
     }
 }
 
-/// Whether the server does not know the script. The call did not run.
+/// True if the server does not know the script. The call did not run.
 fn is_unknown_script(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-/// Redis before 7 and Dragonfly do not compile a script that says that its keys have several slots.
+/// False if the server did not compile the script. Redis before 7 and Dragonfly compile none for several slots.
 fn is_compiled(error: &ServerError) -> bool {
     let details = error.details().unwrap_or_default();
     let refusals = ["Error compiling script", "script shebang", "Invalid flag: allow-cross-slot-keys"];
     error.code() != "ERR" || !refusals.iter().any(|words| details.contains(words))
 }
 
-/// Whether an error may be about one of the keys, or about a write, which only some of the calls may need. It comes before
-/// anything has run.
+/// True if an error may concern one of the keys, or a write that only some of the calls need. Such an error comes
+/// before anything has run.
 fn concerns_one(error: &ServerError) -> bool {
     matches!(error.code(), "MOVED" | "ASK" | "TRYAGAIN" | "OOM" | "MISCONF" | "NOREPLICAS" | "NOPERM")
 }
@@ -117,7 +117,7 @@ fn redirect(error: &ServerError, here: &Address) -> Option<Obstacle> {
     }
 }
 
-/// `host:port`. A node that does not know its own name leaves the host out and means the one it was reached at.
+/// Reads `host:port`. A node that does not know its own name leaves out the host and means the host it was reached at.
 fn address(text: &str, here: &Address) -> Option<Address> {
     let (host, port) = text.rsplit_once(':')?;
     address_of(host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?, here)

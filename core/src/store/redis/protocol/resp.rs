@@ -1,4 +1,4 @@
-//! RESP replies: where one ends in a stream of bytes, and what it says.
+//! RESP replies: finds their ends in a stream of bytes, and decodes them.
 
 use redis::Value;
 
@@ -8,11 +8,11 @@ use crate::error::visible;
 const INITIAL_CAPACITY: usize = 8 * 1_024;
 /// The largest capacity that an empty buffer keeps.
 const KEPT_CAPACITY: usize = 1_024 * 1_024;
-/// Redis sends no longer strings.
+/// The longest string that Redis sends.
 const MAX_STRING: i64 = 512 * 1_024 * 1_024;
 /// The fewest bytes of an item of a list.
 const MIN_ITEM: usize = 3;
-/// The longest text of an error, in characters. Servers say less; it goes into logs.
+/// The longest text of an error, in characters. Servers send shorter ones, and the text goes into logs.
 const MAX_ERROR: usize = 1_000;
 /// The script's replies nest twice, a list of cluster slots four times.
 const MAX_DEPTH: usize = 16;
@@ -22,18 +22,18 @@ pub(crate) struct ReplyBuffer {
     buffer: Vec<u8>,
     start: usize,
     filled: usize,
-    /// How far the reply at `start` was scanned, and how many of its items are missing: a reply that comes in many pieces
-    /// is scanned once.
+    /// The end of the scanned part of the reply at `start`, and the number of items that it still lacks. So a reply
+    /// that comes in many pieces is scanned once.
     scanned: usize,
     missing: usize,
 }
 
-/// Why bytes are not a reply that was expected.
+/// The reason why bytes are no expected reply.
 #[derive(Debug)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
 const NOT_RESP: Malformed = Malformed("it does not speak the protocol of Redis");
-/// How a server of TLS refuses bytes that are not encrypted.
+/// The first bytes of a TLS server that refuses unencrypted bytes.
 const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 const TLS: Malformed = Malformed(
     "it speaks TLS there: begin the store URL with rediss:// in the place of redis://, or give the port without TLS",
@@ -45,7 +45,7 @@ impl ReplyBuffer {
         Self { buffer: Vec::new(), start: 0, filled: 0, scanned: 0, missing: 1 }
     }
 
-    /// Where the next bytes go; `received` says how many there were.
+    /// The space for the next bytes. `received` takes their number.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.start == self.filled {
             (self.start, self.scanned, self.filled) = (0, self.scanned - self.start, 0);
@@ -125,7 +125,7 @@ impl ReplyBuffer {
                 }
                 b'*' | b'~' | b'>' => number(line)?.clamp(0, MAX_STRING) as usize,
                 b'%' => 2 * number(line)?.clamp(0, MAX_STRING) as usize,
-                // An attribute comes before what it is about.
+                // An attribute comes before the value that it describes.
                 b'|' => 2 * number(line)?.clamp(0, MAX_STRING) as usize + 1,
                 _ => return Err(NOT_RESP),
             };
@@ -145,7 +145,7 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// A line's first byte and the rest of it, without its end; moves past it. `None` when its end is not there.
+    /// Reads a line: its first byte, and the rest without the end of the line. `None` if that end is not there yet.
     fn line(&mut self) -> Result<Option<(u8, &'a [u8])>, Malformed> {
         let rest = &self.frame[self.at.min(self.frame.len())..];
         let Some(length) = rest.iter().position(|byte| *byte == b'\r').filter(|at| rest.len() > at + 1) else {
@@ -159,7 +159,7 @@ impl<'a> Decoder<'a> {
         Ok(Some((*kind, line)))
     }
 
-    /// So many bytes and the end of a line; moves past them.
+    /// Reads so many bytes and the end of a line.
     fn text(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let text = self.frame.get(self.at..self.at + length).ok_or(NOT_RESP)?;
         self.at += length + 2;
@@ -230,8 +230,8 @@ fn error_reply(text: &[u8]) -> Result<Value, Malformed> {
     redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).map_err(|_| NOT_RESP)
 }
 
-/// The error of a command of the script, as newer servers say it: Redis 6.2 puts the place in the script before it, as in
-/// `@user_script: 7: -OOM command not allowed`.
+/// The error of a command of the script, in the form of newer servers. Redis 6.2 puts the place in the script before
+/// it, as in `@user_script: 7: -OOM command not allowed`.
 fn without_place(text: &str) -> &str {
     let command = text.strip_prefix("@user_script: ").and_then(|text| text.split_once(": -"));
     command.filter(|(line, _)| line.bytes().all(|byte| byte.is_ascii_digit())).map_or(text, |(_, error)| error)

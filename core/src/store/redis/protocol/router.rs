@@ -1,19 +1,19 @@
-//! Routes calls to servers: it knows which server serves which slot, and has a pipeline to each.
+//! Routes calls to servers. The router knows which server serves which slot, and has a pipeline to each server.
 //!
-//! A driver tells it what happened and what time it is, sends the bytes it shows, and does the actions it names. A [`Router`] has
-//! these kinds of methods, which a driver calls in this order for as long as any of them changes something:
+//! A driver reports events and the time, sends the bytes that the router returns, and does the tasks that it hands out.
+//! A [`Router`] has these kinds of methods. A driver calls them in this order while any of them changes something:
 //!
 //! 1. `submit` and `submit_transaction` take calls.
 //! 2. `read_buffer` and `handle_received`, `handle_connected`, `handle_connect_failed`, `handle_disconnected` and
-//!    `handle_discovered` say what happened.
-//! 3. `poll_timeout` says when `handle_timeout` is due.
-//! 4. `poll_action` names what the driver has to do: open a connection, close one, find the servers.
-//! 5. `transmit` shows the bytes that a connection has to send, and `handle_sent` says how many were sent.
-//! 6. `take_completions` gives the finished calls out.
+//!    `handle_discovered` report events.
+//! 3. `poll_timeout` returns the moment when `handle_timeout` is due.
+//! 4. `poll_action` returns the next task of the driver: open a connection, close one, find the servers.
+//! 5. `transmit` returns the bytes that a connection has to send. `handle_sent` takes the number of sent bytes.
+//! 6. `take_completions` returns the finished calls.
 //!
-//! `close` ends it. Each of the first three kinds goes on until nothing follows from what happened (`settle`): a call that a server
-//! did not serve is routed again, a transaction whose groups answered sends the next ones, a parked call whose time has come is
-//! routed.
+//! `close` ends it. Each of the first three kinds works until nothing more follows (`settle`): it routes a call again
+//! that a server did not serve, sends the next calls of a transaction once its groups have answered, and routes a
+//! parked call once its time has come.
 
 use std::io;
 use std::sync::Arc;
@@ -34,21 +34,21 @@ use crate::error::{Error, ErrorKind};
 use crate::store::redis::script::Request;
 use crate::store::url::Address;
 
-/// From so many pipelines on those are ended for which no call waits and which the topology does not name: servers may send
-/// calls on to ever new addresses.
+/// From this many pipelines on, the router ends those that no call waits for and that the topology does not name,
+/// because servers may redirect calls to ever new addresses.
 const MAX_KEPT_PIPELINES: usize = 64;
 
 /// The state machine of the transport.
 pub(crate) struct Router<C: Callers> {
     directory: Arc<ServerDirectory>,
     options: PipelineOptions,
-    /// Whether the store has several servers.
+    /// True if the store has several servers.
     several: bool,
     topology: Option<Topology>,
     topology_is_stale: bool,
     schedule: DiscoverySchedule,
     pipelines: Vec<Option<ServerPipeline<C>>>,
-    /// For each shard of the topology the index of its primary's pipeline, once there is one.
+    /// The index of the primary's pipeline for each shard of the topology, once there is one.
     primaries: Vec<Option<usize>>,
     /// Calls that wait for a topology, or for the end of a pause.
     parked: Vec<ParkedCall<C>>,
@@ -78,18 +78,17 @@ impl<C: Callers> Router<C> {
         router
     }
 
-    /// One for the same servers that knows nothing yet.
+    /// A new router for the same servers, which knows nothing yet.
     pub(crate) fn renewed(&self) -> Self {
         Self::new(Arc::clone(&self.directory), Arc::clone(&self.options.prefix), self.options.max_batch)
     }
 
-    /// Takes a call.
     pub(crate) fn submit(&mut self, call: PendingCall<C>, now: Instant) {
         self.route(call, now);
         self.settle(now);
     }
 
-    /// Tells the pipeline of a connection what happened, if there is one still, and goes on from there.
+    /// Reports an event to the pipeline of a connection, if it still exists, and settles the consequences.
     #[inline]
     fn tell<R: Default>(
         &mut self,
@@ -103,7 +102,7 @@ impl<C: Callers> Router<C> {
         result
     }
 
-    /// A connection is open and its server greeted. Says whether it is used; if not, the driver closes it.
+    /// A connection is open and its server greeted. If it returns false, the driver closes the connection.
     pub(crate) fn handle_connected(&mut self, id: ConnectionId, now: Instant) -> bool {
         self.tell(id, now, |pipeline, effects| pipeline.handle_connected(id, effects))
     }
@@ -112,7 +111,7 @@ impl<C: Callers> Router<C> {
         self.tell(id, now, |pipeline, effects| pipeline.handle_connect_failed(id, failure, now, effects));
     }
 
-    /// Why a connection that was opened cannot be used.
+    /// The failure of a connection that opened but cannot be used.
     pub(crate) fn failure(&self, id: ConnectionId, error: &io::Error) -> Failure {
         let shown = self.directory.shown();
         let pipeline = self.pipelines.get(id.pipeline).and_then(Option::as_ref);
@@ -122,13 +121,13 @@ impl<C: Callers> Router<C> {
         )
     }
 
-    /// Where the bytes of a connection go; `None` when it is no longer used.
+    /// The buffer for received bytes, or `None` if the router no longer uses the connection.
     #[inline]
     pub(crate) fn read_buffer(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
         self.pipelines.get_mut(id.pipeline)?.as_mut()?.read_buffer(id)
     }
 
-    /// So many bytes were put into `read_buffer`.
+    /// The driver has put `count` bytes into `read_buffer`.
     #[inline]
     pub(crate) fn handle_received(&mut self, id: ConnectionId, count: usize, now: Instant) {
         self.tell(id, now, |pipeline, effects| pipeline.handle_received(id, count, now, effects));
@@ -138,7 +137,7 @@ impl<C: Callers> Router<C> {
         self.tell(id, now, |pipeline, effects| pipeline.handle_disconnected(id, error, now, effects));
     }
 
-    /// What a `Discover` found.
+    /// A `Discover` has ended with this result.
     pub(crate) fn handle_discovered(&mut self, result: Result<Topology, Failure>, now: Instant) {
         self.schedule.end(now);
         match result {
@@ -146,7 +145,7 @@ impl<C: Callers> Router<C> {
                 self.topology_is_stale = false;
                 self.adopt(topology);
             }
-            // Without a topology no call can be sent. After a timeout those that have time wait for the next discovery.
+            // Without a topology no call can be sent. After a timeout, those with time left wait for the next one.
             Err(failure) if self.topology.is_none() && failure.error.kind() != ErrorKind::StoreTimeout => {
                 for parked in std::mem::take(&mut self.parked) {
                     self.effects.completions.fail(parked.call.recipient, &failure.error);
@@ -175,7 +174,7 @@ impl<C: Callers> Router<C> {
         pipelines.chain(parked).chain(discovery).min()
     }
 
-    /// Forms the batches that this connection may send now; then the bytes to send.
+    /// Forms the batches that this connection may send now, and returns the bytes to send.
     #[inline]
     pub(crate) fn transmit(&mut self, id: ConnectionId, now: Instant) -> &[u8] {
         match self.pipelines.get_mut(id.pipeline) {
@@ -189,7 +188,7 @@ impl<C: Callers> Router<C> {
         self.pipelines.get(id.pipeline).and_then(Option::as_ref).map_or(&[], |pipeline| pipeline.unsent(id))
     }
 
-    /// So many bytes of `transmit` were sent.
+    /// The driver has sent `count` bytes of `transmit`.
     #[inline]
     pub(crate) fn handle_sent(&mut self, id: ConnectionId, count: usize) {
         if let Some(Some(pipeline)) = self.pipelines.get_mut(id.pipeline) {
@@ -197,22 +196,22 @@ impl<C: Callers> Router<C> {
         }
     }
 
-    /// What the driver has to do next.
+    /// The next task of the driver.
     pub(crate) fn poll_action(&mut self) -> Option<Action> {
         self.effects.actions.pop_front()
     }
 
-    /// Whether the driver has actions to do or completions to give out.
+    /// True if the driver has tasks to do or completions to give out.
     pub(crate) fn has_output(&self) -> bool {
         !self.effects.actions.is_empty() || !self.effects.completions.callers.is_empty()
     }
 
-    /// Takes the finished calls into an empty list.
+    /// Moves the finished calls into an empty list.
     pub(crate) fn take_completions(&mut self, list: &mut Vec<Completed<C>>) {
         std::mem::swap(&mut self.effects.completions.callers, list);
     }
 
-    /// Whether no call waits for a server.
+    /// True if no call waits for a server.
     pub(crate) fn is_idle(&self) -> bool {
         self.parked.is_empty() && self.pipelines.iter().flatten().all(ServerPipeline::is_idle)
     }
@@ -230,7 +229,7 @@ impl<C: Callers> Router<C> {
         self.transactions.close(error, &mut self.effects.completions);
     }
 
-    /// Goes on until nothing follows from what happened.
+    /// Works until nothing more follows.
     fn settle(&mut self, now: Instant) {
         loop {
             self.route_returned(now);
@@ -260,7 +259,7 @@ impl<C: Callers> Router<C> {
         self.retire_unnamed();
     }
 
-    /// A connection to a server that left ends once no call waits for it.
+    /// Ends the pipelines to servers that the topology no longer names, once no call waits for them.
     fn retire_unnamed(&mut self) {
         let Some(topology) = &self.topology else { return };
         let is_named = |pipeline: &ServerPipeline<C>| {
@@ -283,7 +282,7 @@ impl<C: Callers> Router<C> {
         self.pipelines.iter().position(|pipeline| pipeline.as_ref().is_some_and(is))
     }
 
-    /// The index of the pipeline to a server, made now where there is none.
+    /// The index of the pipeline to a server. Makes the pipeline if there is none.
     fn pipeline(&mut self, address: &Address, target: Target) -> usize {
         if let Some(index) = self.index_of(address, target) {
             return index;
@@ -339,8 +338,8 @@ impl<C: Callers> Router<C> {
         self.parked.push(ParkedCall { call, resume: Resume::AfterDiscovery { unreachable: None }, error });
     }
 
-    /// A primary that was replaced may be back, and empty, before it is told that it is a replica now. So the sentinels name the
-    /// primary before each new connection to it.
+    /// True if the sentinels must name the primary again before a new connection to it. A replaced primary may be back,
+    /// and empty, before it learns that it is a replica now.
     fn is_doubtful(&self, pipeline: usize, now: Instant) -> bool {
         self.directory.has_sentinels()
             && !self.schedule.is_settled(now)
@@ -354,9 +353,9 @@ impl<C: Callers> Router<C> {
         }
     }
 
-    /// Decides about the calls that servers did not serve.
+    /// Decides what to do with the calls that servers did not serve.
     fn route_returned(&mut self, now: Instant) {
-        // From the last to the first, each to the head of its queue: so their order stays.
+        // From the last to the first, each to the head of its queue, so they keep their order.
         for Returned { mut call, obstacle, from } in std::mem::take(&mut self.effects.returned).into_iter().rev() {
             let target = call.state.target;
             let after = call.state.after(obstacle, self.several, self.directory.shown());
@@ -393,7 +392,7 @@ impl<C: Callers> Router<C> {
         }
     }
 
-    /// Lets a call wait a little, if it has the time.
+    /// Parks a call for a short pause, or fails it if there is no time for one.
     fn pause(&mut self, call: PendingCall<C>, error: Error, now: Instant) {
         match call.state.pause(now) {
             Some(until) => self.parked.push(ParkedCall { call, resume: Resume::At(until), error }),
@@ -401,7 +400,7 @@ impl<C: Callers> Router<C> {
         }
     }
 
-    /// Sends the parked calls on whose time has come; says whether there were any.
+    /// Routes the parked calls that are due. Returns true if there were any.
     fn resume_parked(&mut self, now: Instant) -> bool {
         if self.parked.is_empty() {
             return false;
@@ -433,7 +432,7 @@ impl<C: Callers> Router<C> {
         resumed
     }
 
-    /// Takes requests of several slots, which stand or fall together. `slots` are those of the requests.
+    /// Takes requests of several slots that stand or fall together. `slots` has the slot of each request.
     pub(crate) fn submit_transaction(
         &mut self,
         requests: Vec<Request>,
@@ -459,7 +458,7 @@ impl<C: Callers> Router<C> {
         }
     }
 
-    /// Lets the transactions go on whose groups have answered.
+    /// Continues the transactions with groups that have answered.
     fn advance_transactions(&mut self, now: Instant) {
         for GroupReply { transaction: place, group, answers } in std::mem::take(&mut self.effects.completions.groups) {
             let Some(Some(underway)) = self.transactions.places.get_mut(place) else { continue };
@@ -476,7 +475,7 @@ impl<C: Callers> Router<C> {
         }
     }
 
-    /// What is kept when no call waits: see the invariants of ADR 11.
+    /// Checks that little is kept when no call waits: see the invariants of ADR 11.
     #[cfg(test)]
     pub(crate) fn check_bounds(&self) {
         assert!(self.effects.returned.is_empty() && self.effects.completions.groups.is_empty());

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 /// The least time between two discoveries.
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(100);
-/// The age at which a topology is discovered anew before its replicas are read: a replica that came back is found in no
-/// other way.
+/// The age at which a topology is discovered anew before a read of its replicas. There is no other way to find a
+/// replica that came back.
 const REPLICA_REFRESH: Duration = Duration::from_secs(5);
 /// The bounds of the time that a discovery may take.
 const DURATION: std::ops::RangeInclusive<Duration> = Duration::from_millis(250)..=Duration::from_secs(1);
 
-/// Says when to look for the servers again.
+/// Decides when to look for the servers again.
 #[derive(Debug, Default)]
 pub(crate) struct DiscoverySchedule {
     last: Option<Instant>,
@@ -18,7 +18,7 @@ pub(crate) struct DiscoverySchedule {
 }
 
 impl DiscoverySchedule {
-    /// How long a discovery may take.
+    /// The time that a discovery may take.
     pub(crate) fn duration(timeout: Duration) -> Duration {
         timeout.clamp(*DURATION.start(), *DURATION.end())
     }
@@ -28,12 +28,12 @@ impl DiscoverySchedule {
         (!self.running).then_some(self.last? + MIN_INTERVAL)
     }
 
-    /// Whether the last discovery is so recent that the next one would tell nothing new.
+    /// True if the last discovery is so recent that the next one would find nothing new.
     pub(crate) fn is_settled(&self, now: Instant) -> bool {
         !self.running && self.last.is_some_and(|last| now < last + MIN_INTERVAL)
     }
 
-    /// Whether a discovery may begin now.
+    /// True if a discovery may begin now.
     pub(crate) fn may_begin(&self, now: Instant) -> bool {
         !self.running && self.last.is_none_or(|last| now >= last + MIN_INTERVAL)
     }
@@ -50,18 +50,18 @@ impl DiscoverySchedule {
         (self.running, self.last) = (false, Some(now));
     }
 
-    /// Whether the topology is too old for its replicas to be read.
+    /// True if the topology is too old for a read of its replicas.
     pub(crate) fn replicas_are_old(&self, now: Instant) -> bool {
         self.last.is_none_or(|last| now.saturating_duration_since(last) > REPLICA_REFRESH)
     }
 }
 
-/// The next moment at which something is to be done, or an earlier one.
+/// The next moment with something to do, or an earlier one.
 #[derive(Debug, Default)]
 pub(crate) struct NextMoment(Option<Instant>);
 
 impl NextMoment {
-    /// Comes not later than that moment.
+    /// Makes the moment no later than this one.
     pub(crate) fn set(&mut self, at: Instant) {
         self.0 = Some(self.0.map_or(at, |next| next.min(at)));
     }

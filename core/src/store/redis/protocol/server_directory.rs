@@ -1,4 +1,4 @@
-//! The servers behind one store URL, as far as the URL tells: who logs in where, and what each server must say it is.
+//! The servers behind one store URL, as far as the URL describes them: the login and the expected role of each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) struct Server {
     pub(crate) shown: String,
     /// How long a call may take, for messages and for attempts to connect.
     pub(crate) timeout: Duration,
-    /// Whether the store URL lets calls, and the password, go there.
+    /// True if the store URL lets calls, and the password, go there.
     pub(crate) is_followed: bool,
 }
 
@@ -28,20 +28,20 @@ impl Server {
     }
 }
 
-/// Which server of a shard a call goes to.
+/// The server of a shard that a call goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Target {
     Primary,
     Replica,
 }
 
-/// What a store URL says of its servers.
+/// The settings of a store URL for its servers.
 pub(crate) struct ServerDirectory {
     pub(crate) endpoints: Endpoints,
     login: Arc<Login>,
     sentinel_login: Arc<Login>,
     timeout: Duration,
-    /// How many requests each script call had.
+    /// Counts the requests of each script call.
     batch_sizes: Option<Arc<SharedHistogram>>,
 }
 
@@ -55,12 +55,12 @@ impl ServerDirectory {
         Self { endpoints, login, sentinel_login: Arc::new(sentinel_login), timeout, batch_sizes: None }
     }
 
-    /// Has batches counted there.
+    /// Counts the requests of batches in this histogram.
     pub(crate) fn with_batch_sizes(self, batch_sizes: Arc<SharedHistogram>) -> Self {
         Self { batch_sizes: Some(batch_sizes), ..self }
     }
 
-    /// A batch with so many requests is sent for the first time.
+    /// Counts a batch that is sent for the first time.
     pub(crate) fn batch_formed(&self, requests: usize) {
         if let Some(batch_sizes) = &self.batch_sizes {
             batch_sizes.observe(requests as u64);
@@ -76,7 +76,7 @@ impl ServerDirectory {
         self.timeout
     }
 
-    /// Whether another server may come to serve a key.
+    /// True if another server may come to serve a key.
     pub(crate) fn has_several_servers(&self) -> bool {
         !matches!(self.endpoints.deployment, Deployment::Single(_))
     }
@@ -93,7 +93,7 @@ impl ServerDirectory {
         self.endpoints.read_replicas
     }
 
-    /// The server at an address that holds data.
+    /// The data server at an address.
     pub(crate) fn server(&self, address: Address, target: Target) -> Server {
         let role = match (&self.endpoints.deployment, target) {
             (Deployment::Single(_), _) => ExpectedRole::Single,

@@ -20,7 +20,7 @@ pub(crate) struct Shard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Topology {
     shards: Vec<Shard>,
-    /// For each slot the index of its shard; empty where there is one shard and no slots.
+    /// The index of the shard of each slot. Empty if there is one shard and no slots.
     slots: Vec<u16>,
 }
 
@@ -30,7 +30,7 @@ impl Topology {
         Self { shards: vec![shard], slots: Vec::new() }
     }
 
-    /// At most as many ranges as there are slots.
+    /// `shards` has at most as many ranges as there are slots.
     pub(crate) fn of_slots(shards: impl IntoIterator<Item = (RangeInclusive<u16>, Shard)>) -> Self {
         let mut topology = Self { shards: Vec::new(), slots: vec![UNASSIGNED; SLOTS] };
         let mut known = HashMap::new();
@@ -80,7 +80,7 @@ impl Topology {
         replicas.get(usize::from(slot) % replicas.len().max(1))
     }
 
-    /// Takes over a redirect: that primary serves the slot now. Servers that name ever new primaries are not followed for ever.
+    /// Takes a redirect: that primary serves the slot now. Ignores a new one once there are as many primaries as slots.
     pub(crate) fn move_slot(&mut self, slot: u16, primary: Address) {
         let known = self.shards.iter().position(|shard| shard.primary == primary);
         let Some(owner) =
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // CLUSTER KEYSLOT says so.
+        // The values of CLUSTER KEYSLOT.
         assert_eq!(hash_slot(b"123456789"), 12_739);
         assert_eq!(hash_slot(b"foo"), 12_182);
         assert_eq!(hash_slot(b""), 0);

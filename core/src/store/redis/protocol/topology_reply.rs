@@ -1,4 +1,4 @@
-//! What servers say about which server serves what: the replies to the questions of `discovery.rs`. Anyone may have written
+//! Reads the replies to the questions of `discovery.rs` about the servers and their slots. Anyone may have written
 //! them, so every number and every name is checked.
 
 use std::sync::Arc;
@@ -17,8 +17,8 @@ const MAX_SHOWN: usize = 20;
 /// The longest name of a host in DNS has 253 bytes.
 const MAX_HOST: usize = 255;
 
-/// The address that a server at `here` names. One that does not know its own name leaves the host out and means the one it was
-/// reached at. `None` for what no server can listen at, and for a host that is no name: it would stand in messages.
+/// The address that a server at `here` names. One that does not know its name leaves out the host and means the host it
+/// was reached at. `None` for an address that no server can have, and for an invalid name, since messages show it.
 pub(super) fn address_of(host: &str, port: i64, here: &Address) -> Option<Address> {
     let port = u16::try_from(port).ok().filter(|port| *port > 0)?;
     let host = match here {
@@ -89,9 +89,9 @@ fn listed(items: &Value, here: &Address) -> Option<Address> {
     address_of(field(items, "ip")?, field(items, "port")?.parse().ok()?, here)
 }
 
-/// The replies to SENTINEL MASTER, GET-MASTER-ADDR-BY-NAME, REPLICAS and MASTERS: when the last failover was, and which servers
-/// there are since. Between the promotion of a replica and the end of the failover, MASTER shows the new epoch with the old
-/// address; the address alone is new.
+/// Reads the replies to SENTINEL MASTER, GET-MASTER-ADDR-BY-NAME, REPLICAS and MASTERS. Returns the epoch of the last
+/// failover, and the servers since then. Between the promotion of a replica and the end of the failover, MASTER shows
+/// the new epoch with the old address. Only GET-MASTER-ADDR-BY-NAME returns the new address then.
 pub(super) fn sentinel_topology(replies: &[Value], name: &str, here: &Address) -> Result<(u64, Topology), Failure> {
     let [primary, address, replicas, all] = replies else {
         return Err(Failure::of_server(failure::no_answer(&here.to_string())));

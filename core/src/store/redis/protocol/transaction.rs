@@ -1,8 +1,8 @@
 //! Requests of several slots that stand or fall together.
 //!
-//! A script reaches one slot only, so the servers are asked twice. First each says whether it would admit its group, all at
-//! the same time; where one refuses nothing was charged. Then they charge. Where one refuses after all, because another
-//! caller was faster, the others give back exactly what they charged.
+//! A script reaches one slot only, so the servers are asked twice. First all are asked at the same time if they would
+//! admit their group. If one refuses, nothing was charged. Then they charge. If one refuses after all, because another
+//! caller was faster, the others give back exactly the units that they charged.
 
 use std::time::{Duration, Instant};
 
@@ -39,10 +39,10 @@ type Reply = Option<Result<Vec<Answer>>>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Every group says whether it would admit.
+    /// Every group is asked if it would admit.
     Ask,
     Charge,
-    /// What a refusal does is done: blocks begin, journals are written.
+    /// The effects of a refusal are applied: blocks begin, journals are written.
     Refuse,
     GiveBack,
 }
@@ -56,16 +56,16 @@ pub(crate) struct GroupCall {
     pub(crate) deadline: Instant,
 }
 
-/// What follows from the replies so far.
+/// The progress after the replies so far.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// What the caller gets.
+    /// The result for the caller.
     pub(crate) result: Option<Result<Vec<Answer>>>,
     pub(crate) calls: Vec<GroupCall>,
 }
 
 impl CrossSlotTransaction {
-    /// `slots` are those of the requests.
+    /// `slots` has the slot of each request.
     pub(crate) fn new(requests: Vec<Request>, slots: &[u16], deadline: Instant, timeout: Duration) -> Self {
         let entries = requests.len();
         let mut groups: Vec<Group> = Vec::new();
@@ -88,7 +88,7 @@ impl CrossSlotTransaction {
         self.send(Phase::Ask, all, self.deadline)
     }
 
-    /// Whether every reply has come and nothing is left to send.
+    /// True if every reply has come and nothing is left to send.
     pub(crate) const fn is_finished(&self) -> bool {
         self.missing == 0 && self.has_result
     }
@@ -124,7 +124,7 @@ impl CrossSlotTransaction {
         }
     }
 
-    /// Every group has said whether it would admit.
+    /// Every group has answered the question.
     fn asked(&mut self, replies: Vec<Reply>) -> Progress {
         let answers = match replies.into_iter().flatten().collect::<Result<Vec<_>>>() {
             Ok(answers) => answers,
@@ -146,7 +146,7 @@ impl CrossSlotTransaction {
         Progress { result: None, calls }
     }
 
-    /// Every group has charged, or has not.
+    /// Every group has answered the charge.
     fn charged(&mut self, replies: Vec<Reply>, now: Instant) -> Progress {
         let admits = |(group, reply): (&Group, &Reply)| matches!(reply, Some(Ok(answers)) if group.admits(answers));
         let admitted: Vec<bool> = self.groups.iter().zip(&replies).map(admits).collect();
@@ -158,7 +158,7 @@ impl CrossSlotTransaction {
     }
 
     fn undo(&mut self, replies: Vec<Reply>, admitted: &[bool], now: Instant) -> Progress {
-        // What a group without an answer has charged is not known, so it is not given back.
+        // The charge of a group without an answer is not known, so it is not given back.
         let undo = |((group, reply), admitted): ((&Group, &Reply), &bool)| match reply {
             Some(Ok(answers)) if *admitted => {
                 let charged = group.requests.iter().zip(answers).filter(|(_, answer)| answer.applied);
@@ -209,7 +209,7 @@ impl CrossSlotTransaction {
         self.finish_with_answers()
     }
 
-    /// The answers in the order of the requests.
+    /// Finishes with the answers in the order of the requests.
     fn finish_with_answers(&mut self) -> Progress {
         let mut merged: Vec<Answer> = vec![Answer::default(); self.entries];
         for (group, answers) in self.groups.iter().zip(std::mem::take(&mut self.answers)) {
@@ -239,7 +239,7 @@ pub(crate) struct Transactions<C: Callers> {
     pub(crate) places: Vec<Option<Underway<C>>>,
 }
 
-/// A transaction under way, and who gets its answer.
+/// A transaction under way, and the caller that gets its answer.
 pub(crate) struct Underway<C: Callers> {
     pub(crate) transaction: CrossSlotTransaction,
     pub(crate) time: Option<u64>,
@@ -248,7 +248,7 @@ pub(crate) struct Underway<C: Callers> {
 }
 
 impl<C: Callers> Transactions<C> {
-    /// Adds a transaction, and says at which place.
+    /// Adds a transaction and returns its place.
     pub(crate) fn insert(&mut self, underway: Underway<C>) -> usize {
         let place = self.places.iter().position(Option::is_none).unwrap_or_else(|| {
             self.places.push(None);

@@ -1,4 +1,4 @@
-//! What a value in the full form has beside the states of its limits. docs/adr/0028 has its format.
+//! The part of a full-form value beside the states of its limits. docs/adr/0028 has its format.
 
 use crate::algorithm::{LearnedAnswer, LearnedLimits, MAX_SAFE_INTEGER, MOMENT_WIDTH, Traces, number};
 use crate::plan::section::{BLOCK, GENERATION, IN_LINE, LEARNED, LINE, OTHER_LIMIT, OVERRIDE, TRACES, sections};
@@ -17,13 +17,13 @@ pub(super) struct Annex {
     block_level: BlockLevel,
     traces: Traces,
     generation: u64,
-    /// The script sends of such a limit its tag alone.
+    /// The tags of other limits in the value. The script sends nothing else of them.
     others: Vec<LimitTag>,
-    /// Of each caller in the line, when it last asked and since when it waits.
+    /// For each caller in the line, when it last asked and since when it waits.
     line: Vec<(u64, u64)>,
-    /// What was learned of the key.
+    /// The limits that were learned for the key.
     pub(super) learned: Option<LearnedLimits>,
-    /// What that says to the call.
+    /// The learned part of the answer.
     pub(super) seen: Option<LearnedAnswer>,
 }
 
@@ -63,7 +63,7 @@ impl Annex {
         Some(annex)
     }
 
-    /// What an answer says of it: nearly always nothing, which is found out without making it.
+    /// The rare part of an answer. Nearly always there is none, which is found out without making it.
     #[inline]
     pub(super) fn into_rare_answer(self, now: u64) -> Option<Box<RareAnswer>> {
         let is_plain = self.generation == 0 && self.traces.until == 0 && self.block_level == BlockLevel::default();
@@ -88,7 +88,7 @@ impl Annex {
     }
 }
 
-/// The numbers that a stored value has for its key at a moment, where they are not those of its policy.
+/// The override in a stored value, if one is in force at that moment.
 pub(crate) fn override_of(value: &[u8], now: u64) -> Option<&str> {
     let (_, parts) = parts_of_any(value)?;
     let (_, mut content) = sections(parts.annex).flatten().find(|(kind, _)| *kind == OVERRIDE)?;
@@ -96,8 +96,8 @@ pub(crate) fn override_of(value: &[u8], now: u64) -> Option<&str> {
     std::str::from_utf8(content).ok().filter(|_| ends == 0 || ends > now)
 }
 
-/// The limits that a stored value counts, of the release that wrote it and of others, whatever its policy is. `None` for what is
-/// no value of this version, and for a key with numbers of its own: beside them it counts limits of the same release.
+/// The limits that a stored value counts, whatever its policy: those of the release that wrote it, and others. `None`
+/// for bytes that are no value of this version, and for a key with an override: its others may be of the same release.
 pub(crate) fn limits_of(value: &[u8]) -> Option<(Vec<LimitTag>, Vec<LimitTag>)> {
     let (tags, parts) = parts_of_any(value)?;
     let is_overridden = sections(parts.annex).flatten().any(|(kind, _)| kind == OVERRIDE);

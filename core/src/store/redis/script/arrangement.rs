@@ -1,5 +1,5 @@
-//! The order in which the script serves the requests of a call: first the checks that a loop of `lua/check.lua` serves, put together by
-//! their instruction, then all others.
+//! The order in which the script serves the requests of a call: first the checks that a loop of `lua/check.lua` serves,
+//! grouped by their instruction, then all others.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::store::request::Operation;
 use crate::store::stored_key::StoredKey;
 
-/// How many instructions of one policy a request is compared with. A duplicate costs bytes, a longer search would cost each request time.
+/// The most instructions of one policy that a request is compared with. A duplicate costs bytes, a longer search time.
 const COMPARED_INSTRUCTIONS: usize = 8;
 
 type HashMapOf<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -24,9 +24,9 @@ pub(crate) enum Grouping {
     Independent,
     /// One refusal refuses all of them.
     AllOrNothing,
-    /// The script says whether all would be admitted and writes nothing.
+    /// The script reports if all would be admitted, and writes nothing.
     DryRun,
-    /// All are refused. The script does what a refusal does, to the requests that a limit refuses and to all journals.
+    /// All are refused. The effects of a refusal apply to the requests that a limit refuses, and to all journals.
     RecordRefusals,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Member {
 /// Requests of one key that are served one after the other.
 type Members = SmallVec<[Member; 2]>;
 
-/// Neighbouring keys whose requests have one instruction, each key the same number of them.
+/// Neighbouring keys with the same number of requests, all of one instruction.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     instruction: u16,
@@ -82,22 +82,22 @@ impl Arrangement {
         self.keys.iter().flatten().copied()
     }
 
-    /// For each key of the script one of its requests.
+    /// One request of each key of the script.
     pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = u16> + '_ {
         self.keys.iter().map(|members| members[0].request)
     }
 
-    /// Whether the call begins with checks that a loop serves.
+    /// True if the call begins with checks that a loop serves.
     pub(super) fn has_checks(&self) -> bool {
         !self.runs.is_empty()
     }
 
-    /// Whether each key has one request, and all have the same instruction. Then the call needs no program.
+    /// True if each key has one request, and all have the same instruction. Then the call needs no program.
     pub(super) fn is_uniform(&self) -> bool {
         self.instructions.len() == 1 && self.keys.iter().all(|members| members.len() == 1)
     }
 
-    /// The program of the call, as `lua/head.lua` describes it. `times` are those at which the edges of all calendars hold.
+    /// The program of the call, as `lua/head.lua` describes it. In `times` the edges of all calendars hold.
     pub(super) fn program(&self, times: Times) -> Vec<u8> {
         let mut program = Vec::with_capacity(18 + 6 * self.runs.len() + 4 * self.keys.len());
         let push = |program: &mut Vec<u8>, number: u16| program.extend_from_slice(&number.to_le_bytes());
@@ -128,13 +128,13 @@ pub(super) struct Times {
 impl Times {
     pub(super) const ALL: Self = Self { from: 0, until: crate::algorithm::MAX_SAFE_INTEGER };
 
-    /// Those of both.
+    /// The times that are in both.
     pub(super) fn within(self, other: Self) -> Self {
         Self { from: self.from.max(other.from), until: self.until.min(other.until) }
     }
 }
 
-/// Whether a loop of `lua/check.lua` serves the request in such a call.
+/// True if a loop of `lua/check.lua` serves the request in such a call.
 fn is_for_loops(grouping: Grouping, request: &Request) -> bool {
     grouping == Grouping::Independent
         && matches!(request.operation, Operation::Check { hold: 0, .. })
@@ -145,16 +145,16 @@ fn is_for_loops(grouping: Grouping, request: &Request) -> bool {
         && request.plan.stored.has_loop
 }
 
-/// Requests of one key with one instruction that follow each other, and how many such there are of the key before.
+/// Successive requests of one key with one instruction. `round` counts such series of the key before this one.
 struct Series {
     round: u16,
-    /// The key by its first request.
+    /// The index of the key.
     key: u16,
     members: Members,
 }
 
 impl Series {
-    /// The series of a run have these in common. Those of later rounds come behind.
+    /// The series of a run have these in common. Series of later rounds come behind.
     fn run(&self) -> (u16, u16, usize) {
         (self.round, self.members[0].instruction, self.members.len())
     }
@@ -178,7 +178,7 @@ fn arranged(grouping: Grouping, requests: &[Request]) -> Arrangement {
     }
     let (mut series, mut others) = (Vec::with_capacity(keys.len()), SmallVec::<[Members; 1]>::new());
     for (key, members) in (0..).zip(keys) {
-        // Requests behind one that no loop serves wait for it.
+        // Requests behind one that no loop serves must wait for it.
         let served = members.iter().take_while(|member| for_loops[usize::from(member.instruction)]).count();
         let of_loops = members[..served].chunk_by(|one, next| one.instruction == next.instruction);
         series.extend((0..).zip(of_loops).map(|(round, members)| Series { round, key, members: members.into() }));
@@ -197,7 +197,7 @@ fn arranged(grouping: Grouping, requests: &[Request]) -> Arrangement {
     Arrangement { instructions, keys: series.into_iter().map(|one| one.members).chain(others).collect(), runs }
 }
 
-/// The distinct instructions of requests, and of each request its own.
+/// The distinct instructions of requests, and the instruction of each request.
 fn distinct(requests: &[Request]) -> (SmallVec<[u16; 1]>, Vec<u16>) {
     let mut instructions: SmallVec<[u16; 1]> = SmallVec::new();
     // The instructions of each policy, the newest last.

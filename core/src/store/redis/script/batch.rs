@@ -19,15 +19,15 @@ const HEAD: usize = 18;
 /// The most bytes of a reply besides its items, and of an error.
 const MAX_REPLY_FRAME: usize = 64 * 1_024;
 
-/// The number of the next call. Processes begin at different numbers, so that a reply that a proxy gives to another process
-/// is not taken for its own.
+/// The number of the next call. Processes begin at different numbers, so that no process accepts a reply to another one
+/// that a proxy passes to it.
 fn next_number() -> u32 {
     static NEXT: OnceBox<AtomicU32> = OnceBox::new();
     let next = NEXT.get_or_init(|| Box::new(AtomicU32::new(RandomState::new().hash_one(()) as u32)));
     next.fetch_add(1, Ordering::Relaxed)
 }
 
-/// How the entries of a call depend on each other, as the script knows it, and the calls that a loop for checks serves.
+/// The names that the script has for groupings, and for calls that begin with checks for a loop.
 #[cfg(test)]
 pub(super) const GROUPINGS: [(&str, u8); 5] = [
     ("INDEPENDENT", Grouping::Independent as u8),
@@ -44,43 +44,43 @@ pub(crate) type Requests = SmallVec<[Request; 1]>;
 /// Requests that are sent as one call.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// Names the call. Its reply says the number.
+    /// Identifies the call. Its reply carries the number.
     number: u32,
     prefix: Arc<str>,
     now: Option<u64>,
     grouping: Grouping,
     requests: Requests,
     arrangement: Arrangement,
-    /// The time of a server that has said it because it needs other edges of a calendar.
+    /// The time of a server that has asked for other edges of a calendar.
     server_time: Option<u64>,
-    /// Whether its keys have several slots. Then none of them has companions.
+    /// True if its keys have several slots. Then none of them has companions.
     over_slots: bool,
 }
 
 impl Batch {
-    /// `now` is the time to decide by, `None` the server's.
+    /// `now` is the time to decide by. `None` stands for the server's time.
     pub(crate) fn new(prefix: Arc<str>, now: Option<u64>, grouping: Grouping, requests: Requests) -> Self {
         let (number, arrangement) = (next_number(), Arrangement::new(grouping, &requests));
         Self { number, prefix, now, grouping, requests, arrangement, server_time: None, over_slots: false }
     }
 
-    /// These requests for keys of several slots of a cluster, without companions.
+    /// Marks the keys as keys of several slots of a cluster. They have no companions.
     pub(crate) fn over_slots(self) -> Self {
         Self { over_slots: true, ..self }
     }
 
-    /// Whether its keys are in several slots of a cluster.
+    /// True if its keys are in several slots of a cluster.
     pub(crate) const fn is_over_slots(&self) -> bool {
         self.over_slots
     }
 
-    /// What tells its reply from those of other batches.
+    /// The number that identifies the call. No other reply carries it.
     pub(crate) const fn number(&self) -> u32 {
         self.number
     }
 
-    /// The time of the server that refused this call because its time is not among the edges of calendars that it was handed. Nothing of it
-    /// ran.
+    /// The server's time, if it refused this call because its time is not among the edges of calendars in the call. No
+    /// part of the call ran.
     pub(crate) fn other_time(&self, reply: &Value) -> Option<u64> {
         let Value::ServerError(error) = reply else { return None };
         let mut words = error.details().filter(|_| error.code() == "TIDEGATE")?.split(' ');
@@ -90,7 +90,7 @@ impl Batch {
         time.filter(|_| is_refusal && is_of_call)
     }
 
-    /// Hands the edges around that time when it is written again; returns whether there is one. Calendars remember it.
+    /// From now on, writes the edges around this time, which calendars remember. Returns true if there is a time.
     pub(crate) fn go_by(&mut self, time: Option<u64>) -> bool {
         self.server_time = self.server_time.or(time);
         time.is_some()
@@ -104,7 +104,7 @@ impl Batch {
         self.grouping
     }
 
-    /// In the order in which they were given.
+    /// The requests in their original order.
     pub(crate) fn requests(&self) -> &[Request] {
         &self.requests
     }
@@ -119,18 +119,18 @@ impl Batch {
         self.arrangement.members()
     }
 
-    /// Whether the call begins with checks that a loop of `lua/check.lua` serves.
+    /// True if the call begins with checks that a loop of `lua/check.lua` serves.
     pub(super) fn has_checks(&self) -> bool {
         self.arrangement.has_checks()
     }
 
-    /// The most bytes that a reply to the call has.
+    /// The most bytes of a reply to the call.
     pub(crate) fn max_reply(&self) -> usize {
         self.requests.iter().map(Request::max_item).fold(MAX_REPLY_FRAME, usize::saturating_add)
     }
 
-    /// Writes the script call: by the script's digest, or `in_full` for a server that does not know it, and after ASKING where
-    /// another node sent it there. Says how many commands that are.
+    /// Writes the script call: by the script's digest, or `in_full` for a server that does not know it. `asking` writes
+    /// ASKING first, for a call that another node sent there. Returns the number of commands.
     pub(crate) fn write(&self, asking: bool, in_full: bool, out: &mut Vec<u8>) -> usize {
         if asking {
             command::begin(out, 1);
@@ -177,7 +177,7 @@ impl Batch {
         1 + usize::from(asking)
     }
 
-    /// About the most bytes that a call of a few instructions has, so that its buffer grows once.
+    /// Roughly the most bytes of a call with a few instructions, so that its buffer grows once.
     fn max_command(&self, names: usize) -> usize {
         let first = self.requests.first();
         let (name, instruction) =

@@ -1,6 +1,6 @@
 //! Writes a command of Redis in place: an array of words.
 
-/// A command of so many words.
+/// Begins a command of so many words.
 pub(super) fn begin(out: &mut Vec<u8>, words: usize) {
     line(out, b'*', words);
 }
@@ -16,7 +16,7 @@ pub(super) fn number(out: &mut Vec<u8>, number: usize) {
     word(out, digits.of(number));
 }
 
-/// What is appended from here to [`end_word`] is one word of so many bytes.
+/// The bytes from here to [`end_word`] are one word of this length.
 pub(super) fn begin_word(out: &mut Vec<u8>, bytes: usize) {
     line(out, b'$', bytes);
 }

@@ -1,23 +1,23 @@
-//! Makes the script of its sources in `lua/`: the loops for checks with the text of the rules in them, the rules as functions for
-//! the slow path, and numbers in place of their names.
+//! Makes the script from its sources in `lua/`. It puts the text of the rules into the loops for checks, makes
+//! functions of the rules for the slow path, and replaces names with numbers.
 //!
-//! A source of a rule is in sections. A line `--[[ name ]]` or `--[[ name: argument ]]` begins one, and a line `--<name>` is
-//! replaced by one. The sections of a rule:
+//! The source of a rule has sections. A line `--[[ name ]]` or `--[[ name: argument ]]` begins a section, and a section
+//! replaces a line `--<name>`. The sections of a rule:
 //!
-//! | section | is |
+//! | section | content |
 //! |---|---|
-//! | `algorithms:` | the algorithms that the rule is of |
-//! | `fields:`, `numbers:` | what the text calls the fields of a limit, its list among them, and the numbers of a limit |
+//! | `algorithms:` | the algorithms of the rule |
+//! | `fields:`, `numbers:` | the names that the text has for the fields of a limit, its list among them, and for its numbers |
 //! | `helpers:` | functions of these names, which see neither fields nor numbers |
 //! | `advance` | brings the fields to the time `now` |
 //! | `used` | an expression: the units that count then |
-//! | `possible` | an expression: whether the fields are of a state that the rule can have, where no moment is later than `LATEST` |
+//! | `possible` | an expression: true if the rule can have a state with these fields, where no moment is later than `LATEST` |
 //! | `charge` | charges `cost` after `advance`, and sets `ends` |
-//! | `methods` | what only the slow path calls: methods of `rule`, whose `self` is the limit. `lua/rules.lua` lists them |
-//! | `more methods` | those of them that checks and charges do without |
-//! | `alone`, `charge alone` | those of a loop for checks of one such limit, where `advance` and `charge` are methods |
+//! | `methods` | methods of `rule` that only the slow path calls. Their `self` is the limit. `lua/rules.lua` lists them |
+//! | `more methods` | the methods that checks and charges do without |
+//! | `alone`, `charge alone` | the text in a loop for checks of one such limit, if `advance` and `charge` are methods |
 //! | `before alone:` | sets locals of these names before that loop |
-//! | `when:` | what follows, up to the next one, holds where this condition on the limit's numbers does |
+//! | `when:` | the sections up to the next `when:` hold if the limit's numbers meet this condition |
 
 use std::collections::HashMap;
 
@@ -58,7 +58,7 @@ pub(super) fn script() -> String {
     stripped(&numbered(&[head, &checks(), reply, &rules, SLOW_PATH].concat()))
 }
 
-/// The text without comments, indentation and empty lines: a third of what each process would send to a new server.
+/// The text without comments, indentation and empty lines. So each process sends a third of the bytes.
 fn stripped(text: &str) -> String {
     let code = |line: &str| {
         let parts = line.split_inclusive('\'');
@@ -76,7 +76,7 @@ fn stripped(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What a word or a mark stands for.
+/// The text that replaces each word.
 type Names = HashMap<String, String, foldhash::fast::RandomState>;
 
 #[derive(Clone, Copy)]
@@ -93,16 +93,16 @@ fn sections(source: &str) -> impl Iterator<Item = (&str, Section<'_>)> {
     })
 }
 
-/// A rule where a condition on a limit's numbers holds, or what it is under all conditions.
+/// The form of a rule under a condition on a limit's numbers, or the form under all conditions.
 #[derive(Clone, Default)]
 struct RuleForm<'a> {
     when: Option<&'a str>,
     sections: HashMap<&'a str, Section<'a>>,
-    /// What all forms of the rule share.
+    /// The sections that all forms of the rule share.
     shared: HashMap<&'a str, Section<'a>>,
 }
 
-/// What a rule is under all conditions, then what it is under each.
+/// The form of a rule under all conditions, then its form under each.
 fn forms(source: &str) -> Vec<RuleForm<'_>> {
     let mut forms = vec![RuleForm::default()];
     for (name, section) in sections(source) {
@@ -134,22 +134,22 @@ impl<'a> RuleForm<'a> {
         self.section(name).argument.split(", ").collect()
     }
 
-    /// The functions that the rule calls, where it has such.
+    /// The functions that the rule calls, if it has any.
     fn helpers(&self) -> Option<Section<'a>> {
         self.sections.get("helpers").copied()
     }
 
-    /// Whether only policies of one such limit have a loop, and the summary that a log's answer ends with.
+    /// True if only policies of one such limit have a loop. Their answer ends with the summary of a log.
     fn is_alone(&self) -> bool {
         self.sections.contains_key("alone")
     }
 
-    /// Whether a limit is of this rule.
+    /// The condition in Lua that a limit is of this rule.
     fn algorithms(&self) -> String {
         self.words("algorithms").iter().map(|name| format!("algorithm == {name}")).collect::<Vec<_>>().join(" or ")
     }
 
-    /// What Rust says of the algorithm.
+    /// The description of the algorithm in Rust.
     fn stored(&self) -> Stored {
         let name = self.words("algorithms")[0];
         stored().into_iter().find(|stored| upper(stored.name) == name).unwrap_or_else(|| panic!("no algorithm {name}"))
@@ -161,7 +161,7 @@ impl<'a> RuleForm<'a> {
         Some(self.words("fields")[at])
     }
 
-    /// What stands for fields and numbers, where a field has this text by its index, and a number by its own.
+    /// The text for the names of fields and numbers. `field` and `number` give it by index. `list` is that of the list.
     fn names(&self, field: fn(usize) -> String, list: &str, number: fn(usize) -> String) -> Names {
         let own_list = self.list();
         let fields = self.words("fields").into_iter().enumerate().map(|(at, name)| {
@@ -201,7 +201,7 @@ impl<'a> RuleForm<'a> {
         named(&text, names)
     }
 
-    /// The text of its rule among several limits, and the condition under which a limit is of this form.
+    /// The condition under which a limit has this form, and the text of the rule among several limits.
     fn one_of_several(&self, part: &str) -> (String, String) {
         let number = |at: usize| format!("numbers[place + {}]", at + 4);
         let mut names = self.names(slot, "value[list_slot]", number);
@@ -223,7 +223,7 @@ impl<'a> RuleForm<'a> {
     }
 }
 
-/// A field of a decoded value.
+/// The place of a field in a decoded value.
 fn slot(at: usize) -> String {
     if at == 0 { "value[first]".to_owned() } else { format!("value[first + {at}]") }
 }
@@ -265,10 +265,10 @@ fn functions(forms: &[RuleForm<'_>]) -> String {
     format!("if {} then\n{}end\n", forms[0].algorithms(), indented(&text, "  "))
 }
 
-/// What the script calls the numbers of a limit, in their order.
+/// The names that the script has for the numbers of a limit, in order.
 const NUMBERS: [&str; 5] = ["count", "period", "x", "y", "z"];
 
-/// The sections that are methods, and what stands before and behind their text.
+/// The sections that become methods, with the text before and behind each.
 const METHODS: [(&str, &str, &str); 6] = [
     ("advance", "function rule:advance(value)\n", "end\n"),
     ("used", "function rule:used(value)\n  return\n", "end\n"),
@@ -278,7 +278,7 @@ const METHODS: [(&str, &str, &str); 6] = [
     ("more methods", "if all_methods then\n", "end\n"),
 ];
 
-/// The loops for checks, of which each run takes one.
+/// The loops for checks. Each run takes one of them.
 fn checks() -> String {
     let one = indented(&(rules_of_loops().iter().map(one_limit).collect::<Vec<_>>().join("else") + "end\n"), "  ");
     let of_a_rule = LIMITS_OF_A_RULE.iter().map(|(algorithm, count)| {
@@ -294,7 +294,7 @@ fn checks() -> String {
     format!("if grouping == CHECKS then\n{}end\n", indented(&runs, "  "))
 }
 
-/// Several limits of one rule that have a loop of their own: of the default algorithm, as most policies of several limits are.
+/// Several limits of one rule that have a special loop. Most policies of several limits use the default algorithm.
 const LIMITS_OF_A_RULE: [(&str, usize); 2] = [("SLIDING_WINDOW", 2), ("SLIDING_WINDOW", 3)];
 
 /// The branch for checks of a policy with so many limits of one rule. Fields and numbers are locals, with the number of their limit
@@ -328,7 +328,7 @@ fn limits_of_a_rule(algorithm: &str, count: usize) -> String {
         names.insert("LENGTH".to_owned(), format!("length = {list}{at}"));
         form.placed(part, &names)
     };
-    // A limit is asked where those before it admit.
+    // A limit is asked if those before it admit.
     let asked = limits.clone().rev().fold(String::new(), |behind, at| {
         let behind = match at == count {
             true => behind,
@@ -348,22 +348,22 @@ fn limits_of_a_rule(algorithm: &str, count: usize) -> String {
     filled(&head, |_| body.clone())
 }
 
-/// The rules that have a loop of their own.
+/// The rules that have a special loop.
 fn rules_of_loops() -> Vec<RuleForm<'static>> {
     let alone = RULES.iter().flat_map(|rule| forms(rule)).filter(RuleForm::is_alone);
     rules_of_checks().into_iter().flatten().chain(alone).collect()
 }
 
-/// The rules that the loop for several limits has, in their forms.
+/// The forms of the rules in the loop for several limits.
 fn rules_of_checks() -> Vec<Vec<RuleForm<'static>>> {
     let has_text = |form: &RuleForm<'_>| form.sections.contains_key("advance");
     let rules = RULES.iter().map(|rule| forms(rule).into_iter().filter(has_text).collect::<Vec<_>>());
     rules.filter(|forms| !forms.is_empty()).collect()
 }
 
-/// The branch for checks of a policy whose one limit is of that rule.
+/// The branch for checks of a policy with one limit of that rule.
 fn one_limit(form: &RuleForm<'_>) -> String {
-    // Fields are locals of their own names.
+    // Fields are locals with the names of the fields.
     let mut names: Names =
         form.words("numbers").iter().zip(NUMBERS).map(|(name, local)| ((*name).to_owned(), local.to_owned())).collect();
     names.extend(in_loops());
@@ -377,7 +377,7 @@ fn one_limit(form: &RuleForm<'_>) -> String {
     format!("if ({}){when} then\n{}", form.algorithms(), indented(&(helpers + &body), "  "))
 }
 
-/// The branch for checks of a policy of several limits.
+/// The branch for checks of a policy with several limits.
 fn several_limits() -> String {
     let rules = rules_of_checks();
     let branch = |(condition, body): (String, String)| format!("if {condition} then\n{}", indented(&body, "  "));
@@ -409,12 +409,12 @@ fn check(name: &str) -> &'static str {
     section.unwrap_or_else(|| panic!("no section {name} in lua/check.lua")).1.text
 }
 
-/// What two words of a rule mean in the loops.
+/// The meaning of two words of a rule in the loops.
 fn in_loops() -> [(String, String); 2] {
     [("LATEST", "now"), ("hold", "0")].map(|(name, text)| (name.to_owned(), text.to_owned()))
 }
 
-/// The text with what `of` says in place of its marks, indented as they are.
+/// Replaces the marks in the text with the text that `of` returns, indented as they are.
 fn filled(text: &str, of: impl Fn(&str) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -430,7 +430,7 @@ fn indented(text: &str, by: &str) -> String {
     text.split_inclusive('\n').flat_map(|line| [if line == "\n" { "" } else { by }, line]).collect()
 }
 
-/// The text with what stands for its words in place of them. Comments, texts and names behind a point stay as they are.
+/// Replaces the words in the text. Comments, strings and names behind a point stay as they are.
 fn named(text: &str, names: &Names) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut is_text, mut is_comment) = (false, false);
@@ -450,8 +450,8 @@ const fn is_of_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// The text with numbers in place of the names of algorithms, operations, groupings and sections, since a local of Lua costs each call
-/// that makes it. So these numbers stand once, in Rust.
+/// Replaces the names of algorithms, operations, groupings and sections with numbers, because a local of Lua costs each
+/// call that makes it. So these numbers stand once, in Rust.
 fn numbered(text: &str) -> String {
     let stored = stored();
     let algorithms = stored.iter().zip(1_u8..).map(|(stored, number)| (upper(stored.name), number.to_string()));
@@ -472,14 +472,14 @@ fn numbered(text: &str) -> String {
     let tables = [
         of_algorithms("FIELDS_OF_ALGORITHMS", |stored| format!("'{}'", stored.field_codes())),
         of_algorithms("ITEMS_OF_ALGORITHMS", |stored| stored.item.to_string()),
-        // Of units that go back without a Decision, and of those that go back by one.
+        // True for the refunds that count: those without a Decision, and those by one.
         of_algorithms("COUNTS_REFUNDS", |stored| stored.counts_refunds.0.to_string()),
         of_algorithms("COUNTS_UNDONE", |stored| stored.counts_refunds.1.to_string()),
     ];
     named(text, &algorithms.chain(numbers).chain(others).chain(tables).collect())
 }
 
-/// `FixedWindow` as `FIXED_WINDOW`.
+/// Turns `FixedWindow` into `FIXED_WINDOW`.
 fn upper(name: &str) -> String {
     let mut upper = String::new();
     for letter in name.chars() {

@@ -8,7 +8,7 @@ use crate::algorithm::SaidLimit;
 use crate::plan::Plan;
 use crate::store::request::{LinePlace, Operation};
 
-/// Names the operations once: their numbers, and the names that the sources of the script have for them.
+/// Names the operations once: their numbers, and their names in the sources of the script.
 macro_rules! operations {
     ($($name:ident = $number:literal,)+) => {
         $(const $name: u8 = $number;)+
@@ -45,13 +45,13 @@ operations! {
 /// Bytes between the length of the slow path's part and the part that the plan holds.
 const SLOW_PATH_HEAD: u16 = 35;
 
-/// Marks, beside the number of lengths of a block: that calls are counted before anything is learned, that nothing but what is learned limits
-/// them, and that the numbers of the key follow.
+/// Flags beside the number of lengths of a block: calls are counted before anything is learned, only learned limits
+/// apply to them, and an override of the key follows.
 const LEARNS: u8 = 32;
 const ASKS: u8 = 64;
 const HAS_OVERRIDE: u8 = 128;
 
-/// Bytes that say where a caller stands in the line.
+/// Bytes for the place of a caller in the line.
 const LINE_PLACE: usize = 3 * size_of::<f64>();
 
 /// Bytes before the parts that the plan holds.
@@ -64,7 +64,7 @@ pub(super) fn size(request: &Request) -> usize {
     OPERATION_HEAD + of_plan + size_of::<u16>() + usize::from(SLOW_PATH_HEAD) + override_size(&request.plan) + meta
 }
 
-/// The bytes that say which numbers of its key a call brings.
+/// The bytes of the override that a call brings for its key.
 fn override_size(plan: &Plan) -> usize {
     let text = plan.stored_override();
     if text.is_empty() { 0 } else { size_of::<u16>() + text.len() }
@@ -74,8 +74,8 @@ fn override_size(plan: &Plan) -> usize {
 const LIMIT_HEAD: usize = 4;
 const LIMIT_NUMBERS: usize = 5 * size_of::<f64>();
 
-/// Appends the numbers of the limits. Calendars of one's own hand the edges around that time: the script knows no calendar. Returns the
-/// times at which these edges hold.
+/// Appends the numbers of the limits. A custom calendar hands over the edges around `now`, because the script knows no
+/// calendar. Returns the times at which these edges hold.
 fn write_limits(plan: &Plan, now: Option<u64>, out: &mut Vec<u8>) -> Times {
     let begins = out.len();
     out.extend_from_slice(&plan.stored.script_arguments.limits);
@@ -99,8 +99,8 @@ fn write_limits(plan: &Plan, now: Option<u64>, out: &mut Vec<u8>) -> Times {
     times
 }
 
-/// Appends an instruction that decides by that time, or by one of the server that is about the last known one. Returns the times at which
-/// it can be obeyed.
+/// Appends an instruction that decides by `now`, or by a time of the server close to the last known one. Returns the
+/// times at which the instruction is valid.
 pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) -> Times {
     let (plan, options) = (&request.plan, request.plan.policy.options());
     let block_for = options.block_for.as_ref().map_or(0, |lengths| lengths.of_level(1).micros());
@@ -195,12 +195,12 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) -> T
     times
 }
 
-/// Whether its caller gives a turn up for it.
+/// True if its caller gives up another turn for it.
 const fn takes_another_turn(operation: &Operation) -> bool {
     matches!(operation, Operation::Turn { instead_of: 1.., .. })
 }
 
-/// The pair of numbers that an operation has of each limit, where it is not its cost of all.
+/// The pair of numbers that an operation has for each limit, unless all limits take its cost.
 fn amounts(request: &Request) -> SmallVec<[[u64; 2]; 3]> {
     match &request.operation {
         Operation::GiveBack { charge, .. } => {
@@ -213,7 +213,7 @@ fn amounts(request: &Request) -> SmallVec<[[u64; 2]; 3]> {
     }
 }
 
-/// The bytes behind what the plan holds: metadata, amounts, what is known of a charge.
+/// The bytes behind the plan's part: metadata, amounts, and the known facts of a charge.
 fn trailer_size(request: &Request) -> usize {
     let amounts = amounts(request).len() * size_of::<[f64; 2]>();
     amounts

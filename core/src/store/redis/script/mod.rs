@@ -1,4 +1,4 @@
-//! The script: requests in, one script call out; its reply in, answers out. Pure, no I/O.
+//! Turns requests into one script call, and its reply into answers. It does no I/O.
 //!
 //! `request.rs` is one entry under its Redis key, `arrangement.rs` puts requests in the order of the script, `batch.rs` encodes them as
 //! one call with `instruction.rs`, `reply.rs` decodes the reply with `stored_value.rs`. `lua/` is the script itself: the rules of
@@ -25,26 +25,26 @@ pub(crate) use batch::{Batch, Requests};
 pub(crate) use reply::{answer_of_value, rejected};
 pub(crate) use request::Request;
 
-/// A text of the script, and its digest, by which a server that has it runs it.
+/// A text of the script and its digest. A server that has the script runs it by its digest.
 struct Program {
     source: Cow<'static, str>,
     digest: Cow<'static, str>,
 }
 
-/// What `compiler.rs` makes of `lua/`. A test makes it and compares: in the first call of a process it would take the most time.
+/// The output of `compiler.rs` for `lua/`, which a test compares. Compiling would slow the first call of a process.
 static SCRIPT: Program = Program {
     source: Cow::Borrowed(include_str!("golden/script.lua.txt")),
     digest: Cow::Borrowed(include_str!("golden/script.sha1.txt")),
 };
 
-/// Whether a word of a call is the script for calls over several slots, or its digest.
+/// True if a word of a call is the script for calls over several slots, or its digest.
 #[cfg(test)]
 pub(crate) fn is_for_several_slots(word: &[u8]) -> bool {
     [&script_over_slots().source, &script_over_slots().digest].iter().any(|text| text.as_bytes() == word)
 }
 
-/// The script for calls over several slots of a cluster, made on its first use. A process may be forked meanwhile, and its child
-/// would wait for a lock for ever, so that two threads may make it. Servers before Redis 7 do not compile it.
+/// The script for calls over several slots of a cluster, made on its first use. Two threads may make it at once: with a
+/// lock, the child of a process that forks meanwhile would wait for ever. Servers before Redis 7 do not compile it.
 fn script_over_slots() -> &'static Program {
     static OVER_SLOTS: OnceBox<Program> = OnceBox::new();
     OVER_SLOTS.get_or_init(|| {

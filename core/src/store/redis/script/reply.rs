@@ -17,11 +17,11 @@ use crate::store::request::{Answer, Attempt, Moved, Operation, RareAnswer, Sourc
 const NUMBER: usize = 4;
 /// Bytes before the value in the reply of `lua/check.lua` to a single request: the time, and how many were refused.
 const SINGLE_HEAD: usize = 9;
-/// What the script says is smaller: a time in µs, or a number of units.
+/// All numbers of the script are smaller: a time in µs, or a number of units.
 const MAX_TIME: f64 = 9_007_199_254_740_992.0;
 
 impl Batch {
-    /// Whether a reply is the answer to this call. The script ends each answer with the number of its call.
+    /// True if a reply is the answer to this call. The script ends each answer with the number of its call.
     pub(crate) fn is_answered_by(&self, reply: &Value) -> bool {
         let requests = self.requests().len();
         let last = match reply {
@@ -35,7 +35,7 @@ impl Batch {
         last.last_chunk::<NUMBER>() == Some(&self.number().to_le_bytes())
     }
 
-    /// The requests of a call over several slots that the server refused because their keys are not there: they did not run.
+    /// The requests of a call over several slots that did not run, because their keys are not on this server.
     pub(crate) fn not_local(&self, reply: &Value) -> SmallVec<[u16; 4]> {
         let Value::Array(items) = reply else { return SmallVec::new() };
         let elsewhere = |item: &Value| matches!(item, Value::ServerError(error) if is_not_local(error));
@@ -52,7 +52,7 @@ impl Batch {
             return Err(garbled(shape(&reply)));
         }
         let ScriptReply { now, refused, mut items } = ScriptReply::decode(reply)?;
-        // For each request the limits that refused it. The script gives them only where the value does not show them.
+        // The limits that refused each request. The script gives them only if the value does not show them.
         let mut denied: SmallVec<[Option<u16>; 1]> = smallvec![None; self.requests().len()];
         for number in refused {
             let index = usize::from(number as u16).checked_sub(1);
@@ -60,7 +60,7 @@ impl Batch {
             *slot = Some((number >> 16) as u16);
         }
         let request = |index: u16| &self.requests()[usize::from(index)];
-        // Whether requests that were admitted stay charged.
+        // True if admitted requests stay charged.
         let charged = match self.grouping() {
             Grouping::Independent => true,
             Grouping::AllOrNothing => self
@@ -85,7 +85,7 @@ impl Batch {
     }
 }
 
-/// A reply to this call whose items are not decoded yet.
+/// A reply to this call, with items that are not decoded yet.
 struct ScriptReply {
     now: u64,
     /// The requests that the script refused.
@@ -95,7 +95,7 @@ struct ScriptReply {
 }
 
 impl ScriptReply {
-    /// `reply` ends with a number.
+    /// `reply` ends with the number of the call.
     fn decode(reply: Value) -> Result<Self> {
         match reply {
             Value::Array(parts) => {
@@ -128,7 +128,7 @@ impl ScriptReply {
     }
 }
 
-/// Whether a server refused a command of the script because another node has its key, or because the call does not declare it.
+/// True if the server refused a command of the script because it lacks the key, or the call does not declare it.
 fn is_not_local(error: &redis::ServerError) -> bool {
     let details = error.details().unwrap_or_default();
     details.starts_with("Script attempted to access a non local key")
@@ -136,13 +136,13 @@ fn is_not_local(error: &redis::ServerError) -> bool {
         || details.contains("accessing undeclared key")
 }
 
-/// A time that the script says: whole microseconds.
+/// Reads a time of the script: whole microseconds.
 fn time_of(bytes: [u8; 8]) -> Result<u64> {
     let time = f64::from_le_bytes(bytes);
     if (0.0..MAX_TIME).contains(&time) && time.fract() == 0.0 { Ok(time as u64) } else { Err(garbled("no time")) }
 }
 
-/// What a reply is. What it says is not shown: it may be an answer to another program.
+/// The kind of a reply. Its content is not shown, because it may be an answer to another program.
 const fn shape(reply: &Value) -> &'static str {
     match reply {
         Value::Array(_) => "a list",
@@ -153,8 +153,8 @@ const fn shape(reply: &Value) -> &'static str {
     }
 }
 
-/// What a stored value says, as a peek would at that time. `None` for a value of other limits, and for a policy with a
-/// `sliding-log`, whose log is another key.
+/// Answers from a stored value as a peek at that time would. `None` for a value of other limits, and for a policy with
+/// a `sliding-log`, because its log is another key.
 pub(crate) fn answer_of_value(plan: &Plan, value: &[u8], now: u64) -> Option<Answer> {
     let has_log = plan.rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)));
     if value.is_empty() || has_log {
@@ -167,7 +167,7 @@ pub(crate) fn answer_of_value(plan: &Plan, value: &[u8], now: u64) -> Option<Ans
     Some(Answer { applied: true, now, blocked_until, views, rare, source: Source::Store, ..Answer::default() })
 }
 
-/// The answer to one request. `applied` is false when it was refused; `charged` says whether an admitted one stays charged.
+/// The answer to one request. `applied` is false if it was refused, `charged` is true if an admitted one stays charged.
 fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value) -> Result<Answer> {
     let mut answer = Answer { applied, now, source: Source::Store, ..Answer::default() };
     match (&request.operation, item) {
@@ -188,7 +188,7 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
             Ok(answer)
         }
         (Operation::Journal, Value::Array(items)) => {
-            // The list expires as a whole; each attempt has its own time.
+            // The list expires as a whole, but each attempt has its own time.
             let live = |attempt: &Attempt| attempt.at + request.plan.journal_life() > now;
             answer.rare.get_or_insert_default().attempts = items.iter().filter_map(attempt).filter(live).collect();
             Ok(answer)
@@ -222,7 +222,7 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
     }
 }
 
-/// The moment of a turn, which the item ends with; 0 where it was refused. It is removed from the item.
+/// Removes the moment of a turn from the end of the item, and returns it. It is 0 if the turn was refused.
 fn turn_at(item: &mut Vec<u8>, now: u64) -> Result<u64> {
     let wrong = || garbled("a turn that cannot be");
     let (value, last) = item.split_last_chunk().ok_or_else(wrong)?;
@@ -232,7 +232,7 @@ fn turn_at(item: &mut Vec<u8>, now: u64) -> Result<u64> {
     if is_possible { Ok(moment as u64) } else { Err(wrong()) }
 }
 
-/// The units that a take has charged, which the item ends with. They are removed from it.
+/// Removes the units that a take has charged from the end of the item, and returns them.
 fn taken(item: &mut Vec<u8>, cost: u64, grants: bool) -> Result<u64> {
     let wrong = || garbled("a grant that cannot be");
     let (value, last) = item.split_last_chunk().ok_or_else(wrong)?;
@@ -261,7 +261,7 @@ fn attempt(item: &Value) -> Option<Attempt> {
     })
 }
 
-/// An item of the list of keys with other numbers: the key, and '<d' when they end and their text.
+/// Reads an item of the list of overrides: the key, and '<d' with its end before the text.
 fn stored_override(pair: &[Value]) -> Option<StoredOverride> {
     let [Value::BulkString(key), Value::BulkString(value)] = pair else { return None };
     let (ends, text) = value.split_first_chunk()?;
@@ -269,7 +269,7 @@ fn stored_override(pair: &[Value]) -> Option<StoredOverride> {
     Some(StoredOverride { key: text_of(key)?, text: text_of(text)?, ends: f64::from_le_bytes(*ends) as u64 })
 }
 
-/// What to do about a key that holds no state of this version of Tidegate.
+/// The advice for a key that holds no state of this version of Tidegate.
 const ADVICE_OF_STATE: &str = ": clear the key, which forgets what it counts; if another program, or a newer Tidegate, writes under \
      this prefix, use another prefix";
 
@@ -282,7 +282,7 @@ fn garbled(what: &str) -> Error {
     )
 }
 
-/// The error of a call that the server answered with an error. The server's text holds no secret of ours.
+/// The error of a call that the server refused. The server's text holds no secret of ours.
 pub(crate) fn rejected(error: &redis::ServerError) -> Error {
     let (code, detail) = (error.code(), error.details().unwrap_or_default());
     let advice = match code {
@@ -293,7 +293,7 @@ pub(crate) fn rejected(error: &redis::ServerError) -> Error {
         }
         "READONLY" => ": this server is a replica; connect to the primary",
         "NOPERM" => ": the ACL user lacks a command or a key pattern that Tidegate needs",
-        // Redis 7 and Valkey say it of the script.
+        // The words of Redis 7 and Valkey about a script.
         _ if detail.contains("user executing the script") || detail.contains("ACL failure in script") => {
             ": the ACL user lacks a command or a key pattern that Tidegate needs"
         }

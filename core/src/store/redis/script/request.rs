@@ -9,7 +9,7 @@ use crate::store::key_names::KeyNames;
 use crate::store::request::{Answer, Entry, MAX_OVERRIDDEN_KEY, Operation};
 use crate::store::stored_key::StoredKey;
 
-/// What an entry of a list takes in a reply beside its texts.
+/// The bytes of an entry of a list in a reply, beside its texts.
 const LIST_FRAME: usize = 64;
 
 /// A second key in the slot of that name.
@@ -17,7 +17,7 @@ pub(super) fn companion(slot_name: &[u8], prefix: &str, kind: u8) -> Vec<u8> {
     [prefix.as_bytes(), &[b':', kind, b':', b'{'], slot_name, b"}"].concat()
 }
 
-/// The key of the list of a policy's keys that have other numbers.
+/// The key of the list of a policy's overrides.
 fn key_of_overrides(names: &KeyNames, policy: &str) -> StoredKey {
     StoredKey::of_bytes(&companion(StoredKey::new(names, policy, "").as_bytes(), &names.prefix, b'o'))
 }
@@ -40,7 +40,7 @@ impl Request {
         Self { plan: Arc::clone(entry.plan), redis_key, operation: entry.operation.clone() }
     }
 
-    /// The bytes that decide its slot in a cluster: those in braces, of the name of a list.
+    /// The bytes that decide its slot in a cluster: its name, or the part in braces of the name of a list.
     pub(crate) fn slot_name(&self) -> &[u8] {
         let name = self.redis_key.as_bytes();
         let tag = || name.strip_suffix(b"}")?.rsplit(|byte| *byte == b'{').next();
@@ -50,12 +50,12 @@ impl Request {
         }
     }
 
-    /// The request that undoes this check, which was admitted.
+    /// The request that undoes this admitted check.
     pub(crate) fn undo(&self, answer: &Answer) -> Self {
         Self { operation: answer.undo(&self.plan, &self.operation), ..self.clone() }
     }
 
-    /// The units of a check of one limit, for which the script need not know that they have a name.
+    /// The units of a check that names the one limit of its policy. The script need not know the name.
     pub(super) fn only_units(&self) -> Option<u64> {
         match (self.operation.amounts()?, &self.operation) {
             (&[Amount { units: units @ 1.., reserve: 0 }], Operation::Check { hold: 0, .. })
@@ -67,7 +67,7 @@ impl Request {
         }
     }
 
-    /// The most bytes that the item of this request in a reply has.
+    /// The most bytes of the item of this request in a reply.
     pub(super) fn max_item(&self) -> usize {
         match self.operation {
             Operation::Journal => self.plan.stored.max_journal,
@@ -76,7 +76,7 @@ impl Request {
         }
     }
 
-    /// Whether a refusal changes what is stored, or is written to a journal.
+    /// True if a refusal changes the stored state, or is written to a journal.
     pub(crate) fn remembers_refusals(&self) -> bool {
         self.plan.denial_writes || self.plan.policy.options().journal > 0
     }

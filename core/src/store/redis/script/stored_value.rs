@@ -1,4 +1,4 @@
-//! Reads a stored value into what each limit says. `plan/stored/layout.rs` and `lua/head.lua` have the format.
+//! Reads a stored value into a view of each limit. `plan/stored/layout.rs` and `lua/head.lua` have the format.
 
 use smallvec::SmallVec;
 
@@ -11,17 +11,17 @@ use crate::store::request::{Operation, States, Views};
 /// is admitted, each as a double. Its entries stay on the server.
 const LOG_SUMMARY: usize = 32;
 
-/// What of a call the views of its limits depend on.
+/// The parts of a call that the views of its limits depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ViewContext<'a> {
     pub(super) now: u64,
     pub(super) operation: &'a Operation,
-    /// The units that it was granted; `None` where nothing was done.
+    /// The granted units, or `None` if nothing was done.
     pub(super) granted: Option<u64>,
 }
 
 impl ViewContext<'_> {
-    /// What the call asked of a limit, and has just charged of it.
+    /// The amount that the call asked of a limit, and the units that it has just charged.
     #[inline(always)]
     fn of_limit(&self, index: usize) -> (Amount, u64) {
         let amount = self.operation.amount(index);
@@ -29,11 +29,11 @@ impl ViewContext<'_> {
     }
 }
 
-/// What the limits of `plan` say according to a stored value, and what it has beside their states.
+/// The views of the limits of `plan` in a stored value, and its annex.
 ///
-/// The states go to `states`; that of a `sliding-log` is the one that its summary allows to know, because only the server
-/// has the log. `None` when the bytes are no value of this plan, or of no state that its rules can have: the script never
-/// sends such, but another program may have written them.
+/// The states go to `states`. The state of a `sliding-log` comes from its summary, because only the server has the log.
+/// `None` if the bytes are no value of this plan, or have a state that its rules cannot have. The script never sends
+/// such bytes, but another program may have written them.
 pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: &mut States) -> Option<(Views, Annex)> {
     let logs = plan.rules.iter().filter(|rule| matches!(rule, Rule::SlidingLog(_))).count();
     let (value, mut summaries) = bytes.split_at_checked(bytes.len().checked_sub(logs * LOG_SUMMARY)?)?;
@@ -83,7 +83,7 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: 
     Some((views.into_iter().collect(), annex))
 }
 
-/// What the script says of a log in place of its entries.
+/// The script's summary of a log, in place of its entries.
 struct LogSummary {
     used: u64,
     release: u64,

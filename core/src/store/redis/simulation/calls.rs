@@ -9,7 +9,7 @@ use crate::store::redis::protocol::hash_slot;
 use crate::store::redis::script::Request;
 use crate::store::request::{Entry, Operation};
 
-/// Makes the calls of a schedule, each about a key of its own.
+/// Makes the calls of a schedule, each for a new key.
 pub(super) struct Calls {
     plan: Arc<Plan>,
     keys: u64,
@@ -27,7 +27,7 @@ impl Calls {
         Self { plan, keys: 0, reads_replicas, has_slots: layout == Layout::Cluster }
     }
 
-    /// A request about a key of its own.
+    /// A request for a new key.
     pub(super) fn request(&mut self, operation: Operation) -> Request {
         self.keys += 1;
         let key = self.keys.to_string();

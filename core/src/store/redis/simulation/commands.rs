@@ -1,4 +1,4 @@
-//! What a simulated server reads: commands, and what a script call asks for.
+//! The input of a simulated server: commands, and the requests of a script call.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ const HEAD: usize = 18;
 const CHECKS: u8 = 4;
 const TIMES: usize = 16;
 
-/// What a request of a script call does.
+/// The effect of a request of a script call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Charge,
@@ -28,14 +28,14 @@ pub(super) struct ScriptCall {
     /// The number of the call.
     pub(super) number: [u8; 4],
     pub(super) in_full: bool,
-    /// Whether the names have several slots: only the first is declared.
+    /// True if the names have several slots. Then only the first is declared.
     pub(super) over_slots: bool,
     pub(super) names: Vec<Vec<u8>>,
-    /// Whether one refusal refuses all.
+    /// True if one refusal refuses all.
     pub(super) all_or_nothing: bool,
-    /// Whether nothing is written.
+    /// True if nothing is written.
     pub(super) dry_run: bool,
-    /// The requests in the order of the answers: the index of a name, and what is done.
+    /// The requests in the order of the answers, each as the index of a name and an effect.
     pub(super) requests: Vec<(usize, Effect)>,
 }
 
@@ -77,7 +77,7 @@ fn number(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
 }
 
 impl ScriptCall {
-    /// `words` are those of EVAL or EVALSHA.
+    /// `words` are the words of EVAL or EVALSHA.
     pub(super) fn new(words: &[&[u8]]) -> Self {
         let number =
             |word: &[u8]| std::str::from_utf8(word).expect("digits").parse::<usize>().expect("a number of keys");

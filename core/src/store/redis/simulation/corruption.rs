@@ -5,7 +5,7 @@ use super::random::Random;
 /// Replies of a connection that are kept to be sent again.
 const KEPT: usize = 4;
 
-/// What a proxy has kept of a connection.
+/// The state of a proxy for one connection.
 #[derive(Default)]
 pub(super) struct Proxy {
     /// A reply that the next one overtakes.
@@ -15,7 +15,7 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// What the host receives of a reply.
+    /// Passes a reply on, and returns the bytes that the host receives.
     pub(super) fn pass(&mut self, reply: Vec<u8>, is_faulty: bool, random: &mut Random) -> Vec<u8> {
         let held = self.held.take();
         let passed = if is_faulty && random.chance(200) { self.corrupt(reply, random) } else { self.keep(reply) };
@@ -25,8 +25,8 @@ impl Proxy {
         }
     }
 
-    /// Whether its faults can cancel out: where a reply was lost and an old error came in its place, no client can tell that
-    /// the error is old.
+    /// True if its faults can cancel out. If a reply was lost and an old error came in its place, no client can see
+    /// that the error is old.
     pub(super) const fn is_beyond_notice(&self) -> bool {
         self.faults > 1
     }

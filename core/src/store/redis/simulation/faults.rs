@@ -1,4 +1,4 @@
-//! What goes wrong in a schedule.
+//! The faults of a schedule.
 
 use super::servers::{GROUP, Layout};
 use super::world::{Event, World};
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// The replica serves; the old primary may be gone. Other servers hear of it a little later.
+    /// A replica serves now, and the old primary may be gone. Other servers hear of it a little later.
     fn fail_over(&mut self, server: usize) {
         let primary = if self.servers.layout == Layout::Sentinel { self.servers.primary } else { server };
         if self.random.chance(500) && self.servers.layout != Layout::Single {

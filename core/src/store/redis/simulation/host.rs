@@ -1,5 +1,5 @@
-//! The simulated host: its callers, and its driver, which does what `io/engine.rs` does, with the network and the clock of the
-//! schedule.
+//! The simulated host: its callers, and its driver, which works like `io/engine.rs` with the network and the clock of
+//! the schedule.
 
 use std::sync::Arc;
 
@@ -258,7 +258,7 @@ impl World {
         self.router.handle_connect_failed(id, failure, self.instant(self.now));
     }
 
-    /// The system gives up connections that nothing answers. Of a store with one server they stay: its calls find out.
+    /// The system gives up connections that nothing answers. With a single server they stay, and its calls find out.
     pub(super) fn close_half_open(&mut self) {
         for connection in self.connections.iter_mut().filter(|connection| connection.half_open) {
             (connection.half_open, connection.closed_by_server) = (false, true);

@@ -1,4 +1,4 @@
-//! What was called, what servers ran and what callers were told: the invariants of ADR 11 are checked here.
+//! Records the calls, the runs of servers and the answers to callers, and checks the invariants of ADR 11.
 
 use std::collections::HashMap;
 
@@ -23,16 +23,16 @@ struct Request {
     charges: Vec<(u64, bool)>,
     refunds: usize,
     reads: Vec<u64>,
-    /// Whether the caller only reads.
+    /// True if the caller only reads.
     is_read: bool,
 }
 
-/// A caller and what it was told.
+/// A caller and its answer.
 #[derive(Debug)]
 struct Caller {
     deadline: u64,
     names: Vec<Vec<u8>>,
-    /// When it called, and when it was told.
+    /// When it called, and when it got its answer.
     called: u64,
     told: Option<u64>,
     succeeded: bool,
@@ -44,18 +44,18 @@ pub(super) struct Ledger {
     requests: HashMap<Vec<u8>, Request>,
     callers: Vec<Caller>,
     runs: u64,
-    /// Whether calls may run twice: an error that would send a call again may be another call's. Its answer is its own all
-    /// the same.
+    /// True if calls may run twice, because an error that would send a call again may belong to another call. Even then
+    /// a call gets its own answer.
     pub(super) tolerates_repeats: bool,
-    /// Whether servers have lied: an answer may be any, and a call may have run as often as they say that it did not. Every
-    /// caller is told once and in time all the same.
+    /// True if servers have lied. Then any answer is possible, and a call may have run as often as they denied it. Even
+    /// then every caller gets one answer in time.
     pub(super) believes_lies: bool,
-    /// Calls that have not been told.
+    /// The number of callers without an answer.
     pub(super) waiting: usize,
 }
 
 impl Ledger {
-    /// A caller with requests by these names. Says what the caller is known by.
+    /// Adds a caller with requests for these names, and returns its number.
     pub(super) fn call(&mut self, names: Vec<Vec<u8>>, is_read: bool, called: u64, deadline: u64) -> u64 {
         let caller = self.callers.len() as u64;
         for name in &names {
@@ -66,7 +66,7 @@ impl Ledger {
         caller
     }
 
-    /// The number of another script call that runs; servers say it as their time.
+    /// The number of the next script call that runs. Servers send it as their time.
     pub(super) const fn begin_run(&mut self) -> u64 {
         self.runs += 1;
         self.runs
@@ -93,7 +93,7 @@ impl Ledger {
         }
     }
 
-    /// A caller with one request is told.
+    /// A caller with one request gets its answer.
     pub(super) fn answer(&mut self, caller: u64, answer: &Result<Answer>, now: u64) {
         let name = self.tell(caller, answer.is_ok(), now);
         let Ok(answer) = answer else { return self.check_error(answer.as_ref().err().map(crate::error::Error::kind)) };
@@ -110,7 +110,7 @@ impl Ledger {
         }
     }
 
-    /// A caller with several requests is told.
+    /// A caller with several requests gets its answers.
     pub(super) fn answer_all(&mut self, caller: u64, answers: &Result<Vec<Answer>>, now: u64) {
         let names = self.tell(caller, answers.is_ok(), now);
         let Ok(answers) = answers else {
@@ -130,7 +130,7 @@ impl Ledger {
 
     fn check_error(&self, kind: Option<ErrorKind>) {
         let expected = [ErrorKind::StoreUnavailable, ErrorKind::StoreTimeout, ErrorKind::StoreRejected];
-        // A server of another kind than the URL says.
+        // The server claims to be of another kind than the URL.
         let lied = self.believes_lies && kind == Some(ErrorKind::ConfigInvalid);
         assert!(lied || kind.is_some_and(|kind| expected.contains(&kind)), "{kind:?} is no failure of a store");
     }
@@ -151,7 +151,7 @@ impl Ledger {
         self.callers.iter().filter(|caller| caller.told.is_none()).map(|caller| caller.deadline).min()
     }
 
-    /// Every caller was told; those from that number on with an answer.
+    /// Checks that every caller was told, and that those from that number on succeeded.
     pub(super) fn check_end(&self, healthy_from: usize) {
         for (number, caller) in self.callers.iter().enumerate() {
             assert!(caller.told.is_some(), "a caller is never told: {caller:?}");
@@ -159,7 +159,7 @@ impl Ledger {
         }
     }
 
-    /// The callers from that number on were told soon: no call waits for a timer that a reply should have spared it.
+    /// Checks that the callers from that number on were told soon: no call waits for a timer after its reply has come.
     pub(super) fn check_latency(&self, from: usize, most: u64) {
         for caller in &self.callers[from..] {
             let latency = caller.told.map(|told| told - caller.called);

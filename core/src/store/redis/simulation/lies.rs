@@ -1,10 +1,10 @@
-//! Servers that lie: in any number and any name of what they say about themselves and others, and in what they reply to calls.
+//! Servers that lie, in any number and any name that they report, and in their replies to calls.
 
 use redis::Value;
 
 use super::random::Random;
 
-/// What no honest server says, for a name or a number in text.
+/// Lies for a name, or for a number in text.
 const TEXTS: [&str; 14] = [
     "",
     "?",
@@ -55,7 +55,7 @@ pub(super) fn lie_much(value: &mut Value, random: &mut Random) {
     }
 }
 
-/// What a lying server replies to a call in the place of `reply`. `here` is its own address.
+/// The reply of a lying server to a call, in place of `reply`. `here` is its own address.
 pub(super) fn lying_reply(mut reply: Vec<u8>, here: &str, random: &mut Random) -> Vec<u8> {
     let slot = ["0", "16383", "16384", "-1", "65536", "x", ""][random.below(7) as usize];
     let to = [here, "10.0.0.0:7000", "10.0.0.4:7000", "10.0.0.9:1", ":0", "a:-1", "a:65536", "\u{1b}[2J:1", ""];
@@ -78,7 +78,7 @@ pub(super) fn lying_reply(mut reply: Vec<u8>, here: &str, random: &mut Random) -
             format!("-{}\r\n", errors[random.below(errors.len() as u64) as usize]).into_bytes()
         }
         5 => reply,
-        // The seal at the end: the time, and which requests were refused.
+        // Changes the seal at the end: the time and the refused requests.
         _ => {
             let seal = reply.len().saturating_sub(8 + random.below(16) as usize);
             if let Some(byte) = reply.get_mut(seal) {

@@ -1,13 +1,13 @@
 //! The transport under a simulated network: thousands of schedules a second, each repeatable from its seed.
 //!
-//! A schedule is a store with one server, a cluster, or sentinels; callers; and faults: connections that are cut in the middle
-//! of a reply or that die silently, replies that trickle, servers that pause, vanish, load, restart empty or forget the script,
-//! failovers, slots that move, a topology that is old, a host that does not read, a proxy that corrupts replies,
-//! servers that lie in any field. The invariants are those of ADR 11;
-//! `ledger.rs` holds what servers ran against what callers were told.
+//! A schedule has a store with one server, a cluster, or sentinels. It has callers, and faults: connections that are
+//! cut in the middle of a reply or that die silently, replies that trickle, servers that pause, vanish, load, restart
+//! empty or forget the script, failovers, slots that move, a topology that is old, a host that does not read, a proxy
+//! that corrupts replies, servers that lie in any field. The invariants are those of ADR 11. `ledger.rs` compares the
+//! runs of servers with the answers to callers.
 //!
-//! `TIDEGATE_SCHEDULES` says how many schedules to run, `TIDEGATE_SCHEDULE` which one. A seed that failed once is kept in
-//! `seeds.txt` and always runs.
+//! `TIDEGATE_SCHEDULES` sets the number of schedules to run, `TIDEGATE_SCHEDULE` a single one. A seed that failed once
+//! is kept in `seeds.txt` and always runs.
 
 mod calls;
 mod commands;
@@ -26,7 +26,7 @@ use std::time::Instant;
 use self::world::World;
 use crate::schedules::{run_each, setting};
 
-/// All schedules, when nothing else is said. As many run as there is time for.
+/// The number of schedules by default. As many run as there is time for.
 const SCHEDULES: u64 = 100_000;
 
 fn run(seed: u64) {

@@ -15,16 +15,16 @@ pub(super) struct Connection {
     /// Bytes on their way, in order.
     pub(super) to_server: VecDeque<Vec<u8>>,
     pub(super) to_host: VecDeque<Vec<u8>>,
-    /// What the server has received and not run.
+    /// The bytes that the server has received and not run.
     pub(super) at_server: Vec<u8>,
-    /// What the host has received and not read.
+    /// The bytes that the host has received and not read.
     pub(super) at_host: Vec<u8>,
     /// When the last bytes to the server, and to the host, arrive: later ones do not overtake them.
     pub(super) to_server_until: u64,
     pub(super) to_host_until: u64,
     /// Packets are dropped, and neither side knows.
     pub(super) half_open: bool,
-    /// The server closed it; the host finds out once it has read everything.
+    /// The server closed it. The host finds out once it has read everything.
     pub(super) closed_by_server: bool,
     /// The host closed it.
     pub(super) closed_by_host: bool,

@@ -12,7 +12,7 @@ use crate::store::redis::protocol::{ServerDirectory, hash_slot};
 use crate::store::url::{Address, Deployment, Endpoints, Login};
 
 const SLOTS: usize = 16_384;
-/// Of a cluster and of a store with sentinels: so many servers of each kind.
+/// The number of servers of each kind, in a cluster and in a store with sentinels.
 pub(super) const GROUP: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Layout {
     Sentinel,
 }
 
-/// What a store URL says of these servers.
+/// The directory of a store URL for these servers.
 pub(super) fn directory(layout: Layout, read_replicas: bool, timeout: Duration) -> Arc<ServerDirectory> {
     let deployment = match layout {
         Layout::Single => Deployment::Single(address(0)),
@@ -58,29 +58,29 @@ pub(super) struct Server {
 /// The servers of a simulation.
 pub(super) struct Servers {
     pub(super) layout: Layout,
-    /// Whether they know no scripts over several slots.
+    /// True if they know no scripts over several slots.
     before_7: bool,
     pub(super) servers: Vec<Server>,
-    /// Of a cluster: which server has each slot.
+    /// The server that has each slot of a cluster.
     owners: Vec<u8>,
-    /// What the nodes of a cluster say of it, which may be old.
+    /// The owners that the nodes of a cluster report, which may be old.
     published: Vec<u8>,
     /// Slots that are being moved: from, to, the first and the last.
     pub(super) migrating: Option<(usize, usize, usize, usize)>,
-    /// Of sentinels: the primary and the number of failovers; and what the sentinels say.
+    /// With sentinels: the primary, the number of failovers, and the pair of both that the sentinels report.
     pub(super) primary: usize,
     epoch: u64,
     published_primary: (usize, u64),
 }
 
-/// What a connection has said.
+/// The state that a client has set on its connection.
 #[derive(Default)]
 pub(super) struct Session {
     asking: bool,
     readonly: bool,
 }
 
-/// Of the keys of a slot that is being moved, every second one has gone.
+/// True if a key has left a slot that is being moved, as every second key has.
 fn gone(name: &[u8]) -> bool {
     name.last().is_some_and(|byte| byte % 2 == 0)
 }
@@ -117,7 +117,7 @@ impl Servers {
         Self { layout, before_7, servers, owners, published, migrating, primary, epoch, published_primary }
     }
 
-    /// Of a number that no server has, a server that is down.
+    /// The server of this number, or one that is down if there is none.
     pub(super) fn state(&self, server: usize) -> &Server {
         static GONE: Server = Server {
             down: true,
@@ -131,7 +131,7 @@ impl Servers {
         self.servers.get(server).unwrap_or(&GONE)
     }
 
-    /// What the nodes and the sentinels say is true again.
+    /// Makes the nodes and the sentinels report the current topology.
     pub(super) fn publish(&mut self) {
         self.published.clone_from(&self.owners);
         self.published_primary = (self.primary, self.epoch);
@@ -163,13 +163,13 @@ impl Servers {
         }
     }
 
-    /// It starts empty.
+    /// Starts a server again, empty.
     pub(super) fn restart(&mut self, server: usize) {
         self.servers[server].down = false;
         self.forget_script(server);
     }
 
-    /// All servers load their data. Where there are several, that costs no error.
+    /// All servers load their data. If there are several, that causes no error.
     pub(super) fn load_until(&mut self, until: u64) {
         self.servers.iter_mut().for_each(|server| server.loading_until = until);
     }
@@ -267,7 +267,7 @@ impl Servers {
         reply
     }
 
-    /// Where the keys of a call are, if not here.
+    /// The redirect to the server of the keys of a call, if they are not here.
     fn redirect(&self, server: usize, session: &Session, call: &ScriptCall, asking: bool) -> Option<Vec<u8>> {
         if self.layout != Layout::Cluster {
             return None;
@@ -299,7 +299,7 @@ impl Servers {
         if server == owner || reads && replicates { None } else { Some(to("MOVED", owner)) }
     }
 
-    /// Whether a script finds an undeclared key on a node of a cluster.
+    /// True if a script finds an undeclared key on a node of a cluster.
     fn is_local(&self, server: usize, name: &[u8]) -> bool {
         let slot = usize::from(hash_slot(name));
         let moving =
@@ -307,7 +307,7 @@ impl Servers {
         usize::from(self.owners[slot]) == server && !(moving && gone(name))
     }
 
-    /// What a server says it is, to HELLO.
+    /// The reply of a server to HELLO.
     pub(super) fn hello(&self, server: usize) -> Value {
         let word = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let sentinel = self.layout == Layout::Sentinel && server >= GROUP;
@@ -320,7 +320,7 @@ impl Servers {
         Value::Array(vec![word("mode"), word(mode), word("role"), word(role)])
     }
 
-    /// What a server knows of the topology: the replies to a probe.
+    /// The replies to a probe about the topology.
     pub(super) fn topology(&self) -> Vec<Value> {
         let word = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let host = |server: usize| format!("10.0.0.{server}");

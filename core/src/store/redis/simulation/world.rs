@@ -23,9 +23,9 @@ pub(super) enum Event {
     /// A check of one key.
     Check,
     Fault,
-    /// The servers say what is true of the topology.
+    /// The servers report the current topology.
     Publish,
-    /// A server runs what has arrived.
+    /// A server runs the commands that have arrived.
     ServerRuns(usize),
     /// The next bytes of a connection arrive.
     ToServer(usize),
@@ -81,7 +81,7 @@ pub(super) struct World {
     min_delay: u64,
     pub(super) max_delay: u64,
     pub(super) wakes_at: Option<u64>,
-    /// Whether events are printed: of a schedule that runs alone.
+    /// True if events are printed, which only a schedule that runs alone does.
     traced: bool,
 }
 
@@ -139,7 +139,7 @@ impl World {
         self.random.between(self.min_delay, self.max_delay)
     }
 
-    /// Runs calls and faults; then ends every fault, and sees whether calls are served.
+    /// Runs calls and faults. Then ends every fault, and checks that calls are served.
     pub(super) fn run(&mut self) {
         let (calls, faults) = (self.random.between(3, 24), self.random.below(8));
         let length = self.random.between(1_000, 1_000_000);
@@ -158,7 +158,7 @@ impl World {
             self.close_half_open();
         }
         (self.busy_until, self.faulty_proxy_until, self.lying_until, self.max_delay) = (0, 0, 0, 500);
-        // What is left of the faults ends within this time, but for connections that died silently: calls find out about those.
+        // The other faults end within this time, except connections that died silently. Calls find out about those.
         for _ in 0..6 {
             self.schedule(self.now + 2_500_000, Event::Call);
         }
@@ -166,7 +166,7 @@ impl World {
         let healthy_from = self.ledger.count();
         let timeout = std::mem::replace(&mut self.timeout, Duration::from_secs(2));
         if self.servers.layout != Layout::Single && self.random.chance(300) {
-            // One call: no other event brings it on after its pauses.
+            // A single call, so that no other event moves it on after its pauses.
             self.servers.load_until(self.now + 30_000);
             self.schedule(self.now, Event::Check);
             self.run_events();
@@ -188,8 +188,8 @@ impl World {
         self.router.check_bounds();
     }
 
-    /// Calls over a connection that is open, at the same moment and one after the other, with packets that take so long, are
-    /// told within a time that no timer of a late call would leave.
+    /// Makes calls over an open connection, at the same moment and one after the other, with packets that take this
+    /// long. They must be told within `most`, which leaves no time for the timer of a late call.
     fn check_latency(&mut self, min_delay: u64, max_delay: u64, most: u64) {
         (self.min_delay, self.max_delay) = (min_delay, max_delay);
         let (from, began) = (self.ledger.count(), self.now + 1);
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// Whether a server that is asked now lies.
+    /// True if a server that is asked now lies.
     pub(super) fn is_lying(&mut self) -> bool {
         self.lying_until > self.now && self.random.chance(500)
     }
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// A primary that is not down, if there is one.
+    /// A random server among the first `GROUP`, or the only one.
     pub(super) fn some_server(&mut self) -> usize {
         let count = if self.servers.layout == Layout::Single { 1 } else { GROUP };
         self.random.below(count as u64) as usize

@@ -8,10 +8,10 @@ use crate::process::regular_file::{self, Links, Unreadable};
 /// The largest file of certificates, in bytes: those of all public authorities are a thirtieth of it.
 const MAX_CERTIFICATES: usize = 8 << 20;
 
-/// The contents of the certificate files, and what is done with those of servers.
+/// The contents of the certificate files, and whether to verify servers.
 #[derive(Clone, Default)]
 pub(crate) struct Certificates {
-    /// Whether any server is believed, whatever its certificate says.
+    /// True if any server is trusted, whatever its certificate.
     pub(crate) unverified: bool,
     pub(crate) authority: Option<Vec<u8>>,
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,

@@ -17,16 +17,16 @@ pub(crate) struct Endpoints {
     pub(crate) login: Login,
     /// Given when connections are encrypted.
     pub(crate) certificates: Option<Certificates>,
-    /// The hosts that servers may name; `None` for all.
+    /// The hosts that servers may name. `None` for all.
     pub(crate) follow: Option<FollowedHosts>,
-    /// Whether a peek may be answered by a replica.
+    /// True if a replica may answer a peek.
     pub(crate) read_replicas: bool,
     /// The URL without user, password and files.
     pub(crate) shown: String,
 }
 
 impl Endpoints {
-    /// Whether a connection to this address may be made, and get the password.
+    /// True if Tidegate may connect to this address and send it the password.
     pub(crate) fn may_follow(&self, address: &Address) -> bool {
         if matches!(self.deployment, Deployment::Single(_)) {
             return true;
@@ -41,7 +41,7 @@ impl Endpoints {
     }
 }
 
-/// How the server is found that serves a key.
+/// How to find the server of a key.
 #[derive(Clone)]
 pub(crate) enum Deployment {
     /// It is the only one.
@@ -62,7 +62,7 @@ impl Deployment {
     }
 }
 
-/// Where a server listens.
+/// The address on which a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
     Tcp(Arc<str>, u16),
@@ -84,12 +84,12 @@ impl fmt::Display for Address {
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
-    /// Given in the place of a password.
+    /// Given instead of a password.
     pub(crate) password_file: Option<PasswordFile>,
     pub(crate) database: u16,
-    /// Whether replies are in RESP3.
+    /// True if replies are in RESP3.
     pub(crate) resp3: bool,
-    /// How `CLIENT LIST` shows the connection.
+    /// The name of the connection in `CLIENT LIST`.
     pub(crate) client_name: Option<String>,
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct FollowedHosts(Vec<Followed>);
 enum Followed {
     Network(IpNet),
     Host(String),
-    /// Every host whose name ends so: a dot and a domain.
+    /// Every host with a name that ends in this dot and domain.
     Below(String),
 }
 

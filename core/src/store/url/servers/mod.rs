@@ -15,7 +15,7 @@ use crate::error::Result;
 pub(crate) use certificates::Certificates;
 pub(crate) use endpoints::{Address, Deployment, Endpoints, Login};
 
-/// The servers that a URL names; `None` for a scheme that is unknown.
+/// The servers that a URL names. `None` for an unknown scheme.
 ///
 /// # Errors
 /// `config_invalid`. Its message never shows a password.

@@ -30,7 +30,7 @@ fn parsed(text: &str) -> Result<Url> {
     })
 }
 
-/// The parser takes no user without a host; for Redis clients the host is this machine then.
+/// The parser takes no user without a host. Redis clients mean this machine then, so the URL gets its address.
 fn with_host(text: &str) -> Cow<'_, str> {
     let begins = text.find("://").map_or(0, |at| at + 3);
     let ends = text[begins..].find(['/', '?', '#']).map_or(text.len(), |at| begins + at);
@@ -68,7 +68,7 @@ fn decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// A password that stands in the URL or in a file, which must be there already.
+/// The password in the URL, or the file that holds it. That file must exist already.
 fn password_of(
     [password_option, file_option]: [&'static str; 2],
     password: Option<String>,
@@ -85,7 +85,7 @@ fn password_of(
     Ok((None, Some(file)))
 }
 
-/// `CLIENT SETNAME` takes no others.
+/// Refuses a name that `CLIENT SETNAME` does not take.
 fn client_name(name: Option<String>) -> Result<Option<String>> {
     if name.as_ref().is_some_and(|name| name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic())) {
         return Err(Error::config("client_name cannot be used: it must be printable ASCII without blanks"));
@@ -117,7 +117,7 @@ fn login(url: &Url, database: Option<&str>, options: [Option<String>; 3]) -> Res
 
 fn address(url: &Url, port: u16) -> Address {
     let host = url.host_str().filter(|host| !host.is_empty()).unwrap_or("127.0.0.1");
-    // A host in brackets is an IPv6 address; sockets take it without them.
+    // A host in brackets is an IPv6 address. Sockets take it without them.
     Address::Tcp(host.trim_start_matches('[').trim_end_matches(']').into(), url.port().unwrap_or(port))
 }
 
@@ -152,7 +152,7 @@ pub(super) fn unix(text: &str) -> Result<Endpoints> {
     Ok(single(Address::Unix(Arc::new(path.into())), login, None, shown))
 }
 
-/// Reads the certificates of a store whose connections are encrypted.
+/// Reads the certificates of a store with encrypted connections.
 ///
 /// # Errors
 /// `config_invalid` for certificates without encryption, and as [`certificates::read`].
@@ -166,7 +166,7 @@ fn certificates_if(tls: bool, files: OptionValues<4>) -> Result<Option<Certifica
     }
 }
 
-/// A URL with several servers: the URL with only its first server, which the parser can read, and all servers.
+/// Reads a URL with several servers. Returns all servers, and the URL with only its first one, as the parser needs it.
 fn several(text: &str, port: u16) -> Result<(Url, Vec<Address>)> {
     let begins = text.find("://").map_or(0, |at| at + 3);
     let ends = text[begins..].find(['/', '?', '#']).map_or(text.len(), |at| begins + at);

@@ -19,7 +19,7 @@ impl PasswordFile {
     /// The password that the file holds now, without the line break at its end.
     ///
     /// # Errors
-    /// Why there is none. It shows neither the content nor the path: a part of a password may follow that in the URL.
+    /// Why there is none. Neither the content nor the path is shown: a part of a password may follow the path in the URL.
     pub(super) fn read(&self) -> Result<String, String> {
         let refused = |why: &str| format!("the file that {} names {why}", self.option);
         let bytes =

@@ -49,7 +49,7 @@ pub(crate) const WORDS: &[&str] = &[
     "\u{ff}",
 ];
 
-/// What a sender may write before its own address.
+/// Texts that a sender may write before its own address.
 const WRITTEN: [&str; 4] = ["6.6.6.6", "10.0.0.1, 6.6.6.6", "fd00::7,10.0.0.2", "garbage,"];
 
 fn key(client: &ClientIp, peer: Peer<'_>, lines: &[Vec<u8>]) -> Option<String> {

@@ -1,5 +1,5 @@
-//! Who the client of a request is, written as plainly as possible: a list of senders, from the server outwards, of which each
-//! counts while the one before it is trusted.
+//! The client of a request, found as plainly as possible: a list of senders, from the server outwards. Each counts as
+//! long as the one before it is trusted.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -19,9 +19,9 @@ enum Sender {
 pub(super) struct Client {
     sender: Sender,
     shown: String,
-    /// How many senders stand between it and the server.
+    /// The number of senders between it and the server.
     distance: usize,
-    /// Whether the search ended at a sender that is not trusted, whatever stands left of it.
+    /// True if the search ended at a sender that is not trusted, whatever stands to the left of it.
     decided: bool,
 }
 
@@ -43,7 +43,7 @@ impl Client {
     }
 }
 
-/// Who is trusted.
+/// The senders that are trusted.
 pub(super) enum Model {
     Hops(usize),
     Proxies { networks: Vec<(u128, u32)>, unix: bool },
@@ -122,7 +122,7 @@ impl Model {
     }
 }
 
-/// A network as an IPv6 address and the number of its bits; of IPv4 the mapped one.
+/// A network as an IPv6 address and the number of its bits. An IPv4 network is mapped.
 fn network(text: &str) -> (u128, u32) {
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let address: IpAddr = address.parse().expect("it was accepted");
@@ -133,7 +133,7 @@ fn network(text: &str) -> (u128, u32) {
     }
 }
 
-/// An address with what may stand around it: brackets, a port, a zone.
+/// An address, perhaps with brackets, a port or a zone around it.
 fn address(text: &str) -> Option<Ipv6Addr> {
     let port = |text: &str| text.chars().all(|c| c.is_ascii_digit()) && text.parse::<u16>().is_ok();
     let v6 = |text: &str| text.split('%').next().and_then(|bare| bare.parse::<Ipv6Addr>().ok());
@@ -152,7 +152,7 @@ fn address(text: &str) -> Option<Ipv6Addr> {
     }
 }
 
-/// Whether a text is a key: an IPv4 address, a network or an address of IPv6, or a word.
+/// True if a text is a key: an IPv4 address, a network or an address of IPv6, or a word.
 pub(super) fn is_key(key: &str, prefix: u8) -> bool {
     match key.split_once('/') {
         Some((address, length)) => {

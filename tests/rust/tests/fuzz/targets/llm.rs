@@ -1,5 +1,5 @@
-//! A call of a model: `path \n a line of the request's body \n the response`. Numbers stay below 2^53, what is charged covers what OpenAI
-//! counts, and a response says the same however it is cut; the usage of JSON is what a parser of JSON finds in it.
+//! A call of a model: `path \n a line of the request's body \n the response`. Numbers stay below 2^53, the charge covers the
+//! tokens that OpenAI counts, and the usage is the same however a response is cut. For JSON a parser finds the same usage.
 
 use serde_json::Value;
 use tidegate::http::{LlmRequest, TokenEstimator, TokenRules, TokenUsage, UsageReader};
@@ -62,7 +62,7 @@ fn read(chunks: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Option<TokenUsage
     reader.usage()
 }
 
-/// The same by a parser of JSON, of one object whose usage says input and output.
+/// The usage that a parser of JSON finds, if the response is one object with input and output.
 fn plainly(response: &Value) -> Option<(u64, u64)> {
     let usage = response.get("usage")?;
     let number = |names: [&str; 2]| names.iter().find_map(|name| usage.get(*name)?.as_u64());
@@ -88,7 +88,7 @@ pub(crate) fn run(input: &[u8]) -> String {
     }
     let once = |name: &[u8]| response.windows(name.len()).filter(|window| *window == name).count() == 1;
     if let Ok(whole @ Value::Object(_)) = serde_json::from_slice(response)
-        // Of a field that is written twice, the last one counts for a parser, and the last number for the reader.
+        // If a field is written twice, the last one counts for a parser, and the last number for the reader.
         && once(b"\"usage\"")
         && !response.contains(&b'\\')
         && let Some((read, answered)) = plainly(&whole)
@@ -102,7 +102,7 @@ pub(crate) fn run(input: &[u8]) -> String {
     let again = LlmRequest::read_texts(path, body, &mut |text| texts += text.len() as u64);
     assert_eq!(again, request);
     let Some(request) = request else { return format!("none {:?}", usage.map(|usage| usage.output.is_some())) };
-    // What is written without a byte beside it has at least the bytes of its texts, which a schema may write longer.
+    // A request counts at least the bytes of its texts. It may count more, for example for a schema.
     assert!(request.bytes() >= texts, "{request:?}");
     assert!(request.bound().is_none_or(|bound| (1..=MOST).contains(&bound)), "{request:?}");
     for rules in [TokenRules::OPENAI, TokenRules::ANTHROPIC] {

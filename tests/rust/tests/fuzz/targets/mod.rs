@@ -1,4 +1,4 @@
-//! What is fuzzed, with the promises that hold for every input.
+//! The targets of the fuzzer, with the promises that hold for every input.
 
 mod forwarded;
 mod forwarded_model;
@@ -16,7 +16,7 @@ mod stored_value;
 pub(crate) struct Target {
     /// Also the name of its folder in the corpus.
     pub(crate) name: &'static str,
-    /// Reads an input; panics when a promise is broken. Returns what kind of outcome it was.
+    /// Reads an input, and returns the kind of its outcome. Panics when a promise is broken.
     pub(crate) run: fn(&[u8]) -> String,
     /// Words that inputs are made of.
     pub(crate) words: &'static [&'static str],

@@ -1,5 +1,5 @@
-//! A notation, a length of time and a lease. What is read is written as a text that means the same. What is refused has its
-//! place in the text, and a message of bounded length.
+//! A notation, a length of time and a lease. An accepted text is written as a text that means the same. A refused one
+//! has a place in the text, and a message of bounded length.
 
 use std::fmt::Write;
 
@@ -114,7 +114,7 @@ fn refused(text: &str, error: &Error) -> String {
             assert!(plain.is_none() || marked == plain, "the caret is at {marked:?}, the error at {there:?}");
             assert!(there.is_some() || marked.is_none(), "the caret is behind the end: {message}");
         }
-        // Only what may hold a password is not shown.
+        // Only a text that may hold a password is not shown.
         None => assert!(text.contains(':'), "the text is not shown: {message}"),
     }
     shape(message)

@@ -1,5 +1,5 @@
-//! A policy file, in each of its formats. What is read is the same when it is written in any format. What is refused has the
-//! file, the line and the column.
+//! A policy file, in each of its formats. An accepted file is the same when it is written in any format. The error of a
+//! refused one has the file, the line and the column.
 
 use tidegate::policy::Format;
 use tidegate::{Error, Policy, PolicyFile};
@@ -85,7 +85,7 @@ pub(crate) const WORDS: &[&str] = &[
 ];
 
 const NAME: &str = "t.policies";
-/// What no message may show of the environment.
+/// A value of the environment that no message may show.
 const SECRET: &str = "QXZJVKWY";
 const LONGEST_MESSAGE: usize = 1_500;
 

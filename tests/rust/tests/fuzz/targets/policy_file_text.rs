@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tidegate::policy::{DEFAULT_PRECISION, Format};
 use tidegate::{Algorithm, Limit, Period, Policy, PolicyFile, TimeUnit};
 
-/// The same file.
+/// The same file in that format.
 pub(super) fn written(file: &PolicyFile, format: Format) -> String {
     let is = if format == Format::Toml { " = " } else { ": " };
     let write = Writer { is, quotes_names: format != Format::Yaml };
@@ -95,7 +95,7 @@ impl Writer {
     }
 }
 
-/// Seconds; a text where the calendar makes a difference.
+/// Seconds, or a text if the calendar makes a difference.
 fn length(period: Period) -> String {
     if period.unit() >= TimeUnit::Week {
         return quoted(&format!("{} {}", period.multiple(), period.unit().name()));

@@ -1,5 +1,5 @@
-//! The bytes of a connection to a server: `how they are cut \n bytes`. Cuts do not change the replies, memory is bounded by
-//! what has arrived, and an independent reader agrees.
+//! The bytes of a connection to a server: `how they are cut \n bytes`. Cuts do not change the replies, memory is
+//! bounded by the bytes that have arrived, and an independent reader agrees.
 
 use redis::Value;
 use tidegate::bench::BenchReplies;
@@ -48,7 +48,7 @@ const WEIGHT: usize = 64;
 /// The first size of a buffer, in bytes.
 const FIRST: usize = 8 * 1_024;
 
-/// The replies, and why the bytes after them are none.
+/// The replies, and the reason why the bytes after them are none.
 fn received<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> (Vec<Value>, Option<&'static str>) {
     let (mut replies, mut values, mut arrived) = (BenchReplies::default(), Vec::new(), 0);
     for chunk in chunks {
@@ -113,7 +113,7 @@ pub(crate) fn run(input: &[u8]) -> String {
     });
     let pieces = received(pieces);
     for cut in [&single, &pieces] {
-        // Where the bytes become too long is seen earlier in pieces, so the reasons may differ.
+        // In pieces it is seen earlier that the bytes become too long, so the reasons may differ.
         let (values, why) = cut;
         assert_eq!(values, &whole.0, "the same replies in whatever pieces they come");
         assert_eq!(why.is_some(), whole.1.is_some(), "{why:?} in pieces, {:?} at once", whole.1);
@@ -134,7 +134,7 @@ fn agrees(bytes: &[u8], values: &[Value]) {
     else {
         return;
     };
-    // Of an error, blanks at its end are not shown, nor what cannot be seen.
+    // An error is shown without blanks at its end and without invisible characters.
     let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let is_shown_as_it_is = line.iter().all(|byte| (b' '..=b'~').contains(byte)) && !line.ends_with(b" ");
     if matches!(bytes.first(), Some(b'+' | b':' | b'$')) || bytes.first() == Some(&b'-') && is_shown_as_it_is {

@@ -1,5 +1,5 @@
-//! The response of another service: `status and the longest wait in seconds \n a field each \n\n a line of body`. Nothing is longer than the
-//! longest wait, which cuts and changes nothing else; the clock of this machine does not count beside a `Date`.
+//! The response of another service: `status and the longest wait in seconds \n a field each \n\n a line of body`. No wait is
+//! longer than the longest wait, which changes nothing else. The clock of this machine does not count beside a `Date`.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ const NOW: Duration = Duration::from_secs(1_704_067_200);
 /// The line that the promise about clocks adds.
 const DATE: (&str, &[u8]) = ("Date", b"Mon, 01 Jan 2024 00:00:00 GMT");
 
-/// What is read with another longest wait.
+/// The same response, as it is read with another longest wait.
 fn cut(mut read: ObservedResponse, longest: Duration) -> ObservedResponse {
     for observation in &mut read.observations {
         observation.reset_after = observation.reset_after.map(|wait| wait.min(longest));
@@ -110,7 +110,7 @@ pub(crate) fn run(input: &[u8]) -> String {
     for (index, observation) in read.observations.iter().enumerate() {
         holds(index, observation, longest);
     }
-    // These read again: an eighth of the inputs is enough.
+    // The checks below read again, so an eighth of the inputs is enough.
     if input.len().is_multiple_of(8) {
         let second = Duration::from_secs(1);
         if longest >= second {

@@ -1,4 +1,4 @@
-//! The URL of a store. Nothing that is shown of it has a piece of a user, a password or an option, and messages have a
+//! The URL of a store. No text that shows it has a piece of a user, a password or an option, and messages have a
 //! bounded length.
 
 use tidegate::{Limiter, OnStoreError};
@@ -63,12 +63,12 @@ pub(crate) const WORDS: &[&str] = &[
     "\\",
 ];
 
-/// A piece of four characters with one of these comes from the URL: no message has it of itself.
+/// A piece of four characters with one of these comes from the URL, because no message has it by itself.
 const MARKS: &str = "QXZJVKWY";
 const LONGEST_MESSAGE: usize = 1_000;
 
-/// The places of a URL that may hold a secret: what stands before the host, and every option. Where it is not clear what is
-/// the host, everything.
+/// The places of a URL that may hold a secret: the part before the host, and every option. If it is not clear which
+/// part is the host, the whole URL.
 fn secret_places(url: &str) -> Vec<&str> {
     let Some((_, rest)) = url.split_once("://") else { return vec![url] };
     let (rest, options) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
@@ -89,7 +89,7 @@ fn pieces<'a>(places: &[&'a str]) -> Vec<&'a str> {
             let end = place[at..].char_indices().nth(4).map_or(place.len(), |(length, _)| at + length);
             &place[at..end]
         };
-        // A message may have the same characters with a quote or a blank of its own beside them.
+        // A message may put its own quote or blank next to the same characters.
         let counts = |piece: &&str| {
             piece.chars().count() == 4
                 && piece.contains(|c| MARKS.contains(c))
@@ -122,7 +122,7 @@ pub(crate) fn run(input: &[u8]) -> String {
     };
     let places = secret_places(&url);
     for piece in pieces(&places) {
-        // What stands elsewhere too, in a host or a path, may be shown.
+        // A piece that stands elsewhere too, in a host or a path, may be shown.
         let elsewhere = url.matches(piece).count() > places.iter().map(|place| place.matches(piece).count()).sum();
         if elsewhere {
             continue;

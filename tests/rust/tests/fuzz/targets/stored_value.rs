@@ -1,6 +1,6 @@
 //! A value that is stored in Redis, as the script returns it: `notation \n operation cost \n moment form \n bytes in
-//! hexadecimal`. A value is refused, or it is read into a state that is stored as the same bytes, and on which Decisions and
-//! further checks stay within the limits.
+//! hexadecimal`. A value is refused, or it is read into a state. The state is stored as the same bytes, and Decisions
+//! and further checks on it stay within the limits.
 
 use tidegate::bench::{BenchForm, BenchStoredReply, answer_of_reply, stored_header};
 use tidegate::http::{Headers, headers, problem};
@@ -55,7 +55,7 @@ pub(crate) const WORDS: &[&str] = &[
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 /// A sliding counter has two numbers.
 const MAX_UNITS: u64 = 2 * MAX_NUMBER;
-/// What the rules may add to a moment: the longest time that a bucket drains, and ten years.
+/// The largest moment, and the most that the rules may add: the longest time that a bucket drains, and ten years.
 const MAX_MOMENT: u64 = MAX_NUMBER + (1 << 52) + 10 * 366 * 86_400 * 1_000_000;
 const NOW: u64 = 1_704_067_200_000_000;
 
@@ -107,7 +107,7 @@ pub(crate) fn run(input: &[u8]) -> String {
     }
 }
 
-/// What `inspect` and `top` show of a value.
+/// The Decision that `inspect` and `top` show for a value.
 fn peeked(policy: &Policy, value: &[u8], now: u64) {
     if let Some(decision) = tidegate::host::stored_decision(policy, "key", value, now) {
         decided(policy, &decision);
@@ -132,7 +132,7 @@ fn decided(policy: &Policy, decision: &Decision) {
         assert!(state.reset_after.as_micros() <= latest, "{state:?}");
         assert!(state.next_after.is_none_or(|wait| wait.as_micros() <= latest), "{state:?}");
     }
-    // Each limit is listed with the name of the policy, which is its notation where it has no other.
+    // Each limit is listed with the name of the policy, which is its notation if it has no other name.
     let most = 2_000 + (500 + decision.policy().len()) * policy.limits().len();
     for (name, value) in headers(decision, Headers::Both) {
         assert!(value.len() < most && value.is_ascii(), "{name}: {value}");
@@ -141,7 +141,7 @@ fn decided(policy: &Policy, decision: &Decision) {
     assert!(format!("{decision:?}").len() < 2_000 + most);
 }
 
-/// What each limit does with one more check: how many units it says are used, by magnitude, and whether it admits.
+/// The result of one more check for each limit: the magnitude of its used units, and true if it admits.
 fn checked(policy: &Policy, reply: &BenchStoredReply, now: u64, cost: u64) -> Vec<(u32, bool)> {
     let checks = reply.check(now, cost);
     for (check, limit) in checks.iter().zip(policy.limits()) {

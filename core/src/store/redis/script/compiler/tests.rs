@@ -18,7 +18,7 @@ fn the_numbers_of_algorithms_are_those_of_their_tags() {
     assert_eq!(stored().len(), Algorithm::ALL.len());
 }
 
-/// The text that runs for checks of these policies, beside what its name says.
+/// Compares the text that runs for checks of these policies with golden files.
 #[test]
 fn the_loops_are_those_of_the_golden_files() {
     let rules = rules_of_loops();
@@ -63,7 +63,7 @@ fn a_rule_without_a_section_is_said() {
     forms("--[[ algorithms: GCRA ]]\n--[[ advance ]]\n")[0].section("charge");
 }
 
-/// Words that stand for fields and numbers in the loops, and what sections read and set there.
+/// Words that stand for fields and numbers in the loops, and the words that sections read and set there.
 const LOOP_WORDS: &str = "value first self list_slot numbers place count period x y z now cost hold ends";
 
 /// The names that a text declares: its locals, the variables of its loops, and its functions with their arguments.
