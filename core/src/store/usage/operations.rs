@@ -182,7 +182,7 @@ impl Usage {
     /// Charges every bucket as of the first moment at which all of them admit the call, if that is soon enough. Returns the cost and
     /// that moment.
     fn take_turn(&mut self, entry: &Entry<'_>, now: u64, within: u64) -> Option<(u64, u64)> {
-        // Nobody knows when others will use less, so no turn is taken then.
+        // No one knows when others will use less, so no turn is taken then.
         if self.learned(now).is_some() && self.refusing_limits(entry, now) > 0 {
             return None;
         }
