@@ -58,7 +58,7 @@ pub(super) fn script() -> String {
     stripped(&numbered(&[head, &checks(), reply, &rules, SLOW_PATH].concat()))
 }
 
-/// The text without comments, indentation and empty lines. So each process sends a third of the bytes.
+/// The text without comments, indentation and empty lines, so that each process sends a third fewer bytes.
 fn stripped(text: &str) -> String {
     let code = |line: &str| {
         let parts = line.split_inclusive('\'');
