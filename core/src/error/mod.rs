@@ -17,7 +17,7 @@ pub enum ErrorKind {
     PolicyInvalid,
     /// The text is neither the name of a policy of this limiter nor a notation.
     PolicyUnknown,
-    /// A cost is no whole number from 1 to 2^53 - 1.
+    /// A cost is not a whole number from 1 to 2^53 - 1, or from 0 in a cost by units.
     CostInvalid,
     /// A key is too long, or no text.
     KeyInvalid,
