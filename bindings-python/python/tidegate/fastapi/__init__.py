@@ -30,7 +30,6 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from starlette._exception_handler import wrap_app_handling_exceptions
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.exceptions import WebSocketException
@@ -264,10 +263,9 @@ class StarletteExchange(AsgiExchange):
         async def fail(scope: Scope, receive: Receive, send: Send) -> None:
             raise error
 
-        http = scope["type"] == "http"
-        connection: Any = Request(scope, receive, send) if http else WebSocket(scope, receive, send)
+        classes, statuses = scope.get(HANDLERS) or ({}, {})
         try:
-            await wrap_app_handling_exceptions(fail, connection)(scope, receive, send)
+            await ExceptionMiddleware(fail, {**classes, **statuses})(scope, receive, send)
         finally:
             # The traceback refers to frames that refer to the exception. Without the cycle, both are freed now.
             error.__traceback__ = None
