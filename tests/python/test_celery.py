@@ -214,7 +214,7 @@ def test_what_is_wrong_is_said_where_it_is_written() -> None:
         limited(limiter, "leaky-bucket 10/s burst 5")
     with pytest.raises(PolicyError, match="no policy"):
         limited(limiter, "two")
-    with pytest.raises(TypeError, match="key is a function of the arguments or a text, not 5"):
+    with pytest.raises(TypeError, match="key must be a function of the arguments or a text, not 5"):
         limited(limiter, "one", key=5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="max_wait is 0"):
         limited(limiter, "one", max_wait=0)

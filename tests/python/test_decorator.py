@@ -226,7 +226,7 @@ def test_wrong_use_raises() -> None:
         limiter.limit("male", key="k")
     with pytest.raises(PolicyError, match="fortnight"):
         limiter.limit("5/fortnight", key="k")
-    with pytest.raises(TypeError, match="key is a function"):
+    with pytest.raises(TypeError, match="key must be a function"):
         limiter.limit("mail", key=5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="below @staticmethod"):
         limiter.limit("mail", key="k")(staticmethod(lambda: None))

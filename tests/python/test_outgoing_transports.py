@@ -42,12 +42,12 @@ def test_without_a_policy_and_without_learning_nothing_is_limited(outgoing: Any)
         ({"max_learned_wait": "1h"}, ConfigError, "max_learned_wait is '1h'"),
         ({"retries": 1.5}, ConfigError, "retries is 1.5"),
         ({"retries": True}, ConfigError, "retries is True"),
-        ({"learn": 1}, TypeError, "learn is True or False, not 1"),
-        ({"respond": "yes"}, TypeError, "respond is True or False"),
-        ({"key": 5}, TypeError, "key is a function of the request or a text, not 5"),
-        ({"settle": 5}, TypeError, "settle is a function of a response, not 5"),
-        ({"on_wait": 5}, TypeError, "on_wait is a function"),
-        ({"prefix": None}, TypeError, "prefix is a str"),
+        ({"learn": 1}, TypeError, "learn must be True or False, not 1"),
+        ({"respond": "yes"}, TypeError, "respond must be True or False"),
+        ({"key": 5}, TypeError, "key must be a function of the request or a text, not 5"),
+        ({"settle": 5}, TypeError, "settle must be a function of a response, not 5"),
+        ({"on_wait": 5}, TypeError, "on_wait must be a function"),
+        ({"prefix": None}, TypeError, "prefix must be a str"),
         ({"cost": 0.5}, Exception, "cost"),
         ({"priority": "batch"}, Exception, "batch"),
         ({"time_out": 1}, TypeError, "has no option 'time_out': did you mean 'timeout'"),
@@ -66,9 +66,9 @@ def test_policies_are_checked_where_they_are_written(outgoing: Any) -> None:
             outgoing(limiter, "unknown")
         with pytest.raises(ConfigError, match='write gcra with a burst of 1, as in "gcra 10/s burst 1"'):
             outgoing(limiter, "leaky-bucket 10/s burst 5")
-        with pytest.raises(TypeError, match="policy is a str, a Policy, a function of the request or None, not 5"):
+        with pytest.raises(TypeError, match="policy must be a str, a Policy, a function of the request or None, not 5"):
             outgoing(limiter, 5)
-        with pytest.raises(TypeError, match="limiter is a Limiter or an AsyncLimiter"):
+        with pytest.raises(TypeError, match="limiter must be a Limiter or an AsyncLimiter"):
             outgoing("redis://", "1/s")
 
 

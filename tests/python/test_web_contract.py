@@ -342,7 +342,7 @@ def test_wrong_options_raise_where_they_are_written(adapter: Adapter) -> None:
         adapter.make("1/minute", headers="all")
     with pytest.raises(TidegateError, match="trusts every address"):
         client_ip(trusted_proxies=["0.0.0.0/0"])
-    with pytest.raises(TidegateError, match="is a list"):
+    with pytest.raises(TidegateError, match="must be a list"):
         adapter.make("1/minute", methods="GET")
     with pytest.raises(TidegateError):
         adapter.make("1/minute", key=lambda a, b: "x")

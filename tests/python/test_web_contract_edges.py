@@ -153,7 +153,7 @@ def test_an_error_of_any_function_admits_no_request(adapter: Adapter) -> None:
 
 
 def test_hold_until_is_one_of_two(adapter: Adapter) -> None:
-    with pytest.raises(ConfigError, match="hold_until is 'response' or 'handler'"):
+    with pytest.raises(ConfigError, match="hold_until must be 'response' or 'handler'"):
         adapter.make("concurrency 1", hold_until="body")
     for given in ("response", "handler"):
         limiter = Limiter(policies={"p": Policy("concurrency 1")})

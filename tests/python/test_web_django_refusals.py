@@ -164,7 +164,7 @@ def test_on_denied_in_the_settings(serve: Any, asynchronous: bool) -> None:
         assert (seen.status, seen.body) == (418, b"slow down"), route
         assert seen["Retry-After"]
     for wrong in ("denials_of_a_test.nothing", "no.such.module"):
-        with pytest.raises(ConfigError, match="TIDEGATE\\['on_denied'\\] is a function or its dotted path"):
+        with pytest.raises(ConfigError, match="TIDEGATE\\['on_denied'\\] must be a function or its dotted path"):
             serve({"": new_view()}, on_denied=wrong)("")
 
 

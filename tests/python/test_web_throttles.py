@@ -302,5 +302,5 @@ def test_policies_that_are_made_for_each_request_are_known_by_what_they_say(serv
     more = MAX_POLICIES + 1
     assert set(served(*(f"{count}/minute" for count in range(10, 10 + more)))) == {200}
     assert len(standalone_layer().throttle_limits) <= MAX_POLICIES
-    with pytest.raises(ConfigError, match="a policy is a name, a notation, a Policy or"):
+    with pytest.raises(ConfigError, match="a policy must be a name, a notation, a Policy or"):
         served([{"limits": "5/minute"}])

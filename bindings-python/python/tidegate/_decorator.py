@@ -40,9 +40,9 @@ def limit(
 ) -> Decorator:
     """Returns the decorator, for both kinds of limiter."""
     if not isinstance(policy, (str, Policy)):
-        raise TypeError(f"write @limiter.limit(policy, key=…): a policy is a str or a Policy, not {shown(policy)}")
+        raise TypeError(f"write @limiter.limit(policy, key=…): a policy must be a str or a Policy, not {shown(policy)}")
     if not isinstance(key, str) and not callable(key):
-        raise TypeError(f"key is a function of the call's arguments or a text, not {shown(key)}")
+        raise TypeError(f"key must be a function of the call's arguments or a text, not {shown(key)}")
     resolved = check_options(limiter, policy, key, cost, priority)
     blocking, awaitable = to_blocking(limiter), to_async(limiter)
     holds = PolicyKind(limiter, policy, resolved)

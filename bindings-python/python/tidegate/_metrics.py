@@ -35,7 +35,7 @@ class NamedLimiters:
     def add(self, limiter: AnyLimiter, name: str) -> None:
         limiter = unwrapped(limiter)
         if not isinstance(limiter, (Limiter, AsyncLimiter)):
-            raise TypeError(f"a limiter is a Limiter or an AsyncLimiter, not {type(limiter).__name__}")
+            raise TypeError(f"a limiter must be a Limiter or an AsyncLimiter, not {type(limiter).__name__}")
         if name in self._limiters:
             raise ValueError(f"there are two limiters of the name {name!r}: give one another, as in name='jobs'")
         self._limiters[name] = limiter

@@ -157,7 +157,7 @@ class Pacing:
         check_names(options, OPTIONS, name_of(owner))
         given: PacedOptions = options
         if not isinstance(unwrapped(limiter), (Limiter, AsyncLimiter)):
-            raise TypeError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
+            raise TypeError(f"limiter must be a Limiter or an AsyncLimiter, not {shown(limiter)}")
         self._limiter: Any = (to_blocking if blocking else to_async)(unwrapped(limiter))
         warn_of_memory(self._limiter)
         self._done: Callable[[Any], Coroutine[Any, Any, Any]] = _now if blocking else _awaited
@@ -167,8 +167,8 @@ class Pacing:
         self._blocking = blocking
         self._policy = policy
         self._prepared = functools.lru_cache(256)(self._prepare)
-        self._settle = checked_function(given.get("settle"), "settle is a function of a response")
-        self._on_wait = checked_function(given.get("on_wait"), "on_wait is a function of a Decision and seconds")
+        self._settle = checked_function(given.get("settle"), "settle must be a function of a response")
+        self._on_wait = checked_function(given.get("on_wait"), "on_wait must be a function of a Decision and seconds")
         timeout = given.get("timeout", 30.0)
         self._timeout = None if timeout is None else checked_seconds(timeout, "timeout", "a number of seconds, or None")
         self._margin = checked_seconds(given.get("margin", 0.05), "margin", "a number of seconds")
@@ -181,7 +181,7 @@ class Pacing:
         self._learn, self._respond = checked_flag(given, "learn", True), checked_flag(given, "respond", False)
         self._prefix = given.get("prefix", "out:")
         if not isinstance(self._prefix, str):
-            raise TypeError(f"prefix is a str, not {shown(self._prefix)}")
+            raise TypeError(f"prefix must be a str, not {shown(self._prefix)}")
         self._keys_are_origins = given.get("key") is None
         # Whether each request takes one unit of its origin, and its policy is no function.
         self._is_plain = not callable(policy) and all(given.get(one) is None for one in ("key", "cost", "priority"))
@@ -190,10 +190,10 @@ class Pacing:
 
     def _asked(self, owner: object, key: Any, cost: CostOption, priority: PriorityOption) -> Asking:
         if not (key is None or isinstance(key, str) or callable(key)):
-            raise TypeError(f"key is a function of the request or a text, not {shown(key)}")
+            raise TypeError(f"key must be a function of the request or a text, not {shown(key)}")
         policy = self._policy
         if not (policy is None or isinstance(policy, (str, Policy)) or callable(policy)):
-            raise TypeError(f"policy is a str, a Policy, a function of the request or None, not {shown(policy)}")
+            raise TypeError(f"policy must be a str, a Policy, a function of the request or None, not {shown(policy)}")
         if policy is None and not self._learn:
             raise ConfigError("policy is None and learn is False: this limits nothing. Give one of them")
         if isinstance(policy, (str, Policy)):
@@ -326,7 +326,7 @@ class Pacing:
             return policy, holds, self._prefix + origin_of(request), 1, None
         given = given(request) if callable(given) else given
         if not (given is None or isinstance(given, (str, Policy))):
-            raise TypeError(f"the policy of a request is a str, a Policy or None, not {shown(given)}")
+            raise TypeError(f"the policy of a request must be a str, a Policy or None, not {shown(given)}")
         policy, holds, counted = self._prepared(given, generation)
         if isinstance(self._cost, CostByPolicy):
             self._cost.counts(request, counted)

@@ -61,7 +61,7 @@ def checked_function(given: Any, what: str) -> Any:
 def checked_flag(given: PacedOptions, name: Any, default: bool) -> bool:
     value = given.get(name, default)
     if not isinstance(value, bool):
-        raise TypeError(f"{name} is True or False, not {shown(value)}")
+        raise TypeError(f"{name} must be True or False, not {shown(value)}")
     return value
 
 

@@ -73,15 +73,15 @@ def limited(
     """
     limiter = to_blocking(unwrapped(limiter))
     if not (isinstance(policy, (str, Policy)) or callable(policy)):
-        raise TypeError(f"a policy is a str, a Policy or a function of the arguments, not {shown(policy)}")
+        raise TypeError(f"a policy must be a str, a Policy or a function of the arguments, not {shown(policy)}")
     if not (key is None or isinstance(key, str) or callable(key)):
-        raise TypeError(f"key is a function of the arguments or a text, not {shown(key)}")
+        raise TypeError(f"key must be a function of the arguments or a text, not {shown(key)}")
     if not isinstance(prefix, str):
-        raise TypeError(f"prefix is a str, not {shown(prefix)}")
+        raise TypeError(f"prefix must be a str, not {shown(prefix)}")
     if isinstance(max_wait, bool) or not isinstance(max_wait, (int, float)) or not 0 < max_wait < float("inf"):
         raise ConfigError(f"max_wait is {shown(max_wait)}: it must be a number of seconds above 0")
     if on_wait is not None and not callable(on_wait):
-        raise TypeError(f"on_wait is a function of a Decision and seconds, not {shown(on_wait)}")
+        raise TypeError(f"on_wait must be a function of a Decision and seconds, not {shown(on_wait)}")
     if not callable(policy):
         checked = check_options(limiter, policy, "" if key is None else key, cost, priority)
         holds_units(checked, _QUEUE)

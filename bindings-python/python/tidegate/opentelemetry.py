@@ -85,7 +85,7 @@ def traced(limiter: L, *, tracer_provider: TracerProvider | None = None) -> L:
     """
     limiter = unwrapped(limiter)
     if not isinstance(limiter, (Limiter, AsyncLimiter)):
-        raise TypeError(f"a limiter is a Limiter or an AsyncLimiter, not {type(limiter).__name__}")
+        raise TypeError(f"a limiter must be a Limiter or an AsyncLimiter, not {type(limiter).__name__}")
     tracer = trace.get_tracer("tidegate", __version__, tracer_provider)
     # The stores never change. A limiter of several is named by all of them.
     wrap = functools.partial(TracedLimiter, tracer=tracer, store=", ".join(sorted(limiter.stats()["breaker"])))

@@ -111,7 +111,7 @@ def settings_options() -> dict[str, Any]:
     """The setting TIDEGATE."""
     given = getattr(settings, "TIDEGATE", {})
     if not isinstance(given, dict):
-        raise ConfigError(f"the setting TIDEGATE is a dict of options, not {shown(given)}")
+        raise ConfigError(f"the setting TIDEGATE must be a dict of options, not {shown(given)}")
     options = dict(given)
     if (enabled := options.get("enabled")) is not None:
         options["enabled"] = enabled_setting(enabled, "TIDEGATE['enabled']")
@@ -121,7 +121,7 @@ def settings_options() -> dict[str, Any]:
             try:
                 options[name] = import_string(path)
             except ImportError as error:
-                raise ConfigError(f"TIDEGATE[{name!r}] is a function or its dotted path: {error}") from error
+                raise ConfigError(f"TIDEGATE[{name!r}] must be a function or its dotted path: {error}") from error
     return options
 
 

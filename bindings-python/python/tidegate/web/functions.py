@@ -24,7 +24,7 @@ def parameters_of(function: Any) -> list[inspect.Parameter] | None:
 def with_arity(function: Any, arity: int, option: str) -> Callable[..., Any]:
     """Returns a function of exactly `arity` arguments. A function that requires fewer gets the last one, or none."""
     if not callable(function):
-        raise ConfigError(f"{option} is a function of the request, not {shown(function)}")
+        raise ConfigError(f"{option} must be a function of the request, not {shown(function)}")
     parameters = parameters_of(function)
     if parameters is None:
         return function  # type: ignore[no-any-return]

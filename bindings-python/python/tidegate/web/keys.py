@@ -188,7 +188,9 @@ def key_option(given: Any, option: str = "key") -> Key:
         )
     check_helper(given, option)
     if not callable(given):
-        raise ConfigError(f"{option} is a function of the request or a Key such as client_ip(), not {shown(given)}")
+        raise ConfigError(
+            f"{option} must be a function of the request or a Key such as client_ip(), not {shown(given)}"
+        )
     function = with_arity(given, 1, option)
     return Key(name_of(given), lambda _: function)
 

@@ -45,7 +45,7 @@ def enabled_setting(given: object, name: str) -> bool:
         return bool(given)
     word = _WORDS.get(given.strip().lower()) if isinstance(given, str) else None
     if word is None:
-        raise ConfigError(f"{name} is true or false (or 1, 0, yes, no, on, off), not {shown(given)}")
+        raise ConfigError(f"{name} must be true or false (or 1, 0, yes, no, on, off), not {shown(given)}")
     return word
 
 
@@ -66,7 +66,7 @@ def choose_limiter(kind: Any, limiter: Any, store: Any, options: dict[str, Any])
         raise ConfigError(f"a limiter was given, and {names} as well: a limiter has them already")
     limiter = unwrapped(limiter)
     if not isinstance(limiter, (Limiter, AsyncLimiter)):
-        raise ConfigError(f"limiter is a Limiter or an AsyncLimiter, not {shown(limiter)}")
+        raise ConfigError(f"limiter must be a Limiter or an AsyncLimiter, not {shown(limiter)}")
     return to_blocking(limiter) if kind is Limiter else to_async(limiter)
 
 

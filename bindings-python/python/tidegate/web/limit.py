@@ -93,7 +93,9 @@ class DeclaredLimit:
         if isinstance(policy, Key):
             raise ConfigError(f"{policy!r} is a key, and stands where a policy belongs: write key={policy!r}")
         if not isinstance(policy, (str, Policy)) or len(rest) > 2:
-            raise ConfigError(f"a policy is a name, a notation, a Policy or (policy, key, cost), not {shown(given)}")
+            raise ConfigError(
+                f"a policy must be a name, a notation, a Policy or (policy, key, cost), not {shown(given)}"
+            )
         if rest and rest[0] is not None:
             key = key_of(rest[0]).within(self.address)
         names_cost = len(rest) > 1
@@ -290,7 +292,7 @@ def flag(given: object, name: str) -> bool:
     """Checks an option that is true or false."""
     if isinstance(given, bool):
         return given
-    raise ConfigError(f"{name} is True or False, not {shown(given)}")
+    raise ConfigError(f"{name} must be True or False, not {shown(given)}")
 
 
 def _key_of_request(given: Any) -> Key:
@@ -306,7 +308,7 @@ def cost_option(given: Any) -> Any:
         return with_arity(given, 1, "cost")
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise CostError(
-            f'cost is a whole number, a dict such as {{"tokens": 1200}}, or a function of the request, not '
+            f'cost must be a whole number, a dict such as {{"tokens": 1200}}, or a function of the request, not '
             f"{shown(given)}"
         )
     if given < 1:
@@ -331,7 +333,7 @@ def _priority_option(given: Any) -> Any:
 def _hold_until_option(given: Any) -> Any:
     if given in (RESPONSE, HANDLER):
         return given
-    raise ConfigError(f"hold_until is {RESPONSE!r} or {HANDLER!r}, not {shown(given)}")
+    raise ConfigError(f"hold_until must be {RESPONSE!r} or {HANDLER!r}, not {shown(given)}")
 
 
 def _policy_function(given: Any) -> Callable[..., Any]:
@@ -374,11 +376,11 @@ def limited_methods(given: Any) -> frozenset[str] | None:
     if given is None:
         return None
     if isinstance(given, str):
-        raise ConfigError(f"methods is a list such as [{given!r}], not a text")
+        raise ConfigError(f"methods must be a list such as [{given!r}], not a text")
     try:
         names = [method.upper() for method in given]
     except (TypeError, AttributeError):
-        raise ConfigError(f"methods is a list such as ['POST'], not {shown(given)}") from None
+        raise ConfigError(f"methods must be a list such as ['POST'], not {shown(given)}") from None
     if not names:
         raise ConfigError("methods is an empty list, which limits no request: leave it out to limit all methods")
     for name in names:
