@@ -6,7 +6,6 @@ mod run;
 mod unmodelled;
 mod waiting_calls;
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -35,30 +34,29 @@ pub struct Case {
     value: Value,
 }
 
-/// The cases of all files except those in `skipped`.
+/// The names of all files, in order.
 ///
 /// # Panics
-/// When a file cannot be read.
+/// When the folder cannot be read.
 #[must_use]
-pub fn cases(skipped: &[&str]) -> Vec<Case> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(FOLDER)
-        .expect("tests/vectors is there")
-        .map(|entry| entry.expect("it can be listed").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-        .filter(|path| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            !name.ends_with(".schema.json") && !skipped.contains(&name)
-        })
-        .collect();
-    files.sort();
-    files.iter().flat_map(|path| read(path)).collect()
+pub fn files() -> Vec<String> {
+    let files = std::fs::read_dir(FOLDER).expect("tests/vectors is there");
+    let names = files.map(|entry| entry.expect("it can be listed").file_name().to_string_lossy().into_owned());
+    let names = names.filter(|name| !name.ends_with(".schema.json"));
+    let mut names: Vec<String> = names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect();
+    names.sort();
+    names
 }
 
-fn read(path: &Path) -> Vec<Case> {
-    let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-    let text = std::fs::read_to_string(path).expect("a readable file");
+/// The cases of a file.
+///
+/// # Panics
+/// When it cannot be read.
+#[must_use]
+pub fn cases(name: &str) -> Vec<Case> {
+    let text = std::fs::read_to_string(format!("{FOLDER}/{name}.json")).expect("a readable file");
     let file: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}.json: {error}"));
-    assert!(file["about"].is_string(), "{name}.json says what it is about");
+    assert!(file["about"].is_string(), "{name}.json states its subject");
     let cases = file["cases"].as_array().unwrap_or_else(|| panic!("{name}.json has cases"));
     cases
         .iter()
