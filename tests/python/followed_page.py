@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from harness.ports import free_port
 from paths import ROOT
 from snippets import Block, blocks_of
 
@@ -75,9 +76,7 @@ class FollowedPage:
     def __init__(self, path: Path, folder: Path) -> None:
         self.blocks = blocks_of(path)
         self.folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = str(free.getsockname()[1])
+        self._port = str(free_port())
         # The environment of the reader's terminal is that of the tests, where the packages are installed.
         search = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
         self._environment = {**os.environ, "PATH": os.pathsep.join(search), "NO_COLOR": "1", "PORT": self._port}

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 import pytest
 
 from client import Servers
+from harness.ports import free_port
 from metric_list import listed
 
 ROOT = Path(__file__).parents[2]
@@ -67,13 +67,6 @@ def test_every_alert_has_a_test_and_every_name_exists() -> None:
     shown = set(re.findall(r"tidegate_\w+", "".join(expressions())))
     for name, one in listed().items():
         assert any(one_shown.startswith(name) for one_shown in shown), f"{name} ({one.kind}) is on no panel"
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def fetched(url: str, headers: dict[str, str] | None = None, method: str = "GET") -> str:

@@ -17,6 +17,7 @@ import pytest
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, RejectConnection, Request, TextMessage
 
+from harness.ports import free_port
 from web import wait_until
 from web_servers import end
 
@@ -37,9 +38,7 @@ class Server:
     """A server in separate processes, and its log."""
 
     def __init__(self, command: list[str], store: str, prefix: str, log: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         module, *options, app = command
         bind = ["-b", f"127.0.0.1:{self.port}"] if module == "gunicorn" else ["--port", str(self.port)]
         self.log = log

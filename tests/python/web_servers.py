@@ -5,12 +5,13 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from harness.ports import free_port
 
 GUNICORN = ["gunicorn", "--log-level", "error", "--keep-alive", "30"]
 UVICORN = ["uvicorn", "--factory", "--log-level", "error", "--no-access-log"]
@@ -20,9 +21,7 @@ class Served:
     """A server in separate processes."""
 
     def __init__(self, command: list[str], store: str, prefix: str, log: Any = None) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         module, *options, app = command
         bind = ["-b", f"127.0.0.1:{self.port}"] if module == "gunicorn" else ["--port", str(self.port)]
         environ = {**os.environ, "TIDEGATE_TEST_STORE": store, "TIDEGATE_TEST_PREFIX": prefix}
