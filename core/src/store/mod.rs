@@ -16,6 +16,9 @@ pub(crate) mod redis;
 pub(crate) mod request;
 #[cfg(feature = "stored")]
 pub(crate) mod stored_key;
+// No store uses it yet: the next one is PostgreSQL.
+#[cfg(all(test, feature = "redis"))]
+mod swap;
 pub(crate) mod url;
 pub(crate) mod usage;
 

@@ -1,0 +1,338 @@
+//! The steps of the machine: which groups travel together, and what each answer of the store means for them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use super::known_values::KnownValues;
+use super::store_clock::StoreClock;
+use super::unit::{Answers, Attempt, Decided, Group, GroupId, Unit};
+use super::value::Mark;
+use super::{CallId, Change, ChangeSet, Io, Promises};
+use crate::error::{Error, ErrorKind};
+use crate::store::MAX_ENTRIES;
+use crate::store::request::OwnedEntry;
+use crate::store::stored_key::StoredKey;
+
+/// A unit that has lost so many swaps asks for the lock of its rows.
+const LOSSES_BEFORE_LOCK: u8 = 3;
+
+/// A question that the store has not answered.
+pub(super) struct CallInFlight {
+    pub(super) sent: Instant,
+    pub(super) phase: Phase,
+}
+
+pub(super) enum Phase {
+    Reading {
+        units: Vec<Unit>,
+        locks: bool,
+    },
+    Swapping {
+        units: Vec<(Unit, Vec<Change>)>,
+    },
+    /// A read that clears up what became of a swap.
+    ClearingUp {
+        units: Vec<Unit>,
+        error: Error,
+    },
+}
+
+/// Swaps that are ready to be sent.
+pub(super) struct ReadySwap {
+    pub(super) units: Vec<(Unit, ChangeSet)>,
+    pub(super) locked: Option<CallId>,
+}
+
+/// Decides calls on a store that can read and swap values. `R` is who hears the answers.
+pub(crate) struct SwapMachine<R> {
+    pub(super) promises: Promises,
+    max_calls: usize,
+    pub(super) groups: HashMap<GroupId, Group<R>>,
+    /// The groups that are in no call, in the order in which they came.
+    waiting: VecDeque<GroupId>,
+    /// The keys that are in a call.
+    pub(super) busy: HashSet<StoredKey>,
+    pub(super) known: KnownValues,
+    pub(super) calls: HashMap<CallId, CallInFlight>,
+    pub(super) swaps: VecDeque<ReadySwap>,
+    /// Units whose last swap has an unknown outcome.
+    pub(super) unclear: Vec<(Unit, Error)>,
+    /// Units to be read again, of which a lost swap may still arrive.
+    pub(super) haunted: Vec<Unit>,
+    pub(super) clock: StoreClock,
+    make_mark: Box<dyn FnMut() -> Mark + Send>,
+    last_id: u64,
+    pub(super) completed: Vec<(R, Answers)>,
+}
+
+impl<R> SwapMachine<R> {
+    /// `max_calls` is how many questions may be on the way at once.
+    pub(crate) fn new(promises: Promises, max_calls: usize, make_mark: Box<dyn FnMut() -> Mark + Send>) -> Self {
+        Self {
+            promises,
+            max_calls,
+            groups: HashMap::new(),
+            waiting: VecDeque::new(),
+            busy: HashSet::new(),
+            known: KnownValues::default(),
+            calls: HashMap::new(),
+            swaps: VecDeque::new(),
+            unclear: Vec::new(),
+            haunted: Vec::new(),
+            clock: StoreClock::default(),
+            make_mark,
+            last_id: 0,
+            completed: Vec::new(),
+        }
+    }
+
+    /// Takes the entries of a call. `now` is the time to decide by, if it is not that of the store.
+    pub(crate) fn submit(
+        &mut self,
+        entries: Vec<(OwnedEntry, StoredKey)>,
+        together: bool,
+        now: Option<u64>,
+        deadline: Instant,
+        recipient: R,
+    ) {
+        let (entries, keys): (Vec<_>, SmallVec<_>) = entries.into_iter().unzip();
+        let group =
+            Group { entries: Arc::from(entries), keys, together, now, deadline, recipient: Some(recipient), lost: 0 };
+        let id = self.next_id();
+        self.groups.insert(id, group);
+        self.waiting.push_back(id);
+    }
+
+    /// The answers that are known since it was asked last.
+    pub(crate) fn take_completed(&mut self) -> Vec<(R, Answers)> {
+        std::mem::take(&mut self.completed)
+    }
+
+    /// True if no group waits for an answer.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.groups.values().all(|group| group.recipient.is_none())
+    }
+
+    const fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// The next thing to do. Its owner asks until it has to wait.
+    pub(crate) fn poll_io(&mut self, now: Instant) -> Io {
+        self.expire(now);
+        if self.calls.len() < self.max_calls
+            && let Some(io) = self.next_question(now)
+        {
+            return io;
+        }
+        self.next_moment(now).map_or(Io::Idle, Io::WaitUntil)
+    }
+
+    fn next_question(&mut self, now: Instant) -> Option<Io> {
+        if !self.unclear.is_empty() {
+            return Some(self.clear_up(now));
+        }
+        if let Some(io) = self.next_swap(now) {
+            return Some(io);
+        }
+        let (mut reads, mut swaps) = (std::mem::take(&mut self.haunted), Vec::new());
+        for mut unit in self.take_units(now) {
+            match self.try_swap_first(&mut unit, now) {
+                Some(set) => swaps.push((unit, set)),
+                None => reads.push(unit),
+            }
+        }
+        if !swaps.is_empty() {
+            self.swaps.push_back(ReadySwap { units: swaps, locked: None });
+        }
+        let (locked, reads): (Vec<_>, Vec<_>) = reads.into_iter().partition(|unit| self.wants_lock(unit));
+        // Each locked unit has a call of its own: while one waits for its lock, the others go on.
+        let mut io = None;
+        for unit in locked {
+            if io.is_none() {
+                io = Some(self.send_read(vec![unit], true, now));
+            } else {
+                self.put_back(unit);
+            }
+        }
+        if !reads.is_empty() {
+            if io.is_some() {
+                reads.into_iter().for_each(|unit| self.put_back(unit));
+            } else {
+                io = Some(self.send_read(reads, false, now));
+            }
+        }
+        io.or_else(|| self.next_swap(now))
+    }
+
+    /// Sends a swap that is ready. A unit of which a group was answered meanwhile is decided again, without that group.
+    fn next_swap(&mut self, now: Instant) -> Option<Io> {
+        loop {
+            let ReadySwap { units, locked } = self.swaps.pop_front()?;
+            let is_open = |id: &GroupId| self.groups.get(id).is_some_and(|group| group.recipient.is_some());
+            let (units, stale): (Vec<_>, Vec<_>) =
+                units.into_iter().partition(|(unit, _)| unit.groups.iter().all(is_open));
+            for (mut unit, _) in stale {
+                unit.attempts.pop();
+                self.repeat(unit);
+            }
+            if !units.is_empty() || locked.is_some() {
+                return Some(self.send_swap(ReadySwap { units, locked }, now));
+            }
+        }
+    }
+
+    fn wants_lock(&self, unit: &Unit) -> bool {
+        let lost = |id: &GroupId| self.groups.get(id).is_some_and(|group| group.lost >= LOSSES_BEFORE_LOCK);
+        self.promises.locks && unit.groups.iter().any(lost)
+    }
+
+    /// Takes the groups whose keys are free and at no rest. Groups of one key keep their order.
+    fn take_units(&mut self, now: Instant) -> Vec<Unit> {
+        let mut units: Vec<Unit> = Vec::new();
+        let (mut left, mut kept_keys, mut count) = (VecDeque::new(), HashSet::new(), 0);
+        for id in std::mem::take(&mut self.waiting) {
+            let Some(group) = self.groups.get(&id) else { continue };
+            let rests = |key: &StoredKey| {
+                self.known.get(key).and_then(|known| known.rests_until).is_some_and(|until| until > now)
+            };
+            let is_free = |key: &StoredKey| !self.busy.contains(key) && !kept_keys.contains(key) && !rests(key);
+            if count + group.keys.len() > MAX_ENTRIES || !group.keys.iter().all(is_free) {
+                kept_keys.extend(group.keys.iter().cloned());
+                left.push_back(id);
+                continue;
+            }
+            count += group.keys.len();
+            // A group that shares keys with several units makes one of them.
+            let mut unit = Unit { groups: Vec::new(), keys: Vec::new(), values: Vec::new(), attempts: Vec::new() };
+            units.retain_mut(|other| {
+                let is_apart = !other.keys.iter().any(|key| group.keys.contains(key));
+                if !is_apart {
+                    unit.groups.append(&mut other.groups);
+                    unit.keys.append(&mut other.keys);
+                }
+                is_apart
+            });
+            unit.groups.push(id);
+            unit.groups.sort_unstable();
+            for key in &group.keys {
+                if !unit.keys.contains(key) {
+                    unit.keys.push(key.clone());
+                }
+            }
+            units.push(unit);
+        }
+        self.waiting = left;
+        self.busy.extend(units.iter().flat_map(|unit| unit.keys.iter().cloned()));
+        units
+    }
+
+    /// Puts the groups of a unit back in front of those that came later.
+    pub(super) fn put_back(&mut self, unit: Unit) {
+        unit.keys.iter().for_each(|key| {
+            self.busy.remove(key);
+        });
+        self.waiting.extend(unit.groups);
+        self.waiting.make_contiguous().sort_unstable();
+    }
+
+    /// The swap of a unit whose values this process wrote last, if the groups change any.
+    fn try_swap_first(&mut self, unit: &mut Unit, now: Instant) -> Option<ChangeSet> {
+        if !self.promises.marks_are_versions || self.wants_lock(unit) {
+            return None;
+        }
+        let moment = self.clock.least(now)?;
+        unit.values = unit.keys.iter().map(|key| Some(self.known.get(key)?.found.clone())).collect::<Option<_>>()?;
+        self.decide(unit, moment)
+    }
+
+    /// Decides a unit on its values. The change set is to be swapped; without one nothing is written.
+    pub(super) fn decide(&mut self, unit: &mut Unit, moment: u64) -> Option<ChangeSet> {
+        let groups = &self.groups;
+        let Decided { answers, changes } = unit.decide(|id| groups.get(&id), moment);
+        let mark = (self.make_mark)();
+        let has_changes = !changes.is_empty();
+        let until = moment + self.clock.slack().as_micros() as u64;
+        let set = unit.change_set(changes, mark, moment, until);
+        unit.attempts.push(Attempt { mark, answers });
+        has_changes.then_some(set)
+    }
+
+    fn deadline_of<'a>(&self, units: impl Iterator<Item = &'a Unit>, now: Instant) -> Instant {
+        let groups = units.flat_map(|unit| &unit.groups).filter_map(|id| self.groups.get(id));
+        groups.map(|group| group.deadline).max().unwrap_or(now)
+    }
+
+    fn send_read(&mut self, units: Vec<Unit>, locks: bool, now: Instant) -> Io {
+        let keys = units.iter().flat_map(|unit| unit.keys.iter().cloned()).collect();
+        let deadline = self.deadline_of(units.iter(), now);
+        let call = self.next_id();
+        self.calls.insert(call, CallInFlight { sent: now, phase: Phase::Reading { units, locks } });
+        Io::Read { call, keys, locks, deadline }
+    }
+
+    fn send_swap(&mut self, ready: ReadySwap, now: Instant) -> Io {
+        let deadline = self.deadline_of(ready.units.iter().map(|(unit, _)| unit), now);
+        let call = self.next_id();
+        let (mut units, mut sets) = (Vec::new(), Vec::new());
+        for (unit, set) in ready.units {
+            units.push((unit, set.changes.clone()));
+            sets.push(set);
+        }
+        self.calls.insert(call, CallInFlight { sent: now, phase: Phase::Swapping { units } });
+        Io::Swap { call, sets, locked: ready.locked, deadline }
+    }
+
+    fn clear_up(&mut self, now: Instant) -> Io {
+        let (unit, error) = self.unclear.swap_remove(0);
+        let (keys, deadline) = (unit.keys.clone(), self.deadline_of(std::iter::once(&unit), now));
+        let call = self.next_id();
+        let phase = Phase::ClearingUp { units: vec![unit], error };
+        self.calls.insert(call, CallInFlight { sent: now, phase });
+        Io::Read { call, keys, locks: false, deadline }
+    }
+
+    /// The next moment at which a group expires or a key has rested.
+    pub(super) fn next_moment(&self, now: Instant) -> Option<Instant> {
+        let open = self.groups.values().filter(|group| group.recipient.is_some());
+        let rests = self.waiting.iter().filter_map(|id| self.groups.get(id)).flat_map(|group| &group.keys);
+        let rests = rests.filter_map(|key| self.known.get(key)?.rests_until).filter(|until| *until > now);
+        open.map(|group| group.deadline).chain(rests).min()
+    }
+
+    /// Answers the groups whose time is over. One that was never in a swap has not run.
+    fn expire(&mut self, now: Instant) {
+        let is_over = |group: &Group<R>| group.recipient.is_some() && group.deadline <= now;
+        let over: Vec<GroupId> = self.groups.iter().filter(|(_, group)| is_over(group)).map(|(id, _)| *id).collect();
+        for id in over {
+            let is_waiting = self.waiting.contains(&id);
+            let error = timed_out();
+            self.answer(id, Err(if is_waiting || !self.is_swapped(id) { error.of_no_run() } else { error }));
+            if is_waiting {
+                self.waiting.retain(|other| *other != id);
+                self.groups.remove(&id);
+            }
+        }
+    }
+
+    /// True if a swap of the group may have been done, or may still arrive.
+    fn is_swapped(&self, id: GroupId) -> bool {
+        let has = |unit: &Unit, unsent: usize| unit.groups.contains(&id) && unit.attempts.len() > unsent;
+        let in_call = self.calls.values().any(|call| match &call.phase {
+            Phase::Swapping { units } => units.iter().any(|(unit, _)| has(unit, 0)),
+            Phase::ClearingUp { units, .. } | Phase::Reading { units, .. } => units.iter().any(|unit| has(unit, 0)),
+        });
+        in_call
+            || self.unclear.iter().any(|(unit, _)| has(unit, 0))
+            || self.haunted.iter().any(|unit| has(unit, 0))
+            || self.swaps.iter().flat_map(|ready| &ready.units).any(|(unit, _)| has(unit, 1))
+    }
+}
+
+fn timed_out() -> Error {
+    Error::new(ErrorKind::StoreTimeout, "the store did not answer in time, or other processes were faster each time")
+}

@@ -1,0 +1,241 @@
+//! What each answer of the store means for the groups that asked.
+
+use std::time::Instant;
+
+use super::known_values::KnownValue;
+use super::machine::{CallInFlight, Phase, ReadySwap, SwapMachine};
+use super::unit::{Answers, Attempt, GroupId, Unit};
+use super::value::{Mark, StoredValue};
+use super::{CallId, Change, Event, FoundValue, SwapResult, Version};
+use crate::error::{Error, ErrorKind};
+
+impl<R> SwapMachine<R> {
+    /// Takes the answer to a question.
+    pub(crate) fn handle(&mut self, call: CallId, event: Event, now: Instant) {
+        let Some(CallInFlight { sent, phase }) = self.calls.remove(&call) else { return };
+        if let Event::Read { clock, .. } | Event::Swapped { clock, .. } = &event {
+            self.clock.heard(*clock, sent, now);
+        }
+        match (phase, event) {
+            (Phase::Reading { units, locks }, Event::Read { clock, values }) => {
+                self.take_read(call, units, locks, clock, values);
+            }
+            (Phase::ClearingUp { units, error }, Event::Read { values, .. }) => {
+                self.take_cleared(units, &error, values);
+            }
+            (Phase::Swapping { units }, Event::Swapped { results, .. }) => self.take_swapped(units, results, now),
+            (Phase::Swapping { units }, Event::Unknown(error)) => {
+                for (unit, _) in units {
+                    self.unclear.push((unit, error.clone()));
+                }
+            }
+            (Phase::Swapping { units }, Event::NotRun(error)) => {
+                let without_last = |(mut unit, _): (Unit, Vec<Change>)| {
+                    unit.attempts.pop();
+                    unit
+                };
+                self.fail(units.into_iter().map(without_last).collect(), &error);
+            }
+            (Phase::Reading { units, .. }, Event::NotRun(error) | Event::Unknown(error)) => self.fail(units, &error),
+            (Phase::ClearingUp { units, error }, Event::NotRun(_) | Event::Unknown(_)) => self.fail(units, &error),
+            (Phase::Swapping { units }, Event::Read { .. }) => {
+                self.fail(units.into_iter().map(|(unit, _)| unit).collect(), &confused());
+            }
+            (Phase::Reading { units, .. } | Phase::ClearingUp { units, .. }, Event::Swapped { .. }) => {
+                self.fail(units, &confused());
+            }
+        }
+    }
+
+    fn take_read(
+        &mut self,
+        call: CallId,
+        units: Vec<Unit>,
+        locks: bool,
+        clock: Option<u64>,
+        values: Vec<Option<FoundValue>>,
+    ) {
+        let mut values = values.into_iter();
+        let mut swaps = Vec::new();
+        for mut unit in units {
+            unit.values = values.by_ref().take(unit.keys.len()).collect();
+            if unit.values.len() < unit.keys.len() {
+                self.fail(vec![unit], &confused());
+                continue;
+            }
+            self.note_found(&unit);
+            if let Some(attempt) = self.landed(&mut unit) {
+                self.complete(&unit, attempt.answers);
+                self.release(unit);
+                continue;
+            }
+            let moment = clock.unwrap_or_else(wall_clock);
+            match self.decide(&mut unit, moment) {
+                Some(set) => swaps.push((unit, set)),
+                None => {
+                    let attempt = unit.attempts.pop();
+                    self.complete(&unit, attempt.map(|attempt| attempt.answers).unwrap_or_default());
+                    self.release(unit);
+                }
+            }
+        }
+        if !swaps.is_empty() || locks {
+            self.swaps.push_back(ReadySwap { units: swaps, locked: locks.then_some(call) });
+        }
+    }
+
+    fn take_swapped(&mut self, units: Vec<(Unit, Vec<Change>)>, results: Vec<SwapResult>, now: Instant) {
+        let mut results = results.into_iter();
+        for (mut unit, changes) in units {
+            let of_unit: Vec<SwapResult> = results.by_ref().take(changes.len()).collect();
+            if of_unit.len() < changes.len() {
+                self.fail(vec![unit], &confused());
+                continue;
+            }
+            if of_unit.iter().all(|result| *result == SwapResult::Done) {
+                let Some(attempt) = unit.attempts.pop() else { continue };
+                self.note_written(&unit, changes, attempt.mark, now);
+                self.complete(&unit, attempt.answers);
+                self.release(unit);
+                continue;
+            }
+            // The store has returned the values that stand there, so the next decision needs no read.
+            for (change, result) in changes.iter().zip(of_unit) {
+                let index = unit.keys.iter().position(|key| *key == change.key);
+                if let (Some(index), SwapResult::Lost(found)) = (index, result) {
+                    unit.values[index] = found;
+                }
+            }
+            self.note_found(&unit);
+            match self.landed(&mut unit) {
+                Some(attempt) => {
+                    self.complete(&unit, attempt.answers);
+                    self.release(unit);
+                }
+                None => {
+                    // This swap was refused because of another one, so it will be refused again.
+                    unit.attempts.pop();
+                    self.repeat(unit);
+                }
+            }
+        }
+    }
+
+    /// Reads the values that a swap with an unknown outcome has left.
+    fn take_cleared(&mut self, units: Vec<Unit>, error: &Error, values: Vec<Option<FoundValue>>) {
+        let mut values = values.into_iter();
+        for mut unit in units {
+            let before: Vec<Option<Version>> = (0..unit.keys.len()).map(|index| unit.version(index).cloned()).collect();
+            unit.values = values.by_ref().take(unit.keys.len()).collect();
+            if unit.values.len() < unit.keys.len() {
+                self.fail(vec![unit], &confused());
+                continue;
+            }
+            self.note_found(&unit);
+            if let Some(attempt) = self.landed(&mut unit) {
+                self.complete(&unit, attempt.answers);
+                self.release(unit);
+            } else if (0..unit.keys.len()).all(|index| unit.version(index) == before[index].as_ref()) {
+                // The lost swap may still arrive. Its mark stays among the attempts of the unit.
+                self.repeat(unit);
+            } else {
+                self.fail(vec![unit], error);
+            }
+        }
+    }
+
+    /// The attempt whose mark stands in the store.
+    fn landed(&self, unit: &mut Unit) -> Option<Attempt> {
+        let marks: Vec<Mark> = unit.values.iter().flatten().filter_map(mark_of).collect();
+        let at = unit.attempts.iter().position(|attempt| marks.contains(&attempt.mark))?;
+        Some(unit.attempts.swap_remove(at))
+    }
+
+    /// Has the groups of a unit decided again. One whose swap may still arrive stays a unit, so that this is noticed.
+    pub(super) fn repeat(&mut self, unit: Unit) {
+        for id in &unit.groups {
+            if let Some(group) = self.groups.get_mut(id) {
+                group.lost = group.lost.saturating_add(1);
+            }
+        }
+        if unit.attempts.is_empty() {
+            self.put_back(unit);
+        } else {
+            self.haunted.push(unit);
+        }
+    }
+
+    /// Remembers the values that were found.
+    fn note_found(&mut self, unit: &Unit) {
+        for (key, found) in unit.keys.iter().zip(&unit.values) {
+            let known = self.known.get(key).cloned().unwrap_or_default();
+            let mark = found.as_ref().and_then(mark_of);
+            let is_shared = known.is_shared || (known.own.is_some() && mark != known.own);
+            self.known.set(key.clone(), KnownValue { found: found.clone(), is_shared, ..known });
+        }
+    }
+
+    /// Remembers the values that were written. A key that others write too rests for a round trip.
+    fn note_written(&mut self, unit: &Unit, changes: Vec<Change>, mark: Mark, now: Instant) {
+        for change in changes {
+            let known = self.known.get(&change.key).cloned().unwrap_or_default();
+            let rests_until = known.is_shared.then(|| now + self.clock.round_trip());
+            let found = change.data.map(|data| FoundValue { version: Version::from_slice(&mark), data });
+            if found.is_none() || !self.promises.marks_are_versions {
+                self.known.forget(&change.key);
+                continue;
+            }
+            let known = KnownValue { found, own: Some(mark), is_shared: false, rests_until };
+            self.known.set(change.key, known);
+        }
+        debug_assert!(!unit.keys.is_empty());
+    }
+
+    fn complete(&mut self, unit: &Unit, answers: Vec<(GroupId, Answers)>) {
+        for (id, answer) in answers {
+            self.answer(id, answer);
+        }
+        debug_assert!(unit.groups.iter().all(|id| self.groups.get(id).is_none_or(|group| group.recipient.is_none())));
+    }
+
+    pub(super) fn answer(&mut self, id: GroupId, answer: Answers) {
+        if let Some(group) = self.groups.get_mut(&id)
+            && let Some(recipient) = group.recipient.take()
+        {
+            self.completed.push((recipient, answer));
+        }
+    }
+
+    /// Frees the keys of a unit that is done.
+    fn release(&mut self, unit: Unit) {
+        unit.groups.iter().for_each(|id| {
+            self.groups.remove(id);
+        });
+        unit.keys.iter().for_each(|key| {
+            self.busy.remove(key);
+        });
+    }
+
+    /// Answers units with an error. One without a swap that may have been done has certainly not run.
+    fn fail(&mut self, units: Vec<Unit>, error: &Error) {
+        for unit in units {
+            let error = if unit.attempts.is_empty() { error.clone().of_no_run() } else { error.clone() };
+            unit.groups.iter().for_each(|id| self.answer(*id, Err(error.clone())));
+            unit.keys.iter().for_each(|key| self.known.forget(key));
+            self.release(unit);
+        }
+    }
+}
+
+fn mark_of(found: &FoundValue) -> Option<Mark> {
+    StoredValue::read(&found.data).map(|stored| stored.mark)
+}
+
+fn wall_clock() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    now.as_micros() as u64
+}
+
+fn confused() -> Error {
+    Error::new(ErrorKind::StoreRejected, "the store answered another question than it was asked")
+}
