@@ -24,6 +24,8 @@ mod limiter;
 mod plan;
 pub mod policy;
 mod process;
+#[cfg(test)]
+mod random;
 mod resilience;
 #[cfg(test)]
 mod schedules;

@@ -7,9 +7,9 @@ use super::locked_shard::LockedShard;
 use super::machine_clock::Moment;
 use super::machine_store::BRIEFLY;
 use super::record::Record;
-use super::{Hindrance, Machine, TablePlace, is_noted, set_record};
+use super::{Hindrance, Machine, TablePlace, set_record};
 use crate::store::request::{Answer, Entry};
-use crate::store::usage::{Draft, Usage, decide_all};
+use crate::store::usage::{Together, Usage, decide_together, is_noted};
 
 impl Machine {
     pub(super) fn answer_all(
@@ -60,17 +60,12 @@ impl Machine {
         if moved.iter().any(Option::is_some) {
             return Ok(Answer::all_moved(moved, now));
         }
-        let (firsts, usages): (Vec<usize>, Vec<Usage>) = usages.into_iter().unzip();
-        let drafts = usages.into_iter().zip(&firsts).map(|(usage, first)| Draft::new(usage, entries[*first].plan, now));
-        let mut drafts: Vec<Draft> = drafts.collect();
-        let answers = decide_all(entries, &numbers, &mut drafts);
-        for (number, (draft, first)) in drafts.into_iter().zip(firsts).enumerate() {
-            let (usage, changed) = draft.finish();
-            // The last entry of a key decides the version of its stored form.
-            let last = numbers.iter().rposition(|of| *of == number).unwrap_or(first);
-            let (entry, place) = (&entries[last], &places[first]);
+        let usages = usages.into_iter().map(|(_, usage)| usage).collect();
+        let (answers, decided) = decide_together(entries, &numbers, usages, now);
+        for (value, Together { usage, changed, last }) in values.iter().zip(decided) {
+            let (entry, place) = (&entries[last], &places[last]);
             if changed || is_noted(entry) {
-                let kept = (!changed).then_some(&*values[number]);
+                let kept = (!changed).then_some(&value[..]);
                 set_record(&mut record, &usage, entry.plan, place.name, &answers[last], kept, now);
                 self.write(locked(place), place, &record, now)?;
             }

@@ -39,7 +39,7 @@ use super::ForgottenDenials;
 use super::key_names::KeyNames;
 use super::request::{Answer, Entry, Operation, StoredOverride};
 use super::url::MachineFile;
-use super::usage::{Glance, Usage, glance, stored_override, unstored};
+use super::usage::{Glance, Usage, glance, is_noted, stored_override, unstored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::process::log::Log;
@@ -442,12 +442,6 @@ impl Machine {
     }
 }
 
-/// True if the journal of the key notes such a call.
-fn is_noted(entry: &Entry<'_>) -> bool {
-    let is_noted = entry.operation.is_check() || matches!(entry.operation, Operation::NoteDenial { .. });
-    entry.plan.policy.options().journal > 0 && is_noted
-}
-
 /// Makes the record of a usage after a call with that answer. If only the journal has changed, the value stays `kept`.
 fn set_record(
     record: &mut Record,
@@ -461,7 +455,5 @@ fn set_record(
     record.bytes.clear();
     record.name = name;
     (record.expires_at, record.value_length) = usage.write(plan, now, kept, &mut record.bytes);
-    // A key without units left counts as denied until it has some.
-    let full = answer.views.iter().filter(|view| view.left <= 0).filter_map(|view| view.admits_at).max();
-    record.denies_until = usage.denial_ends().max(full.unwrap_or(0));
+    record.denies_until = usage.denies_until(answer);
 }

@@ -4,7 +4,7 @@ use super::value::{StoredValue, is_empty, write_value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::store::request::{Answer, Entry, Operation};
-use crate::store::usage::{Draft, Usage, decide_all, unstored};
+use crate::store::usage::{self, Together, Usage, is_noted, unstored};
 
 /// The value of a key while groups are applied to it.
 #[derive(Debug, Clone, Default)]
@@ -26,10 +26,7 @@ impl WorkingValue {
     }
 
     fn set(&mut self, usage: &Usage, plan: &Plan, answer: &Answer, kept: Option<&[u8]>, now: u64) {
-        // A key without units left counts as denied until it has some.
-        let full = answer.views.iter().filter(|view| view.left <= 0).filter_map(|view| view.admits_at).max();
-        let denies_until = usage.denial_ends().max(full.unwrap_or(0));
-        let (bytes, expires_at) = write_value(denies_until, |out| usage.write(plan, now, kept, out));
+        let (bytes, expires_at) = write_value(usage.denies_until(answer), |out| usage.write(plan, now, kept, out));
         self.bytes = (!is_empty(&bytes)).then_some(bytes);
         (self.expires_at, self.is_changed) = (expires_at, true);
     }
@@ -48,12 +45,6 @@ fn usage_of(entry: &Entry<'_>, stored: Option<StoredValue<'_>>, now: u64) -> Res
         None if matches!(entry.operation, Operation::Clear) => Ok(Usage::new(entry.plan)),
         None => Err(broken()),
     }
-}
-
-/// True if the journal notes the entry, whatever its answer is.
-fn is_noted(entry: &Entry<'_>) -> bool {
-    let is_noted = entry.operation.is_check() || matches!(entry.operation, Operation::NoteDenial { .. });
-    entry.plan.policy.options().journal > 0 && is_noted
 }
 
 /// Decides one entry on the value of its key.
@@ -85,34 +76,26 @@ pub(super) fn decide_together(
     working: &mut [WorkingValue],
     now: u64,
 ) -> Result<Vec<Answer>> {
-    let mut drafts: Vec<Draft> = Vec::with_capacity(working.len());
     let mut moved: Vec<Option<Answer>> = Vec::with_capacity(entries.len());
-    // The draft of each value, and the entry that made it.
-    let mut draft_of_value: Vec<Option<usize>> = vec![None; working.len()];
-    let mut firsts = Vec::new();
-    let mut draft_of = Vec::with_capacity(entries.len());
     let mut usages: Vec<Usage> = Vec::new();
-    for (index, (entry, value)) in entries.iter().zip(value_of).enumerate() {
-        let number = match draft_of_value[*value] {
+    let mut usage_of_value: Vec<Option<usize>> = vec![None; working.len()];
+    let mut usage_of = Vec::with_capacity(entries.len());
+    for (entry, value) in entries.iter().zip(value_of) {
+        let number = match usage_of_value[*value] {
             Some(number) => number,
             None => {
-                usages.push(usage_of(entry, working[*value].stored()?, now)?);
-                firsts.push(index);
-                *draft_of_value[*value].insert(usages.len() - 1)
+                usages.push(self::usage_of(entry, working[*value].stored()?, now)?);
+                *usage_of_value[*value].insert(usages.len() - 1)
             }
         };
         moved.push(usages[number].moved(entry, now));
-        draft_of.push(number);
+        usage_of.push(number);
     }
     if moved.iter().any(Option::is_some) {
         return Ok(Answer::all_moved(moved, now));
     }
-    drafts.extend(usages.into_iter().zip(&firsts).map(|(usage, first)| Draft::new(usage, entries[*first].plan, now)));
-    let answers = decide_all(entries, &draft_of, &mut drafts);
-    for (number, draft) in drafts.into_iter().enumerate() {
-        let (usage, changed) = draft.finish();
-        // The last entry of a key decides the version of its stored form.
-        let last = draft_of.iter().rposition(|of| *of == number).unwrap_or(firsts[number]);
+    let (answers, decided) = usage::decide_together(entries, &usage_of, usages, now);
+    for Together { usage, changed, last } in decided {
         let (entry, value) = (&entries[last], value_of[last]);
         if changed || is_noted(entry) {
             let stored = working[value].stored()?.map_or_else(Vec::new, |stored| stored.value.to_vec());

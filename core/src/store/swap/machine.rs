@@ -33,9 +33,9 @@ pub(super) enum Phase {
     Swapping {
         units: Vec<(Unit, Vec<Change>)>,
     },
-    /// A read that clears up what became of a swap.
+    /// A read that clears up the outcome of a swap.
     ClearingUp {
-        units: Vec<Unit>,
+        unit: Unit,
         error: Error,
     },
 }
@@ -46,7 +46,7 @@ pub(super) struct ReadySwap {
     pub(super) locked: Option<CallId>,
 }
 
-/// Decides calls on a store that can read and swap values. `R` is who hears the answers.
+/// Decides calls on a store that can read and swap values. `R` names the recipient of an answer.
 pub(crate) struct SwapMachine<R> {
     pub(super) promises: Promises,
     max_calls: usize,
@@ -61,7 +61,7 @@ pub(crate) struct SwapMachine<R> {
     /// Units whose last swap has an unknown outcome.
     pub(super) unclear: Vec<(Unit, Error)>,
     /// Units to be read again, of which a lost swap may still arrive.
-    pub(super) haunted: Vec<Unit>,
+    pub(super) unresolved: Vec<Unit>,
     pub(super) clock: StoreClock,
     make_mark: Box<dyn FnMut() -> Mark + Send>,
     last_id: u64,
@@ -81,7 +81,7 @@ impl<R> SwapMachine<R> {
             calls: HashMap::new(),
             swaps: VecDeque::new(),
             unclear: Vec::new(),
-            haunted: Vec::new(),
+            unresolved: Vec::new(),
             clock: StoreClock::default(),
             make_mark,
             last_id: 0,
@@ -139,7 +139,7 @@ impl<R> SwapMachine<R> {
         if let Some(io) = self.next_swap(now) {
             return Some(io);
         }
-        let (mut reads, mut swaps) = (std::mem::take(&mut self.haunted), Vec::new());
+        let (mut reads, mut swaps) = (std::mem::take(&mut self.unresolved), Vec::new());
         for mut unit in self.take_units(now) {
             match self.try_swap_first(&mut unit, now) {
                 Some(set) => swaps.push((unit, set)),
@@ -149,24 +149,16 @@ impl<R> SwapMachine<R> {
         if !swaps.is_empty() {
             self.swaps.push_back(ReadySwap { units: swaps, locked: None });
         }
-        let (locked, reads): (Vec<_>, Vec<_>) = reads.into_iter().partition(|unit| self.wants_lock(unit));
-        // Each locked unit has a call of its own: while one waits for its lock, the others go on.
-        let mut io = None;
-        for unit in locked {
-            if io.is_none() {
-                io = Some(self.send_read(vec![unit], true, now));
-            } else {
-                self.put_back(unit);
-            }
+        let (mut asked, mut later): (Vec<_>, Vec<_>) = reads.into_iter().partition(|unit| self.wants_lock(unit));
+        let locks = !asked.is_empty();
+        if locks {
+            // A locked unit has a call of its own: while it waits for its lock, the others go on.
+            later.extend(asked.drain(1..));
+        } else {
+            std::mem::swap(&mut asked, &mut later);
         }
-        if !reads.is_empty() {
-            if io.is_some() {
-                reads.into_iter().for_each(|unit| self.put_back(unit));
-            } else {
-                io = Some(self.send_read(reads, false, now));
-            }
-        }
-        io.or_else(|| self.next_swap(now))
+        later.into_iter().for_each(|unit| self.put_aside(unit));
+        if asked.is_empty() { self.next_swap(now) } else { Some(self.send_read(asked, locks, now)) }
     }
 
     /// Sends a swap that is ready. A unit of which a group was answered meanwhile is decided again, without that group.
@@ -231,8 +223,12 @@ impl<R> SwapMachine<R> {
         units
     }
 
-    /// Puts the groups of a unit back in front of those that came later.
-    pub(super) fn put_back(&mut self, unit: Unit) {
+    /// Puts the groups of a unit back in front of those that came later. One whose swap may still arrive stays a unit, so that
+    /// this is noticed.
+    pub(super) fn put_aside(&mut self, unit: Unit) {
+        if !unit.attempts.is_empty() {
+            return self.unresolved.push(unit);
+        }
         unit.keys.iter().for_each(|key| {
             self.busy.remove(key);
         });
@@ -291,7 +287,7 @@ impl<R> SwapMachine<R> {
         let (unit, error) = self.unclear.swap_remove(0);
         let (keys, deadline) = (unit.keys.clone(), self.deadline_of(std::iter::once(&unit), now));
         let call = self.next_id();
-        let phase = Phase::ClearingUp { units: vec![unit], error };
+        let phase = Phase::ClearingUp { unit, error };
         self.calls.insert(call, CallInFlight { sent: now, phase });
         Io::Read { call, keys, locks: false, deadline }
     }
@@ -324,11 +320,12 @@ impl<R> SwapMachine<R> {
         let has = |unit: &Unit, unsent: usize| unit.groups.contains(&id) && unit.attempts.len() > unsent;
         let in_call = self.calls.values().any(|call| match &call.phase {
             Phase::Swapping { units } => units.iter().any(|(unit, _)| has(unit, 0)),
-            Phase::ClearingUp { units, .. } | Phase::Reading { units, .. } => units.iter().any(|unit| has(unit, 0)),
+            Phase::Reading { units, .. } => units.iter().any(|unit| has(unit, 0)),
+            Phase::ClearingUp { unit, .. } => has(unit, 0),
         });
         in_call
             || self.unclear.iter().any(|(unit, _)| has(unit, 0))
-            || self.haunted.iter().any(|unit| has(unit, 0))
+            || self.unresolved.iter().any(|unit| has(unit, 0))
             || self.swaps.iter().flat_map(|ready| &ready.units).any(|(unit, _)| has(unit, 1))
     }
 }

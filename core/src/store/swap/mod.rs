@@ -4,7 +4,6 @@ mod decision;
 mod known_values;
 mod machine;
 mod outcomes;
-#[cfg(test)]
 mod simulation;
 mod store_clock;
 mod unit;
@@ -21,7 +20,7 @@ pub(crate) use machine::SwapMachine;
 /// The version of a value, as the store names it.
 pub(crate) type Version = SmallVec<[u8; 8]>;
 
-/// What a store can do beyond reading and swapping.
+/// The abilities of a store beyond reading and swapping.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Promises {
     /// The version of a value is its mark. So its writer can swap again without a read.
@@ -60,7 +59,7 @@ pub(crate) struct ChangeSet {
 /// Names a question to the store.
 pub(crate) type CallId = u64;
 
-/// What the owner of the machine does next.
+/// The next step of the owner of the machine.
 #[derive(Debug)]
 pub(crate) enum Io {
     /// It reads these keys, and locks their rows if `locks`.
@@ -77,11 +76,11 @@ pub(crate) enum Io {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SwapResult {
     Done,
-    /// It was not done. This stands there.
+    /// It was not done, because this value stands there.
     Lost(Option<FoundValue>),
 }
 
-/// What happened to a question.
+/// The outcome of a question.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The values of the keys, in order, and the clock of the store.

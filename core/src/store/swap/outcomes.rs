@@ -1,10 +1,10 @@
-//! What each answer of the store means for the groups that asked.
+//! The effect of each answer of the store on the groups that asked.
 
 use std::time::Instant;
 
 use super::known_values::KnownValue;
 use super::machine::{CallInFlight, Phase, ReadySwap, SwapMachine};
-use super::unit::{Answers, Attempt, GroupId, Unit};
+use super::unit::{Answers, GroupId, Unit};
 use super::value::{Mark, StoredValue};
 use super::{CallId, Change, Event, FoundValue, SwapResult, Version};
 use crate::error::{Error, ErrorKind};
@@ -20,9 +20,7 @@ impl<R> SwapMachine<R> {
             (Phase::Reading { units, locks }, Event::Read { clock, values }) => {
                 self.take_read(call, units, locks, clock, values);
             }
-            (Phase::ClearingUp { units, error }, Event::Read { values, .. }) => {
-                self.take_cleared(units, &error, values);
-            }
+            (Phase::ClearingUp { unit, error }, Event::Read { values, .. }) => self.take_cleared(unit, &error, values),
             (Phase::Swapping { units }, Event::Swapped { results, .. }) => self.take_swapped(units, results, now),
             (Phase::Swapping { units }, Event::Unknown(error)) => {
                 for (unit, _) in units {
@@ -37,13 +35,12 @@ impl<R> SwapMachine<R> {
                 self.fail(units.into_iter().map(without_last).collect(), &error);
             }
             (Phase::Reading { units, .. }, Event::NotRun(error) | Event::Unknown(error)) => self.fail(units, &error),
-            (Phase::ClearingUp { units, error }, Event::NotRun(_) | Event::Unknown(_)) => self.fail(units, &error),
+            (Phase::ClearingUp { unit, error }, Event::NotRun(_) | Event::Unknown(_)) => self.fail(vec![unit], &error),
             (Phase::Swapping { units }, Event::Read { .. }) => {
                 self.fail(units.into_iter().map(|(unit, _)| unit).collect(), &confused());
             }
-            (Phase::Reading { units, .. } | Phase::ClearingUp { units, .. }, Event::Swapped { .. }) => {
-                self.fail(units, &confused());
-            }
+            (Phase::Reading { units, .. }, Event::Swapped { .. }) => self.fail(units, &confused()),
+            (Phase::ClearingUp { unit, .. }, Event::Swapped { .. }) => self.fail(vec![unit], &confused()),
         }
     }
 
@@ -59,23 +56,13 @@ impl<R> SwapMachine<R> {
         let mut swaps = Vec::new();
         for mut unit in units {
             unit.values = values.by_ref().take(unit.keys.len()).collect();
-            if unit.values.len() < unit.keys.len() {
-                self.fail(vec![unit], &confused());
-                continue;
-            }
-            self.note_found(&unit);
-            if let Some(attempt) = self.landed(&mut unit) {
-                self.complete(&unit, attempt.answers);
-                self.release(unit);
-                continue;
-            }
+            let Some(mut unit) = self.unless_landed(unit) else { continue };
             let moment = clock.unwrap_or_else(wall_clock);
             match self.decide(&mut unit, moment) {
                 Some(set) => swaps.push((unit, set)),
                 None => {
                     let attempt = unit.attempts.pop();
-                    self.complete(&unit, attempt.map(|attempt| attempt.answers).unwrap_or_default());
-                    self.release(unit);
+                    self.complete(unit, attempt.map(|attempt| attempt.answers).unwrap_or_default());
                 }
             }
         }
@@ -94,9 +81,8 @@ impl<R> SwapMachine<R> {
             }
             if of_unit.iter().all(|result| *result == SwapResult::Done) {
                 let Some(attempt) = unit.attempts.pop() else { continue };
-                self.note_written(&unit, changes, attempt.mark, now);
-                self.complete(&unit, attempt.answers);
-                self.release(unit);
+                self.note_written(changes, attempt.mark, now);
+                self.complete(unit, attempt.answers);
                 continue;
             }
             // The store has returned the values that stand there, so the next decision needs no read.
@@ -106,63 +92,51 @@ impl<R> SwapMachine<R> {
                     unit.values[index] = found;
                 }
             }
-            self.note_found(&unit);
-            match self.landed(&mut unit) {
-                Some(attempt) => {
-                    self.complete(&unit, attempt.answers);
-                    self.release(unit);
-                }
-                None => {
-                    // This swap was refused because of another one, so it will be refused again.
-                    unit.attempts.pop();
-                    self.repeat(unit);
-                }
+            if let Some(mut unit) = self.unless_landed(unit) {
+                // This swap was refused because of another one, so it will be refused again.
+                unit.attempts.pop();
+                self.repeat(unit);
             }
         }
     }
 
     /// Reads the values that a swap with an unknown outcome has left.
-    fn take_cleared(&mut self, units: Vec<Unit>, error: &Error, values: Vec<Option<FoundValue>>) {
-        let mut values = values.into_iter();
-        for mut unit in units {
-            let before: Vec<Option<Version>> = (0..unit.keys.len()).map(|index| unit.version(index).cloned()).collect();
-            unit.values = values.by_ref().take(unit.keys.len()).collect();
-            if unit.values.len() < unit.keys.len() {
-                self.fail(vec![unit], &confused());
-                continue;
-            }
-            self.note_found(&unit);
-            if let Some(attempt) = self.landed(&mut unit) {
-                self.complete(&unit, attempt.answers);
-                self.release(unit);
-            } else if (0..unit.keys.len()).all(|index| unit.version(index) == before[index].as_ref()) {
-                // The lost swap may still arrive. Its mark stays among the attempts of the unit.
-                self.repeat(unit);
-            } else {
-                self.fail(vec![unit], error);
-            }
+    fn take_cleared(&mut self, mut unit: Unit, error: &Error, values: Vec<Option<FoundValue>>) {
+        let before: Vec<Option<Version>> = (0..unit.keys.len()).map(|index| unit.version(index).cloned()).collect();
+        unit.values = values;
+        let Some(unit) = self.unless_landed(unit) else { return };
+        if (0..unit.keys.len()).all(|index| unit.version(index) == before[index].as_ref()) {
+            // The lost swap may still arrive. Its mark stays among the attempts of the unit.
+            self.repeat(unit);
+        } else {
+            self.fail(vec![unit], error);
         }
     }
 
-    /// The attempt whose mark stands in the store.
-    fn landed(&self, unit: &mut Unit) -> Option<Attempt> {
+    /// Returns a unit whose values were just read, unless the mark of one of its attempts stands there. Then that attempt was done.
+    fn unless_landed(&mut self, mut unit: Unit) -> Option<Unit> {
+        if unit.values.len() != unit.keys.len() {
+            self.fail(vec![unit], &confused());
+            return None;
+        }
+        self.note_found(&unit);
         let marks: Vec<Mark> = unit.values.iter().flatten().filter_map(mark_of).collect();
-        let at = unit.attempts.iter().position(|attempt| marks.contains(&attempt.mark))?;
-        Some(unit.attempts.swap_remove(at))
+        let Some(at) = unit.attempts.iter().position(|attempt| marks.contains(&attempt.mark)) else {
+            return Some(unit);
+        };
+        let answers = unit.attempts.swap_remove(at).answers;
+        self.complete(unit, answers);
+        None
     }
 
-    /// Has the groups of a unit decided again. One whose swap may still arrive stays a unit, so that this is noticed.
+    /// Has the groups of a unit decided again.
     pub(super) fn repeat(&mut self, unit: Unit) {
         for id in &unit.groups {
             if let Some(group) = self.groups.get_mut(id) {
                 group.lost = group.lost.saturating_add(1);
             }
         }
-        if unit.attempts.is_empty() {
-            self.put_back(unit);
-        } else {
-            self.haunted.push(unit);
-        }
+        self.put_aside(unit);
     }
 
     /// Remembers the values that were found.
@@ -176,7 +150,7 @@ impl<R> SwapMachine<R> {
     }
 
     /// Remembers the values that were written. A key that others write too rests for a round trip.
-    fn note_written(&mut self, unit: &Unit, changes: Vec<Change>, mark: Mark, now: Instant) {
+    fn note_written(&mut self, changes: Vec<Change>, mark: Mark, now: Instant) {
         for change in changes {
             let known = self.known.get(&change.key).cloned().unwrap_or_default();
             let rests_until = known.is_shared.then(|| now + self.clock.round_trip());
@@ -188,14 +162,15 @@ impl<R> SwapMachine<R> {
             let known = KnownValue { found, own: Some(mark), is_shared: false, rests_until };
             self.known.set(change.key, known);
         }
-        debug_assert!(!unit.keys.is_empty());
     }
 
-    fn complete(&mut self, unit: &Unit, answers: Vec<(GroupId, Answers)>) {
+    /// Answers the groups of a unit, and frees its keys.
+    fn complete(&mut self, unit: Unit, answers: Vec<(GroupId, Answers)>) {
         for (id, answer) in answers {
             self.answer(id, answer);
         }
         debug_assert!(unit.groups.iter().all(|id| self.groups.get(id).is_none_or(|group| group.recipient.is_none())));
+        self.release(unit);
     }
 
     pub(super) fn answer(&mut self, id: GroupId, answer: Answers) {

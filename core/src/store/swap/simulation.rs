@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
+use crate::random::Random;
 use crate::schedules::{run_each, setting};
 use crate::store::key_names::KeyNames;
 use crate::store::request::{Entry, Operation, OwnedEntry};
@@ -20,27 +21,6 @@ const SCHEDULES: u64 = 20_000;
 /// The clock of the store when a schedule begins, in microseconds since 1970.
 const START: u64 = 1_704_067_200_000_000;
 const TIMEOUT: Duration = Duration::from_millis(250);
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    const fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    const fn chance(&mut self, per_mille: u64) -> bool {
-        self.below(1_000) < per_mille
-    }
-}
 
 /// The store. Only it knows the true time.
 #[derive(Default)]
@@ -145,12 +125,12 @@ const KEYS: [&str; 3] = ["hot", "warm", "cold"];
 
 impl World {
     fn new(seed: u64, base: Instant) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let limit = 5 + random.below(60);
         let policy = Policy::parse(&format!("fixed-window {limit}/hour")).expect("a policy");
         let promises = Promises { marks_are_versions: random.chance(700), locks: false };
         let process = |seed: u64| {
-            let mut marks = Random(seed);
+            let mut marks = Random::new(seed);
             let make_mark = Box::new(move || marks.next().to_le_bytes());
             Process { machine: SwapMachine::new(promises, 2, make_mark), is_stopped: false, missed: Vec::new() }
         };

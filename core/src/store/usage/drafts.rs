@@ -78,3 +78,33 @@ pub(in crate::store) fn decide_all(entries: &[Entry<'_>], draft_of: &[usize], dr
     }
     answers
 }
+
+/// The usage of a key after entries were decided together.
+#[cfg(feature = "redis")]
+pub(in crate::store) struct Together {
+    pub(in crate::store) usage: Usage,
+    /// True if the decision has changed the usage, beside its journal.
+    pub(in crate::store) changed: bool,
+    /// The index of the last entry of the key, which decides the version of its stored form.
+    pub(in crate::store) last: usize,
+}
+
+/// Decides entries together at one moment. `usage_of` has the index of each entry's usage.
+#[cfg(feature = "redis")]
+pub(in crate::store) fn decide_together(
+    entries: &[Entry<'_>],
+    usage_of: &[usize],
+    usages: Vec<Usage>,
+    now: u64,
+) -> (Vec<Answer>, Vec<Together>) {
+    let first = |number| usage_of.iter().position(|of| *of == number).unwrap_or_default();
+    let drafts =
+        usages.into_iter().enumerate().map(|(number, usage)| Draft::new(usage, entries[first(number)].plan, now));
+    let mut drafts: Vec<Draft> = drafts.collect();
+    let answers = decide_all(entries, usage_of, &mut drafts);
+    let together = drafts.into_iter().enumerate().map(|(number, draft)| {
+        let (usage, changed) = draft.finish();
+        Together { usage, changed, last: usage_of.iter().rposition(|of| *of == number).unwrap_or_default() }
+    });
+    (answers, together.collect())
+}

@@ -43,6 +43,13 @@ impl Journal {
     }
 }
 
+/// True if the journal notes the entry, whatever its answer is.
+#[cfg(feature = "redis")]
+pub(in crate::store) fn is_noted(entry: &Entry<'_>) -> bool {
+    let is_noted = entry.operation.is_check() || matches!(entry.operation, Operation::NoteDenial { .. });
+    entry.plan.policy.options().journal > 0 && is_noted
+}
+
 impl Usage {
     /// Adds a check or a charge to the journal, if its policy keeps one.
     pub(in crate::store) fn record_attempt(&mut self, entry: &Entry<'_>, now: u64, allowed: bool) {

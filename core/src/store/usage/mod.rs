@@ -19,7 +19,11 @@ use crate::tables::allocation::allocated;
 use crate::tables::one_or_many::OneOrMany;
 use annex::{OwnNumbers, UsageAnnex};
 pub(super) use drafts::{Draft, decide_all};
+#[cfg(feature = "redis")]
+pub(super) use drafts::{Together, decide_together};
 use journal::Journal;
+#[cfg(feature = "redis")]
+pub(super) use journal::is_noted;
 #[cfg(feature = "redis")]
 pub(super) use stored_form::{Glance, glance, stored_override};
 
@@ -101,6 +105,13 @@ impl Usage {
     pub(in crate::store) fn denial_ends(&self) -> u64 {
         let own = self.annex().and_then(|annex| annex.own.as_ref()).map_or(0, OwnNumbers::last);
         self.denies_until.max(self.blocked_until()).max(own)
+    }
+
+    /// When the denial of the key ends, after a call with that answer. A key without units left counts as denied until it has some.
+    #[cfg(feature = "redis")]
+    pub(in crate::store) fn denies_until(&self, answer: &Answer) -> u64 {
+        let full = answer.views.iter().filter(|view| view.left <= 0).filter_map(|view| view.admits_at).max();
+        self.denial_ends().max(full.unwrap_or(0))
     }
 
     /// True if the key is denied: removing its usage would admit the next check.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::process::lock::Mutex;
+use crate::random::Random;
 
 use super::Leases;
 use crate::error::{Error, ErrorKind, Result};
@@ -71,23 +72,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % end
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
-
 struct Process {
     network: Arc<StubStore>,
     leases: Arc<Leases>,
@@ -149,7 +133,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(plan: &Arc<Plan>, seed: u64) -> Self {
-        let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let memory = Memory::new(MemoryBounds::default(), ForgottenDenials::shared(&Log::new(None)));
         let count = 1 + random.below(4);
         let now = START + random.below(10_000_000);
@@ -218,8 +202,8 @@ impl World {
         let messages: Vec<Message> = its.network.outgoing.lock().drain(..).collect();
         for Message { entry, completion } in messages {
             let delay =
-                if self.random.chance(3) { self.random.below(2_000_000) } else { 100 + self.random.below(2_000) };
-            if self.random.chance(3) {
+                if self.random.below(100) < 3 { self.random.below(2_000_000) } else { 100 + self.random.below(2_000) };
+            if self.random.below(100) < 3 {
                 self.report.lost += 1;
                 self.schedule(TIMEOUT, Event::Replies(process, completion, Err(lost())));
             } else {
@@ -246,7 +230,7 @@ impl World {
             1..=4 => self.processes[process].paused_until = self.now + self.random.below(1_500_000),
             _ => {}
         }
-        let cost = if self.random.chance(90) { 1 } else { 1 + self.random.below(9) };
+        let cost = if self.random.below(100) < 90 { 1 } else { 1 + self.random.below(9) };
         let (plan, now) = (Arc::clone(&self.plan), self.now);
         let answers: Arc<Mutex<Vec<Answer>>> = Arc::default();
         let told = Arc::clone(&answers);
@@ -266,7 +250,7 @@ impl World {
             self.admit(now, answer.granted);
         }
         // After a while without checks all units that are left go back.
-        let rest = self.random.chance(1) && self.random.chance(20);
+        let rest = self.random.below(100) < 1 && self.random.below(100) < 20;
         let after = if rest { 1_200_000 } else { 1 + self.random.below(2 * pace) };
         if rest {
             self.schedule(1_100_000, Event::Tick(process));
@@ -295,11 +279,12 @@ impl World {
             }
         }
         let Some(completion) = completion else { return };
-        if self.random.chance(3) {
+        if self.random.below(100) < 3 {
             self.report.lost += 1;
             return self.schedule(TIMEOUT, Event::Replies(process, completion, Err(lost())));
         }
-        let delay = if self.random.chance(3) { self.random.below(2_000_000) } else { 100 + self.random.below(2_000) };
+        let delay =
+            if self.random.below(100) < 3 { self.random.below(2_000_000) } else { 100 + self.random.below(2_000) };
         self.schedule(delay, Event::Replies(process, completion, Ok(answer)));
     }
 }

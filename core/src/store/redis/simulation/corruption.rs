@@ -1,6 +1,6 @@
 //! A proxy at fault: it repeats, drops and swaps replies, and loses or repeats bytes of them.
 
-use super::random::Random;
+use crate::random::Random;
 
 /// Replies of a connection that are kept to be sent again.
 const KEPT: usize = 4;

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::random::Random;
+use crate::random::Random;
 
 /// Lies for a name, or for a number in text.
 const TEXTS: [&str; 14] = [

@@ -17,7 +17,6 @@ mod host;
 mod ledger;
 mod lies;
 mod network;
-mod random;
 mod servers;
 mod world;
 

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::commands::{Effect, ScriptCall};
 use super::ledger::Ledger;
-use super::random::Random;
+use crate::random::Random;
 use crate::store::redis::protocol::{ServerDirectory, hash_slot};
 use crate::store::url::{Address, Deployment, Endpoints, Login};
 

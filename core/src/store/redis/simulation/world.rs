@@ -10,8 +10,8 @@ use super::commands::take_command;
 use super::ledger::{Ledger, SimulatedCallers};
 use super::lies::lying_reply;
 use super::network::Connection;
-use super::random::Random;
 use super::servers::{GROUP, Layout, Servers, address, directory};
+use crate::random::Random;
 use crate::store::redis::protocol::{ConnectionId, Discovery, Router, Server as ServerAddress};
 
 /// Something that happens at a moment.
