@@ -1,27 +1,27 @@
-// What a call takes: a number, or numbers by the names of units.
+// The cost of a call: a number, or numbers by the names of units.
 
 import { CostError, describe, invalidCost, unitError } from './errors.js';
 import { isRecord } from './given-options.js';
 import type { PolicyRef } from './policy.js';
 
-/** Numbers of units by their names, as in `{ tokens: 1200 }`: for limits that name what they count. `cost` is for those that do not. */
+/** Numbers of units by name, as in `{ tokens: 1200 }`, for limits that name a unit. `cost` is for the other limits. */
 export type Units = Readonly<Record<string, number>>;
 
 /** The units of a call: a number, or numbers by the names of units. */
 export type Cost = number | Units;
 
-/** Whether an object is written with braces, here or in another realm: bytes and the like have numbers that are no units. */
+/** True for an object literal of any realm. Byte arrays and the like have numbers too, but these are no units. */
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** Whether two names are one: names ignore case. */
+/** True if two names are the same. Names ignore case. */
 function isSame(name: string, other: string): boolean {
   return name === other || name.toLowerCase() === other.toLowerCase();
 }
 
-/** Whether a value is a map of units, whose numbers are checked; an error where one is no number. */
+/** True if a value is a map of units. Throws if one of its values is no number. */
 export function isUnits(cost: unknown): cost is Units {
   if (!isRecord(cost) || !isPlain(cost)) return false;
   const names = Object.keys(cost);
@@ -34,23 +34,23 @@ export function isUnits(cost: unknown): cost is Units {
   return names.length > 0;
 }
 
-/** Whether a name is that of the number for limits without a unit. Names ignore case. */
+/** True for the name of the number for limits without a unit. Names ignore case. */
 export function isCostName(name: string): boolean {
   return isSame(name, 'cost');
 }
 
-/** The number for limits without a unit, where a map has one. */
+/** Returns the number for limits without a unit, if a map has one. */
 function costIn(units: Units): number | undefined {
   const name = Object.hasOwn(units, 'cost') ? 'cost' : Object.keys(units).find(isCostName);
   return name === undefined ? undefined : units[name];
 }
 
-/** The number of limits without a unit: what a Decision calls its cost. */
+/** Returns the number for limits without a unit, which is the `cost` of a Decision. */
 export function numberOf(cost: Cost): number {
   return typeof cost === 'number' ? cost : (costIn(cost) ?? 1);
 }
 
-/** The map; undefined for a number. */
+/** Returns the map, or undefined for a number. */
 export function unitsOf(cost: Cost): Units | undefined {
   return typeof cost === 'number' ? undefined : cost;
 }
@@ -61,7 +61,7 @@ export function checkedCost(cost: unknown): Cost {
   throw invalidCost(cost);
 }
 
-/** The names that a policy counts, `cost` among them where a limit names nothing. */
+/** Returns the names that a policy counts, with `cost` if a limit names no unit. */
 export function countedBy({ units }: PolicyRef): ReadonlySet<string> {
   return new Set(units === undefined ? ['cost'] : units.map((name) => name || 'cost'));
 }
@@ -73,19 +73,19 @@ function counts(counted: ReadonlySet<string>, name: string): boolean {
 }
 
 /**
- * The cost of one of several policies that share it: of a map what the policy counts. `undefined` where it counts none of it, so
- * that one unit is taken.
+ * Returns the part of a shared cost for one policy. From a map these are the units that the policy counts. If it counts none of
+ * them, the result is `undefined`, and the call takes one unit.
  */
 export function shareOf(cost: Cost, policyRef: PolicyRef): Cost | undefined {
   if (typeof cost === 'number') return cost;
-  // A number, which is asked faster. 0 is none: it takes nothing.
+  // A plain number is checked faster. A 0 becomes a map, which takes nothing.
   if (policyRef.units === undefined) return costIn(cost) === 0 ? NO_COST : costIn(cost);
   const counted = countedBy(policyRef);
   const share = Object.entries(cost).filter(([name]) => counts(counted, name));
   return share.length === 0 ? undefined : Object.fromEntries(share);
 }
 
-/** Why a map is not for these policies: it names what none of them counts. */
+/** Returns the error text for a map with a unit that none of these policies counts. */
 export function uncounted(cost: Cost, policyRefs: readonly PolicyRef[]): string | undefined {
   if (typeof cost === 'number') return undefined;
   const counted = new Set(policyRefs.flatMap((policyRef) => [...countedBy(policyRef)]));
@@ -94,11 +94,11 @@ export function uncounted(cost: Cost, policyRefs: readonly PolicyRef[]): string 
   return `cost names ${describe(unknown)}, which no policy counts: they count ${[...counted].join(', ')}`;
 }
 
-/** A function of a request whose cost has the units that a policy counts. */
+/** A function of a request that returns a cost in the units of its policy. */
 export interface CostByPolicy {
-  /** The policy of a request counts these. It is called before the cost is asked for. */
+  /** Takes the units that the policy of a request counts. The call comes before the one for the cost. */
   counts(request: object, counted: ReadonlySet<string>): void;
-  /** A cost of nothing, of a policy that counts these. */
+  /** Returns a cost of 0 for a policy that counts these. */
   nothingOf(counted: ReadonlySet<string>): Cost;
 }
 
@@ -106,7 +106,7 @@ export function isByPolicy(cost: unknown): cost is CostByPolicy {
   return typeof cost === 'function' && 'counts' in cost && 'nothingOf' in cost;
 }
 
-/** What gives back all that a call has consumed of a policy. */
+/** Returns the actual cost that gives the whole charge of a call back. */
 export function nothingOf({ units }: PolicyRef): Cost {
   return units === undefined ? 0 : Object.fromEntries(units.map((name) => [name || 'cost', 0]));
 }

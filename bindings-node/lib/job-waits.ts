@@ -1,19 +1,19 @@
-// When a job that was refused asks again.
+// Computes when a refused job asks again.
 
 import type { Decision, LimitState } from './decision.js';
 import { kept } from './kept.js';
 import type { Limiter } from './limiter.js';
 import { Limit, Policy } from './policy.js';
 
-/** A line has room for as many jobs as a limit admits in that time; in 50 of its periods where they are longer. */
+/** A line has room for the jobs that a limit admits in this time, or in 50 of its periods if they are longer. */
 const LINE_MS = 7 * 86_400_000;
 const MOST = 1e12;
 /** How long to wait for a store that is missing. */
 const STORE_MISSING_MS = 1_000;
-/** The most lines whose policies are kept. */
+/** The most policies of lines that are kept. */
 const MAX_LINES = 256;
 
-/** How long jobs typically run in this process. What holds of other processes last is not known. */
+/** The typical run time of jobs in this process. The length of holds in other processes is not known. */
 export class JobLength {
   #meanMs: number | undefined;
 
@@ -31,9 +31,9 @@ export class JobLength {
 /**
  * The milliseconds until a refused job asks again.
  *
- * That of one job is the exact wait of its Decision. Of many that wait for a key each has its own moment: they stand in a line, a
- * leaky-bucket in the store with the rate of the limit that refused. Jobs that are refused once more at their moment have a line of
- * their own, so that they are not behind all others.
+ * A single job waits exactly as long as its Decision asks. If many jobs wait for a key, each gets a different moment: they stand
+ * in a line, a leaky-bucket in the store with the rate of the limit that refused. Jobs that are refused again at their moment
+ * stand in a separate line, so that they are not behind all others.
  */
 export async function waitOf(
   limiter: Limiter,
@@ -49,13 +49,13 @@ export async function waitOf(
   const count = limit?.count ?? state.limit;
   const held = state.algorithm === 'concurrency';
   let periodMs = held ? length.periodMs : state.periodMs;
-  // Units leave a granule later than the period.
+  // Units leave the window one granule after the period.
   if (state.algorithm === 'sliding-window') periodMs += periodMs / (limit?.precision ?? 20);
   const key = `line:${decision.policy}:${cameBack ? 1 : 0}:${decision.key}`;
   const line = await limiter.check(lineOf(count, periodMs), key, { cost: state.cost });
   const delayMs = line.allowed ? line.delayMs : line.resetAfterMs;
   if (held) return Math.max(delayMs + (state.cost * periodMs) / count, blockedMs(decision));
-  // What is used now comes back from retryAfterMs to resetAfterMs. A batch is admitted as it does, then the next one.
+  // The used units come back between retryAfterMs and resetAfterMs. They admit the first batch, then the next follows.
   const batchMs = (state.limit * periodMs) / count;
   const within = delayMs % batchMs;
   const retryMs = state.retryAfterMs ?? 0;
@@ -63,7 +63,7 @@ export async function waitOf(
   return Math.max(retryMs, blockedMs(decision)) + delayMs - within + (spreadMs * within) / batchMs;
 }
 
-/** The place of the limit that refuses for longest. How long those who hold units keep them is not known. */
+/** Returns the place of the limit that refuses longest. Concurrency comes last, because its wait is not known. */
 function refusing(states: readonly LimitState[]): number {
   const order = (state: LimitState): number[] => [
     Number(state.exceeded),
@@ -79,7 +79,7 @@ function refusing(states: readonly LimitState[]): number {
   return best;
 }
 
-/** The rest of a block of the key, which no limit names. */
+/** Returns the rest of a block of the key, or 0. No limit names such a wait. */
 function blockedMs(decision: Decision): number {
   const waitMs = decision.retryAfterMs ?? 0;
   return decision.limits.every((state) => waitMs > (state.retryAfterMs ?? 0)) ? waitMs : 0;

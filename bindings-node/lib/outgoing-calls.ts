@@ -1,4 +1,4 @@
-// What becomes of a request, whatever client makes it: it waits for its turn, is sent, observed and settled, and perhaps sent again.
+// The way of a request through any client: it waits for its turn, is sent, observed and settled, and perhaps sent again.
 
 import { checkClass, type PeekOptions } from './call-options.js';
 import type { CancelSignal } from './cancel-signal.js';
@@ -39,17 +39,17 @@ import { madeCost, madeKey, madePriority } from './wrap.js';
 
 /** A request on its way through a client. */
 export interface Exchange<A extends Answer> {
-  /** `scheme://host[:port]`; undefined where the client does not say it. */
+  /** `scheme://host[:port]`. Undefined if the client does not name it. */
   readonly origin: string | undefined;
   /** In upper case. */
   readonly method: string;
   /** Cancels it. */
   readonly signal: CancelSignal | undefined;
-  /** Whether its body can be sent again. */
+  /** True if its body can be sent again. */
   readonly isRepeatable: boolean;
-  /** Whether anything of it may have been sent; undefined where only the error can say that. */
+  /** True if anything of it may have been sent. Undefined if only the error can show that. */
   readonly hasBegun?: boolean;
-  /** The call whose redirect it follows. */
+  /** The call that was redirected to this request. */
   readonly redirectedFrom?: MadeFor | undefined;
   headers(): { has(name: string): boolean };
   describe(): OutgoingRequest | Promise<OutgoingRequest>;
@@ -66,7 +66,7 @@ export interface Answer {
   header(name: string): string | null | undefined;
   /** The head, as `settle` sees it. */
   head(): OutgoingResponse;
-  /** The body, unless it is longer than that, breaks off or is too late. It can be read all the same afterwards. */
+  /** Returns the body, unless it is longer than `most`, breaks off or is late. The caller can still read it. */
   read(most: number, late: AbortSignal): Promise<Uint8Array | undefined>;
   /** Gives up the body. */
   close(): void;
@@ -85,7 +85,7 @@ export interface MadeResponse {
   readonly body: string;
 }
 
-/** An answer, and what is left to be done when its body has ended. */
+/** An answer, and the turn that the client ends when the body has ended. */
 export interface Answered<A extends Answer> {
   readonly answer: A;
   readonly turn: Turn;
@@ -97,10 +97,10 @@ const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE'])
 /** The most bytes of a refusal's body that are read, and the longest time for that. */
 const MAX_BODY = 65_536;
 const MAX_BODY_MS = 1_000;
-/** The fields of a refusal. SDKs of LLMs send nothing again where the last one says so. */
+/** The fields of a refusal. The last one keeps SDKs of LLMs from a retry. */
 const REFUSED = { 'cache-control': 'no-store', 'content-type': MEDIA_TYPE, 'x-should-retry': 'false' };
 
-/** Calls that nothing limits but what responses say. */
+/** The policy of calls that only the responses of the service limit. */
 const LEARNED = Policy.learned();
 const NOTHING: ReadonlySet<string> = new Set();
 
@@ -109,11 +109,11 @@ export class OutgoingCalls {
   readonly #where: string;
   readonly #options: Pacing;
   readonly #limiter: Limiter;
-  /** Whether a function among the options sees requests. */
+  /** True if a function among the options takes requests. */
   readonly #describes: boolean;
-  /** Whether all that is asked of a call is whether memory admits it for its origin. */
+  /** True if a call needs nothing but an admission from memory for its origin. */
   readonly #isPlain: boolean;
-  /** What is asked in the place of a policy. */
+  /** The paced policies, by the policies that they replace. */
   readonly #pacedPolicies = new WeakMap<PolicyRef, Policy>();
 
   /** `more` are the options that the client alone has. */
@@ -133,18 +133,18 @@ export class OutgoingCalls {
     const ref = policyRefIn(this.#limiter, policy);
     this.#paced(policy);
     if (typeof cost !== 'function') checkCostIn(this.#limiter, ref, cost);
-    // Clients of models hide the error of a call.
+    // Check this early, because clients of models hide the error of a call.
     else if (isByPolicy(cost)) checkCostIn(this.#limiter, ref, cost.nothingOf(countedBy(ref)));
     if (typeof priority === 'string') checkClass(priority, [ref], where);
   }
 
-  /** Registers what a user holds: while it lives, `reload` does not drop the policy. */
+  /** Registers a user of the policy. While it lives, `reload` does not drop the policy. */
   usedBy(user: object): void {
     const { policy } = this.#options;
     if (policy !== undefined && typeof policy !== 'function') usePolicyIn(this.#limiter, policy, this.#where, user);
   }
 
-  /** Sends a request in its turn. What is left to be done is the client's: the turn ends with the body of the answer. */
+  /** Sends a request in its turn. The client ends the returned turn when the body of the answer ends. */
   async send<A extends Answer>(exchange: Exchange<A>): Promise<Answered<A>> {
     const waits = new Waits(this.#options.timeoutMs);
     for (let retries = 0; ; retries++) {
@@ -172,7 +172,7 @@ export class OutgoingCalls {
     }
   }
 
-  /** The turn of a request that memory admits at once: nothing waits, so that no promise is made. */
+  /** Returns the turn of a request that memory admits at once. It makes no promise, because nothing waits. */
   #turnAtOnce<A extends Answer>(exchange: Exchange<A>): Turn | undefined {
     const { policy: given, cost, prefix } = this.#options;
     if (!this.#isPlain || exchange.signal?.aborted || asked(this.#limiter) !== this.#limiter) return undefined;
@@ -185,7 +185,7 @@ export class OutgoingCalls {
       const call = { policy, key, origin: undefined, decision, hold: undefined };
       return decision.allowed ? new Turn(this.#limiter, this.#where, call) : undefined;
     }
-    // It has failed, and fails in the same way where it is waited for.
+    // If it fails, `#turn` fails in the same way and throws the error.
     decision?.catch(() => {});
     return undefined;
   }
@@ -238,13 +238,13 @@ export class OutgoingCalls {
     }
     if (!decision.allowed) return this.#refuse(decision);
     const turn = new Turn(this.#limiter, this.#where, { policy, key, origin, decision, hold });
-    // An event loop that has much to do comes to a turn late. The second turn counts: the first may have been refused for what it
-    // took itself.
+    // A busy event loop comes late to a turn. The second turn counts, because the first may have been refused for its own
+    // charge.
     if (isSecond || !turn.mayBeOver || !(await this.#isOver(turn, { cost, priority }))) return turn;
     return this.#turn(exchange, request, waits, true);
   }
 
-  /** Whether the service refuses calls since the turn was given. Then it is given back. */
+  /** True if the service refuses calls since the turn was given. The turn is then given back. */
   async #isOver(turn: Turn, how: PeekOptions): Promise<boolean> {
     let isOver = true;
     try {
@@ -255,7 +255,7 @@ export class OutgoingCalls {
     return isOver;
   }
 
-  /** Waits for as long as the service has told all its callers to wait; a denial where that is too long. */
+  /** Waits as long as the service asked all its callers to wait. Returns a denial if that is too long. */
   async #coolDown(origin: string, signal: CancelSignal | undefined, waits: Waits): Promise<Decision | undefined> {
     for (;;) {
       const seen = await asked(this.#limiter).peek(LEARNED, origin);
@@ -267,7 +267,7 @@ export class OutgoingCalls {
     }
   }
 
-  /** A policy as calls that go out keep it. */
+  /** Returns the policy with the margin of outgoing calls. */
   #paced(policy: PolicyLike | undefined): Policy {
     if (policy === undefined) return LEARNED;
     const ref = policyRefIn(this.#limiter, policy);
@@ -283,7 +283,7 @@ export class OutgoingCalls {
     throw new ConfigError(`${this.#where}: the request names no origin: give one with it, or the option key`);
   }
 
-  /** An error, or the response that is given in its place. */
+  /** Throws an error, or returns the response in its place. */
   #refuse(decision: Decision): MadeResponse {
     const misfit = neverFits(decision);
     if (!this.#options.respond) throw misfit ?? new RateLimited(decision);
@@ -296,15 +296,15 @@ export class OutgoingCalls {
     return { status: status(decision), headers, body: withMessage(JSON.parse(problem(decision))) };
   }
 
-  /** Whether a response has nothing to be learned of it. */
+  /** True if there is nothing to learn from a response. */
   #saysNothing<A extends Answer>(turn: Turn, { status, headers }: A): boolean {
     const { learn, retries } = this.#options;
     if (!learn && retries === 0) return true;
-    // Of a service that states no limit the next call goes when it is known that this one was served.
+    // If a service states no limit, the next call goes once Tidegate knows that this one was served.
     return status < 400 && !(learn && turn.asksLearned) && !mayTell(headers);
   }
 
-  /** Learns what a response says. The wait of a 429 or 503 that names one. */
+  /** Learns the limits that a response announces. Returns the wait that a 429 or 503 names. */
   async #observe<A extends Answer>(turn: Turn, answer: A): Promise<number | undefined> {
     const { learn, maxLearnedWaitMs } = this.#options;
     const read = (status?: number, body?: Uint8Array): Observation[] =>
@@ -318,7 +318,7 @@ export class OutgoingCalls {
   }
 }
 
-/** The body of a refusal, where it comes in time. */
+/** Returns the body of a refusal if it comes in time. */
 async function readInTime(answer: Answer): Promise<Uint8Array | undefined> {
   const late = new AbortController();
   delay(MAX_BODY_MS, late.signal).then(
@@ -350,13 +350,13 @@ class Waits {
 interface PacedCall {
   readonly policy: Policy;
   readonly key: string;
-  /** The key of what the service tells all its callers, where it is another one. */
+  /** The key for waits that the service imposes on all its callers, if it differs from `key`. */
   readonly origin: string | undefined;
   readonly decision: Decision;
   readonly hold: Hold | undefined;
 }
 
-/** The turn of a request: what was charged for it, and what is held until the body of its answer has ended. */
+/** The turn of a request: its charge, and its hold until the body of the answer has ended. */
 export class Turn {
   #settle: Cost | SettleReader | undefined;
   #hasEnded = false;
@@ -367,17 +367,17 @@ export class Turn {
     private readonly call?: PacedCall,
   ) {}
 
-  /** Whether anything is to be done when the body has ended. */
+  /** True if anything is to be done when the body has ended. */
   get isOpen(): boolean {
     return !this.#hasEnded && (this.call?.hold !== undefined || this.#settle !== undefined);
   }
 
-  /** The key of the call; undefined where nothing was asked. */
+  /** The key of the call, or undefined if the limiter was not asked. */
   get key(): string | undefined {
     return this.call?.key;
   }
 
-  /** What the call has cost, or what reads it from the body. */
+  /** Sets the actual cost of the call, or the reader that finds it in the body. */
   settleWith(settle: Cost | SettleReader | null | undefined): void {
     if (settle === undefined || settle === null) return;
     if (typeof settle !== 'number' && !isReader(settle) && !isUnits(settle)) {
@@ -388,12 +388,12 @@ export class Turn {
     this.#settle = settle;
   }
 
-  /** Whether nothing but what responses said limits it. */
+  /** True if only limits learned from responses apply to it. */
   get asksLearned(): boolean {
     return this.call?.policy === LEARNED && this.call.decision.learned;
   }
 
-  /** Whether the service may refuse such calls since it was given. */
+  /** True if the service may refuse such calls since the turn was given. */
   get mayBeOver(): boolean {
     if (this.call === undefined) return false;
     const { key, origin, decision } = this.call;
@@ -401,7 +401,7 @@ export class Turn {
     return mayBeOver(key) || (origin !== undefined && mayBeOver(origin));
   }
 
-  /** Whether it does. */
+  /** True if the service does refuse them. */
   async isOver(how: PeekOptions): Promise<boolean> {
     if (this.call === undefined) return false;
     const { policy, key, origin } = this.call;
@@ -411,7 +411,7 @@ export class Turn {
     return !seen.allowed && seen.learned;
   }
 
-  /** What the answer says of limits holds for every process. */
+  /** Stores the limits that the answer announces, for every process. */
   async observe(said: readonly Observation[]): Promise<void> {
     if (this.call === undefined) return;
     const { policy, key, origin, decision } = this.call;
@@ -423,17 +423,17 @@ export class Turn {
         await asked(this.limiter).observe(LEARNED, origin, { retryAfterMs, scope });
       }
     } catch (error) {
-      // The answer is there all the same. The limiter says what its store does.
+      // The answer is there all the same, and the limiter reports the state of its store.
       if (!isOfStore(error)) throw error;
     }
   }
 
-  /** A chunk of the body that the caller gets. */
+  /** Takes a chunk of the body that the caller gets. */
   feed(chunk: Uint8Array): void {
     if (isReader(this.#settle)) this.#settle.feed(chunk);
   }
 
-  /** The body has ended, or was given up. */
+  /** Ends the turn, because the body has ended or was given up. */
   end(): void {
     const isOpen = this.isOpen;
     this.#hasEnded = true;
@@ -441,7 +441,7 @@ export class Turn {
     if (isOpen) void this.#done(() => (isReader(this.#settle) ? this.#settle.end() : this.#settle));
   }
 
-  /** Nothing was sent: all that was charged goes back. */
+  /** Gives the whole charge back, because nothing was sent. */
   async giveBack(): Promise<void> {
     this.#hasEnded = true;
     await this.#done((decision) => nothingOf(policyRefOf(decision)));
@@ -471,7 +471,7 @@ function isReader(settle: unknown): settle is SettleReader {
   return typeof feed === 'function' && typeof end === 'function';
 }
 
-/** How long a response tells to wait: what it says, or until something is left again. */
+/** Returns the wait that a response names, or the time until units are left again. */
 function waitOf(said: readonly Observation[]): number | undefined {
   const waits = said.flatMap(({ remaining, resetAfterMs, retryAfterMs }) => [
     retryAfterMs,
@@ -488,7 +488,7 @@ function mayRepeat<A extends Answer>(exchange: Exchange<A>): boolean {
 
 const SENT_AGAIN = ['URLSearchParams', 'FormData', 'Blob', 'File', 'ArrayBuffer', 'SharedArrayBuffer'];
 
-/** Whether a body can be sent again: bytes, text and forms can, what is read once cannot. */
+/** True if a body can be sent again: bytes, text and forms can, a stream cannot. */
 export function isRepeatable(body: unknown): boolean {
   if (typeof body !== 'object' || body === null || ArrayBuffer.isView(body)) return typeof body !== 'function';
   return SENT_AGAIN.includes(Object.prototype.toString.call(body).slice(8, -1));

@@ -9,10 +9,10 @@ import { ConfigError, CostError, describe, didNotRun, StoreError, shortened } fr
 import { isRecord } from './given-options.js';
 
 /**
- * What was consumed: a number, or numbers by the names of units, where a unit that is not named stays as it is. Of a Decision of
- * several one number is what the entries consumed that named a cost, or all of them where none did; of numbers by units each entry
- * takes those that its policy counts. A list has a cost for each entry, of which nothing leaves an entry as it is; a map or an object
- * has one for each policy that it names. Units that are held are given back, and no settle changes them.
+ * The consumed units: a number, or numbers by the names of units. A unit that is not named stays as it is. If a Decision has several
+ * entries, one number is for those that named a cost, or for all if none did. With numbers by units, each entry takes the units
+ * that its policy counts. A list has a cost for each entry, and `undefined` or `null` leaves an entry as it is. A map or an object
+ * has a cost for each policy that it names. No settle changes held units, because their hold gives them back.
  */
 export type ActualCost =
   | Cost
@@ -20,10 +20,10 @@ export type ActualCost =
   | ReadonlyMap<string, Cost>
   | Readonly<Record<string, Cost>>;
 
-/** The entries that were settled. A list of its own, so that a Decision that is never settled costs nothing. */
+/** The settled entries. They stand in a separate set, so that a Decision that no one settles costs nothing. */
 const settled = new WeakSet<Decision>();
 
-/** The entries of several whose caller named their cost. */
+/** The entries with a cost that the caller named, in Decisions with several entries. */
 const costNamed = new WeakSet<Decision>();
 
 /** Remembers that the caller named the cost of an entry. */
@@ -41,7 +41,7 @@ export async function withNamedCosts(
   return decision;
 }
 
-/** The entries of a Decision with what each consumed. All of them count as settled from now on. */
+/** Returns the actual costs by entry. All entries of the Decision count as settled from now on. */
 export function claimed(decision: Decision, actual: ActualCost, limiter: string): ReadonlyMap<Decision, Cost> {
   if (!(decision instanceof Decision)) {
     throw new ConfigError(`settle cannot take ${describe(decision)}: give it a Decision of this limiter`);
@@ -67,13 +67,13 @@ function nameOf({ policy }: Decision): string {
   return JSON.stringify(shortened(policy));
 }
 
-/** What each entry consumed that is to be settled. */
+/** Returns the checked cost of each entry to settle. */
 function costsOf(entries: readonly Decision[], actual: ActualCost): ReadonlyMap<Decision, Cost> {
   const costs = new Map<Decision, Cost>();
   for (const [entry, cost] of givenCosts(entries, actual)) {
     if (isUnits(cost)) checkUnits(entry, cost);
     else if (!Number.isSafeInteger(cost) || cost < 0) throw wrongActual(entry, describe(cost));
-    // Units that are held are given back by the hold.
+    // The hold gives held units back.
     if (!holdsAlone(entry)) costs.set(entry, cost);
   }
   return costs;
@@ -93,7 +93,7 @@ function wrongActual(entry: Decision, given: string): CostError {
   );
 }
 
-/** Whether all limits of an entry are units that are held. */
+/** True if all limits of an entry count held units. */
 function holdsAlone({ limits }: Decision): boolean {
   return limits.length > 0 && limits.every(({ algorithm }) => algorithm === 'concurrency');
 }
@@ -102,7 +102,7 @@ function givenCosts(entries: readonly Decision[], actual: ActualCost): readonly 
   if (Array.isArray(actual)) {
     if (actual.length === entries.length) {
       const each = entries.map((entry, index) => [entry, actual[index] as Cost] as const);
-      // Nothing leaves an entry as it is.
+      // An empty place leaves an entry as it is.
       return each.filter(([, cost]) => cost !== undefined && cost !== null);
     }
     throw new CostError(
@@ -128,21 +128,21 @@ function givenCosts(entries: readonly Decision[], actual: ActualCost): readonly 
   return meant(entries).map((entry) => [entry, actual as number]);
 }
 
-/** The entries that one number is for. */
+/** Returns the entries that one number is for. */
 function meant(entries: readonly Decision[]): readonly Decision[] {
   const rates = entries.filter((entry) => !policyRefOf(entry).holds);
   const named = rates.filter((entry) => costNamed.has(entry));
   return named.length > 0 ? named : rates;
 }
 
-/** Whether an object names units, of a Decision whose policies count some: it names none of its policies. */
+/** True if an object names units: some policy of the Decision counts units, and no key is the name of a policy. */
 function namesUnits(entries: readonly Decision[], actual: Record<string, unknown>): boolean {
   const isPolicy = (name: string): boolean =>
     entries.some((entry) => entry.policy === name || policyRefOf(entry).given === name);
   return entries.some((entry) => policyRefOf(entry).units !== undefined) && !Object.keys(actual).some(isPolicy);
 }
 
-/** Of each entry the numbers of the units that its policy counts. A number of `cost` is for the entries that one number is for. */
+/** Gives each entry the units that its policy counts. The number for `cost` goes to the entries in `meant`. */
 function ofUnits(entries: readonly Decision[], actual: Units): readonly (readonly [Decision, Cost])[] {
   if (entries.length === 1) return entries.map((entry) => [entry, actual]);
   const wrong = uncounted(actual, entries.map(policyRefOf));
@@ -156,8 +156,8 @@ function ofUnits(entries: readonly Decision[], actual: Units): readonly (readonl
 }
 
 /**
- * Settles claimed entries. One that certainly was not settled may be settled again; of any other failure the outcome is not known,
- * and the estimate stays charged.
+ * Settles claimed entries. An entry that certainly was not settled may be settled again. After any other failure the outcome is
+ * not known, and the estimate stays charged.
  */
 export async function settleEach(
   costs: ReadonlyMap<Decision, Cost>,

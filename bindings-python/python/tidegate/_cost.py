@@ -1,4 +1,4 @@
-"""What a call takes: a number, or numbers by the names of units."""
+"""The cost of a call: a number, or numbers by the names of units."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from ._shown import shortened, shown
 from .errors import CostError
 
-# The name of the number of limits that name no unit.
+# The name of the number for limits that name no unit.
 COST = "cost"
 _LIMIT = 2**53
 
 
 class CostByPolicy:
-    """A function of a request whose cost has the units that a policy counts."""
+    """A function of a request that returns a cost in the units of its policy."""
 
     def units_of(self, counted: Collection[str]) -> tuple[str, ...]:
-        """The units of its costs, of a policy that counts these."""
+        """Returns the units of its costs under a policy that counts these."""
         raise NotImplementedError
 
     def counts(self, request: Any, counted: Collection[str]) -> None:
-        """The policy of a request counts these. It is called before the cost is asked for."""
+        """Takes the units that the policy of a request counts. The call comes before the one for the cost."""
         raise NotImplementedError
 
 
 def checked_units(given: Mapping[Any, Any], what: str) -> dict[str, int]:
-    """Numbers by the names of units, in lower case: names ignore case. It raises for what is no number of units."""
+    """Returns the numbers with names in lower case, as names ignore case. Raises CostError for a wrong cost."""
     units: dict[str, int] = {}
     for name, number in given.items():
         if not isinstance(name, str):
@@ -40,12 +40,12 @@ def checked_units(given: Mapping[Any, Any], what: str) -> dict[str, int]:
 
 
 def is_counted(name: str, counted: Collection[str]) -> bool:
-    """Whether the name is one of those that a policy counts."""
+    """True if a policy counts the name."""
     return name.lower() in counted
 
 
 def uncounted(cost: Any, counted: Collection[str]) -> str | None:
-    """What is wrong with numbers by units of which none of some policies counts one."""
+    """Returns the error text for a cost with a unit that no policy counts, or None."""
     if not isinstance(cost, Mapping):
         return None
     wrong = next((name for name in cost if not is_counted(name, counted)), None)
@@ -55,9 +55,9 @@ def uncounted(cost: Any, counted: Collection[str]) -> str | None:
 
 
 def share_of(cost: Any, counted: Collection[str]) -> Any:
-    """The cost of one of several policies that share it: of numbers by units those that it counts, else 1."""
+    """Returns the part of a shared cost for one policy: the units that it counts, or 1. A number stays as it is."""
     if not isinstance(cost, Mapping):
         return cost
     share = {name: number for name, number in cost.items() if is_counted(name, counted)}
-    # A number, which is asked faster. 0 is none: it takes nothing.
+    # A plain number is checked faster. A 0 stays a dict, which takes nothing.
     return share[COST] if share.keys() == {COST} and share[COST] else share or 1

@@ -1,4 +1,4 @@
-"""When a job that was refused asks again."""
+"""Computes when a refused job asks again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._tidegate import Decision, Limit, Limiter, LimitState, Policy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A line has room for as many jobs as a limit admits in that time; in 50 of its periods where they are longer.
+# A line has room for the jobs that a limit admits in this time, or in 50 of its periods if they are longer.
 _LINE = 7 * 86_400.0
 _MOST = 10**12
 # How long to wait for a store that is missing.
@@ -20,7 +20,7 @@ _STORE_MISSING = 1.0
 
 
 class JobLength:
-    """How long jobs typically run in this process. What holds of other processes last is not known."""
+    """The typical run time of jobs in this process. The length of holds in other processes is not known."""
 
     __slots__ = ("_mean",)
 
@@ -40,9 +40,9 @@ class JobLength:
 def wait_of(limiter: Limiter, decision: Decision, policy: Policy, came_back: bool, length: JobLength) -> float:
     """The seconds until a refused job asks again.
 
-    That of one job is the exact wait of its Decision. Of many that wait for a key each has its own moment: they stand
-    in a line, a leaky-bucket in the store with the rate of the limit that refused. Jobs that are refused once more at
-    their moment have a line of their own, so that they are not behind all others.
+    A single job waits exactly as long as its Decision asks. If many jobs wait for a key, each gets a different moment:
+    they stand in a line, a leaky-bucket in the store with the rate of the limit that refused. Jobs that are refused
+    again at their moment stand in a separate line, so that they are not behind all others.
     """
     if decision.unavailable:
         return max(decision.retry_after or 0.0, _STORE_MISSING * random.uniform(1, 2))
@@ -52,7 +52,7 @@ def wait_of(limiter: Limiter, decision: Decision, policy: Policy, came_back: boo
     held = state.algorithm == "concurrency"
     period = length.period if held else state.period
     if state.algorithm == "sliding-window":
-        # Units leave a granule later than the period.
+        # Units leave the window one granule after the period.
         period += period / ((None if decision.overridden else policy.limits[place].precision) or 20)
     key = f"line:{decision.policy}:{int(came_back)}:{decision.key}"
     line = limiter.check(_line(count, period), key, state.cost)
@@ -60,7 +60,7 @@ def wait_of(limiter: Limiter, decision: Decision, policy: Policy, came_back: boo
     if held:
         wait = delay + state.cost * period / count
         return max(wait, _blocked(decision))
-    # What is used now comes back from retry_after to reset_after. A batch is admitted as it does, then the next one.
+    # The used units come back between retry_after and reset_after. They admit the first batch, then the next follows.
     batch = state.limit * period / count
     batches, within = divmod(delay, batch)
     spread = max(0.0, state.reset_after - (state.retry_after or 0.0))
@@ -68,7 +68,7 @@ def wait_of(limiter: Limiter, decision: Decision, policy: Policy, came_back: boo
 
 
 def _refusing(states: Sequence[LimitState]) -> int:
-    """The place of the limit that refuses for longest. How long those who hold units keep them is not known."""
+    """Returns the place of the limit that refuses longest. Concurrency comes last: its wait is not known."""
 
     def order(place: int) -> tuple[bool, bool, float]:
         state = states[place]
@@ -78,7 +78,7 @@ def _refusing(states: Sequence[LimitState]) -> int:
 
 
 def _blocked(decision: Decision) -> float:
-    """The rest of a block of the key, which no limit names."""
+    """Returns the rest of a block of the key, or 0. No limit names such a wait."""
     wait = decision.retry_after or 0.0
     return wait if all(wait > (state.retry_after or 0.0) for state in decision.limits) else 0.0
 

@@ -1,7 +1,7 @@
 """A call that goes out: it waits for its turn, is sent, observed and settled.
 
-The flow is written once, as a coroutine. A blocking client runs it to its end at once, because there every await is
-answered where it is made: `run_now`. What differs between clients is an `Exchange`.
+The flow is written once, as a coroutine. A blocking client runs it to its end at once with `run_now`, because none of
+its awaits has to wait for an event loop. An `Exchange` covers the differences between clients.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ R = TypeVar("R")
 T = TypeVar("T")
 Cost: TypeAlias = "int | Mapping[str, int]"
 
-# The responses whose bodies may say something, and those that are sent again.
+# The statuses of responses with a body worth reading, and of those after which a request is sent again.
 TELLING = (403, 429, 503)
 _AGAIN = (429, 503)
 _IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE")
 _RETRY_AFTER = Headers("off")
-# Calls that nothing limits but what responses say.
+# The policy of calls that only the responses of the service limit.
 _LEARNED = Policy.learned()
 
 
 class OutgoingRequest:
-    """A request of a client whose own requests hide their body: what the functions of options get."""
+    """The argument of the functions in the options, for a client that hides the body in its requests."""
 
     def __init__(self, method: str, url: str, headers: Mapping[str, str], content: bytes | None, original: Any) -> None:
         self.method, self.url, self.headers = method, url, headers
@@ -56,54 +56,54 @@ class OutgoingRequest:
 
 
 class OutgoingResponse:
-    """The head of a response: what `settle` gets."""
+    """The head of a response, as the argument of `settle`."""
 
     def __init__(self, status_code: int, headers: Mapping[str, str], request: OutgoingRequest) -> None:
         self.status_code, self.headers, self.request = status_code, headers, request
 
 
 class Exchange(Protocol[R]):
-    """A request of a client, and what is done with a response of it."""
+    """A request of a client, and the operations on its responses."""
 
-    # What functions get, with `method`, `url`, `headers` and `content`.
+    # The argument of the functions in the options, with `method`, `url`, `headers` and `content`.
     request: Any
-    # Whether bodies are as the service has encoded them, where they are read and fed.
+    # True if bodies are read and fed in the encoding of the service, such as gzip.
     encoded: bool
 
     async def send(self) -> R:
         """Sends the request. It may be called again."""
 
     def never_arrived(self, error: BaseException) -> bool:
-        """Whether it is certain that a request whose `send` raised this has not arrived."""
+        """True if a request certainly did not arrive when its `send` raised this error."""
 
     def can_repeat(self) -> bool:
-        """Whether the body of the request can be sent again."""
+        """True if the body of the request can be sent again."""
 
     def head(self, response: R) -> tuple[int, Mapping[str, str]]:
-        """Status and header fields, by names that count in any case."""
+        """Returns the status and the header fields. Their names ignore case."""
 
     def fields(self, response: R) -> Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]:
         """The header fields, line by line."""
 
     async def read(self, response: R) -> bytes | None:
-        """The body where it has at most MOST_BODY and comes within BODY_SECONDS, encoded or not. The caller can read it
-        all the same."""
+        """Returns the body, encoded or not, if it has at most MOST_BODY and comes within BODY_SECONDS. The caller can
+        still read it."""
 
     def settled(self, response: R) -> Any:
-        """What `settle` gets: `status_code`, `headers`, and `request`, which is that of the exchange."""
+        """Returns the argument of `settle`: `status_code`, `headers`, and the `request` of the exchange."""
 
     async def watch(self, response: R, passing: PassingBody) -> R:
-        """Feeds what the caller reads of the body, and ends it with the body, or when the body is given up."""
+        """Feeds `passing` each chunk that the caller reads. Ends it when the body ends or is given up."""
 
     async def close(self, response: R) -> None:
         """Gives the body up."""
 
     async def made(self, status: int, fields: dict[str, str], body: bytes) -> R:
-        """A response that no service has sent."""
+        """Makes a response that no service has sent."""
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine of a blocking client, whose awaits are answered where they are made."""
+    """Runs a coroutine of a blocking client. None of its awaits may wait for an event loop."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -125,12 +125,12 @@ async def _sleep_now(seconds: float) -> None:
     time.sleep(seconds)
 
 
-# What was begun for callers that may be gone: an event loop alone would forget it.
+# Tasks of callers that may be gone. The event loop alone holds only weak references to them.
 _UNFINISHED: set[asyncio.Task[None]] = set()
 
 
 def _begin(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Runs a coroutine to its end, also when the caller is cancelled meanwhile."""
+    """Runs a coroutine to its end, even if the caller is cancelled meanwhile."""
     task = asyncio.get_running_loop().create_task(coroutine)
     _UNFINISHED.add(task)
     task.add_done_callback(_UNFINISHED.discard)
@@ -138,18 +138,18 @@ def _begin(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 class _Turn:
-    """The turn of one attempt: its Decision, what it holds, and where it was asked."""
+    """The turn of one attempt: its Decision, its hold, and the policy and key that were checked."""
 
     __slots__ = ("decision", "hold", "key", "origin", "policy")
 
     def __init__(self, policy: Policy, key: str, origin: str | None, decision: Decision, hold: Any) -> None:
         self.policy, self.key, self.decision, self.hold = policy, key, decision, hold
-        # The key of what the service tells all its callers, where it is another one.
+        # The key for waits that the service imposes on all its callers, if it differs from `key`.
         self.origin = origin
 
 
 class Pacing:
-    """What the calls of one client ask of a limiter."""
+    """The flow of the calls of one client through a limiter."""
 
     def __init__(
         self, owner: object, limiter: Limiter | AsyncLimiter, policy: PolicyOption, options: Any, *, blocking: bool
@@ -161,7 +161,7 @@ class Pacing:
         self._limiter: Any = (to_blocking if blocking else to_async)(unwrapped(limiter))
         warn_of_memory(self._limiter)
         self._done: Callable[[Any], Coroutine[Any, Any, Any]] = _now if blocking else _awaited
-        # A task, where there is an event loop.
+        # Returns a task if there is an event loop.
         self._begin: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None] = run_now if blocking else _begin
         self._sleep: Callable[[float], Coroutine[Any, Any, None]] = _sleep_now if blocking else asyncio.sleep
         self._blocking = blocking
@@ -183,7 +183,7 @@ class Pacing:
         if not isinstance(self._prefix, str):
             raise TypeError(f"prefix must be a str, not {shown(self._prefix)}")
         self._keys_are_origins = given.get("key") is None
-        # Whether each request takes one unit of its origin, and its policy is no function.
+        # True if each request takes one unit for its origin, and the policy is no function.
         self._is_plain = not callable(policy) and all(given.get(one) is None for one in ("key", "cost", "priority"))
         self._cost = given.get("cost")
         self._asking = self._asked(owner, given.get("key"), self._cost, given.get("priority"))
@@ -200,7 +200,7 @@ class Pacing:
             check_options(self._limiter, policy, key if isinstance(key, str) else "", cost, priority)
             _, _, counted = self._prepared(policy, self._limiter._generation)
             if isinstance(cost, CostByPolicy):
-                # Clients of models hide the error of a call.
+                # Check this early, because clients of models hide the error of a call.
                 units = dict.fromkeys(cost.units_of(counted), 0)
                 check_options(self._limiter, policy, "", units or 1, priority)
             # As long as the client exists, `reload` refuses to drop its policy.
@@ -208,9 +208,9 @@ class Pacing:
         return Asking(self._limiter, "", owner, origin_of if key is None else key, cost, priority)
 
     def _prepare(self, policy: str | Policy | None, _generation: int) -> tuple[Policy, bool, frozenset[str]]:
-        """The policy as calls that go out keep it, whether it has units to hold, and the names of what it counts.
+        """Returns the policy with the margin of outgoing calls, True if it has units to hold, and the counted units.
 
-        A reload may change all of them.
+        A reload may change all three.
         """
         if policy is None:
             return _LEARNED, False, frozenset()
@@ -219,12 +219,12 @@ class Pacing:
         return resolved.paced(self._margin), holds, frozenset(one.unit or COST for one in resolved.limits)
 
     async def send(self, exchange: Exchange[R]) -> R:
-        """Sends a request when its turn has come, and again where that is wanted; returns its response."""
+        """Sends a request in its turn, repeats it as `retries` allows, and returns the response."""
         left, attempt = self._timeout, -1
         made_for = None if self._keys_are_origins else followed(self, str(exchange.request.url))
         while True:
             attempt += 1
-            # What is left counts for the next attempt only.
+            # Only the next attempt needs the time that is left.
             began = time.monotonic() if self._retries else 0.0
             try:
                 turn = await self._turn(exchange.request, left, made_for)
@@ -240,7 +240,7 @@ class Pacing:
             try:
                 response = await exchange.send()
             except BaseException as error:
-                # A client behind this one may be paced itself.
+                # The client behind this one may be paced too.
                 if isinstance(error, (RateLimited, CostError)) or exchange.never_arrived(error):
                     await self._give_back(turn)
                 self._release(turn)
@@ -268,7 +268,7 @@ class Pacing:
     async def _turn(
         self, request: Any, left: float | None, made_for: MadeFor | None, *, is_second: bool = False
     ) -> _Turn:
-        """Waits for the turn of a request. Raises RateLimited where it does not come in time."""
+        """Waits for the turn of a request. Raises RateLimited if it does not come in time."""
         began, before = time.monotonic(), left
         policy, holds, key, cost, priority = self._asked_of(request)
         limiter: Any = asked(self._limiter) if TRACED else self._limiter
@@ -286,14 +286,14 @@ class Pacing:
             turn = _Turn(policy, key, origin, hold.decision, hold)
         else:
             decision = limiter.acquire(policy, key, cost, timeout=left, priority=priority)
-            # A coroutine more would cost as much as a turn that is given at once.
+            # One more coroutine would cost as much as a turn without a wait.
             if not self._blocking:
                 decision = await decision
             if not decision:
                 raise RateLimited(decision)
             turn = _Turn(policy, key, origin, decision, None)
-        # An event loop that has much to do comes to a turn late. The second turn counts: the first may have been
-        # refused for what it took itself.
+        # A busy event loop comes late to a turn. The second turn counts, because the first may have been refused for
+        # its own charge.
         if not is_second and self._may_be_over(turn) and await self._is_over(turn, cost, priority):
             return await self._turn(request, _less(before, time.monotonic() - began), made_for, is_second=True)
         return turn
@@ -305,7 +305,7 @@ class Pacing:
         )
 
     async def _is_over(self, turn: _Turn, cost: Cost, priority: str | None) -> bool:
-        """Whether the service refuses calls since the turn was given. Then it is given back."""
+        """True if the service refuses calls since the turn was given. The turn is then given back."""
         is_over = True
         try:
             seen = await self._done(self._limiter.peek(turn.policy, turn.key, cost, priority=priority))
@@ -319,7 +319,7 @@ class Pacing:
         return is_over
 
     def _asked_of(self, request: Any) -> tuple[Policy, bool, str, Cost, str | None]:
-        """What the turn of a request is asked with: policy, whether it has units to hold, key, cost and class."""
+        """Returns policy, True if the policy has units to hold, key, cost and class for the turn of a request."""
         given, generation = self._policy, self._limiter._generation
         if self._is_plain:
             policy, holds, _ = self._prepared(given, generation)
@@ -333,12 +333,12 @@ class Pacing:
         made, cost = self._asking.key_and_cost((request,), {})
         priority = self._asking.class_of((request,), {})
         if given is None:
-            # What responses say knows no classes, and a call takes one of each unit that they name.
+            # Limits learned from responses know no classes, and a call takes one of each unit that they name.
             priority, cost = None, 1 if isinstance(cost, Mapping) else cost
         return policy, holds, self._prefix + made, cost, priority
 
     async def _cool_down(self, limiter: Any, origin: str, left: float | None) -> float | None:
-        """Waits for as long as the service has told all its callers to wait. Returns what is left of the timeout."""
+        """Waits as long as the service asked all its callers to wait. Returns the rest of the timeout."""
         while not (seen := await self._done(limiter.peek(_LEARNED, origin))):
             wait = seen.retry_after
             if left is not None and wait > left:
@@ -350,7 +350,7 @@ class Pacing:
         return left
 
     async def _observe(self, exchange: Exchange[R], response: R, turn: _Turn) -> float | None:
-        """Tells the limiter what a response says. Returns the wait that it says, None for none."""
+        """Passes the limits that a response announces to the limiter. Returns the wait that it names, or None."""
         if not (self._learn or self._retries):
             return None
         code, headers = exchange.head(response)
@@ -361,12 +361,12 @@ class Pacing:
             decode = self._decoder(exchange, headers)
             body = b"" if decode is None else decode.decode(await exchange.read(response) or b"")
         found = said(status=code, body=body)
-        # A service that states no limit: the next call goes when it is known that this one was served.
+        # If a service states no limit, the next call goes once Tidegate knows that this one was served.
         answers = turn.policy is _LEARNED and turn.decision.learned
         if not (found or answers):
             return None
         if self._learn:
-            # The response is there all the same. The limiter has said what its store does.
+            # The response is there all the same, and the limiter has reported the state of its store.
             with contextlib.suppress(StoreError, ClosedError):
                 await self._done(self._limiter.observe(turn.policy, turn.key, found, decision=turn.decision))
                 told = [one.retry_after for one in found if one.scope == "all" and one.retry_after is not None]
@@ -385,7 +385,7 @@ class Pacing:
         )
 
     async def _pass(self, exchange: Exchange[R], response: R, turn: _Turn) -> R:
-        """The response, whose body ends the call."""
+        """Returns the response. The call is settled when its body ends."""
         actual = None if self._settle is None else self._settle(exchange.settled(response))
         if actual is None and turn.hold is None:
             return response
@@ -395,12 +395,12 @@ class Pacing:
         return await exchange.watch(response, PassingBody(self, turn, actual, decode))
 
     def _decoder(self, exchange: Exchange[R], headers: Mapping[str, str]) -> ContentDecoder | None:
-        """What makes of the chunks of a body what they say."""
+        """Returns the decoder for the chunks of a body, or None if it cannot be decoded."""
         return decoder(headers if exchange.encoded else {})
 
     def _release(self, turn: _Turn) -> None:
         if turn.hold is not None:
-            # It gives the units back also when it is not awaited.
+            # This gives the units back even if no one awaits it.
             turn.hold.release()
 
     async def _give_back(self, turn: _Turn) -> None:
@@ -410,7 +410,7 @@ class Pacing:
             await asyncio.shield(task)
 
     async def _settle_with(self, turn: _Turn, actual: Cost) -> None:
-        # Without the store it stays as it was charged. The limiter has said what its store does.
+        # Without the store the charge stays, and the limiter has reported the state of its store.
         with contextlib.suppress(StoreError, ClosedError):
             if turn.hold is not None:
                 await self._done(turn.hold.settle(actual))
@@ -419,7 +419,7 @@ class Pacing:
 
 
 class PassingBody:
-    """The body of a response on its way to the caller. At its end the call is settled, and what it holds given back."""
+    """The body of a response on its way to the caller. At its end the call is settled and its hold released."""
 
     def __init__(self, pacing: Pacing, turn: _Turn, actual: Any, decode: ContentDecoder | None) -> None:
         self._pacing, self._turn, self._decode = pacing, turn, decode
@@ -429,16 +429,16 @@ class PassingBody:
 
     @property
     def holds_only(self) -> bool:
-        """Whether nothing is settled."""
+        """True if nothing is to be settled."""
         return self._actual is None
 
     def feed(self, chunk: bytes) -> None:
-        """A chunk, as the caller gets it."""
+        """Takes a chunk as the caller gets it."""
         if self._decode is not None and not self._ended and (plain := self._decode.decode(chunk)):
             self._actual.feed(plain)
 
     def ended(self) -> None:
-        """The body has ended, or is given up. Only the first call counts."""
+        """Ends the call, because the body has ended or is given up. Only the first call counts."""
         if self._ended:
             return
         self._ended = True
@@ -448,21 +448,21 @@ class PassingBody:
             self._settling = self._pacing._begin(self._pacing._settle_with(self._turn, actual))
 
     async def end(self) -> None:
-        """The same, and returns when the call is settled."""
+        """Does the same as `ended`, and returns when the call is settled."""
         self.ended()
         if self._settling is not None:
             await asyncio.shield(self._settling)
 
 
 def _wait_of(found: list[Observation]) -> float | None:
-    """How long a response tells to wait: what it says, or until something is left again."""
+    """Returns the wait that a response names, or the time until units are left again."""
     waits = [one.retry_after for one in found if one.retry_after is not None]
     waits += [one.reset_after for one in found if one.remaining == 0 and one.reset_after is not None]
     return max(waits, default=None)
 
 
 def _refusal(decision: Decision, error: CostError | None) -> tuple[int, dict[str, str], bytes]:
-    """Status, header fields and body of a response that a refusal becomes. SDKs are told that a retry helps nothing."""
+    """Returns status, header fields and body of the response for a refusal. `x-should-retry` stops retries of SDKs."""
     code, said = status(decision), json.loads(problem(decision))
     if error is not None:
         code = 413

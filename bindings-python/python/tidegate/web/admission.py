@@ -1,4 +1,4 @@
-"""Checks the limits of a request, and does what is left to do after the response: refunds, settlements, holds."""
+"""Checks the limits of a request, and handles refunds, settlements and holds after the response."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from .keys import Request, UnusableKey
 from .limit import BoundLimit, LimitEntry, budget_of
 from .steps import Steps, awaited, run_steps
 
-# A policy that a request was asked for: its limit, the entries of that, its own entry and its cost.
+# One policy that a request is checked against: its limit, all entries of that limit, its entry, and the cost.
 Asked: TypeAlias = "tuple[BoundLimit, Sequence[LimitEntry], LimitEntry, Any]"
 
 
 @dataclass(eq=False)
 class Charge:
-    """What one entry of a request consumes."""
+    """The charge of a request for one entry of a limit."""
 
     bound: BoundLimit
-    # Those of its limit, of which its entry is one.
+    # All entries of its limit, `entry` among them.
     entries: Sequence[LimitEntry]
     entry: LimitEntry
     cost: Any
     decision: Decision
-    # Whether it was given back or settled.
+    # True if it was given back or settled.
     returned: bool = False
 
     @property
     def consumed(self) -> bool:
-        """Whether there is something that can be given back."""
+        """True if the charge can still be given back."""
         return self.entry.resolved.rates and not self.returned and not self.decision.shadow
 
 
 def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, Any]]:
-    """The charges of one limit that are settled, each with its cost. It raises before the first of them is."""
+    """Returns the charges of one limit to settle, each with its cost. Raises before any of them is settled."""
     entries = charges[0].entries
     costs: list[tuple[Charge, Any]]
-    # Where a policy names a cost, one that names none counts requests.
+    # If one policy names a cost, the policies that name none count requests.
     named = any(entry.names_cost for entry in entries)
     meant = [charge for charge in charges if charge.entry.names_cost or not named]
     names = [entry.resolved.name for entry in entries]
@@ -59,7 +59,7 @@ def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, Any
     elif isinstance(given, (list, tuple)):
         if len(given) != len(entries):
             raise ConfigError(f"settle returned {len(given)} costs, and the limit has {len(entries)} policies")
-        # One whose cost was 0 has no charge.
+        # An entry with a cost of 0 has no charge.
         costs = [(charge, given[entries.index(charge.entry)]) for charge in charges]
     else:
         costs = [(charge, given) for charge in meant]
@@ -68,7 +68,7 @@ def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, Any
 
 
 def _names_units(entries: Sequence[LimitEntry], given: Any, names: Sequence[str]) -> bool:
-    """Whether a dict names units, of policies that count some: it names none of the policies."""
+    """True if a dict names units: some policy counts units, and no key is the name of a policy."""
     if not isinstance(given, Mapping) or all(entry.resolved.nothing == 0 for entry in entries):
         return False
     if any(name in names for name in given):
@@ -80,7 +80,7 @@ def _names_units(entries: Sequence[LimitEntry], given: Any, names: Sequence[str]
 
 
 def _units_of(charge: Charge, given: Mapping[str, Any], takes_cost: bool) -> Any:
-    """What a policy counts of the units that were consumed; None where it counts none of them."""
+    """Returns the consumed units that a policy counts, or None if it counts none of them."""
     counted = charge.entry.resolved.counted
     share = {
         name: cost for name, cost in given.items() if is_counted(name, counted) and (takes_cost or name.lower() != COST)
@@ -107,7 +107,7 @@ DECISION = "tidegate.decision"
 
 
 class ResponseStart:
-    """The status and the header fields of a response, for `refund_when` and `settle` where no class has them."""
+    """The status and the header fields of a response, for `refund_when` and `settle` without a framework class."""
 
     def __init__(self, status_code: int, headers: Iterable[tuple[str, str]]) -> None:
         self.status_code = status_code
@@ -117,20 +117,20 @@ class ResponseStart:
 class Admission:
     """The result of checking the limits of a request, admitted or denied."""
 
-    # The charges, once they are needed.
+    # Made when they are first needed.
     _charges: Sequence[Charge] | None = None
-    # The policies that were asked. A limit that was checked in one native call has none.
+    # The checked policies. This is empty if the limit was checked in one native call.
     asked: Sequence[Asked] = ()
     # The answer of the limiter while something is held.
     _held: Held | None = None
-    # Whether `refund` and `settle` have something to do.
+    # True if `refund` and `settle` have something to do.
     refunds = settles = False
-    # What the header fields announce besides the Decision. Of several policies, first the policies themselves, since a
+    # The policies and Decisions for the header fields. With several policies, the policies stand first, because a
     # refusal leaves some unasked.
     _announced: Sequence[Policy | Decision] = ()
 
     def __init__(self, decision: Decision, bound: BoundLimit, fields: Sequence[tuple[str, str]] = ()) -> None:
-        # One is made for each request: what few have is a default of the class.
+        # Each request makes one, so values that few requests need are defaults of the class.
         self.decision = decision
         # The limit that decided.
         self.bound = bound
@@ -139,12 +139,12 @@ class Admission:
 
     @property
     def announced(self) -> Sequence[Policy | Decision]:
-        """What the header fields announce."""
+        """The policies and Decisions that the header fields announce."""
         return self._announced or (*self.bound.announced, self.decision)
 
     @property
     def charges(self) -> Sequence[Charge]:
-        """What was charged."""
+        """The charges of the request."""
         if self._charges is None:
             decision, bound = self.decision, self.bound
             asked = self.asked or [(bound, bound.entries, entry, entry.cost) for entry in bound.entries]
@@ -159,11 +159,11 @@ class Admission:
 
     @property
     def holds(self) -> bool:
-        """Whether anything is held."""
+        """True if anything is held."""
         return self._held is not None
 
     def release(self, until: str | None = None) -> None:
-        """Gives back all that is held, or what is held `until` then, without waiting for it."""
+        """Gives all held units back, or those held `until` then. It does not wait for the store."""
         held = self._held
         if held is None:
             return
@@ -176,7 +176,7 @@ class Admission:
 
 
 def failed(error: StoreError | KeyInvalid, bound: BoundLimit, entries: Iterable[LimitEntry]) -> StoreError | KeyInvalid:
-    """What a call of the limiter has raised, for the response: its policies, or that its client made the key so."""
+    """Returns the error for the response: UnusableKey for a bad key, or the store's error with the policies."""
     if isinstance(error, KeyInvalid):
         return UnusableKey(error.message)
     error._announced = bound.headers, tuple(entry.resolved.announced for entry in entries)
@@ -184,22 +184,22 @@ def failed(error: StoreError | KeyInvalid, bound: BoundLimit, entries: Iterable[
 
 
 def checked_key(entry: LimitEntry, key: Any) -> str:
-    """Returns the key; raises when it is no text."""
+    """Returns the key. Raises KeyInvalid if it is no text."""
     if isinstance(key, str):
         return key
     found = "nothing (None)" if key is None else shown(key)
     raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
 
 
-# The answers of functions of the application for a request, by the ids of the functions. The functions stand beside
-# them, since another one could have the id after their end.
+# The answers of the application's functions for a request, by the ids of the functions. Each stands with its function,
+# because a new function could get the id of one that is gone.
 Known: TypeAlias = "dict[int, tuple[Any, Any]]"
 
 
 def admit(
     limits: Sequence[BoundLimit], request: Request, method: str | None, known: Known | None = None
 ) -> Steps[Admission | None]:
-    """Checks a request. None: no limit applies to it."""
+    """Checks a request. Returns None if no limit applies to it."""
     asked: list[Asked] = []
     questions: list[tuple[Any, ...]] = []
     # A function that several limits or policies share, such as the skip of their layer, is called once.
@@ -243,7 +243,7 @@ def admit(
             questions.append((entry.resolved.prepared, key, cost, meta, priority, budget))
     if not asked:
         return None
-    # One step of the core: all are charged and held, or none is.
+    # The core does this in one step: it charges and holds all, or none.
     try:
         answer: Held = yield "_admit", (questions,)
     except (StoreError, KeyInvalid) as error:
@@ -271,7 +271,7 @@ def admit(
 
 
 def _once(function: Any, request: Request, known: Known) -> Steps[Any]:
-    """The answer of a function of the application, which is called once for each request."""
+    """Returns the answer of the application's function. Each request calls it only once."""
     given = known[id(function)][1] if id(function) in known else function(request)
     given = yield from awaited(given)
     known[id(function)] = function, given
@@ -304,7 +304,7 @@ def _give_back(admission: Admission, charges: Iterable[Charge]) -> Steps[None]:
 
 
 def _settle_charges(admission: Admission, costs: Mapping[Charge, Any]) -> Steps[None]:
-    """Settles charges with these costs: in one step where these are all charges of the admission."""
+    """Settles charges with these costs, in one step if they are all charges of the admission."""
     for charge in costs:
         charge.returned = True
     whole = 1 < len(costs) == len(admission.charges)
@@ -313,13 +313,13 @@ def _settle_charges(admission: Admission, costs: Mapping[Charge, Any]) -> Steps[
         try:
             yield "settle", (decision, cost)
         except (StoreError, ConfigError) as error:
-            # The response is the view's by now: an error would only replace it. It is a ConfigError for a view that
-            # has settled its Decision itself.
+            # The view has made its response by now, and an error would only replace it. A ConfigError comes from a
+            # view that has settled its Decision itself.
             log.warning("%s could not be corrected after the response: %s", decision.policy, error.message)
 
 
 def withdraw(admission: Admission) -> Steps[None]:
-    """Takes an admission back: what is held and what was charged."""
+    """Takes an admission back, with its held and its charged units."""
     admission.release()
     yield from _give_back(admission, admission.charges)
 
@@ -339,7 +339,7 @@ def refund(admissions: Iterable[Admission], request: Request, response: Response
 def end_work(
     admissions: Iterable[Admission], request: Request, response: Response, until: str | None = None
 ) -> Steps[None]:
-    """Ends the work of a request: gives back what is held, and settles what the work has cost."""
+    """Ends the work of a request: gives its held units back, and settles the cost of the work."""
     for admission in admissions:
         admission.release(until)
         if admission.settles:
@@ -350,7 +350,7 @@ def end_work(
 def _settle(admission: Admission, request: Request, response: Response) -> Steps[None]:
     """Settles the charges with the actual cost that `settle` returns, after the work. None leaves a charge as it is.
 
-    A settle that fails is logged, and the charges stay: the response is the view's.
+    A failure is only logged, and the charges stay, because the view has already made its response.
     """
     for bound in dict.fromkeys(charge.bound for charge in admission.charges):
         charges = [charge for charge in admission.charges if charge.bound is bound]
@@ -366,9 +366,9 @@ def _settle(admission: Admission, request: Request, response: Response) -> Steps
 
 
 def gathered(bound: BoundLimit, request: Request) -> tuple[str | None, int | None, Known]:
-    """Reads the identity of a request for one native call, and the cost where a function returns it.
+    """Reads the identity of a request for one native call, and the cost if a function returns it.
 
-    A request without an identity, such as one whose peer has no address, is left to `admit` with the answers so far.
+    A request without an identity, such as one whose peer has no address, goes to `admit` with the answers so far.
     """
     identity, cost_of = bound.identify(request), bound.cost_of
     read: tuple[Any, Any] = bound.identify, identity
@@ -385,7 +385,7 @@ def gathered(bound: BoundLimit, request: Request) -> tuple[str | None, int | Non
 def admit_on_thread(
     limits: Sequence[BoundLimit], request: Request, method: str | None, limiter: Limiter
 ) -> Admission | None:
-    """Checks a request on this thread. None: no limit applies to it."""
+    """Checks a request on this thread. Returns None if no limit applies to it."""
     bound = limits[0]
     known: Known | None = None
     if bound.prepared and len(limits) == 1 and id(limiter) not in TRACED:

@@ -1,7 +1,7 @@
 """Rules that are written once for threads and for event loops.
 
-Such a rule is a generator. It yields what it needs, a call of the limiter or an awaitable, and receives the result.
-`run_steps` carries that out on a thread, `run_steps_async` on an event loop.
+Such a rule is a generator. It yields a call of the limiter, a sleep or an awaitable, and receives the result.
+`run_steps` runs it on a thread, `run_steps_async` on an event loop.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..errors import ConfigError
 from .functions import name_of
 
 T = TypeVar("T")
-# A method of the limiter with its arguments, or "sleep" or "wait" with what to wait for.
+# A method of the limiter with its arguments, or "sleep" with seconds, or "wait" with an awaitable.
 Step: TypeAlias = "tuple[str, Any]"
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
 def run_steps(steps: Steps[T], limiter: Limiter, wait: Callable[[Any], Any] | None = None) -> T:
-    """Runs the steps on the calling thread. `wait` waits for an awaitable there; without it there may be none."""
-    # Not one loop with that below: a coroutine for each run costs a request of Django 5 %.
+    """Runs the steps on the calling thread. Without `wait`, an awaitable raises ConfigError."""
+    # It shares no loop with `run_steps_async`, because a coroutine for each run costs a Django request 5 %.
     called = asked(limiter) if TRACED else limiter
     try:
         name, given = next(steps)
