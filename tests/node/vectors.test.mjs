@@ -38,10 +38,8 @@ describe('vectors on Redis', () => {
       try {
         await run(one, servers.url, `v${index}`);
       } catch (error) {
-        // Keys in Redis expire in real time, and on a busy machine a case may take longer than they live. The clock may
-        // also move while a waiting call has its answer on the way.
-        const waits = one.steps.some((step) => 'timeout' in step);
-        if (performance.now() - began < 250 && !waits) throw error;
+        // Keys in Redis expire in real time, and on a busy machine a case may take longer than they live.
+        if (performance.now() - began < 250) throw error;
         await run(one, servers.url, `again${index}`);
       }
     });

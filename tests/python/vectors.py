@@ -18,7 +18,7 @@ from waiting_calls import TaskCall, ThreadCall, WaitingCall
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors"
 START = 1_704_067_200_000_000
-# Keys in Redis expire in real time, so a case that fails after a longer run is repeated.
+# Keys in Redis expire in real time, so a case that fails there after a longer run is repeated.
 MAX_SECONDS = 0.25
 
 _numbers = itertools.count()
@@ -75,7 +75,7 @@ async def run(case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], st
             try:
                 await one.steps()
             except AssertionError:
-                if time.monotonic() - began < MAX_SECONDS or attempt == 10:
+                if not store.startswith("redis") or time.monotonic() - began < MAX_SECONDS or attempt == 10:
                     raise
             else:
                 return
