@@ -1,8 +1,8 @@
-//! The address of the client that sent a request, when there are proxies between.
+//! Finds the address of the client behind proxies.
 //!
-//! Every proxy appends to `X-Forwarded-For` the address from which it got the request, and a client may send any entries of
-//! its own. Only an entry that a trusted proxy appended is true. So the entries are read from the right, as long as the
-//! address that appended the next one is trusted, or for as many entries as there are proxies.
+//! Each proxy appends to `X-Forwarded-For` the address from which it got the request, and a client may send any entries. Only
+//! the entries of trusted proxies are true. So Tidegate reads the entries from the right, as long as the proxy that appended the
+//! next one is trusted, or for as many entries as there are proxies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,17 +10,17 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A household or a machine has at least a /64, within which it may choose its addresses.
+/// A household or a machine has at least a /64, and may choose its addresses within it.
 pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
 /// The key of a peer without an address: a Unix domain socket.
 const UNIX: &str = "unix";
 /// The key of a peer whose address cannot be read.
 const UNKNOWN: &str = "unknown";
-/// Says that every address is trusted.
+/// The word for trust in every address.
 const ANYONE: &str = "anyone";
 
-/// More proxies than are on any way: a larger number would only trust what clients write.
+/// The most proxies between a client and a server. A larger number would only trust entries that clients write.
 const MOST_HOPS: u8 = 100;
 
 /// Names for groups of networks, the same as in Express.
@@ -35,17 +35,17 @@ const GROUPS: [(&str, &[&str]); 3] = [
 pub struct Trusted {
     networks: Vec<IpNet>,
     unix: bool,
-    /// So many are trusted whatever their addresses are.
+    /// That many proxies are trusted, at any address.
     hops: usize,
 }
 
 impl Trusted {
-    /// Proxies by address (`10.0.0.7`), by network (`10.0.0.0/8`, `fd00::/8`), or by word: `loopback`, `linklocal`,
-    /// `uniquelocal`; `unix` for peers on a Unix domain socket.
+    /// Trusts proxies by address (`10.0.0.7`), by network (`10.0.0.0/8`, `fd00::/8`), or by word: `loopback`, `linklocal`,
+    /// `uniquelocal`, and `unix` for peers on a Unix domain socket.
     ///
     /// # Errors
-    /// `config_invalid` for anything else, and for a network of all addresses, with which every client could choose its address.
-    /// `anyone` says that this is meant.
+    /// `config_invalid` for anything else, and for a network of all addresses, because every client could then choose its address.
+    /// Write `anyone` if you mean that.
     pub fn parse<T: AsRef<str>>(proxies: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut trusted = Self::default();
         for proxy in proxies {
@@ -64,9 +64,9 @@ impl Trusted {
         Ok(trusted)
     }
 
-    /// A number of proxies, whatever their addresses are: the client is that entry of `X-Forwarded-For`, counted from the
-    /// right, where 0 is the peer. Of fewer entries it is the first, and without any it is the peer. An entry that is no
-    /// address has its place all the same; at the client's place it leaves the address right of it.
+    /// Trusts that many proxies, at any address. The client is that entry of `X-Forwarded-For`, counted from the right, and 0 is
+    /// the peer. If there are fewer entries, the client is the first one, and without any it is the peer. An entry that is no
+    /// address still counts. If it stands at the client's place, the address on its right is the client.
     ///
     /// # Errors
     /// `config_invalid` for a number that is not from 0 to 100.
@@ -77,7 +77,7 @@ impl Trusted {
         }
     }
 
-    /// The error for what is no number of hops, as the bindings show it.
+    /// The error for a value that is no number of hops, as the bindings show it.
     #[doc(hidden)]
     #[must_use]
     pub fn no_hops(shown: &str) -> Error {
@@ -98,14 +98,14 @@ impl Trusted {
         }
     }
 
-    /// Whether no proxy is trusted, so that only the peer counts.
+    /// True if no proxy is trusted, so that only the peer counts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.networks.is_empty() && !self.unix && self.hops == 0
     }
 }
 
-/// A network as people write it.
+/// Reads a network as people write it.
 ///
 /// # Errors
 /// `config_invalid` for another text, and for a network of all addresses.
@@ -132,10 +132,10 @@ fn network(text: &str) -> Result<IpNet> {
     Ok(network)
 }
 
-/// An address is a network of one. What is mapped from IPv4 is a network of IPv4, since addresses are compared as that.
+/// An address is a network of one. A network that is mapped from IPv4 is one of IPv4, because addresses are compared as IPv4.
 ///
-/// The address is read by the standard library, and the number of bits here: `ipnet` accepts `010.0.0.0`, which is 8.0.0.0 to
-/// some programs and 10.0.0.0 to others.
+/// The standard library reads the address, because `ipnet` accepts `010.0.0.0`, which some programs read as 8.0.0.0 and others as
+/// 10.0.0.0.
 fn parsed(text: &str) -> Option<IpNet> {
     let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
     let address = address.parse::<IpAddr>().ok()?;
@@ -158,15 +158,15 @@ fn parsed(text: &str) -> Option<IpNet> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Peer<'a> {
-    /// Its address; an empty text is none.
+    /// Its address. An empty text is no address.
     Address(&'a str),
-    /// The server listens on a Unix domain socket, whose peers have no address.
+    /// The server listens on a Unix domain socket, and the peers there have no address.
     Unix,
-    /// The server listens on an address and does not know its peer: a connection that was reset has none any more.
+    /// The server listens on an address and does not know its peer, for example because the connection was reset.
     Missing,
 }
 
-/// Who sent a request, as far as the server and trusted proxies say.
+/// The sender of a request, as far as the server and trusted proxies know it.
 enum Client {
     Address(IpAddr),
     Unix,
@@ -188,7 +188,7 @@ impl Client {
     }
 }
 
-/// Derives the key `client_ip`.
+/// Makes the key `client_ip`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIp {
     trusted: Trusted,
@@ -219,35 +219,35 @@ impl ClientIp {
         Ok(Self { trusted, ipv6_prefix })
     }
 
-    /// Whether `X-Forwarded-For` matters at all.
+    /// True if `X-Forwarded-For` matters at all.
     #[must_use]
     pub fn reads_forwarded(&self) -> bool {
         !self.trusted.is_empty()
     }
 
-    /// The key of a request, from its peer as the server knows it and the lines of `X-Forwarded-For` in their order.
+    /// Returns the key of a request, from the peer that the server knows and the lines of `X-Forwarded-For` in their order.
     ///
-    /// The key is the IPv4 address, or the network of the IPv6 address: `2001:db8::/64`. An IPv6 address that carries an
-    /// IPv4 address is a client by what identifies it:
+    /// The key is the IPv4 address, or the network of the IPv6 address, such as `2001:db8::/64`. If an IPv6 address carries an IPv4
+    /// address, the part that identifies the client counts:
     ///
     /// | addresses | the key |
     /// |---|---|
     /// | NAT64 (`64:ff9b::/96`, `64:ff9b:1::/48` with the IPv4 address at the end), mapped (`::ffff:0:0/96`), translated (`::ffff:0:0:0/96`), compatible (`::/96`) | the IPv4 address in it |
-    /// | NAT64 (`64:ff9b:1::/48`) with the IPv4 address elsewhere | the whole address: the translator makes one for each client |
+    /// | NAT64 (`64:ff9b:1::/48`) with the IPv4 address elsewhere | the whole address, because the translator makes one for each client |
     /// | Teredo (`2001::/32`) | the IPv4 address of the client's router, which is written inverted |
-    /// | 6to4 (`2002::/16`) | its /48, which is one site, whatever `ipv6_prefix` says |
-    /// | ISATAP (`…:0:5efe:a.b.c.d`) | as any other: the client chooses that half of its address |
+    /// | 6to4 (`2002::/16`) | its /48, which is one site, for any `ipv6_prefix` |
+    /// | ISATAP (`…:0:5efe:a.b.c.d`) | as any other, because the client chooses that half of its address |
     ///
-    /// Whether a proxy is trusted is decided by its address as it is; only a mapped one is an IPv4 address there.
+    /// A proxy is trusted by its address as it is. Only a mapped address counts as IPv4 there.
     ///
-    /// The key is `unix` for a peer on a Unix domain socket, and `unknown` when the server gives a text that is no address.
-    /// An entry that is no address ends the search among networks: no trusted proxy appended what is left of it.
+    /// The key is `unix` for a peer on a Unix domain socket, and `unknown` if the server gives a text that is no address. An entry
+    /// that is no address ends the search among networks, because no trusted proxy appended the entries on its left.
     ///
     /// # Errors
     /// `key_invalid` for a peer that is missing.
     pub fn key<T: AsRef<[u8]>>(&self, peer: Peer<'_>, forwarded: &[T]) -> Result<String> {
         let mut client = Client::of(peer)?;
-        // A line of blanks has no entry; an empty entry among others is an entry that is no address.
+        // A line of blanks has no entry. An empty entry among others is an entry that is no address.
         let lines = forwarded.iter().map(AsRef::as_ref).filter(|line| !line.trim_ascii().is_empty());
         for (hop, entry) in lines.rev().flat_map(|line| line.rsplit(|byte| *byte == b',')).enumerate() {
             let within_hops = hop < self.trusted.hops;
@@ -308,19 +308,19 @@ fn is_port(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 
-/// What tells the client behind an address from all others.
+/// The part of an address that identifies its client.
 #[derive(Debug, PartialEq, Eq)]
 enum Identity {
     /// This IPv4 address.
     Ipv4(Ipv4Addr),
-    /// So many of its first bits.
+    /// That many of its first bits.
     Network(u8),
     /// Its first bits, as many as the caller counts for one client.
     Usual,
 }
 
-/// What tells the client behind an address that may carry an IPv4 address from all others. Unrelated clients share the first 64
-/// bits of such an address, or one client has many of them.
+/// The part that identifies the client, of an address that may carry an IPv4 address. Unrelated clients share the first 64 bits of such
+/// an address, or one client has many of them.
 fn identity_of(address: Ipv6Addr) -> Identity {
     let bits = u128::from(address);
     let last = Ipv4Addr::from(bits as u32);
@@ -330,19 +330,19 @@ fn identity_of(address: Ipv6Addr) -> Identity {
         [0x64, 0xff9b, 1, _, u, _, _, _] if u < 0x100 => local_nat64(last),
         // SIIT, RFC 2765.
         [0, 0, 0, 0, 0xffff, 0, _, _] => Identity::Ipv4(last),
-        // RFC 4291. What begins with 0 is no IPv4 address of a host: `::` and `::1` are addresses of their own.
+        // RFC 4291. An address that begins with 0 is no IPv4 address of a host, because `::` and `::1` are separate addresses.
         [0, 0, 0, 0, 0, 0, _, _] if last.octets()[0] != 0 => Identity::Ipv4(last),
-        // Teredo, RFC 4380: the bits are inverted, so that no router between translates them.
+        // Teredo, RFC 4380. The bits are inverted, so that no router on the way translates them.
         [0x2001, 0, ..] => Identity::Ipv4(Ipv4Addr::from(!(bits as u32))),
-        // 6to4, RFC 3056: the site of one IPv4 address.
+        // 6to4, RFC 3056. The site of one IPv4 address.
         [0x2002, ..] => Identity::Network(48),
         // ISATAP, RFC 5214, is here too: a host chooses the second half of its address, so it may not count.
         _ => Identity::Usual,
     }
 }
 
-/// NAT64 with a prefix of the network's own, RFC 8215. RFC 6052 knows several places for the IPv4 address. At the end it is
-/// known to be one; what ends with zeros has it at a place that only the translator knows, and counts as a whole.
+/// NAT64 with a prefix of the network itself, RFC 8215. RFC 6052 allows several places for the IPv4 address. At the end of the address it
+/// can be read. If the address ends with zeros, only the translator knows the place, and the whole address counts.
 fn local_nat64(last: Ipv4Addr) -> Identity {
     match last.octets() {
         [_, 0, 0, 0] => Identity::Network(128),

@@ -1,4 +1,4 @@
-//! The turn of a request: what was charged for it, and what is held until the body of its response has ended.
+//! The turn of a request: its charge, and its hold until the body of its response has ended.
 
 use std::future::Future;
 
@@ -7,23 +7,23 @@ use crate::flow::give_back;
 use crate::http::settling::{in_background, settle_to};
 use crate::limiter::{AsyncLimiter, Cost, Hold, User};
 
-/// Reads from a body what a call has cost, while the caller reads it.
+/// Finds the actual cost of a call in the body of its response, while the caller reads the body.
 pub trait SettleReader: Send {
-    /// A chunk of the body.
+    /// Takes a chunk of the body.
     fn feed(&mut self, chunk: &[u8]);
 
-    /// The body has ended, or was given up: what the call has cost, or `None` for what was charged.
+    /// Returns the actual cost when the body has ended or was given up. `None` leaves the charge as it is.
     fn end(self: Box<Self>) -> Option<Cost>;
 }
 
-/// What a call has cost, once its head is known.
+/// The actual cost of a call, as far as the head of its response tells.
 pub(crate) enum CallCost {
     Charged,
     Known(Cost),
     Read(Box<dyn SettleReader>),
 }
 
-/// A turn that came. One that was not used gives back what it was charged.
+/// A turn that came. Its charge goes back if it is dropped before the request is sent.
 pub(super) struct CallTurn {
     limiter: AsyncLimiter,
     decision: Decision,
@@ -40,19 +40,19 @@ impl CallTurn {
         &self.decision
     }
 
-    /// From here on the request may arrive.
+    /// Notes that the request may arrive from now on.
     pub(super) const fn sent(&mut self) {
         self.is_sent = true;
     }
 
-    /// Nothing has arrived: all that was charged goes back.
+    /// Gives the whole charge back, because nothing has arrived.
     pub(super) async fn give_back(mut self) {
         self.is_sent = true;
         self.hold = None;
         give_back(&self.limiter.core, &self.decision, User::Task).await;
     }
 
-    /// What is left to be done at the end of the body; `None` for nothing.
+    /// The work that is left for the end of the body. `None` if there is none.
     pub(super) fn end_with(mut self, cost: CallCost) -> Option<CallEnd> {
         let hold = self.hold.take();
         if hold.is_none() && matches!(cost, CallCost::Charged) {
@@ -93,7 +93,7 @@ impl CallEnd {
         }
     }
 
-    /// Gives back what is held, and settles.
+    /// Gives the hold back, and settles.
     pub(super) fn finish(mut self) -> Option<impl Future<Output = ()> + Send + 'static> {
         self.0.take().and_then(|open| open.finish())
     }

@@ -1,4 +1,4 @@
-//! What differs between clients.
+//! The differences between clients.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -9,17 +9,17 @@ use http::{Extensions, HeaderMap, Method, StatusCode};
 use super::call_turn::CallEnd;
 use super::refused_call::RefusedCall;
 
-/// The head of a request that goes out: what the functions among the options get.
+/// The head of a request that goes out, as the functions among the options get it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct PacedRequest<'a> {
     /// Its method.
     pub method: &'a Method,
-    /// Its URL, as the client has it.
+    /// Its URL, as the client writes it.
     pub url: &'a str,
     /// Its header fields.
     pub headers: &'a HeaderMap,
-    /// What the caller has left with it.
+    /// The values that the caller has added to it.
     pub extensions: &'a Extensions,
 }
 
@@ -34,7 +34,7 @@ impl<'a> PacedRequest<'a> {
     }
 }
 
-/// The head of a response: what `settle` gets.
+/// The head of a response, as `settle` gets it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct PacedResponse<'a> {
@@ -57,7 +57,7 @@ pub(crate) struct MadeFor {
     pub(super) key: String,
 }
 
-/// A request of a client, and what is done with its response.
+/// A request of a client, and the operations on its response.
 pub(crate) trait ClientExchange: Send {
     type Response: Send;
     type Error: Send;
@@ -65,10 +65,10 @@ pub(crate) trait ClientExchange: Send {
     /// The head of the request, until it is sent for the last time.
     fn request(&self) -> PacedRequest<'_>;
 
-    /// `scheme://host[:port]`; `None` where the request does not say it.
+    /// `scheme://host[:port]`. `None` if the request does not name it.
     fn origin(&self) -> Option<String>;
 
-    /// Which call was asked for, of a client that follows redirects itself: it stays for what is sent after that call.
+    /// The first call, if the client follows redirects itself. It stays for the requests that follow that call.
     fn made_for(&mut self) -> Option<&mut Option<MadeFor>> {
         None
     }
@@ -76,31 +76,31 @@ pub(crate) trait ClientExchange: Send {
     /// Returns when the client can send.
     fn ready(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Sends the request; with `keep` a copy stays for another attempt, where its body allows that.
+    /// Sends the request. With `keep` a copy stays for another attempt, if its body allows that.
     fn send(&mut self, keep: bool) -> impl Future<Output = Result<Self::Response, Self::Error>> + Send;
 
-    /// Whether a copy is there.
+    /// True if there is a copy.
     fn is_kept(&self) -> bool;
 
-    /// Whether it is certain that a request that failed with this error has not arrived.
+    /// True if a request that failed with this error certainly has not arrived.
     fn never_arrived(error: &Self::Error) -> bool;
 
     fn head(response: &Self::Response) -> PacedResponse<'_>;
 
-    /// The origin that has answered, where the client has followed a redirect by itself.
+    /// The origin that has answered, if the client has followed a redirect by itself.
     fn redirected_to(&self, _: &Self::Response) -> Option<String> {
         None
     }
 
-    /// The body, unless it is longer than what is read, breaks off or takes too long. The caller can read it all the same.
+    /// Returns the body, unless it is too long, breaks off or takes too long. The caller can still read it.
     fn read(response: Self::Response) -> impl Future<Output = (Option<Bytes>, Self::Response)> + Send;
 
-    /// Feeds what the caller reads of the body; its end is that of the call.
+    /// Feeds each chunk that the caller reads of the body, and ends the call with it.
     fn watch(response: Self::Response, end: CallEnd) -> Self::Response;
 
-    /// A response that no service has sent.
+    /// Makes a response that no service has sent.
     fn made(&self, refused: RefusedCall) -> Self::Response;
 
-    /// An error of ours.
+    /// Turns an error of ours into one of the client.
     fn failed(error: impl StdError + Send + Sync + 'static) -> Self::Error;
 }

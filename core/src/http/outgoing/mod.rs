@@ -1,6 +1,6 @@
-//! Calls that go out, for clients of Rust: a request waits for its turn, is sent, observed and settled, and perhaps sent again.
+//! Calls that go out through clients of Rust. A request waits for its turn, is sent and settled, and may be sent again.
 //!
-//! `pacing.rs` is the way of a call, whatever client makes it. What differs between clients is a `ClientExchange`.
+//! `pacing.rs` is the way of a call through any client. A `ClientExchange` covers the differences between clients.
 
 mod call_turn;
 mod client_exchange;

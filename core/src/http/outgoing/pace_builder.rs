@@ -15,21 +15,21 @@ use crate::http::MAX_LEARNED_WAIT;
 use crate::http::named_policy::NamedPolicy;
 use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Cost, check_options};
 
-/// The longest that a request waits, where no other time is given.
+/// The longest time that a request waits, unless the user gives another.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How much the way to a service may differ, where it is not said.
+/// How much the time to reach a service may differ, unless the user gives another margin.
 const MARGIN: Duration = Duration::from_millis(50);
 
 /// Makes a client's layer or middleware with options.
 ///
-/// Every function is given the head of the request or of the response. Without a policy, what responses say is the only limit.
+/// Each function gets the head of the request or of the response. Without a policy, only the limits that responses announce apply.
 #[must_use]
 pub struct PaceBuilder<T> {
     pacing: Pacing,
-    /// The cost and the class of all requests, where they have the same.
+    /// The cost and the class of all requests, if they are the same for all.
     cost: Option<Cost>,
     class: Option<String>,
-    /// How many redirects are followed, by clients that do.
+    /// The most redirects that a client follows, if it follows any.
     pub(crate) redirects: u32,
     client: PhantomData<fn() -> T>,
 }
@@ -57,13 +57,13 @@ impl<T> PaceBuilder<T> {
         Self { pacing, cost: Some(1.into()), class: None, redirects: 0, client: PhantomData }
     }
 
-    /// The policy of all requests: the name of one, a notation, or a `Policy`.
+    /// Sets the policy of all requests: a name, a notation, or a `Policy`.
     pub fn policy(mut self, policy: impl AsPolicy) -> Self {
         self.pacing.policy = PacedPolicy::Named(NamedPolicy::of(&policy));
         self
     }
 
-    /// The policy of a request; `None` for no limit but what responses say.
+    /// Sets a function for the policy of a request. With `None` only the limits that responses announce apply.
     pub fn policy_by<P: AsPolicy>(
         mut self,
         read: impl Fn(&PacedRequest<'_>) -> Option<P> + Send + Sync + 'static,
@@ -73,26 +73,26 @@ impl<T> PaceBuilder<T> {
         self
     }
 
-    /// The key of all requests. Without it the key of a request is its origin, such as `https://api.example.com`. A redirect to another
-    /// origin, where the client follows it here, has that one as its key.
+    /// Sets the key of all requests. By default the key of a request is its origin, such as `https://api.example.com`. If the
+    /// client follows a redirect here, the key of the next request is the new origin.
     pub fn key(self, key: impl Into<String>) -> Self {
         let key = key.into();
         self.key_by(move |_| key.clone())
     }
 
-    /// The key of a request. It counts for a redirect to another origin where it is another one than before.
+    /// Sets a function for the key of a request. After a redirect to another origin its key counts only if it is a new one.
     pub fn key_by(mut self, read: impl Fn(&PacedRequest<'_>) -> String + Send + Sync + 'static) -> Self {
         self.pacing.key = Some(Box::new(read));
         self
     }
 
-    /// What stands before each key; `out:` unless it is given.
+    /// Sets the prefix of each key. The default is `out:`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.pacing.prefix = prefix.into();
         self
     }
 
-    /// The units that each request takes; 1 unless it is given. Numbers by the names of units are
+    /// Sets the units that each request takes. The default is 1. Write numbers by the names of units as
     /// `Cost::from([("tokens", 1_200)])`.
     pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
         let cost = cost.into();
@@ -101,14 +101,14 @@ impl<T> PaceBuilder<T> {
         self
     }
 
-    /// The units that a request takes.
+    /// Sets a function for the units that a request takes.
     pub fn cost_by<C: Into<Cost>>(mut self, read: impl Fn(&PacedRequest<'_>) -> C + Send + Sync + 'static) -> Self {
         self.cost = None;
         self.pacing.cost = Some(Box::new(move |request| read(request).into()));
         self
     }
 
-    /// The class of all requests, one of the [`priorities`](crate::Options::priorities) of the policy.
+    /// Sets the class of all requests, one of the [`priorities`](crate::Options::priorities) of the policy.
     pub fn priority(mut self, class: impl Into<String>) -> Self {
         let class = class.into();
         self.class = Some(class.clone());
@@ -116,15 +116,15 @@ impl<T> PaceBuilder<T> {
         self
     }
 
-    /// The class of a request; `None` for none.
+    /// Sets a function for the class of a request. `None` is no class.
     pub fn priority_by(mut self, read: impl Fn(&PacedRequest<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
         self.class = None;
         self.pacing.priority = Some(Box::new(read));
         self
     }
 
-    /// What a call has really cost; `None` for what was charged. It is called with the head of the response, and the call is settled
-    /// at the end of its body.
+    /// Sets a function for the actual cost of a call. It gets the head of the response, and the call is settled at the end of the
+    /// body. `None` leaves the charge as it is.
     pub fn settle<C: Into<Cost>>(
         mut self,
         read: impl Fn(&PacedResponse<'_>) -> Option<C> + Send + Sync + 'static,
@@ -135,7 +135,7 @@ impl<T> PaceBuilder<T> {
         self
     }
 
-    /// What reads the cost of a call from the body of its response, while the caller reads it; `None` for what was charged.
+    /// Sets a function for the reader that finds the actual cost in the body while the caller reads it. `None` leaves the charge as it is.
     pub fn settle_by_body<R: SettleReader + 'static>(
         mut self,
         read: impl Fn(&PacedResponse<'_>) -> Option<R> + Send + Sync + 'static,
@@ -146,8 +146,8 @@ impl<T> PaceBuilder<T> {
         self
     }
 
-    /// The longest that a request waits, for its turns and between its attempts: 30 seconds unless it is given. `None` is as long as
-    /// it takes.
+    /// Sets the longest time that a request waits, for its turns and between its attempts. The default is 30 seconds. With `None` it
+    /// waits for as long as it takes.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.pacing.timeout = timeout.into();
         self
@@ -158,38 +158,38 @@ impl<T> PaceBuilder<T> {
         self
     }
 
-    /// Whether the limits that responses name are kept; `true` unless it is given.
+    /// Set it to `false` to ignore the limits that responses announce. The default is `true`.
     pub const fn learn(mut self, learn: bool) -> Self {
         self.pacing.learn = learn;
         self
     }
 
-    /// How much the way to the service may differ from one request to the next: by twice that the windows of the policy are longer. 50 ms
-    /// unless it is given.
+    /// Sets how much the time to reach the service may differ between two requests. The windows of the policy grow by twice that. The
+    /// default is 50 ms.
     pub const fn margin(mut self, margin: Duration) -> Self {
         self.pacing.margin = margin;
         self
     }
 
-    /// The longest wait that is believed of a response; an hour unless it is given.
+    /// Sets the longest wait that a response may ask for. The default is an hour.
     pub const fn max_learned_wait(mut self, wait: Duration) -> Self {
         self.pacing.max_learned_wait = wait;
         self
     }
 
-    /// Is called with the Decision and its wait before a request waits.
+    /// Sets a function that is called with the Decision and its wait before a request waits.
     pub fn on_wait(mut self, listen: impl Fn(&Decision, Duration) + Send + Sync + 'static) -> Self {
         self.pacing.on_wait = Some(Box::new(listen));
         self
     }
 
-    /// Whether a refusal is a response with 429 and `x-should-retry: false`, instead of an error.
+    /// Set it to `true` to get a response with 429 and `x-should-retry: false` for a refusal, instead of an error.
     pub const fn respond(mut self, respond: bool) -> Self {
         self.pacing.respond = respond;
         self
     }
 
-    /// The same options for another client.
+    /// Uses the same options for another client.
     pub(crate) fn of_client<U>(self) -> PaceBuilder<U> {
         PaceBuilder {
             pacing: self.pacing,

@@ -1,4 +1,4 @@
-//! The body of a response on its way to the caller. At its end the call is settled, and what it holds given back.
+//! The body of a response on its way to the caller. At its end the call is settled and its hold given back.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,23 +20,23 @@ use crate::process::alarm::Alarm;
 const MAX_BODY_TIME: Duration = Duration::from_secs(1);
 
 pin_project! {
-    /// The body of a response to a call that was paced: that of the service, frame by frame as it comes.
+    /// The body of the response to a paced call, frame by frame as the service sends it.
     ///
-    /// What the call holds is given back, and the call settled, before the body says that it has ended, or when it is dropped.
+    /// The call is settled and its hold given back before the body ends, or when the body is dropped.
     #[project = PacedParts]
     pub struct PacedBody<B: Body> {
         // Frames that were read already.
         ahead: VecDeque<Frame<Bytes>>,
-        // What broke off while it was read.
+        // The error that ended the body while it was read.
         failed: Option<B::Error>,
-        // None where no service has sent the response, and when it has ended.
+        // None if no service has sent the response, and when the body has ended.
         #[pin]
         body: Option<B>,
         end: Mutex<Ending>,
     }
 }
 
-/// What is left of a call.
+/// The rest of a call.
 enum Ending {
     Open(CallEnd),
     Settling(Pin<Box<dyn Future<Output = ()> + Send>>),
@@ -64,21 +64,20 @@ impl<B: Body<Data = Bytes>> PacedBody<B> {
         Self { ahead: VecDeque::new(), failed: None, body: Some(body), end: Mutex::new(Ending::Done) }
     }
 
-    /// A body that no service has sent.
+    /// Makes a body that no service has sent.
     pub(crate) fn made(content: String) -> Self {
         let ahead = VecDeque::from([Frame::data(Bytes::from(content))]);
         Self { ahead, failed: None, body: None, end: Mutex::new(Ending::Done) }
     }
 
-    /// The same body, whose end is that of a call.
+    /// The same body. Its end is the end of a call.
     pub(crate) fn ending(self, end: CallEnd) -> Self {
         Self { end: Mutex::new(Ending::Open(end)), ..self }
     }
 }
 
 impl<B: Body<Data = Bytes> + Unpin> PacedBody<B> {
-    /// Reads the whole body, unless it is longer than what is believed, breaks off or takes too long. What was read stays in front of the
-    /// rest.
+    /// Reads the whole body, unless it is too long, breaks off or takes too long. The frames that were read stay in front of the rest.
     pub(crate) async fn read_ahead(&mut self) -> Option<Bytes> {
         let (mut late, mut read) = (Alarm::after(MAX_BODY_TIME), pin!(self.read_all()));
         poll_fn(|cx| match read.as_mut().poll(cx) {
@@ -137,7 +136,7 @@ impl<B: Body<Data = Bytes>> Body for PacedBody<B> {
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
-                // The caller gets the error at once. What is left is done behind it.
+                // The caller gets the error at once. The rest is done in the background.
                 *end = Ending::Done;
                 Poll::Ready(Some(Err(error)))
             }

@@ -1,4 +1,4 @@
-//! What becomes of a call whose turn does not come in time: an error, or a response in its place.
+//! The error for a call whose turn does not come in time, or the response in its place.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl RateLimited {
         Self { decision: Box::new(decision) }
     }
 
-    /// The denial. Its `retry_after` says when a turn would come.
+    /// The denial. Its `retry_after` is the time until a turn would come.
     #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision
@@ -38,8 +38,8 @@ impl fmt::Display for RateLimited {
 
 impl std::error::Error for RateLimited {}
 
-/// What is wrong with a call that its policy never admits, because it costs more than a limit ever has. `None` for any other Decision,
-/// also for one of a limit that admits nothing at all.
+/// The error of a call that its policy never admits, because it costs more than a limit ever has. `None` for any other Decision, also
+/// if the limit admits nothing at all.
 pub(super) fn never_fits(decision: &Decision) -> Option<Error> {
     let limits = || decision.limits().filter(|state| state.exceeded && state.retry_after.is_none() && state.limit > 0);
     let state = limits().next().filter(|_| !decision.allowed())?;
@@ -63,7 +63,7 @@ pub(crate) struct RefusedCall {
 }
 
 impl RefusedCall {
-    /// SDKs are told that a retry helps nothing. They show the message of an error, and no detail of a problem.
+    /// `x-should-retry` keeps SDKs from a retry. They show the message of an error, and no detail of a problem.
     pub(super) fn of(decision: &Decision, misfit: Option<&Error>) -> Self {
         let refusal = Refusal::of(decision);
         let (status, problem) = match misfit {
