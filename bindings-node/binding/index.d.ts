@@ -71,6 +71,14 @@ export declare class NativeLimiter {
   admit(ticket: number, entries: CallEntries, recordsSteps: boolean): number
   /** Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes. */
   beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
+  /** Waits for the turn of a call that goes out. */
+  turn(ticket: number, call: CallEntries, timeout: number | undefined | null, announces: boolean): number
+  /** The refusal of the service since such a call was admitted, at that time. Nothing if there is none. */
+  refusedSince(ticket: number, call: CallEntries, at: number): number
+  /** Learns the limits in the response to a call whose Decision had these numbers. */
+  learn(ticket: number, call: CallEntries, observations: Array<Observation>, decision: Array<number>): number
+  /** The time until a refused job asks again. */
+  jobWait(ticket: number, policy: number, denial: Denial, cameBack: boolean, usualLengthMs?: number | undefined | null): number
   /** Learns what the response to a call said, whose Decision had these numbers. */
   observe(ticket: number, policy: number, key: string, observations: Array<Observation>, decision?: Array<number> | undefined | null): number
   /** Settles a check whose Decision had these numbers, and whose limits name these units, for numbers by their units. */
@@ -250,13 +258,15 @@ export declare const enum AnswerKind {
   Attempts = 5,
   /** An attachment: the keys with other numbers than their policy. */
   Overrides = 6,
+  /** The wait of a refused job: its value is microseconds. */
+  Wait = 7,
   /**
-   * The answer to the limits of a request. Its value is the place of the policy that refused and 1 more, or 0. Then follow, for each
-   * hold, the place of its policy and its number as an attachment. Then the number of recorded steps, and for each: whether it was a
-   * hold, when it began and ended in microseconds from the begin of the first, and the records of its Decision. The records of the
-   * whole Decision come last.
+   * The answer to the limits of a request, or the turn of a call that goes out. Its value is the place of the policy that refused and 1
+   * more, or 0. Then comes 1 for a call that waits and asks again, or 0. Then follow, for each hold, the place of its policy and its
+   * number as an attachment. Then the number of recorded steps, and for each: whether it was a hold, when it began and ended in
+   * microseconds from the begin of the first, and the records of its Decision. The records of the whole Decision come last.
    */
-  Admission = 7,
+  Admission = 8,
 }
 
 /** One remembered attempt. */
@@ -436,8 +446,34 @@ export interface DeclaredOption {
 /** Every option, by what has it. */
 export declare function declaredOptions(): Record<string, Array<DeclaredOption>>
 
+/** A denial, as TypeScript shows it. */
+export interface Denial {
+  /** Its key. */
+  key: string
+  /** True if the store failed and the policy refuses calls then. */
+  unavailable: boolean
+  /** The wait that it names. */
+  retryAfterMs?: number
+  /** Its limits. */
+  limits: Array<DeniedLimit>
+}
+
 /** How many generations of denials there are. The current one of a denial is at its remainder by this. */
 export declare const DENIAL_GENERATIONS: number
+
+/** A limit of a denial. */
+export interface DeniedLimit {
+  /** True if it refused. */
+  exceeded: boolean
+  /** The time until it admits the cost. */
+  retryAfterMs?: number
+  /** The time until it is as if unused. */
+  resetAfterMs: number
+  /** The units that were asked of it. */
+  cost: number
+  /** The most units that it admits at once. */
+  limit: number
+}
 
 /** `; did you mean x?` for a mistyped name, or nothing. */
 export declare function didYouMean(given: string, names: Array<string>): string
@@ -627,6 +663,10 @@ export interface ReadResponse {
   observations: Array<Observation>
   /** The number of values that were not believed. */
   ignored: number
+  /** The time until the call may be made again, if it may. */
+  retryWaitMs?: number
+  /** True if only the body can name that time. */
+  needsBody: boolean
 }
 
 /** A policy as calls name it from now on. */

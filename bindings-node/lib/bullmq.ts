@@ -11,12 +11,13 @@ import type { Decision } from './decision.js';
 import { ConfigError, describe } from './errors.js';
 import { checkOptions } from './given-options.js';
 import type { Hold } from './hold.js';
-import { JobLength, waitOf } from './job-waits.js';
+import { JobLength } from './job-length.js';
 import { checkCostIn, Limiter, policyRefIn, usePolicyIn } from './limiter.js';
-import type { Policy, PolicyLike, PolicyRef } from './policy.js';
+import type { PolicyLike, PolicyRef } from './policy.js';
 import { refuseQueues } from './queueing-policies.js';
 import { RateLimited } from './rate-limited.js';
 import { asked, unwrapped } from './tracing.js';
+import { jobWaitIn } from './turns.js';
 import { checkMade, madeCost, madeKey, madePriority } from './wrap.js';
 
 /** The options of `limited`. */
@@ -63,30 +64,21 @@ export function limited<T = any, R = any, N extends string = string>(
   }
   checkMade(key ?? '', cost, priority);
   const target = unwrapped(limiter);
-  const known = new WeakMap<PolicyRef, Policy>();
+  const checked = new WeakSet<PolicyRef>();
   const length = new JobLength();
 
-  const policyOf = (ref: PolicyRef): Policy => {
-    let found = known.get(ref);
-    if (found === undefined) {
-      found = target.policy(ref.given);
-      refuseQueues(found, ref.name, 'jobs wait in their own queue');
-      known.set(ref, found);
-    }
-    return found;
+  const check = (ref: PolicyRef): void => {
+    if (checked.has(ref)) return;
+    refuseQueues(target.policy(ref.given), ref.name, 'jobs wait in their own queue');
+    checked.add(ref);
   };
 
   /** Moves a refused job to the delayed jobs, and throws the error that informs the worker. */
-  const putBack = async (
-    job: Job<T, R, N>,
-    token: string | undefined,
-    decision: Decision,
-    of: Policy,
-  ): Promise<never> => {
+  const putBack = async (job: Job<T, R, N>, token: string | undefined, decision: Decision): Promise<never> => {
     if (decision.retryAfterMs === null && !decision.unavailable) throw new RateLimited(decision);
     // `attemptsStarted` counts each time a worker takes a job, `attemptsMade` only the runs that ended or failed.
     const cameBack = job.attemptsStarted > job.attemptsMade + 1;
-    const waitMs = Math.ceil(await waitOf(target, decision, of, cameBack, length));
+    const waitMs = Math.ceil(await jobWaitIn(target, decision, cameBack, length.meanMs));
     // This runs before the job goes back. If it throws, the job fails and must not run again later.
     onWait?.(decision, waitMs, job);
     await job.moveToDelayed(Date.now() + waitMs, token);
@@ -97,7 +89,7 @@ export function limited<T = any, R = any, N extends string = string>(
     const given = typeof policy === 'function' ? policy(job) : policy;
     if (given === undefined) return processor(job, token, ...rest);
     const ref = policyRefIn(target, given);
-    const resolved = policyOf(ref);
+    check(ref);
     const name = processor.name || 'the processor';
     const made = typeof key === 'function' ? madeKey(name, key(job)) : (key ?? job.queueName);
     const units = typeof cost === 'function' ? madeCost(name, cost(job)) : cost;
@@ -105,13 +97,13 @@ export function limited<T = any, R = any, N extends string = string>(
     const call = of === undefined ? { cost: units } : { cost: units, priority: of };
     if (!ref.holds) {
       const decision = await asked(target).check(given, prefix + made, call);
-      return decision.allowed ? processor(job, token, ...rest) : putBack(job, token, decision, resolved);
+      return decision.allowed ? processor(job, token, ...rest) : putBack(job, token, decision);
     }
     let hold: Hold;
     try {
       hold = await asked(target).hold(given, prefix + made, call);
     } catch (error) {
-      if (error instanceof RateLimited) return putBack(job, token, error.decision, resolved);
+      if (error instanceof RateLimited) return putBack(job, token, error.decision);
       throw error;
     }
     const began = performance.now();
@@ -124,7 +116,7 @@ export function limited<T = any, R = any, N extends string = string>(
   };
   if (typeof policy !== 'function') {
     const ref = policyRefIn(target, policy);
-    policyOf(ref);
+    check(ref);
     if (typeof cost !== 'function') checkCostIn(target, ref, cost);
     usePolicyIn(target, policy, `limited of ${processor.name || 'a processor'}`, run);
   }

@@ -1,4 +1,4 @@
-import { CallKind, DecisionField, TaskKind } from '../binding/index.js';
+import { CallKind, TaskKind } from '../binding/index.js';
 import { type Attempt, encodedMeta } from './attempt.js';
 import {
   type AcquireOptions,
@@ -57,13 +57,16 @@ export let admitIn: (
 /** Checks several policies, all or nothing. It answers as `checkIn` does. */
 export let checkAllIn: (limiter: Limiter, checks: readonly PolicyCheck[]) => Decision | Promise<Decision>;
 
-/** Returns the Decision of `acquire` if memory answers at once. One that is not allowed means that the call may have to wait. */
-export let acquireIn: (
-  limiter: Limiter,
-  policyRef: PolicyRef,
-  key: string,
-  cost: number,
-) => Decision | Promise<Decision> | undefined;
+/** The parts of a limiter that calls in other files use. */
+export interface LimiterParts {
+  readonly transport: Transport;
+  readonly policyRefs: PolicyRefs;
+  readonly holds: Holds;
+  target(policy: PolicyLike, key: string, cost?: Cost, meta?: string | Uint8Array, priority?: string): CallTarget;
+}
+
+/** Returns the parts of a limiter. */
+export let partsIn: (limiter: Limiter) => LimiterParts;
 
 /** Throws if no call of a resolved policy can have this cost. */
 export let checkCostIn: (limiter: Limiter, policyRef: PolicyRef, cost: Cost) => void;
@@ -73,9 +76,6 @@ export let usePolicyIn: (limiter: Limiter, policy: PolicyLike, by: string, user:
 
 /** Returns the samples of a metric. Each has the name of the metric, the values of its labels, and its value. */
 export let samplesIn: (limiter: Limiter, metric: string) => [string, string[], MetricValue][];
-
-/** True if another call may have learned since that Decision that the other side refuses the key. A peek gives the answer. */
-export let mayBeRefusedSince: (limiter: Limiter, key: string, decision: Decision) => boolean;
 
 /** Returns a number that changes with each `reload`. */
 export let generationOf: (limiter: Limiter) => number;
@@ -106,6 +106,7 @@ export class Limiter<Name extends string = string> {
   readonly #isLocal: boolean;
   /** Kept, because the native side has only a weak reference to it. */
   readonly #reporter: StoreChangeReporter;
+  readonly #parts: LimiterParts;
   #closing: Promise<void> | undefined;
 
   /** Makes a limiter. It connects to its store at the first call. */
@@ -129,6 +130,12 @@ export class Limiter<Name extends string = string> {
     this.#holds = new Holds(this.#transport.nativeLimiter, this.#transport.tasks, (decision, actualCost) =>
       this.settle(decision, actualCost),
     );
+    this.#parts = {
+      transport: this.#transport,
+      policyRefs: this.#policyRefs,
+      holds: this.#holds,
+      target: (...given) => this.#target(...given),
+    };
   }
 
   /** Makes the limiter that a policy file describes, with its policies, and its store and prefix unless you give others. */
@@ -279,7 +286,7 @@ export class Limiter<Name extends string = string> {
       const seen = await this.#transport.acquireAtOnce(target);
       if (seen?.allowed) return seen;
     }
-    const { decision } = await this.#transport.tasks.about(TaskKind.Acquire, target, signal, finite(timeoutMs));
+    const { decision } = await this.#transport.tasks.about(TaskKind.Acquire, target, signal, timeoutMs);
     return decision as Decision;
   }
 
@@ -300,7 +307,7 @@ export class Limiter<Name extends string = string> {
   ): Promise<T | Hold> {
     const { cost, timeoutMs = 0, signal, meta, priority, run } = holdArguments(options, work);
     const target = this.#target(policy, key, cost, meta, priority);
-    const hold = await this.#holds.take(target, signal, finite(timeoutMs));
+    const hold = await this.#holds.take(target, signal, timeoutMs);
     if (run === undefined) return hold;
     try {
       return await run(hold);
@@ -458,8 +465,6 @@ export class Limiter<Name extends string = string> {
       limiter.#transport.countRepeated();
       return JSON.parse(limiter.#transport.nativeLimiter.samples(metric));
     };
-    mayBeRefusedSince = (limiter, key, decision) =>
-      limiter.#transport.nativeLimiter.mayBeRefusedSince(key, numbersOf(decision)[DecisionField.At]);
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);
@@ -477,16 +482,8 @@ export class Limiter<Name extends string = string> {
       );
       return limiter.#transport.checkAll(targets);
     };
-    acquireIn = (limiter, policyRef, key, cost) => limiter.#transport.acquireAtOnce({ policyRef, key, cost });
+    partsIn = (limiter) => limiter.#parts;
     checkCostIn = (limiter, policyRef, cost) =>
       throwIfFailed(limiter.#transport.nativeLimiter.costError(policyRef.id, numberOf(cost), unitsOf(cost)));
   }
-}
-
-/** A wait of a hundred years is as good as endless, and a store cannot add much more to its clock. */
-const LONGEST_WAIT = 100 * 366 * 86_400_000;
-
-/** Returns the time to wait, or undefined for an endless wait. */
-function finite(timeoutMs: number | undefined): number | undefined {
-  return typeof timeoutMs === 'number' && timeoutMs > LONGEST_WAIT ? undefined : timeoutMs;
 }

@@ -17,6 +17,7 @@ export declare namespace native {
   type Clock = binding.Clock;
   type Counters = binding.Counters;
   type DeclaredOption = binding.DeclaredOption;
+  type Denial = binding.Denial;
   type Limit = binding.Limit;
   type LimitProperties = binding.LimitProperties;
   type LimiterBuilder = binding.LimiterBuilder;
@@ -24,6 +25,7 @@ export declare namespace native {
   type Observation = binding.Observation;
   type Policy = binding.Policy;
   type PolicyUse = binding.PolicyUse;
+  type ReadResponse = binding.ReadResponse;
   type StoreChange = binding.StoreChange;
   type TokenEstimate = binding.TokenEstimate;
   type Tokens = binding.Tokens;

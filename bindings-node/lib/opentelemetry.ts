@@ -157,6 +157,10 @@ class TracedCalls {
         this.#ended(name, began + beganMs, decision, began + endedMs);
       }
     },
+    turned: (began, decision) => {
+      const holds = decision.limits.some(({ algorithm }) => algorithm === 'concurrency');
+      this.#ended(holds ? 'hold' : 'acquire', began, decision);
+    },
     failed: (began, error, policies) => {
       const held = policies.filter((policy) => this.#holds(policy)).slice(0, 1);
       const asked = held.length > 0 ? held : policies;

@@ -1,6 +1,6 @@
 // The way of a request through any client: it waits for its turn, is sent, observed and settled, and perhaps sent again.
 
-import { checkClass, type PeekOptions } from './call-options.js';
+import { checkClass } from './call-options.js';
 import type { CancelSignal } from './cancel-signal.js';
 import { type Cost, countedBy, isByPolicy, isUnits, nothingOf } from './cost.js';
 import { Decision, policyRefOf } from './decision.js';
@@ -10,15 +10,7 @@ import type { Hold } from './hold.js';
 import { warnOfMemory } from './http/processes.js';
 import { MEDIA_TYPE, problem, retryAfter, status } from './http/refusal.js';
 import { kept } from './kept.js';
-import {
-  acquireIn,
-  checkCostIn,
-  isLocal,
-  type Limiter,
-  mayBeRefusedSince,
-  policyRefIn,
-  usePolicyIn,
-} from './limiter.js';
+import { checkCostIn, isLocal, type Limiter, policyRefIn, usePolicyIn } from './limiter.js';
 import { neverFits } from './never-fits.js';
 import type { SettleReader } from './outgoing.js';
 import {
@@ -28,12 +20,21 @@ import {
   type PacedOptions,
   type Pacing,
 } from './paced-options.js';
-import { Policy, type PolicyLike, type PolicyRef } from './policy.js';
+import { learnedPolicy, type Policy, type PolicyLike, type PolicyRef } from './policy.js';
 import { refuseQueues } from './queueing-policies.js';
 import { RateLimited } from './rate-limited.js';
-import { mayTell, type Observation, type ResponseHeaders, readObservations } from './response-reading.js';
+import { mayTell, type Observation, type ResponseHeaders, readResponse } from './response-reading.js';
 import { emitWarning } from './store-changes.js';
-import { asked, unwrapped } from './tracing.js';
+import { asked, spansOf, unwrapped } from './tracing.js';
+import {
+  acquireIn,
+  isRefusedSince,
+  learnIn,
+  mayBeRefusedSince,
+  type OutgoingCall,
+  type TurnAnswer,
+  turnIn,
+} from './turns.js';
 import { isUnsent } from './unsent.js';
 import { madeCost, madeKey, madePriority } from './wrap.js';
 
@@ -91,8 +92,6 @@ export interface Answered<A extends Answer> {
   readonly turn: Turn;
 }
 
-const REFUSALS = new Set([403, 429, 503]);
-const WAITING = new Set([429, 503]);
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE']);
 /** The most bytes of a refusal's body that are read, and the longest time for that. */
 const MAX_BODY = 65_536;
@@ -100,8 +99,8 @@ const MAX_BODY_MS = 1_000;
 /** The fields of a refusal. The last one keeps SDKs of LLMs from a retry. */
 const REFUSED = { 'cache-control': 'no-store', 'content-type': MEDIA_TYPE, 'x-should-retry': 'false' };
 
-/** The policy of calls that only the responses of the service limit. */
-const LEARNED = Policy.learned();
+/** The place of the service among those that may refuse a call. */
+const SERVICE = 1;
 const NOTHING: ReadonlySet<string> = new Set();
 
 /** The calls of one client. */
@@ -182,7 +181,15 @@ export class OutgoingCalls {
     const key = `${prefix}${this.#origin(exchange)}`;
     const decision = acquireIn(this.#limiter, ref, key, cost as number);
     if (decision instanceof Decision) {
-      const call = { policy, key, origin: undefined, decision, hold: undefined };
+      const call = {
+        policy,
+        key,
+        origin: undefined,
+        cost: cost as number,
+        priority: undefined,
+        decision,
+        hold: undefined,
+      };
       return decision.allowed ? new Turn(this.#limiter, this.#where, call) : undefined;
     }
     // If it fails, `#turn` fails in the same way and throws the error.
@@ -195,9 +202,8 @@ export class OutgoingCalls {
     exchange: Exchange<A>,
     request: OutgoingRequest,
     waits: Waits,
-    isSecond = false,
   ): Promise<Turn | MadeResponse> {
-    const { policy: policyOption, key: keyOption, cost: costOption, priority: priorityOption, onWait } = this.#options;
+    const { policy: policyOption, key: keyOption, cost: costOption, priority: priorityOption } = this.#options;
     const given = typeof policyOption === 'function' ? policyOption(request) : policyOption;
     if (given === undefined && !this.#options.learn) return new Turn(this.#limiter, this.#where);
     const policy = this.#paced(given);
@@ -207,7 +213,6 @@ export class OutgoingCalls {
     const cost = typeof costOption === 'function' ? madeCost(this.#where, costOption(request)) : costOption;
     const priority =
       typeof priorityOption === 'function' ? madePriority(this.#where, priorityOption(request)) : priorityOption;
-    const limiter = asked(this.#limiter);
     let origin =
       keyOption === undefined || exchange.origin === undefined
         ? undefined
@@ -218,58 +223,54 @@ export class OutgoingCalls {
       key = origin;
       origin = undefined;
     }
-    if (origin !== undefined) {
-      const denial = await this.#coolDown(origin, exchange.signal, waits);
-      if (denial !== undefined) return this.#refuse(denial);
-    }
-    if (onWait !== undefined) {
-      const seen = await limiter.peek(policy, key, { cost, priority });
-      if (!seen.allowed && seen.retryAfterMs !== null) onWait(seen, seen.retryAfterMs);
-    }
-    const call = { cost, priority, timeoutMs: waits.leftMs, signal: exchange.signal };
-    let hold: Hold | undefined;
-    let decision: Decision;
-    try {
-      if (policyRefIn(this.#limiter, policy).holds) hold = await waits.during(limiter.hold(policy, key, call));
-      decision = hold?.decision ?? (await waits.during(limiter.acquire(policy, key, call)));
-    } catch (error) {
-      if (!(error instanceof RateLimited)) throw error;
-      decision = error.decision;
-    }
-    if (!decision.allowed) return this.#refuse(decision);
-    const turn = new Turn(this.#limiter, this.#where, { policy, key, origin, decision, hold });
+    const call = { policy, key, origin, cost, priority };
+    const turn = await this.#admitted(call, exchange.signal, waits);
     // A busy event loop comes late to a turn. The second turn counts, because the first may have been refused for its own
     // charge.
-    if (isSecond || !turn.mayBeOver || !(await this.#isOver(turn, { cost, priority }))) return turn;
-    return this.#turn(exchange, request, waits, true);
+    if (!(turn instanceof Turn && turn.mayBeOver && (await this.#isOver(turn)))) return turn;
+    return this.#admitted(call, exchange.signal, waits);
+  }
+
+  /** Waits until the limits of a call admit it. */
+  async #admitted(call: OutgoingCall, signal: CancelSignal | undefined, waits: Waits): Promise<Turn | MadeResponse> {
+    const { onWait } = this.#options;
+    const [limiter, spans] = [this.#limiter, spansOf(this.#limiter)];
+    for (let announces = onWait !== undefined; ; ) {
+      const began = Date.now();
+      let answer: TurnAnswer;
+      try {
+        answer = await waits.during(turnIn(limiter, call, waits.leftMs, announces, signal));
+      } catch (error) {
+        spans?.failed(began, error, [call.policy]);
+        throw error;
+      }
+      const { decision, refusedBy, hold } = answer;
+      if (!answer.waits) {
+        spans?.turned(began, decision);
+        if (refusedBy !== undefined) return this.#refuse(decision);
+        return new Turn(limiter, this.#where, { ...call, decision, hold });
+      }
+      const waitMs = decision.retryAfterMs ?? 0;
+      onWait?.(decision, waitMs);
+      if (refusedBy === SERVICE) await waits.during(delay(waitMs, signal));
+      else announces = false;
+    }
   }
 
   /** True if the service refuses calls since the turn was given. The turn is then given back. */
-  async #isOver(turn: Turn, how: PeekOptions): Promise<boolean> {
+  async #isOver(turn: Turn): Promise<boolean> {
     let isOver = true;
     try {
-      isOver = await turn.isOver(how);
+      isOver = await turn.isOver();
     } finally {
       if (isOver) await turn.giveBack();
     }
     return isOver;
   }
 
-  /** Waits as long as the service asked all its callers to wait. Returns a denial if that is too long. */
-  async #coolDown(origin: string, signal: CancelSignal | undefined, waits: Waits): Promise<Decision | undefined> {
-    for (;;) {
-      const seen = await asked(this.#limiter).peek(LEARNED, origin);
-      const waitMs = seen.retryAfterMs;
-      if (seen.allowed || waitMs === null) return undefined;
-      if (waitMs > waits.leftMs) return seen;
-      this.#options.onWait?.(seen, waitMs);
-      await waits.during(delay(waitMs, signal));
-    }
-  }
-
   /** Returns the policy with the margin of outgoing calls. */
   #paced(policy: PolicyLike | undefined): Policy {
-    if (policy === undefined) return LEARNED;
+    if (policy === undefined) return learnedPolicy();
     const ref = policyRefIn(this.#limiter, policy);
     return kept(this.#pacedPolicies, ref, () => {
       const resolved = this.#limiter.policy(ref.given);
@@ -304,17 +305,15 @@ export class OutgoingCalls {
     return status < 400 && !(learn && turn.asksLearned) && !mayTell(headers);
   }
 
-  /** Learns the limits that a response announces. Returns the wait that a 429 or 503 names. */
+  /** Learns the limits that a response announces. Returns the wait before a retry. */
   async #observe<A extends Answer>(turn: Turn, answer: A): Promise<number | undefined> {
     const { learn, maxLearnedWaitMs } = this.#options;
-    const read = (status?: number, body?: Uint8Array): Observation[] =>
-      readObservations(answer.headers, Date.now(), status, body, maxLearnedWaitMs);
-    const isJson = REFUSALS.has(answer.status) && /\bjson\b/i.test(answer.header('content-type') ?? '');
-    // A head that names a wait is learned at once.
-    const body = isJson && waitOf(read()) === undefined ? await readInTime(answer) : undefined;
-    const said = read(answer.status, body);
-    if (learn && (said.length > 0 || turn.asksLearned)) await turn.observe(said);
-    return WAITING.has(answer.status) ? waitOf(said) : undefined;
+    const read = (body?: Uint8Array) => readResponse(answer.headers, Date.now(), answer.status, body, maxLearnedWaitMs);
+    let said = read();
+    if (said.needsBody) said = read(await readInTime(answer));
+    const observations = said.observations as Observation[];
+    if (learn && (observations.length > 0 || turn.asksLearned)) await turn.learn(observations);
+    return said.retryWaitMs;
   }
 }
 
@@ -346,12 +345,8 @@ class Waits {
   }
 }
 
-/** A call of the limiter that admitted a request. */
-interface PacedCall {
-  readonly policy: Policy;
-  readonly key: string;
-  /** The key for waits that the service imposes on all its callers, if it differs from `key`. */
-  readonly origin: string | undefined;
+/** A call that the limiter has admitted. */
+interface AdmittedCall extends OutgoingCall {
   readonly decision: Decision;
   readonly hold: Hold | undefined;
 }
@@ -364,7 +359,7 @@ export class Turn {
   constructor(
     private readonly limiter: Limiter,
     private readonly where: string,
-    private readonly call?: PacedCall,
+    private readonly call?: AdmittedCall,
   ) {}
 
   /** True if anything is to be done when the body has ended. */
@@ -390,40 +385,26 @@ export class Turn {
 
   /** True if only limits learned from responses apply to it. */
   get asksLearned(): boolean {
-    return this.call?.policy === LEARNED && this.call.decision.learned;
+    return this.call?.policy === learnedPolicy() && this.call.decision.learned;
   }
 
   /** True if the service may refuse such calls since the turn was given. */
   get mayBeOver(): boolean {
-    if (this.call === undefined) return false;
-    const { key, origin, decision } = this.call;
-    const mayBeOver = (key: string) => mayBeRefusedSince(this.limiter, key, decision);
-    return mayBeOver(key) || (origin !== undefined && mayBeOver(origin));
+    return this.call !== undefined && mayBeRefusedSince(this.limiter, this.call, this.call.decision);
   }
 
   /** True if the service does refuse them. */
-  async isOver(how: PeekOptions): Promise<boolean> {
-    if (this.call === undefined) return false;
-    const { policy, key, origin } = this.call;
-    const limiter = asked(this.limiter);
-    let seen = await limiter.peek(policy, key, how);
-    if (seen.allowed && origin !== undefined) seen = await limiter.peek(LEARNED, origin);
-    return !seen.allowed && seen.learned;
+  async isOver(): Promise<boolean> {
+    return this.call !== undefined && isRefusedSince(this.limiter, this.call, this.call.decision);
   }
 
   /** Stores the limits that the answer announces, for every process. */
-  async observe(said: readonly Observation[]): Promise<void> {
+  async learn(said: readonly Observation[]): Promise<void> {
     if (this.call === undefined) return;
-    const { policy, key, origin, decision } = this.call;
     try {
-      await asked(this.limiter).observe(policy, key, said, { decision });
-      if (origin === undefined) return;
-      for (const { scope, retryAfterMs } of said) {
-        if (scope !== 'all' || retryAfterMs === undefined) continue;
-        await asked(this.limiter).observe(LEARNED, origin, { retryAfterMs, scope });
-      }
+      await learnIn(this.limiter, this.call, said, this.call.decision);
     } catch (error) {
-      // The answer is there all the same, and the limiter reports the state of its store.
+      // The answer is there all the same, and the limiter may be closed by now.
       if (!isOfStore(error)) throw error;
     }
   }
@@ -469,16 +450,6 @@ function isOfStore(error: unknown): boolean {
 function isReader(settle: unknown): settle is SettleReader {
   const { feed, end } = (settle ?? {}) as Partial<SettleReader>;
   return typeof feed === 'function' && typeof end === 'function';
-}
-
-/** Returns the wait that a response names, or the time until units are left again. */
-function waitOf(said: readonly Observation[]): number | undefined {
-  const waits = said.flatMap(({ remaining, resetAfterMs, retryAfterMs }) => [
-    retryAfterMs,
-    remaining === 0 ? resetAfterMs : undefined,
-  ]);
-  const known = waits.filter((wait) => wait !== undefined);
-  return known.length === 0 ? undefined : Math.max(...known);
 }
 
 function mayRepeat<A extends Answer>(exchange: Exchange<A>): boolean {

@@ -6,7 +6,7 @@
 import type { Cost } from './cost.js';
 import { ConfigError, describe } from './errors.js';
 import { checkOptions, checkType } from './given-options.js';
-import { type Observation, type ResponseHeaders, readObservations } from './response-reading.js';
+import { type Observation, type ResponseHeaders, readResponse } from './response-reading.js';
 
 export type { Observation, ResponseHeaders } from './response-reading.js';
 
@@ -51,11 +51,6 @@ export function observations(headers: ResponseHeaders, given: ObservationOptions
     throw new ConfigError(`body cannot be ${describe(options.body)}: it must be a string or a Uint8Array`);
   }
   const { dateMs = Date.now(), status, body, maxLearnedWaitMs } = options;
-  return readObservations(
-    headers,
-    dateMs,
-    status,
-    typeof body === 'string' ? Buffer.from(body) : body,
-    maxLearnedWaitMs,
-  );
+  const bytes = typeof body === 'string' ? Buffer.from(body) : body;
+  return readResponse(headers, dateMs, status, bytes, maxLearnedWaitMs).observations as Observation[];
 }

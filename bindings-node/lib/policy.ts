@@ -442,3 +442,11 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
   const classes = priorities === undefined ? undefined : classesText(priorities);
   return unwrap(native.policy(natives, name, withoutUndefined({ ...given, priorities: classes })));
 }
+
+let learned: Policy | undefined;
+
+/** The policy of calls that only the responses of the service limit. */
+export function learnedPolicy(): Policy {
+  learned ??= Policy.learned();
+  return learned;
+}

@@ -94,14 +94,13 @@ export function mayTell(headers: ResponseHeaders): boolean {
   return false;
 }
 
-/** Reads a response, and returns an Observation for each limit. */
-export function readObservations(
+/** Reads a response: an Observation for each limit, the wait before a retry, and if only the body can name it. */
+export function readResponse(
   headers: ResponseHeaders,
   dateMs: number,
   status: number | undefined,
   body: Uint8Array | undefined,
   maxLearnedWaitMs: number | undefined,
-): Observation[] {
-  const read = unwrap(native.readResponse(flat(headers), dateMs, status, body, maxLearnedWaitMs));
-  return read.observations as Observation[];
+): native.ReadResponse {
+  return unwrap(native.readResponse(flat(headers), dateMs, status, body, maxLearnedWaitMs));
 }

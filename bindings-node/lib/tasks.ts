@@ -40,6 +40,8 @@ export interface AdmissionAnswer {
   readonly decision: Decision;
   /** The place of the policy that refused, or undefined for an admitted request. */
   readonly refusedBy: number | undefined;
+  /** True if a call that goes out is not refused yet, because it can wait and ask again. */
+  readonly waits: boolean;
   /** The number of each hold, and the place of its policy. */
   readonly holds: readonly (readonly [place: number, number: number])[];
   /** The steps, if they were to be recorded. */
@@ -54,6 +56,8 @@ export interface TaskResult {
   readonly hold?: number;
   readonly attempts?: native.Attempt[];
   readonly overrides?: native.OverriddenKey[];
+  /** The wait of a refused job. */
+  readonly waitMs?: number;
 }
 
 interface PendingTask {
@@ -131,6 +135,35 @@ export class Tasks {
     return admission as AdmissionAnswer;
   }
 
+  /**
+   * Waits for the turn of a call that goes out. The second target, if there is one, is its service. A call that `waits` waits
+   * for as long as the Decision says and asks again. With `announces` it hears of every wait before it begins.
+   */
+  async turn(
+    targets: readonly CallTarget[],
+    timeoutMs: number | undefined,
+    announces: boolean,
+    signal: CancelSignal | undefined,
+  ): Promise<AdmissionAnswer> {
+    const start = (ticket: number): number =>
+      this.nativeLimiter.turn(ticket, entriesOf(targets), finite(timeoutMs), announces);
+    const { admission } = await this.begin(targets, start, signal);
+    return admission as AdmissionAnswer;
+  }
+
+  /** True if the service refuses such calls since `at`, a time of the store. */
+  async isRefusedSince(targets: readonly CallTarget[], at: number): Promise<boolean> {
+    const { decision } = await this.begin(targets, (ticket) =>
+      this.nativeLimiter.refusedSince(ticket, entriesOf(targets), at),
+    );
+    return decision !== undefined;
+  }
+
+  /** Learns the limits in the response to a call whose Decision had these numbers. */
+  async learn(targets: readonly CallTarget[], said: native.Observation[], numbers: number[]): Promise<void> {
+    await this.begin(targets, (ticket) => this.nativeLimiter.learn(ticket, entriesOf(targets), said, numbers));
+  }
+
   /** Returns a ticket for a task that the transport begins. */
   takeTicket(): number {
     return this.#nextTicket++;
@@ -149,8 +182,9 @@ export class Tasks {
   /** Begins a task about one key. `lengthMs` is the time to wait or to block. Without it there is no end. */
   about(kind: TaskKind, target: CallTarget, signal?: CancelSignal, lengthMs?: number): Promise<TaskResult> {
     const { policyRef, key, cost, meta, units, priority } = target;
+    const length = finite(lengthMs);
     const start = (ticket: number): number =>
-      this.nativeLimiter.beginTask(ticket, kind, policyRef.id, key, cost, lengthMs, meta, units, priority);
+      this.nativeLimiter.beginTask(ticket, kind, policyRef.id, key, cost, length, meta, units, priority);
     return this.begin([target], start, signal);
   }
 
@@ -158,6 +192,14 @@ export class Tasks {
   async journal(target: CallTarget): Promise<readonly Attempt[]> {
     const { attempts } = await this.about(TaskKind.Journal, target);
     return (attempts ?? []).map(attemptFrom);
+  }
+
+  /** Returns the time until a refused job asks again. */
+  async jobWait(policyId: number, denial: Decision, cameBack: boolean, usualLengthMs?: number): Promise<number> {
+    const { waitMs } = await this.begin([], (ticket) =>
+      this.nativeLimiter.jobWait(ticket, policyId, denial as unknown as native.Denial, cameBack, usualLengthMs),
+    );
+    return waitMs as number;
   }
 
   #remove(ticket: number): PendingTask | undefined {
@@ -216,6 +258,9 @@ export class Tasks {
         return at + AnswerField.Value + 1;
       case AnswerKind.Overrides:
         resolve({ overrides: this.nativeLimiter.overriddenKeys(value) });
+        return at + AnswerField.Value + 1;
+      case AnswerKind.Wait:
+        resolve({ waitMs: value / 1_000 });
         return at + AnswerField.Value + 1;
       case AnswerKind.Attempts:
         resolve({ attempts: this.nativeLimiter.attempts(value) });
@@ -276,7 +321,8 @@ function readAdmission(
   const count = read(at + AnswerField.Header) >> Header.CountShift;
   const refused = read(at + AnswerField.Value);
   const refusedBy = refused === 0 ? undefined : refused - 1;
-  let next = at + AnswerField.Value + 1;
+  const waits = read(at + AnswerField.Value + 1) === 1;
+  let next = at + AnswerField.Value + 2;
   const holds: [number, number][] = [];
   for (; holds.length < count; next += 2) holds.push([read(next), read(next + 1)]);
   const checked = targets.filter(({ policyRef }) => !policyRef.holds);
@@ -290,10 +336,18 @@ function readAdmission(
     if (decision !== undefined) steps.push({ isHold, beganMs, endedMs, decision });
     next = end;
   }
-  const refuser = refusedBy === undefined ? undefined : targets[refusedBy];
-  const asked = refuser === undefined ? targets : refuser.policyRef.holds ? [refuser] : checked;
+  const isGroup = (read(next + AnswerField.Header) & Header.KindMask) === AnswerKind.Group;
+  const asked = refusedBy === undefined ? targets : isGroup ? checked : targets.slice(refusedBy);
   const { decision, end } = readDecision(answers, next, asked);
-  return { admission: { decision: decision as Decision, refusedBy, holds, steps }, end };
+  return { admission: { decision: decision as Decision, refusedBy, waits, holds, steps }, end };
+}
+
+/** A wait of a hundred years is as good as endless, and a store cannot add much more to its clock. */
+const LONGEST_WAIT = 100 * 366 * 86_400_000;
+
+/** Returns the time to wait, or undefined for an endless wait. */
+function finite(timeoutMs: number | undefined): number | undefined {
+  return typeof timeoutMs === 'number' && timeoutMs > LONGEST_WAIT ? undefined : timeoutMs;
 }
 
 /** Returns targets in the form that crosses. */

@@ -1,6 +1,7 @@
 // Knows the traced limiters, for code that has the limiter itself: web layers and wrapped functions. `opentelemetry.ts`
 // adds the limiters. This file needs no OpenTelemetry.
 
+import type { Decision } from './decision.js';
 import type { PolicyLike } from './policy.js';
 import type { AskedStep } from './tasks.js';
 
@@ -18,6 +19,8 @@ export interface StepSpans {
   ended(began: number, steps: readonly AskedStep[]): void;
   /** Called if the store has failed. */
   failed(began: number, error: unknown, policies: readonly PolicyLike[]): void;
+  /** Takes the turn or the denial of a call that began to wait at that time. */
+  turned(began: number, decision: Decision): void;
 }
 
 /** The maker of spans for each traced limiter. */

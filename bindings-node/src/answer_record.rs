@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use napi_derive::napi;
 use tidegate::host::{
-    Answered, ChargedLimit, ChargedUnits, calls_of, charge_mark, charged_of_limit, denial_generation, has_amounts,
-    turn_length,
+    Admission, Answered, ChargedLimit, ChargedUnits, calls_of, charge_mark, charged_of_limit, denial_generation,
+    has_amounts, turn_length,
 };
 use tidegate::http::more_after;
 use tidegate::{Algorithm, Decision, LimitState, Source};
@@ -218,15 +218,21 @@ pub(crate) fn write_nothing(out: &mut Vec<f64>, ticket: u64) {
     out.extend_from_slice(&[ticket as f64, AnswerKind::Nothing as u64 as f64]);
 }
 
+/// Writes the wait of a job.
+pub(crate) fn write_wait(out: &mut Vec<f64>, ticket: u64, wait: Duration) {
+    write_value(out, ticket, AnswerKind::Wait as u64, u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
+}
+
 /// Writes the number of an attachment. JavaScript fetches the attachment by it.
 pub(crate) fn write_attachment(out: &mut Vec<f64>, ticket: u64, kind: AnswerKind, number: u64) {
     write_value(out, ticket, kind as u64, number);
 }
 
 /// Writes the beginning of an [`AnswerKind::Admission`].
-pub(crate) fn write_admission_head(out: &mut Vec<f64>, ticket: u64, holds: usize, refused_by: Option<usize>) {
+pub(crate) fn write_admission_head(out: &mut Vec<f64>, ticket: u64, holds: usize, answer: &Admission) {
     let header = AnswerKind::Admission as u64 | (holds as u64) << Header::CountShift as u64;
-    write_value(out, ticket, header, refused_by.map_or(0, |place| place as u64 + 1));
+    write_value(out, ticket, header, answer.refused_by().map_or(0, |place| place as u64 + 1));
+    out.push(f64::from(u8::from(answer.waits())));
 }
 
 fn write_value(out: &mut Vec<f64>, ticket: u64, header: u64, value: u64) {

@@ -91,10 +91,12 @@ pub enum AnswerKind {
     Attempts,
     /// An attachment: the keys with other numbers than their policy.
     Overrides,
-    /// The answer to the limits of a request. Its value is the place of the policy that refused and 1 more, or 0. Then follow, for each
-    /// hold, the place of its policy and its number as an attachment. Then the number of recorded steps, and for each: whether it was a
-    /// hold, when it began and ended in microseconds from the begin of the first, and the records of its Decision. The records of the
-    /// whole Decision come last.
+    /// The wait of a refused job: its value is microseconds.
+    Wait,
+    /// The answer to the limits of a request, or the turn of a call that goes out. Its value is the place of the policy that refused and 1
+    /// more, or 0. Then comes 1 for a call that waits and asks again, or 0. Then follow, for each hold, the place of its policy and its
+    /// number as an attachment. Then the number of recorded steps, and for each: whether it was a hold, when it began and ended in
+    /// microseconds from the begin of the first, and the records of its Decision. The records of the whole Decision come last.
     Admission,
 }
 

@@ -15,7 +15,7 @@ use tidegate::{
     AsPolicy, AsyncLimiter, Attempt, CheckOptions, Error, ErrorKind, Hold, OverriddenKey, Policy, PolicyRef, Result,
 };
 
-use crate::answer_record::{write_admission_head, write_attachment, write_decision, write_nothing};
+use crate::answer_record::{write_admission_head, write_attachment, write_decision, write_nothing, write_wait};
 use crate::array_layout::{AnswerKind, CallField, CallKind, FIRST_TASK_TICKET, Special};
 use crate::number;
 
@@ -297,6 +297,7 @@ impl Attachments {
             Ok(Outcome::Decision(decision)) => return write_decision(out, ticket, &decision),
             Ok(Outcome::Admission(answer)) => return self.write_admission(out, ticket, *answer),
             Ok(Outcome::Nothing) => return write_nothing(out, ticket),
+            Ok(Outcome::Wait(wait)) => return write_wait(out, ticket, wait),
             Ok(Outcome::Hold(hold)) => {
                 let decision = hold.decision().clone();
                 write_attachment(out, ticket, AnswerKind::Hold, self.store(Attachment::Hold(hold)));
@@ -311,7 +312,7 @@ impl Attachments {
 
     fn write_admission(&mut self, out: &mut Vec<f64>, ticket: u64, mut answer: Admission) {
         let (holds, steps) = (answer.take_holds(), answer.take_steps());
-        write_admission_head(out, ticket, holds.len(), answer.refused_by());
+        write_admission_head(out, ticket, holds.len(), &answer);
         for (place, hold) in holds {
             out.extend([place as f64, self.store(Attachment::Hold(hold)) as f64]);
         }

@@ -21,6 +21,7 @@ mod number;
 pub mod observation;
 pub mod options;
 pub mod policy;
+mod refused_job;
 pub mod stats;
 mod store_change;
 #[cfg(target_os = "linux")]

@@ -1,5 +1,7 @@
 //! The limits that the responses of other services announce.
 
+use std::time::Duration;
+
 use napi::bindgen_prelude::{Either, Uint8Array};
 use napi_derive::napi;
 use tidegate::http::{MAX_LEARNED_WAIT, ObservationScope, ResponseReader};
@@ -31,18 +33,21 @@ pub struct Observation {
 
 impl From<tidegate::http::Observation> for Observation {
     fn from(said: tidegate::http::Observation) -> Self {
-        let ms = |length: std::time::Duration| length.as_micros() as f64 / 1e3;
         Self {
             name: said.name,
             limit: said.limit.map(|count| count as f64),
-            window_ms: said.window.map(ms),
+            window_ms: said.window.map(in_ms),
             unit: said.unit.map(|unit| unit.to_string()),
             remaining: said.remaining.map(|count| count as f64),
-            reset_after_ms: said.reset_after.map(ms),
-            retry_after_ms: said.retry_after.map(ms),
+            reset_after_ms: said.reset_after.map(in_ms),
+            retry_after_ms: said.retry_after.map(in_ms),
             scope: Some(said.scope.name().to_owned()),
         }
     }
+}
+
+fn in_ms(length: Duration) -> f64 {
+    length.as_micros() as f64 / 1e3
 }
 
 /// Converts an observation that JavaScript passes.
@@ -87,6 +92,10 @@ pub struct ReadResponse {
     pub observations: Vec<Observation>,
     /// The number of values that were not believed.
     pub ignored: u32,
+    /// The time until the call may be made again, if it may.
+    pub retry_wait_ms: Option<f64>,
+    /// True if only the body can name that time.
+    pub needs_body: bool,
 }
 
 /// A regular expression for the names, in lower case, of the fields that say something.
@@ -117,7 +126,11 @@ fn read(
     let longest = longest_ms.map_or(Ok(MAX_LEARNED_WAIT), |longest| milliseconds("maxLearnedWaitMs", longest))?;
     let reader = ResponseReader::new(milliseconds("dateMs", now_ms)?).max_learned_wait(longest);
     let reader = status.map_or(reader, |status| reader.status(status as u16));
-    let read = reader.read(fields.chunks_exact(2).map(|field| (&*field[0], &*field[1])), body);
+    let fields: Vec<_> = fields.chunks_exact(2).map(|field| (&*field[0], &*field[1])).collect();
+    let needs_body = reader.needs_body(&fields);
+    let read = reader.read(fields, body);
+    let is_retried = status.is_some_and(|status| ResponseReader::allows_retry(status as u16));
+    let retry_wait_ms = read.wait().filter(|_| is_retried).map(in_ms);
     let observations = read.observations.into_iter().map(Observation::from).collect();
-    Ok(ReadResponse { observations, ignored: read.ignored })
+    Ok(ReadResponse { observations, ignored: read.ignored, retry_wait_ms, needs_body })
 }

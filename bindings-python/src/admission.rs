@@ -14,6 +14,8 @@ use crate::hold::give_back;
 pub(crate) struct Admission {
     decision: Py<Decision>,
     refused_by: Option<usize>,
+    by_service: bool,
+    waits: bool,
     delay: Duration,
     steps: Vec<AskedStep>,
     holds: InheritedMutex<Vec<(usize, tidegate::Hold)>>,
@@ -22,13 +24,13 @@ pub(crate) struct Admission {
 impl Admission {
     pub(crate) fn new(py: Python<'_>, mut answer: host::Admission) -> PyResult<Self> {
         let (refused_by, delay, holds) = (answer.refused_by(), answer.delay(), answer.take_holds());
-        let steps = answer.take_steps();
+        let (by_service, waits, steps) = (answer.is_refused_by_service(), answer.waits(), answer.take_steps());
         for (_, hold) in &holds {
             // The hold may have waited for its loop while the limiter was closed.
             hold.check_open().map_err(raise)?;
         }
         let decision = Py::new(py, Decision::from(answer.into_decision()))?;
-        Ok(Self { decision, refused_by, delay, steps, holds: InheritedMutex::new(holds) })
+        Ok(Self { decision, refused_by, by_service, waits, delay, steps, holds: InheritedMutex::new(holds) })
     }
 
     pub(crate) fn from_outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
@@ -51,6 +53,18 @@ impl Admission {
     #[getter]
     const fn refused_by(&self) -> Option<usize> {
         self.refused_by
+    }
+
+    /// True if the service that a call goes to refuses it.
+    #[getter]
+    const fn by_service(&self) -> bool {
+        self.by_service
+    }
+
+    /// True if a call that goes out is not refused yet, because it can wait and ask again.
+    #[getter]
+    const fn waits(&self) -> bool {
+        self.waits
     }
 
     /// How many seconds an admitted request waits before it is served.

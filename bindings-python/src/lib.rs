@@ -27,6 +27,7 @@ mod loop_reader;
 mod loop_waker;
 mod observation;
 mod options;
+mod outgoing_call;
 mod policy;
 mod policy_argument;
 mod policy_use;
@@ -75,6 +76,8 @@ mod _tidegate {
     use crate::llm::{TokenEstimate, TokenEstimator, UsageReader};
     #[pymodule_export]
     use crate::observation::{Observation, read_response};
+    #[pymodule_export]
+    use crate::outgoing_call::OutgoingCall;
     #[pymodule_export]
     use crate::policy::{Policy, nearest};
     #[pymodule_export]

@@ -2,6 +2,7 @@
 
 mod asynchronous;
 mod blocking;
+mod classes;
 mod interruptible;
 mod methods;
 

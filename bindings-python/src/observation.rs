@@ -161,16 +161,17 @@ pub(crate) fn observations(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::h
     }
 }
 
-/// What `Observation.from_headers` returns, and the number of values that were not believed.
+/// Returns the Observations of `Observation.from_headers`, the number of values that were not believed, the seconds until the call may be
+/// made again if it may, and True if only the body can name that wait.
 #[pyfunction]
-#[pyo3(signature = (headers: "Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]", date: "float | datetime | None" = None, status: "int | None" = None, body: "bytes | str | None" = None, max_learned_wait: "float | timedelta | None" = None) -> "tuple[list[Observation], int]")]
+#[pyo3(signature = (headers: "Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]", date: "float | datetime | None" = None, status: "int | None" = None, body: "bytes | str | None" = None, max_learned_wait: "float | timedelta | None" = None) -> "tuple[list[Observation], int, float | None, bool]")]
 pub(crate) fn read_response(
     headers: &Bound<'_, PyAny>,
     date: Option<&Bound<'_, PyAny>>,
     status: Option<u16>,
     body: Option<&Bound<'_, PyAny>>,
     #[pyo3(from_py_with = optional_seconds)] max_learned_wait: Option<Duration>,
-) -> PyResult<(Vec<Observation>, u32)> {
+) -> PyResult<(Vec<Observation>, u32, Option<f64>, bool)> {
     let now = match date {
         Some(date) => moment(date)?,
         None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
@@ -178,8 +179,11 @@ pub(crate) fn read_response(
     let reader = ResponseReader::new(now).max_learned_wait(max_learned_wait.unwrap_or(MAX_LEARNED_WAIT));
     let reader = status.map_or(reader, |status| reader.status(status));
     let body = body.map(|body| bytes("body", body)).transpose()?.unwrap_or_default();
-    let read = reader.read(fields(headers)?, &body);
-    Ok((read.observations.into_iter().map(|inner| Observation { inner }).collect(), read.ignored))
+    let fields = fields(headers)?;
+    let needs_body = reader.needs_body(&fields);
+    let read = reader.read(fields, &body);
+    let wait = read.wait().filter(|_| status.is_some_and(ResponseReader::allows_retry)).map(in_seconds);
+    Ok((read.observations.into_iter().map(|inner| Observation { inner }).collect(), read.ignored, wait, needs_body))
 }
 
 fn moment(date: &Bound<'_, PyAny>) -> PyResult<Duration> {

@@ -67,6 +67,30 @@ for (const kind of clients) {
       assert.equal(await read(make({ limiter, policy: '1000/minute', key: 'two' }).call(other.origin)), 'hello');
     });
 
+    test('a call that comes late to its turn asks the application once', async () => {
+      const { origin, asked } = await site();
+      const { limiter, clock } = limiterAt();
+      let keys = 0;
+      const key = () => {
+        keys += 1;
+        return 'one';
+      };
+      const { call } = make({ limiter, policy: 'gcra 1/s burst 1', key, timeoutMs: 30_000 });
+      const policy = limiter.policy('gcra 1/s burst 1').paced(50);
+      assert.equal(await read(call(origin)), 'hello');
+      const late = call(origin);
+      await until(() => limiter.waiting(policy, 'out:one') === 1);
+      // The turn comes and the service refuses before the event loop goes on.
+      clock.advance(5_000);
+      const nothing = new Int32Array(new SharedArrayBuffer(4));
+      const end = performance.now() + 30_000;
+      while (limiter.waiting(policy, 'out:one') > 0 && performance.now() < end) Atomics.wait(nothing, 0, 0, 1);
+      const refused = limiter.observe(policy, 'out:one', { retryAfterMs: 60_000, scope: 'key' });
+      near(await waitOf(late), 60_000);
+      await refused;
+      assert.deepEqual([keys, asked.length], [2, 1]);
+    });
+
     test('what a body says is read, and stays readable', async () => {
       const said = '{"ok":false,"error_code":429,"parameters":{"retry_after":17}}';
       const { origin } = await site((_, response) => {

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 
 from client import Servers
+from loops import until
 from outgoing_clients import used
 from strict_services import StrictServer, StrictService
-from tidegate import Limiter, RateLimited
+from tidegate import AsyncLimiter, Limiter, ManualClock, RateLimited
+from tidegate.httpx import AsyncPacedTransport
+from tidegate.outgoing import Observation
 
 # A policy that never refuses here.
 WIDE = "10000/minute"
@@ -214,3 +219,34 @@ def test_the_limits_of_a_service_are_kept_without_a_policy(outgoing: Any, strict
         counts = service.counts()
         assert counts["admitted"] + counts["refused"] == 28
         assert counts["refused"] <= 2
+
+
+def test_a_call_that_comes_late_to_its_turn_asks_the_application_once(service: StrictService) -> None:
+    keys: list[str] = []
+
+    def key(_: Any) -> str:
+        keys.append("one")
+        return "one"
+
+    async def calls() -> None:
+        clock = ManualClock(1_700_000_000.0)
+        async with AsyncLimiter(clock=clock) as limiter:
+            blocking, policy = limiter.to_blocking(), limiter.policy("gcra 1/s burst 1").paced()
+            transport = AsyncPacedTransport(limiter, "gcra 1/s burst 1", key=key)
+            async with httpx.AsyncClient(transport=transport) as client:
+                assert (await client.get(service.url)).status_code == 200
+                late = asyncio.create_task(client.get(service.url))
+                await until(lambda: blocking.waiting(policy, "out:one") == 1)
+                # The turn comes and the service refuses before the event loop goes on.
+                clock.advance(5)
+                end = time.monotonic() + 30
+                while blocking.waiting(policy, "out:one") and time.monotonic() < end:
+                    time.sleep(0.001)
+                blocking.observe(policy, "out:one", Observation(retry_after=60))
+                with pytest.raises(RateLimited):
+                    await late
+                assert blocking.peek(policy, "out:one").retry_after == pytest.approx(60)
+        assert keys == ["one", "one"]
+
+    asyncio.run(calls())
+    assert len(service.requests()) == 1

@@ -75,7 +75,7 @@ def response(case: dict[str, Any]) -> None:
     pairs = [(name, value) for name, value in given["headers"]]
     options = {"status": given.get("status"), "body": given.get("body"), "max_learned_wait": case.get("longest")}
     now = case.get("now", START / 1e6)
-    read, ignored = read_response(pairs, now, **options)
+    read, ignored, _, _ = read_response(pairs, now, **options)
     said = [{name: value for name, value in one.as_dict().items() if value is not None} for one in read]
     assert said == [{"scope": "key", **one} for one in case["observations"]]
     assert ignored == case.get("ignored", 0)

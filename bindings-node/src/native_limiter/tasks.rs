@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::time::Duration;
 
 use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
-use tidegate::host::{Outcome, Started, post_begun, post_task};
-use tidegate::{AsyncLimiter, CheckOptions, Hold, HoldAnswer, KeyOverride, Result};
+use tidegate::host::{Call, Outcome, OutgoingCall, Started, post_begun, post_task};
+use tidegate::{AsyncLimiter, CheckOptions, Error, ErrorKind, Hold, HoldAnswer, KeyOverride, Result};
 
 use super::NativeLimiter;
 use crate::answer_record::{answered, charged_units};
@@ -15,6 +16,7 @@ use crate::array_layout::TaskKind;
 use crate::batch_codec::{Attachment, OwnedPolicyRef};
 use crate::number;
 use crate::observation::Observation;
+use crate::refused_job::Denial;
 
 impl NativeLimiter {
     /// Begins a task on this thread.
@@ -63,6 +65,14 @@ impl NativeLimiter {
             Ok((codec.policy_ref(f64::from(policy))?.clone(), key, options))
         };
         given.policies.into_iter().zip(given.keys).zip(options).map(entry).collect()
+    }
+
+    /// Reads a call that goes out: its policy and key, and as a second entry the key of its service if that is another one.
+    fn outgoing_call(&self, given: CallEntries) -> Result<OutgoingCall<OwnedPolicyRef>> {
+        let mut entries = self.entries(given)?.into_iter();
+        let (policy, key, options) =
+            entries.next().ok_or_else(|| Error::new(ErrorKind::ConfigInvalid, "a call has no policy"))?;
+        Ok(OutgoingCall::new(policy, key, entries.next().map(|(_, origin, _)| origin), options))
     }
 }
 
@@ -138,6 +148,57 @@ impl NativeLimiter {
         })
     }
 
+    /// Waits for the turn of a call that goes out.
+    #[napi(catch_unwind)]
+    pub fn turn(&self, ticket: f64, call: CallEntries, timeout: Option<f64>, announces: bool) -> i32 {
+        let call = self.outgoing_call(call);
+        let timeout = timeout.map(|timeout| number::milliseconds("timeoutMs", timeout)).transpose();
+        self.begin(ticket, move |limiter| async move {
+            let turn = limiter.turn(&call?, timeout?, announces).await?;
+            Ok(Outcome::Admission(Box::new(turn)))
+        })
+    }
+
+    /// The refusal of the service since such a call was admitted, at that time. Nothing if there is none.
+    #[napi(catch_unwind)]
+    pub fn refused_since(&self, ticket: f64, call: CallEntries, at: f64) -> i32 {
+        let call = self.outgoing_call(call);
+        self.begin(ticket, move |limiter| async move {
+            let refusal = limiter.refused_since(&call?, Duration::from_micros(at as u64)).await?;
+            Ok(refusal.map_or(Outcome::Nothing, Outcome::Decision))
+        })
+    }
+
+    /// Learns the limits in the response to a call whose Decision had these numbers.
+    #[napi(catch_unwind)]
+    pub fn learn(&self, ticket: f64, call: CallEntries, observations: Vec<Observation>, decision: Vec<f64>) -> i32 {
+        let call = self.outgoing_call(call);
+        let said: Result<Vec<_>> = observations.into_iter().map(TryInto::try_into).collect();
+        let answered = answered(&decision);
+        self.begin(ticket, move |limiter| async move {
+            limiter.learn(&call?, said?, Some(answered)).await.map(|()| Outcome::Nothing)
+        })
+    }
+
+    /// The time until a refused job asks again.
+    #[napi(catch_unwind)]
+    pub fn job_wait(
+        &self,
+        ticket: f64,
+        policy: u32,
+        denial: Denial,
+        came_back: bool,
+        usual_length_ms: Option<f64>,
+    ) -> i32 {
+        let job = {
+            let codec = self.codec.borrow();
+            let policy = codec.policy_ref(f64::from(policy));
+            let policy = policy.and_then(|policy| codec.limiter.policy_in_force(policy, &denial.key));
+            policy.and_then(|policy| denial.of_job(policy, came_back, usual_length_ms))
+        };
+        self.begin(ticket, |limiter| async move { limiter.job_wait(&job?).await.map(Outcome::Wait) })
+    }
+
     /// Learns what the response to a call said, whose Decision had these numbers.
     #[napi(catch_unwind)]
     pub fn observe(
@@ -152,7 +213,7 @@ impl NativeLimiter {
         let said: Result<Vec<_>> = observations.into_iter().map(TryInto::try_into).collect();
         let answered = decision.map(|numbers| answered(&numbers));
         self.begin(ticket, move |limiter| async move {
-            limiter.observe_answered(&policy?, &key, said?, answered).await.map(Outcome::Decision)
+            limiter.call(&policy?, &key, &Call::answered(said?, answered)).await.map(Outcome::Decision)
         })
     }
 

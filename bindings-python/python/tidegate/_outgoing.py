@@ -24,7 +24,18 @@ from ._paced_options import OPTIONS, PacedOptions, PolicyOption, checked_flag, c
 from ._queueing import holds_units
 from ._redirects import MadeFor, followed, leads_on
 from ._shown import shown
-from ._tidegate import AsyncLimiter, Decision, Headers, Limiter, Observation, Policy, problem, status
+from ._tidegate import (
+    Admission,
+    AsyncLimiter,
+    Decision,
+    Headers,
+    Limiter,
+    OutgoingCall,
+    Policy,
+    problem,
+    read_response,
+    status,
+)
 from ._tracing import TRACED, asked, to_async, to_blocking, unwrapped
 from .errors import ClosedError, ConfigError, CostError, RateLimited, StoreError
 from .outgoing import SettleReader
@@ -35,9 +46,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 Cost: TypeAlias = "int | Mapping[str, int]"
 
-# The statuses of responses with a body worth reading, and of those after which a request is sent again.
-TELLING = (403, 429, 503)
-_AGAIN = (429, 503)
 _IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE")
 _RETRY_AFTER = Headers("off")
 # The policy of calls that only the responses of the service limit.
@@ -138,14 +146,14 @@ def _begin(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 class _Turn:
-    """The turn of one attempt: its Decision, its hold, and the policy and key that were checked."""
+    """The turn of one attempt: its call, and the admission with its Decision and its hold."""
 
-    __slots__ = ("decision", "hold", "key", "origin", "policy")
+    __slots__ = ("admission", "call", "decision", "is_learned", "key", "origin")
 
-    def __init__(self, policy: Policy, key: str, origin: str | None, decision: Decision, hold: Any) -> None:
-        self.policy, self.key, self.decision, self.hold = policy, key, decision, hold
-        # The key for waits that the service imposes on all its callers, if it differs from `key`.
-        self.origin = origin
+    def __init__(self, call: OutgoingCall, key: str, origin: str | None, admission: Admission) -> None:
+        self.call, self.key, self.origin = call, key, origin
+        self.admission, self.decision = admission, admission.decision
+        self.is_learned = call.policy is _LEARNED
 
 
 class Pacing:
@@ -198,7 +206,7 @@ class Pacing:
             raise ConfigError("policy is None and learn is False: this limits nothing. Give one of them")
         if isinstance(policy, (str, Policy)):
             check_options(self._limiter, policy, key if isinstance(key, str) else "", cost, priority)
-            _, _, counted = self._prepared(policy, self._limiter._generation)
+            _, counted = self._prepared(policy, self._limiter._generation)
             if isinstance(cost, CostByPolicy):
                 # Check this early, because clients of models hide the error of a call.
                 units = dict.fromkeys(cost.units_of(counted), 0)
@@ -207,16 +215,13 @@ class Pacing:
             self._use = self._limiter._use_policy(policy, name_of(owner))
         return Asking(self._limiter, "", owner, origin_of if key is None else key, cost, priority)
 
-    def _prepare(self, policy: str | Policy | None, _generation: int) -> tuple[Policy, bool, frozenset[str]]:
-        """Returns the policy with the margin of outgoing calls, True if it has units to hold, and the counted units.
-
-        A reload may change all three.
-        """
+    def _prepare(self, policy: str | Policy | None, _generation: int) -> tuple[Policy, frozenset[str]]:
+        """Returns the policy with the margin of outgoing calls, and the counted units. A reload may change both."""
         if policy is None:
-            return _LEARNED, False, frozenset()
+            return _LEARNED, frozenset()
         resolved = self._limiter.policy(policy)
-        holds = holds_units(resolved, "a request waits here for its turn")
-        return resolved.paced(self._margin), holds, frozenset(one.unit or COST for one in resolved.limits)
+        holds_units(resolved, "a request waits here for its turn")
+        return resolved.paced(self._margin), frozenset(one.unit or COST for one in resolved.limits)
 
     async def send(self, exchange: Exchange[R]) -> R:
         """Sends a request in its turn, repeats it as `retries` allows, and returns the response."""
@@ -243,7 +248,7 @@ class Pacing:
                 # The client behind this one may be paced too.
                 if isinstance(error, (RateLimited, CostError)) or exchange.never_arrived(error):
                     await self._give_back(turn)
-                self._release(turn)
+                turn.admission.release()
                 raise
             try:
                 code, headers = exchange.head(response)
@@ -251,8 +256,8 @@ class Pacing:
                     made_for = made_for or MadeFor(str(turn.origin), turn.key)
                     leads_on(self, str(exchange.request.url), headers["location"], made_for)
                 wait = await self._observe(exchange, response, turn)
-                repeats = attempt < self._retries and self._repeats(exchange, response, wait, left)
-                if self._settle is not None or turn.hold is not None:
+                repeats = attempt < self._retries and self._repeats(exchange, wait, left)
+                if self._settle is not None or turn.admission.holds:
                     response = await self._pass(exchange, response, turn)
                 if not repeats:
                     return response
@@ -261,125 +266,94 @@ class Pacing:
                 await self._sleep(pause)
                 left = _less(left, pause)
             except BaseException:
-                self._release(turn)
+                turn.admission.release()
                 await exchange.close(response)
                 raise
 
-    async def _turn(
-        self, request: Any, left: float | None, made_for: MadeFor | None, *, is_second: bool = False
-    ) -> _Turn:
+    async def _turn(self, request: Any, left: float | None, made_for: MadeFor | None) -> _Turn:
         """Waits for the turn of a request. Raises RateLimited if it does not come in time."""
-        began, before = time.monotonic(), left
-        policy, holds, key, cost, priority = self._asked_of(request)
-        limiter: Any = asked(self._limiter) if TRACED else self._limiter
+        policy, key, cost, priority = self._asked_of(request)
         origin = None if self._keys_are_origins else self._prefix + origin_of(request)
         if made_for is not None and origin is not None and made_for.is_of_another(origin, key):
             key, origin = origin, None
-        if origin is not None:
-            left = await self._cool_down(limiter, origin, left)
-        if self._on_wait is not None:
-            seen = await self._done(limiter.peek(policy, key, cost, priority=priority))
-            if not seen and seen.retry_after is not None:
-                self._on_wait(seen, seen.retry_after)
-        if holds:
-            hold = await self._done(limiter.hold(policy, key, cost, timeout=left, priority=priority))
-            turn = _Turn(policy, key, origin, hold.decision, hold)
-        else:
-            decision = limiter.acquire(policy, key, cost, timeout=left, priority=priority)
-            # One more coroutine would cost as much as a turn without a wait.
-            if not self._blocking:
-                decision = await decision
-            if not decision:
-                raise RateLimited(decision)
-            turn = _Turn(policy, key, origin, decision, None)
+        call = OutgoingCall(policy, key, origin, cost, priority)
+        began = time.monotonic()
+        turn = _Turn(call, key, origin, await self._admission(call, left))
         # A busy event loop comes late to a turn. The second turn counts, because the first may have been refused for
         # its own charge.
-        if not is_second and self._may_be_over(turn) and await self._is_over(turn, cost, priority):
-            return await self._turn(request, _less(before, time.monotonic() - began), made_for, is_second=True)
+        if await self._is_over(turn):
+            left = _less(left, time.monotonic() - began)
+            turn = _Turn(call, key, origin, await self._admission(call, left))
         return turn
 
-    def _may_be_over(self, turn: _Turn) -> bool:
-        may_be_over = self._limiter._may_be_refused_since
-        return may_be_over(turn.key, turn.decision) or (
-            turn.origin is not None and may_be_over(turn.origin, turn.decision)
-        )
-
-    async def _is_over(self, turn: _Turn, cost: Cost, priority: str | None) -> bool:
+    async def _is_over(self, turn: _Turn) -> bool:
         """True if the service refuses calls since the turn was given. The turn is then given back."""
         is_over = True
         try:
-            seen = await self._done(self._limiter.peek(turn.policy, turn.key, cost, priority=priority))
-            if seen and turn.origin is not None:
-                seen = await self._done(self._limiter.peek(_LEARNED, turn.origin))
-            is_over = not seen and seen.learned
+            is_over = await self._done(self._limiter._refused_since(turn.call, turn.decision)) is not None
         finally:
             if is_over:
                 await self._give_back(turn)
-                self._release(turn)
         return is_over
 
-    def _asked_of(self, request: Any) -> tuple[Policy, bool, str, Cost, str | None]:
-        """Returns policy, True if the policy has units to hold, key, cost and class for the turn of a request."""
+    async def _admission(self, call: OutgoingCall, left: float | None) -> Admission:
+        limiter: Any = asked(self._limiter) if TRACED else self._limiter
+        announces = self._on_wait is not None
+        while True:
+            began = time.monotonic()
+            # One more coroutine would cost as much as a turn without a wait.
+            admission = limiter._turn(call, left, announces)
+            if not self._blocking:
+                admission = await admission
+            decision = admission.decision
+            if admission.refused_by is None:
+                return admission  # type: ignore[no-any-return]
+            if not admission.waits:
+                raise RateLimited(decision)
+            if self._on_wait is not None:
+                self._on_wait(decision, decision.retry_after)
+            if admission.by_service:
+                await self._sleep(decision.retry_after)
+            else:
+                announces = False
+            left = _less(left, time.monotonic() - began)
+
+    def _asked_of(self, request: Any) -> tuple[Policy, str, Cost, str | None]:
+        """Returns policy, key, cost and class for the turn of a request."""
         given, generation = self._policy, self._limiter._generation
         if self._is_plain:
-            policy, holds, _ = self._prepared(given, generation)
-            return policy, holds, self._prefix + origin_of(request), 1, None
+            return self._prepared(given, generation)[0], self._prefix + origin_of(request), 1, None
         given = given(request) if callable(given) else given
         if not (given is None or isinstance(given, (str, Policy))):
             raise TypeError(f"the policy of a request must be a str, a Policy or None, not {shown(given)}")
-        policy, holds, counted = self._prepared(given, generation)
+        policy, counted = self._prepared(given, generation)
         if isinstance(self._cost, CostByPolicy):
             self._cost.counts(request, counted)
         made, cost = self._asking.key_and_cost((request,), {})
         priority = self._asking.class_of((request,), {})
-        if given is None:
-            # Limits learned from responses know no classes, and a call takes one of each unit that they name.
-            priority, cost = None, 1 if isinstance(cost, Mapping) else cost
-        return policy, holds, self._prefix + made, cost, priority
-
-    async def _cool_down(self, limiter: Any, origin: str, left: float | None) -> float | None:
-        """Waits as long as the service asked all its callers to wait. Returns the rest of the timeout."""
-        while not (seen := await self._done(limiter.peek(_LEARNED, origin))):
-            wait = seen.retry_after
-            if left is not None and wait > left:
-                raise RateLimited(seen)
-            if self._on_wait is not None:
-                self._on_wait(seen, wait)
-            await self._sleep(wait)
-            left = _less(left, wait)
-        return left
+        return policy, self._prefix + made, cost, priority
 
     async def _observe(self, exchange: Exchange[R], response: R, turn: _Turn) -> float | None:
-        """Passes the limits that a response announces to the limiter. Returns the wait that it names, or None."""
+        """Passes the limits that a response announces to the limiter. Returns the wait before a retry, or None."""
         if not (self._learn or self._retries):
             return None
         code, headers = exchange.head(response)
-        body = b""
-        said = functools.partial(Observation.from_headers, exchange.fields(response), max_learned_wait=self._max_wait)
-        # A head that names a wait is learned at once.
-        if code in TELLING and "json" in headers.get("content-type", "").lower() and _wait_of(said()) is None:
-            decode = self._decoder(exchange, headers)
-            body = b"" if decode is None else decode.decode(await exchange.read(response) or b"")
-        found = said(status=code, body=body)
+        said = functools.partial(read_response, exchange.fields(response), status=code, max_learned_wait=self._max_wait)
+        found, _, wait, needs_body = said()
+        if needs_body and (decode := self._decoder(exchange, headers)) is not None:
+            found, _, wait, _ = said(body=decode.decode(await exchange.read(response) or b""))
         # If a service states no limit, the next call goes once Tidegate knows that this one was served.
-        answers = turn.policy is _LEARNED and turn.decision.learned
-        if not (found or answers):
-            return None
-        if self._learn:
-            # The response is there all the same, and the limiter has reported the state of its store.
-            with contextlib.suppress(StoreError, ClosedError):
-                await self._done(self._limiter.observe(turn.policy, turn.key, found, decision=turn.decision))
-                told = [one.retry_after for one in found if one.scope == "all" and one.retry_after is not None]
-                if told and turn.origin is not None:
-                    await self._done(self._limiter.observe(_LEARNED, turn.origin, Observation(retry_after=max(told))))
-        return _wait_of(found)
+        if self._learn and (found or (turn.is_learned and turn.decision.learned)):
+            # The response is there all the same, and the limiter may be closed by now.
+            with contextlib.suppress(ClosedError):
+                await self._done(self._limiter._learn(turn.call, found, turn.decision))
+        return wait
 
-    def _repeats(self, exchange: Exchange[R], response: R, wait: float | None, left: float | None) -> bool:
+    def _repeats(self, exchange: Exchange[R], wait: float | None, left: float | None) -> bool:
         request = exchange.request
         return (
             wait is not None
             and (left is None or wait <= left)
-            and exchange.head(response)[0] in _AGAIN
             and (request.method in _IDEMPOTENT or "idempotency-key" in request.headers)
             and exchange.can_repeat()
         )
@@ -387,7 +361,7 @@ class Pacing:
     async def _pass(self, exchange: Exchange[R], response: R, turn: _Turn) -> R:
         """Returns the response. The call is settled when its body ends."""
         actual = None if self._settle is None else self._settle(exchange.settled(response))
-        if actual is None and turn.hold is None:
+        if actual is None and not turn.admission.holds:
             return response
         if actual is not None and not isinstance(actual, SettleReader):
             _check_cost(actual)
@@ -398,12 +372,8 @@ class Pacing:
         """Returns the decoder for the chunks of a body, or None if it cannot be decoded."""
         return decoder(headers if exchange.encoded else {})
 
-    def _release(self, turn: _Turn) -> None:
-        if turn.hold is not None:
-            # This gives the units back even if no one awaits it.
-            turn.hold.release()
-
     async def _give_back(self, turn: _Turn) -> None:
+        turn.admission.release()
         units = {state.unit or COST: 0 for state in turn.decision.limits if state.algorithm != "concurrency"}
         task = self._begin(self._settle_with(turn, 0 if units.keys() <= {COST} else units))
         if task is not None:
@@ -412,10 +382,7 @@ class Pacing:
     async def _settle_with(self, turn: _Turn, actual: Cost) -> None:
         # Without the store the charge stays, and the limiter has reported the state of its store.
         with contextlib.suppress(StoreError, ClosedError):
-            if turn.hold is not None:
-                await self._done(turn.hold.settle(actual))
-            else:
-                await self._done(self._limiter.settle(turn.decision, actual))
+            await self._done(self._limiter.settle(turn.decision, actual))
 
 
 class PassingBody:
@@ -442,7 +409,7 @@ class PassingBody:
         if self._ended:
             return
         self._ended = True
-        self._pacing._release(self._turn)
+        self._turn.admission.release()
         actual = self._actual.end() if isinstance(self._actual, SettleReader) else self._actual
         if actual is not None:
             self._settling = self._pacing._begin(self._pacing._settle_with(self._turn, actual))
@@ -452,13 +419,6 @@ class PassingBody:
         self.ended()
         if self._settling is not None:
             await asyncio.shield(self._settling)
-
-
-def _wait_of(found: list[Observation]) -> float | None:
-    """Returns the wait that a response names, or the time until units are left again."""
-    waits = [one.retry_after for one in found if one.retry_after is not None]
-    waits += [one.reset_after for one in found if one.remaining == 0 and one.reset_after is not None]
-    return max(waits, default=None)
 
 
 def _refusal(decision: Decision, error: CostError | None) -> tuple[int, dict[str, str], bytes]:

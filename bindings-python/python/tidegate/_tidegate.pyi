@@ -30,6 +30,7 @@ __all__ = [
     "Limiter",
     "ManualClock",
     "Observation",
+    "OutgoingCall",
     "Override",
     "Policy",
     "PolicyUse",
@@ -67,6 +68,11 @@ class Admission:
     The answer to the limits of a request. Its holds are given back by `release`, or when it is dropped.
     """
     @property
+    def by_service(self, /) -> bool:
+        """
+        True if the service that a call goes to refuses it.
+        """
+    @property
     def decision(self, /) -> Decision:
         """
         The denial of a refused request. An admitted one has a Decision of all policies, in the order in which they were asked.
@@ -95,6 +101,11 @@ class Admission:
         """
         In which steps the store was asked, where that was to be recorded: whether it was a hold, its Decision, and when it began and ended,
         in nanoseconds from the begin of the first.
+        """
+    @property
+    def waits(self, /) -> bool:
+        """
+        True if a call that goes out is not refused yet, because it can wait and ask again.
         """
 
 @final
@@ -178,13 +189,26 @@ class AsyncLimiter(Generic[Name]):
         """
         Whether usage lives in this process alone.
         """
-    def _may_be_refused_since(self, /, key: str, decision: Decision) -> bool:
+    def _learn(
+        self, /, call: OutgoingCall, observations: list[Observation], decision: Decision
+    ) -> Coroutine[Any, Any, None]:
         """
-        Whether another call may have heard that the other side refuses calls, since that Decision was given. `peek` tells.
+        Learns the limits in the response to a call. The response stands even if they cannot be learned.
+        """
+    def _refused_since(self, /, call: OutgoingCall, decision: Decision) -> Coroutine[Any, Any, Decision | None]:
+        """
+        The refusal of the service since that Decision, or None.
         """
     def _samples(self, /, name: str | None = None) -> str:
         """
         The values of one metric, or of all, as JSON.
+        """
+    def _turn(
+        self, /, call: OutgoingCall, timeout: float | None, announces: bool = False
+    ) -> Coroutine[Any, Any, Admission]:
+        """
+        Waits until a call may go out. If the answer `waits`, the caller waits for as long as its Decision says, and asks again.
+        With `announces` it also hears of the wait for its own policy, and asks again at once, without `announces`.
         """
     def _use_policy(self, /, policy: Name | Policy, by: str) -> PolicyUse:
         """
@@ -888,13 +912,26 @@ class Limiter(Generic[Name]):
         """
         Whether usage lives in this process alone.
         """
-    def _may_be_refused_since(self, /, key: str, decision: Decision) -> bool:
+    def _job_wait(self, /, decision: Decision, came_back: bool, usual_length: float | None) -> float:
         """
-        Whether another call may have heard that the other side refuses calls, since that Decision was given. `peek` tells.
+        The seconds until a refused job asks again. `usual_length` is the typical run time of jobs, if any has ended.
+        """
+    def _learn(self, /, call: OutgoingCall, observations: list[Observation], decision: Decision) -> None:
+        """
+        Learns the limits in the response to a call. The response stands even if they cannot be learned.
+        """
+    def _refused_since(self, /, call: OutgoingCall, decision: Decision) -> Decision | None:
+        """
+        The refusal of the service since that Decision, or None.
         """
     def _samples(self, /, name: str | None = None) -> str:
         """
         The values of one metric, or of all, as JSON.
+        """
+    def _turn(self, /, call: OutgoingCall, timeout: float | None, announces: bool = False) -> Admission:
+        """
+        Waits until a call may go out. If the answer `waits`, the caller waits for as long as its Decision says, and asks again.
+        With `announces` it also hears of the wait for its own policy, and asks again at once, without `announces`.
         """
     def _use_policy(self, /, policy: Name | Policy, by: str) -> PolicyUse:
         """
@@ -1230,6 +1267,21 @@ class Observation:
     def window(self, /) -> float | None:
         """
         The seconds for which the count holds.
+        """
+
+@final
+class OutgoingCall:
+    """
+    What a call that goes out asks its limits for. `origin` is the key for waits that the service imposes on all its callers, if it is
+    not `key`.
+    """
+    def __new__(
+        cls, /, policy: Policy, key: str, origin: str | None, cost: int | Mapping[str, int], priority: str | None
+    ) -> OutgoingCall: ...
+    @property
+    def policy(self, /) -> Any:
+        """
+        The policy as it was given.
         """
 
 @final
@@ -1602,9 +1654,10 @@ def read_response(
     status: int | None = None,
     body: bytes | str | None = None,
     max_learned_wait: float | timedelta | None = None,
-) -> tuple[list[Observation], int]:
+) -> tuple[list[Observation], int, float | None, bool]:
     """
-    What `Observation.from_headers` returns, and the number of values that were not believed.
+    Returns the Observations of `Observation.from_headers`, the number of values that were not believed, the seconds until the call may be
+    made again if it may, and True if only the body can name that wait.
     """
 
 def restore_decision(

@@ -25,7 +25,7 @@ from celery._state import get_current_task
 from celery.exceptions import Ignore, Reject
 
 from ._decorator import Asking, CostOption, Decorator, PriorityOption, check_options, name_of
-from ._jobs import JobLength, wait_of
+from ._jobs import JobLength
 from ._queueing import holds_units
 from ._shown import shown
 from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
@@ -137,8 +137,7 @@ class _Limits:
         given = self._policy(*args, **kwargs) if callable(self._policy) else self._policy
         if given is None:
             return work()
-        policy = self._limiter.policy(given)
-        held = holds_units(policy, _QUEUE)
+        held = holds_units(self._limiter.policy(given), _QUEUE)
         made, cost = self._asking.key_and_cost(args, kwargs)
         key = self._prefix + (made if self._has_key else name)
         priority = self._asking.class_of(args, kwargs)
@@ -147,7 +146,7 @@ class _Limits:
             try:
                 hold = limiter.hold(given, key, cost, priority=priority)
             except RateLimited as refused:
-                self._refuse(task, refused.decision, policy)
+                self._refuse(task, refused.decision)
                 raise
             with hold:
                 began = time.monotonic()
@@ -157,11 +156,11 @@ class _Limits:
                     self._length.add(time.monotonic() - began)
         decision = limiter.check(given, key, cost, priority=priority)
         if not decision:
-            self._refuse(task, decision, policy)
+            self._refuse(task, decision)
             raise RateLimited(decision)
         return work()
 
-    def _refuse(self, task: Any, decision: Decision, policy: Policy) -> None:
+    def _refuse(self, task: Any, decision: Decision) -> None:
         """Puts a task back and raises Ignore. Returns if the task cannot go back."""
         never = decision.retry_after is None and not decision.unavailable
         if task is None or never:
@@ -176,7 +175,7 @@ class _Limits:
             # It went back only for `max_wait`, and its turn is still to come.
             wait = turn - now
         else:
-            wait = wait_of(self._limiter, decision, policy, came_back, self._length)
+            wait = self._limiter._job_wait(decision, came_back, self._length.mean)
         countdown = wait if wait <= self._max_wait else self._max_wait * random.uniform(0.5, 1)
         # Called before the task goes back. If it raises, the task fails, and must not run again later.
         if self._on_wait is not None:

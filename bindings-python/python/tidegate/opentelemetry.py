@@ -35,7 +35,7 @@ __all__ = ["TracedLimiter", "meter_limiter", "traced"]
 
 L = TypeVar("L", bound=Limiter | AsyncLimiter)
 # The calls that decide.
-TRACED = ("check", "charge", "check_all", "acquire", "hold", "_admit")
+TRACED = ("check", "charge", "check_all", "acquire", "hold", "_admit", "_turn")
 
 
 def meter_limiter(limiter: AnyLimiter, *, name: str = "default", meter_provider: MeterProvider | None = None) -> None:
@@ -162,12 +162,20 @@ class TracedLimiter(LimiterWrapper):
         return run
 
     def _ended(self, name: str, began: int, result: Any) -> None:
-        if isinstance(result, Admission):
+        if name == "_turn":
+            self._turned(began, result)
+        elif isinstance(result, Admission):
             for is_hold, decision, step_began, step_ended in result.steps:
                 step = "hold" if is_hold else "check_all" if decision.decisions else "check"
                 self._decided(step, began + step_began, decision, began + step_ended)
         else:
             self._decided(name, began, result if isinstance(result, Decision) else result.decision)
+
+    def _turned(self, began: int, turn: Admission) -> None:
+        # A call that waits makes its decision later.
+        if not turn.waits:
+            holds = any(limit.algorithm == "concurrency" for limit in turn.decision.limits)
+            self._decided("hold" if holds else "acquire", began, turn.decision)
 
     def _decided(self, name: str, began: int, decision: Decision, ended: int | None = None) -> None:
         if self._store and decision.source == "store":
@@ -183,6 +191,8 @@ class TracedLimiter(LimiterWrapper):
             attributes = {"tidegate.outcome": "error", "error.type": error.code}
             several = name in ("check_all", "_admit")
             given = arguments[0] if arguments else options["entries" if several else "policy"]
+            if name == "_turn":
+                name, given = "acquire", given.policy
             # A limiter that was closed meanwhile knows no policies.
             with contextlib.suppress(TidegateError):
                 policies = [getattr(entry[0], "policy", entry[0]) for entry in given] if several else [given]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tidegate::host::{Call, Outcome};
+use tidegate::host::{Answered, Call, Outcome};
+use tidegate::http::Observation;
 use tidegate::{Builder, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter};
@@ -18,6 +19,7 @@ use crate::hold::AsyncHold;
 use crate::key_override::Override;
 use crate::loop_completions::ConvertOutcome;
 use crate::loop_reader::LoopReader;
+use crate::outgoing_call::SharedCall;
 use crate::policy_argument::{OwnedEntries, OwnedPolicy, PolicyArgument};
 use crate::prepared_policy::AskedPolicy;
 
@@ -107,6 +109,44 @@ impl AsyncLimiter {
                 })
             })?;
         Ok(policy.py().import("tidegate._hold")?.getattr("Holding")?.call1((pending,))?.unbind())
+    }
+
+    pub(super) fn take_turn(
+        &self,
+        _py: Python<'_>,
+        call: SharedCall,
+        timeout: Option<Duration>,
+        announces: bool,
+    ) -> PyResult<CallCoroutine> {
+        let limiter = self.core().clone();
+        let turn = async move {
+            limiter.turn(&*call, timeout, announces).await.map(|answer| Outcome::Admission(Box::new(answer)))
+        };
+        Ok(CallCoroutine::of_task(Admission::from_outcome, false, turn))
+    }
+
+    pub(super) fn read_refusal(
+        &self,
+        _py: Python<'_>,
+        call: SharedCall,
+        given_at: Duration,
+    ) -> PyResult<CallCoroutine> {
+        let limiter = self.core().clone();
+        let refusal = async move {
+            let refusal = limiter.refused_since(&*call, given_at).await?;
+            Ok(refusal.map_or(Outcome::Nothing, Outcome::Decision))
+        };
+        Ok(CallCoroutine::of_task(Decision::from_outcome, false, refusal))
+    }
+
+    pub(super) fn learn_from(
+        &self,
+        _py: Python<'_>,
+        call: SharedCall,
+        observations: Vec<Observation>,
+        answered: Answered,
+    ) -> PyResult<CallCoroutine> {
+        self.action(true, |limiter| async move { limiter.learn(&*call, observations, Some(answered)).await })
     }
 
     pub(super) fn read_journal(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<CallCoroutine> {

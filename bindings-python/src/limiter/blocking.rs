@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tidegate::host::Call;
+use tidegate::host::{Answered, Call, RefusedJob};
+use tidegate::http::Observation;
 use tidegate::{Builder, CheckEntry, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter, interruptible};
 use crate::actual_costs::ActualCosts;
 use crate::admission::Admission;
 use crate::attempt::Attempt;
-use crate::convert::{Key, utf8};
+use crate::convert::{Key, in_seconds, utf8};
 use crate::decision::Decision;
 use crate::error::{RateLimited, raise, raise_about};
 use crate::hold::Hold;
 use crate::key_override::Override;
 use crate::loop_reader::LoopReader;
+use crate::outgoing_call::SharedCall;
 use crate::policy_argument::PolicyArgument;
 use crate::prepared_policy::AskedPolicy;
 
@@ -116,6 +118,40 @@ impl Limiter {
             HoldAnswer::Held(hold) => Hold::new(py, hold),
             denied => Err(RateLimited::new_err((Py::new(py, Decision::from(denied.decision().clone()))?,))),
         }
+    }
+
+    pub(super) fn take_turn(
+        &self,
+        py: Python<'_>,
+        call: SharedCall,
+        timeout: Option<Duration>,
+        announces: bool,
+    ) -> PyResult<Admission> {
+        Admission::new(py, interruptible::turn(py, &self.inner, call, timeout, announces)?)
+    }
+
+    pub(super) fn read_refusal(
+        &self,
+        py: Python<'_>,
+        call: SharedCall,
+        given_at: Duration,
+    ) -> PyResult<Option<Decision>> {
+        let refusal = self.detached(py, |limiter| limiter.refused_since(&*call, given_at));
+        refusal.map(|refusal| refusal.map(Decision::from)).map_err(raise)
+    }
+
+    pub(super) fn learn_from(
+        &self,
+        py: Python<'_>,
+        call: SharedCall,
+        observations: Vec<Observation>,
+        answered: Answered,
+    ) -> PyResult<()> {
+        self.detached(py, |limiter| limiter.learn(&*call, observations, Some(answered))).map_err(raise)
+    }
+
+    pub(super) fn wait_of_job(&self, py: Python<'_>, job: &RefusedJob) -> PyResult<f64> {
+        self.detached(py, |limiter| limiter.job_wait(job)).map(in_seconds).map_err(raise)
     }
 
     pub(super) fn read_journal(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<Vec<Attempt>> {

@@ -12,11 +12,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidegate::host::Mutex;
-use tidegate::host::{CompletionQueue, Outcome, Started, Wake, post_begun};
-use tidegate::{CheckOptions, Decision, HoldAnswer, Result};
+use tidegate::host::{Admission, CompletionQueue, Outcome, Started, Wake, post_begun};
+use tidegate::{CheckOptions, Decision, Error, HoldAnswer, Result};
 
-use crate::error::{ClosedError, config, raise_about};
+use crate::error::{ClosedError, config, raise, raise_about};
 use crate::loop_waker::LoopWaker;
+use crate::outgoing_call::SharedCall;
 use crate::policy_argument::{OwnedPolicy, PolicyArgument};
 
 /// The longest time that Ctrl-C may have to wait.
@@ -52,20 +53,21 @@ pub(super) fn acquire(
     options: CheckOptions,
     timeout: Option<Duration>,
 ) -> PyResult<Decision> {
+    let raise = |error| raise_about(error, policy.text());
     let at_once = limiter.to_async().acquire_at_once(policy, key, &options);
-    if let Some(decision) = at_once.map_err(|error| raise_about(error, policy.text()))? {
+    if let Some(decision) = at_once.map_err(raise)? {
         return Ok(decision);
     }
-    let wait_read = greenlet_wait(py)?;
-    if wait_read.is_none() && !(is_long(timeout) && is_main_thread(py)?) {
-        let decision = py.detach(|| limiter.acquire_with(policy, key, &options, timeout));
-        return decision.map_err(|error| raise_about(error, policy.text()));
-    }
-    let (limiter, owned_policy, key) = (limiter.to_async(), OwnedPolicy::from(policy), key.to_owned());
-    let task = async move { limiter.acquire_with(owned_policy, &key, &options, timeout).await.map(Outcome::Decision) };
-    match wait(py, wait_read, policy, false, task)? {
-        Outcome::Decision(decision) => Ok(decision),
-        _ => Err(ended()),
+    match Way::of(py, timeout)? {
+        Way::Blocks => py.detach(|| limiter.acquire_with(policy, key, &options, timeout)).map_err(raise),
+        Way::Looks { wait_read } => {
+            let (limiter, owned, key) = (limiter.to_async(), OwnedPolicy::from(policy), key.to_owned());
+            let task = async move { limiter.acquire_with(owned, &key, &options, timeout).await.map(Outcome::Decision) };
+            match wait(py, wait_read, false, task, raise)? {
+                Outcome::Decision(decision) => Ok(decision),
+                _ => Err(ended()),
+            }
+        }
     }
 }
 
@@ -78,24 +80,70 @@ pub(super) fn hold(
     options: CheckOptions,
     timeout: Option<Duration>,
 ) -> PyResult<HoldAnswer> {
-    let wait_read = greenlet_wait(py)?;
-    if wait_read.is_none() && !(is_long(timeout) && is_main_thread(py)?) {
-        let hold = || limiter.hold_within(policy, key, &options, timeout);
-        let waits = limiter.waits() || timeout != Some(Duration::ZERO);
-        let answer = if waits { py.detach(hold) } else { hold() };
-        return answer.map_err(|error| raise_about(error, policy.text()));
+    let raise = |error| raise_about(error, policy.text());
+    match Way::of(py, timeout)? {
+        Way::Blocks => {
+            let hold = || limiter.hold_within(policy, key, &options, timeout);
+            let waits = limiter.waits() || timeout != Some(Duration::ZERO);
+            let answer = if waits { py.detach(hold) } else { hold() };
+            answer.map_err(raise)
+        }
+        Way::Looks { wait_read } => {
+            let (limiter, owned, key) = (limiter.to_async(), OwnedPolicy::from(policy), key.to_owned());
+            let task = async move {
+                Ok(match limiter.hold_within(owned, &key, &options, timeout).await? {
+                    HoldAnswer::Held(hold) => Outcome::Hold(hold),
+                    denied => Outcome::Decision(denied.decision().clone()),
+                })
+            };
+            match wait(py, wait_read, timeout == Some(Duration::ZERO), task, raise)? {
+                Outcome::Hold(hold) => Ok(HoldAnswer::Held(hold)),
+                Outcome::Decision(decision) => Ok(HoldAnswer::Denied(decision)),
+                _ => Err(ended()),
+            }
+        }
     }
-    let (limiter, owned_policy, key) = (limiter.to_async(), OwnedPolicy::from(policy), key.to_owned());
-    let task = async move {
-        Ok(match limiter.hold_within(owned_policy, &key, &options, timeout).await? {
-            HoldAnswer::Held(hold) => Outcome::Hold(hold),
-            denied => Outcome::Decision(denied.decision().clone()),
-        })
-    };
-    match wait(py, wait_read, policy, timeout == Some(Duration::ZERO), task)? {
-        Outcome::Hold(hold) => Ok(HoldAnswer::Held(hold)),
-        Outcome::Decision(decision) => Ok(HoldAnswer::Denied(decision)),
-        _ => Err(ended()),
+}
+
+/// The turn of a call that goes out.
+pub(super) fn turn(
+    py: Python<'_>,
+    limiter: &tidegate::Limiter,
+    call: SharedCall,
+    timeout: Option<Duration>,
+    announces: bool,
+) -> PyResult<Admission> {
+    if let Some(turn) = limiter.turn_at_once(&*call, announces).map_err(raise)? {
+        return Ok(turn);
+    }
+    match Way::of(py, timeout)? {
+        Way::Blocks => py.detach(|| limiter.turn(&*call, timeout, announces)).map_err(raise),
+        Way::Looks { wait_read } => {
+            let limiter = limiter.to_async();
+            let task = async move {
+                limiter.turn(&*call, timeout, announces).await.map(|answer| Outcome::Admission(Box::new(answer)))
+            };
+            match wait(py, wait_read, false, task, raise)? {
+                Outcome::Admission(answer) => Ok(*answer),
+                _ => Err(ended()),
+            }
+        }
+    }
+}
+
+/// How a thread waits.
+enum Way<'py> {
+    /// It blocks for the whole time.
+    Blocks,
+    /// It looks for signals meanwhile, or lets other greenlets run.
+    Looks { wait_read: Option<Bound<'py, PyAny>> },
+}
+
+impl<'py> Way<'py> {
+    fn of(py: Python<'py>, timeout: Option<Duration>) -> PyResult<Self> {
+        let wait_read = greenlet_wait(py)?;
+        let looks = wait_read.is_some() || is_long(timeout) && is_main_thread(py)?;
+        Ok(if looks { Self::Looks { wait_read } } else { Self::Blocks })
     }
 }
 
@@ -128,11 +176,10 @@ fn greenlet_wait(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
 fn wait(
     py: Python<'_>,
     wait_read: Option<Bound<'_, PyAny>>,
-    policy: PolicyArgument<'_>,
     must_finish: bool,
     task: impl Future<Output = Result<Outcome>> + Send + 'static,
+    to_exception: impl Fn(Error) -> PyErr,
 ) -> PyResult<Outcome> {
-    let to_exception = |error| raise_about(error, policy.text());
     let waker = wait_read.as_ref().map(|_| LoopWaker::file()).transpose();
     let waker = waker.map_err(|error| config(format!("a greenlet of gevent cannot wait on this system: {error}")))?;
     let (sender, outcome) = channel();
@@ -140,7 +187,7 @@ fn wait(
     let outcome = Mutex::new(outcome);
     let completion = Arc::new(ThreadCompletion { sender: Mutex::new(sender), waker });
     let queue: Arc<dyn CompletionQueue> = completion.clone();
-    let task = match py.detach(|| post_begun(0, &queue, task)).map_err(to_exception)? {
+    let task = match py.detach(|| post_begun(0, &queue, task)).map_err(&to_exception)? {
         Started::Done(outcome) => return outcome.map_err(to_exception),
         Started::Waits(task) => task,
     };

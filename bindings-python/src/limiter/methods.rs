@@ -1,33 +1,4 @@
-//! The calls of both limiters, declared once. `blocking.rs` and `asynchronous.rs` make them, each for one limiter. A check of
-//! an `AsyncLimiter` is a coroutine, and no more.
-
-use std::path::PathBuf;
-use std::time::Duration;
-
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
-use tidegate::host::Call;
-use tidegate::{CheckOptions, Cost};
-
-use super::{AsyncLimiter, Limiter};
-use crate::actual_costs::ActualCosts;
-use crate::admission::Admission;
-use crate::attempt::Attempt;
-use crate::call_coroutine::CallCoroutine;
-use crate::convert::{
-    Key, cost, length, meta, named_seconds, number, optional_seconds, path, percent, priority, timedelta_seconds, utf8,
-};
-use crate::decision::Decision;
-use crate::error::{belongs_to_process, raise, raise_about};
-use crate::hold::Hold;
-use crate::key_override::Override;
-use crate::observation::observations;
-use crate::options::LimiterOptions;
-use crate::policy::{Policy, key_override};
-use crate::policy_argument::{PolicyArgument, entries, refuse_partial};
-use crate::policy_use::PolicyUse;
-use crate::prepared_policy::AskedPolicy;
-use crate::stats::{counters, stats};
+//! The calls of both limiters, declared once. `classes.rs` uses this for each limiter, and has the imports.
 
 /// The methods of a limiter. The arguments are the types that its calls return, in Rust and in the stubs, the sentences
 /// that only this limiter needs, and its extra methods.
@@ -35,7 +6,7 @@ macro_rules! limiter_methods {
     (
         $Class:ident = $class:tt {
             $Decision:ty = $decision:tt, $Nothing:ty = $nothing:tt, $Attempts:ty = $attempts:tt,
-            $Overrides:ty = $overrides:tt, $Hold:ty = $hold:tt, $Admission:ty = $admission:tt
+            $Overrides:ty = $overrides:tt, $Hold:ty = $hold:tt, $Admission:ty = $admission:tt, $Refusal:ty = $refusal:tt
         }
         acquire: $(#[$($doc_acquire:tt)*])*
         hold: $(#[$($doc_hold:tt)*])*
@@ -391,10 +362,41 @@ macro_rules! limiter_methods {
                 self.core().policy_generation()
             }
 
-            /// Whether another call may have heard that the other side refuses calls, since that Decision was given. `peek` tells.
-            #[pyo3(name = "_may_be_refused_since", signature = (key: "str", decision: "Decision") -> "bool")]
-            fn may_be_refused_since(&self, key: Key<'_>, decision: &Bound<'_, Decision>) -> PyResult<bool> {
-                Ok(self.blocking().may_be_refused_since(utf8(&key.0)?, decision.get().inner.at()))
+            /// Waits until a call may go out. If the answer `waits`, the caller waits for as long as its Decision says, and asks again.
+            /// With `announces` it also hears of the wait for its own policy, and asks again at once, without `announces`.
+            #[pyo3(name = "_turn", signature = (
+                call: "OutgoingCall", timeout: "float | None", announces: "bool" = false
+            ) -> $admission)]
+            fn turn(
+                &self,
+                call: &Bound<'_, OutgoingCall>,
+                #[pyo3(from_py_with = optional_seconds)] timeout: Option<Duration>,
+                announces: bool,
+            ) -> PyResult<$Admission> {
+                self.take_turn(call.py(), call.get().shared(), timeout, announces)
+            }
+
+            /// The refusal of the service since that Decision, or None.
+            #[pyo3(name = "_refused_since", signature = (call: "OutgoingCall", decision: "Decision") -> $refusal)]
+            fn refused_since(
+                &self,
+                call: &Bound<'_, OutgoingCall>,
+                decision: &Bound<'_, Decision>,
+            ) -> PyResult<$Refusal> {
+                self.read_refusal(call.py(), call.get().shared(), decision.get().inner.at())
+            }
+
+            /// Learns the limits in the response to a call. The response stands even if they cannot be learned.
+            #[pyo3(name = "_learn", signature = (
+                call: "OutgoingCall", observations: "list[Observation]", decision: "Decision"
+            ) -> $nothing)]
+            fn learn(
+                &self,
+                call: &Bound<'_, OutgoingCall>,
+                #[pyo3(from_py_with = observations)] observations: Vec<tidegate::http::Observation>,
+                decision: &Bound<'_, Decision>,
+            ) -> PyResult<$Nothing> {
+                self.learn_from(call.py(), call.get().shared(), observations, Answered::of(&decision.get().inner))
             }
 
             /// Whether usage lives in this process alone.
@@ -417,79 +419,4 @@ macro_rules! limiter_methods {
     };
 }
 
-limiter_methods! {
-    Limiter = "Limiter" {
-        Decision = "Decision", () = "None", Vec<Attempt> = "list[Attempt]", Vec<Override> = "list[Override]", Hold = "Hold",
-        Admission = "Admission"
-    }
-    acquire:
-    hold:
-        /// Takes units of a "concurrency" limit: renewed while the Hold lives, given back by `release` or at the end of
-        /// `with`. Waits for room at most `timeout` seconds, in the line of all who wait for the key; None is for as long as it takes.
-        /// Raises RateLimited when there is none.
-    limit:
-        /// An async function is limited without blocking its event loop::
-        ///
-        ///     @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
-        ///     def send_mail(user, text): ...
-    without_store:
-    own {
-        /// This limiter for event loops. Policies, usage and connections are shared.
-        #[pyo3(signature = () -> "AsyncLimiter")]
-        fn to_async(&self) -> AsyncLimiter {
-            self.to_async_limiter()
-        }
-
-        #[pyo3(signature = () -> "Limiter")]
-        fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-            slf
-        }
-
-        #[pyo3(signature = (*_error: "object") -> "None")]
-        fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
-            self.end(py)
-        }
-    }
-}
-
-limiter_methods! {
-    AsyncLimiter = "AsyncLimiter" {
-        CallCoroutine = "Coroutine[Any, Any, Decision]", CallCoroutine = "Coroutine[Any, Any, None]",
-        CallCoroutine = "Coroutine[Any, Any, list[Attempt]]",
-        CallCoroutine = "Coroutine[Any, Any, list[Override]]", Py<PyAny> = "Holding",
-        CallCoroutine = "Coroutine[Any, Any, Admission]"
-    }
-    acquire:
-        /// One that is cancelled leaves the queue.
-    hold:
-        /// Takes units of a "concurrency" limit: renewed while the AsyncHold lives, given back by `release` or at the end of
-        /// `async with`. Waits for room at most `timeout` seconds, in the line of all who wait for the key; None is for as long as it
-        /// takes. Raises RateLimited when there is none::
-        ///
-        ///     async with limiter.hold("exports", "alice") as hold:
-        ///         ...
-    limit:
-        /// A function that is not async is limited on the thread that calls it::
-        ///
-        ///     @limiter.limit("5/minute", key=lambda user, *args, **kwargs: user)
-        ///     async def send_mail(user, text): ...
-    without_store:
-        /// Not awaitable: it needs no store.
-    own {
-        /// This limiter for threads. Policies, usage and connections are shared.
-        #[pyo3(signature = () -> "Limiter")]
-        fn to_blocking(&self) -> Limiter {
-            self.to_blocking_limiter()
-        }
-
-        #[pyo3(signature = () -> "Coroutine[Any, Any, AsyncLimiter]")]
-        fn __aenter__(slf: Bound<'_, Self>) -> CallCoroutine {
-            CallCoroutine::answered(slf.into_any().unbind())
-        }
-
-        #[pyo3(signature = (*_error: "object") -> "Coroutine[Any, Any, None]")]
-        fn __aexit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<CallCoroutine> {
-            self.end(py)
-        }
-    }
-}
+pub(super) use limiter_methods;

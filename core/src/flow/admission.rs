@@ -11,11 +11,15 @@ use crate::limiter::{
 };
 use crate::plan::Plan;
 
+/// The place of the service that a call goes to, behind the call's own policy.
+pub(super) const SERVICE: usize = 1;
+
 /// The answer to the limits of a request, and the units that are held for it. Dropping it gives these back, and does nothing else.
 #[derive(Debug)]
 pub struct Admission {
     decision: Decision,
     refused_by: Option<usize>,
+    waits: bool,
     holds: Vec<(usize, Hold)>,
     steps: Vec<AskedStep>,
 }
@@ -34,6 +38,17 @@ pub struct AskedStep {
 }
 
 impl Admission {
+    /// The turn of a call that goes out.
+    pub(super) fn of_turn(decision: Decision, hold: Option<Hold>) -> Self {
+        let holds = hold.map(|hold| (0, hold)).into_iter().collect();
+        Self { decision, refused_by: None, waits: false, holds, steps: Vec::new() }
+    }
+
+    /// The denial of such a call, by the policy at this place.
+    pub(super) const fn before_turn(denial: Decision, place: usize, waits: bool) -> Self {
+        Self { decision: denial, refused_by: Some(place), waits, holds: Vec::new(), steps: Vec::new() }
+    }
+
     /// The denial of a refused request. An admitted one has a Decision of all policies, in the order in which they were asked.
     #[must_use]
     pub const fn decision(&self) -> &Decision {
@@ -44,6 +59,18 @@ impl Admission {
     #[must_use]
     pub const fn refused_by(&self) -> Option<usize> {
         self.refused_by
+    }
+
+    /// True if the service that a call goes to refuses it, and not the call's own policy.
+    #[must_use]
+    pub fn is_refused_by_service(&self) -> bool {
+        self.refused_by == Some(SERVICE)
+    }
+
+    /// True if a call that goes out is not refused yet, because it can wait and ask again.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        self.waits
     }
 
     /// How long an admitted request waits before it is served: the longest delay of its policies.
@@ -126,7 +153,7 @@ async fn admit<E: CheckEntry>(
     let mut holds: Vec<(usize, Hold)> = Vec::with_capacity(held.len());
     let refused = async |denial: &Decision, place, holds: &[(usize, Hold)], record: StepRecord| {
         give_back_all(core, holds, user).await;
-        Ok(Admission { decision: denial.clone(), refused_by: Some(place), holds: Vec::new(), steps: record.steps })
+        Ok(Admission { steps: record.steps, ..Admission::before_turn(denial.clone(), place, false) })
     };
     for RequestPolicy { place, entry, options } in &held {
         let began = record.now();
@@ -146,7 +173,7 @@ async fn admit<E: CheckEntry>(
         }
     }
     let decision = whole(entries.len(), &holds, checks)?;
-    Ok(Admission { decision, refused_by: None, holds, steps: record.steps })
+    Ok(Admission { decision, refused_by: None, waits: false, holds, steps: record.steps })
 }
 
 /// The steps of a request, for spans.

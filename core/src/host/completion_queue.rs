@@ -1,6 +1,7 @@
 //! A queue of answers that an event loop waits for. One wake-up brings all answers that arrived together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::decision::Decision;
 use crate::error::Result;
@@ -32,6 +33,8 @@ pub enum Outcome {
     Attempts(Vec<Attempt>),
     /// Answers `overrides`.
     Overrides(Vec<OverriddenKey>),
+    /// Answers a refused job with its wait.
+    Wait(Duration),
     /// Answers calls that return nothing.
     Nothing,
 }

@@ -11,7 +11,7 @@ mod servers;
 mod tasks;
 
 pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
-pub use crate::flow::{Admission, AskedStep};
+pub use crate::flow::{Admission, AskedStep, OutgoingCall, RefusedJob, RefusingLimit};
 pub use crate::http::options::{LAYER_OPTIONS, LIMIT_OPTIONS};
 pub use crate::limiter::{
     Answered, CALL_OPTIONS, Call, ChargedLimit, ChargedUnits, DENIAL_GENERATIONS, LIMITER_OPTIONS, LimiterOption,

@@ -19,7 +19,7 @@ use super::operations::{CheckOptions, block_operation, check_operation, of_cost,
 use super::overrides::{KeyNumbers, REPETITIONS};
 use super::policy_ref::AsPolicy;
 use super::translation::{AskedOperation, Asking};
-use super::{AsyncLimiter, Limiter, LimiterCore, LimiterId};
+use super::{Limiter, LimiterCore, LimiterId};
 use crate::counting::DecisionCounts;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
@@ -75,7 +75,13 @@ impl Call {
     /// Learns from the response to a call. `answered` is the Decision of the call.
     #[must_use]
     pub fn observe(observations: Vec<Observation>, answered: Option<&Decision>) -> Self {
-        Self::Observe(Box::new(ObservedCall::new(observations, answered.map(Answered::of))))
+        Self::answered(observations, answered.map(Answered::of))
+    }
+
+    /// The same, for a Decision that the host did not keep.
+    #[must_use]
+    pub fn answered(observations: Vec<Observation>, answered: Option<Answered>) -> Self {
+        Self::Observe(Box::new(ObservedCall::new(observations, answered)))
     }
 
     /// A peek with options.
@@ -143,24 +149,6 @@ impl Answers {
         }
         answer.keep_amounts(operation);
         Ok(Decision::new(self.limiter, plan, key, operation.named_cost(), answer))
-    }
-}
-
-impl AsyncLimiter {
-    /// As [`AsyncLimiter::observe`], for a Decision that the host did not keep.
-    ///
-    /// # Errors
-    /// As [`AsyncLimiter::observe`].
-    #[doc(hidden)]
-    pub async fn observe_answered(
-        &self,
-        policy: impl AsPolicy,
-        key: &str,
-        observations: Vec<Observation>,
-        answered: Option<Answered>,
-    ) -> Result<Decision> {
-        let observed = Call::Observe(Box::new(ObservedCall::new(observations, answered)));
-        self.core.call_of(&policy, key, &observed, User::Task).await
     }
 }
 

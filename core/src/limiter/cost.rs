@@ -34,7 +34,7 @@ impl Units {
     /// No numbers, so that a call takes its cost of each limit.
     pub(super) const NONE: Self = Self(None);
 
-    pub(super) const fn is_none(&self) -> bool {
+    pub(crate) const fn is_none(&self) -> bool {
         self.0.is_none()
     }
 

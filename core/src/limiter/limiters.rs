@@ -70,7 +70,8 @@ impl AsyncLimiter {
         self.call(policy, key, &Call::Plain(cost)).await
     }
 
-    async fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
+    #[doc(hidden)]
+    pub async fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
         self.core.call_of(&policy, key, call, Self::USER).await
     }
 
@@ -440,12 +441,11 @@ both! {
         self.core.waiting(&policy, key).unwrap_or(0)
     }
 
-    /// True if another call of this process may have heard that the other side refuses calls of a key, since one was admitted at
-    /// `at` by the time of the store. A busy event loop comes late to an admitted call, and a peek then shows if it still holds.
+    /// True if the other side may refuse calls of a key since one was admitted at `at`, by the time of the store.
     #[doc(hidden)]
     #[must_use]
     pub fn may_be_refused_since(&self, key: &str, at: Duration) -> bool {
-        self.core.answers.learned_waits.may_have_begun_since(key, at.as_micros() as u64)
+        self.core.may_be_refused_since(key, at)
     }
 
     /// Gives that share of the keys to the new store of a rollout, from the next call on. A larger share has all keys of a

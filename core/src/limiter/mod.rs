@@ -239,6 +239,11 @@ impl LimiterCore {
         Ok(self.answers.wait_queues.waiting(&*self.plan(policy, key)?, key))
     }
 
+    /// True if another call of this process may have heard that the other side refuses calls of a key, since one was admitted then.
+    pub(crate) fn may_be_refused_since(&self, key: &str, at: Duration) -> bool {
+        self.answers.learned_waits.may_have_begun_since(key, at.as_micros() as u64)
+    }
+
     /// The time of the clock that was given, or since the limiter was made.
     fn time(&self) -> Duration {
         self.hold_renewer.time(self)

@@ -30,7 +30,9 @@ pub struct Answered {
 }
 
 impl Answered {
-    pub(super) fn of(decision: &Decision) -> Self {
+    /// The call that a Decision admitted.
+    #[must_use]
+    pub fn of(decision: &Decision) -> Self {
         let units = (0..decision.answer().views.len()).map(|index| decision.charged(index)).collect();
         let known = decision.limits().map(|limit| limit.limit.saturating_sub(limit.remaining) + limit.over).collect();
         Self { calls: calls_of(decision), units, known }

@@ -1,21 +1,21 @@
-//! The way of a call.
+//! The way of a call through a client of Rust. `flow/outgoing_turn.rs` decides when it may go.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::process::lock::InheritedMutex;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
-use http::{Method, StatusCode};
+use http::Method;
+use http::header::CONTENT_ENCODING;
 
 use super::call_turn::{CallCost, CallTurn};
 use super::client_exchange::{ClientExchange, MadeFor, PacedRequest, PacedResponse};
 use super::refused_call::{RateLimited, RefusedCall, never_fits};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
+use crate::flow::{OutgoingCall, random_share};
 use crate::http::named_policy::NamedPolicy;
-use crate::http::{Observation, ObservationScope, ResponseReader};
-use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Cost, Hold, HoldAnswer, PolicyRef, PolicyUse};
+use crate::http::{ObservedResponse, ResponseReader};
+use crate::limiter::{Answered, AsPolicy, AsyncLimiter, CheckOptions, Cost, PolicyRef, PolicyUse};
 use crate::policy::{Algorithm, Policy};
 use crate::process::clock::Signal;
 
@@ -24,19 +24,19 @@ pub(super) type Reads<T> = Box<dyn Fn(&PacedRequest<'_>) -> T + Send + Sync>;
 pub(super) type ReadsCost = Box<dyn Fn(&PacedResponse<'_>) -> CallCost + Send + Sync>;
 pub(super) type OnWait = Box<dyn Fn(&Decision, Duration) + Send + Sync>;
 
-/// Which policy a request has.
+/// The policy of a request.
 pub(super) enum PacedPolicy {
-    /// None but what responses say.
+    /// Only the limits that responses announce.
     Learned,
     Named(NamedPolicy),
     Read(Reads<Option<NamedPolicy>>),
 }
 
-/// What the calls of one client ask of a limiter.
+/// How the calls of one client ask a limiter.
 pub(crate) struct Pacing {
     pub(super) limiter: AsyncLimiter,
     pub(super) policy: PacedPolicy,
-    /// `None` is the origin of the request.
+    /// With `None` the key is the origin of the request.
     pub(super) key: Option<Reads<String>>,
     pub(super) cost: Option<Reads<Cost>>,
     pub(super) priority: Option<Reads<Option<String>>>,
@@ -54,23 +54,19 @@ pub(crate) struct Pacing {
     pub(super) _use: Option<PolicyUse>,
 }
 
-/// A policy as calls that go out keep it.
+/// A policy with the margin of outgoing calls, and the generation of policies that it was made in.
 pub(super) struct PreparedPolicy {
     generation: u64,
     policy: Policy,
-    holds: bool,
-    /// Whether nothing but what responses say limits its calls.
-    is_learned: bool,
 }
 
-/// What a request asks for.
-struct AskedCall {
-    policy: Arc<PreparedPolicy>,
-    key: String,
-    /// The key of what the service tells all its callers, where it is another one.
-    origin: Option<String>,
-    options: CheckOptions,
+impl AsPolicy for Arc<PreparedPolicy> {
+    fn as_policy(&self) -> PolicyRef<'_> {
+        PolicyRef::Policy(&self.policy)
+    }
 }
+
+type AskedCall = OutgoingCall<Arc<PreparedPolicy>>;
 
 enum Turned {
     Came(Box<CallTurn>),
@@ -78,7 +74,7 @@ enum Turned {
 }
 
 impl Pacing {
-    /// Sends a request when its turn has come, and again where that is wanted; returns its response.
+    /// Sends a request when its turn has come, repeats it as `retries` allows, and returns the response.
     pub(crate) async fn send<E: ClientExchange>(&self, mut exchange: E) -> std::result::Result<E::Response, E::Error> {
         let mut left = self.timeout;
         for attempt in 0_u32.. {
@@ -93,8 +89,9 @@ impl Pacing {
                 };
                 // A turn that is dropped before it is sent was not used.
                 exchange.ready().await?;
-                // The second one counts: the first may have been refused for what it took itself.
-                if is_second || !self.is_over(&asked, turn.decision()).await {
+                // The second turn counts, because the first may have been refused for its own charge.
+                let refusal = self.limiter.refused_since(&asked, turn.decision().at()).await.map_err(E::failed)?;
+                if is_second || refusal.is_none() {
                     break turn;
                 }
                 turn.give_back().await;
@@ -112,7 +109,7 @@ impl Pacing {
                 }
             };
             let again = wait.filter(|wait| {
-                let is_again = matches!(E::head(&response).status, TOO_MANY | UNAVAILABLE);
+                let is_again = ResponseReader::allows_retry(E::head(&response).status.as_u16());
                 is_again && may_repeat && exchange.is_kept() && left.is_none_or(|left| *wait <= left)
             });
             let cost = self.settle.as_ref().map_or(CallCost::Charged, |read| read(&E::head(&response)));
@@ -163,13 +160,10 @@ impl Pacing {
 
     fn asked<E: ClientExchange>(&self, exchange: &mut E) -> Result<AskedCall> {
         let request = exchange.request();
-        let (policy, is_learned) = match &self.policy {
-            PacedPolicy::Learned => (self.prepare(None)?, true),
-            PacedPolicy::Named(policy) => (self.prepared(policy)?, false),
-            PacedPolicy::Read(read) => match read(&request) {
-                None => (self.prepare(None)?, true),
-                Some(policy) => (self.prepare(Some(policy.as_policy()))?, false),
-            },
+        let policy = match &self.policy {
+            PacedPolicy::Learned => self.prepare(None)?,
+            PacedPolicy::Named(policy) => self.prepared(policy)?,
+            PacedPolicy::Read(read) => self.prepare(read(&request).as_ref().map(NamedPolicy::as_policy))?,
         };
         let origin = exchange.origin();
         let (key, origin) = match &self.key {
@@ -181,13 +175,8 @@ impl Pacing {
             }
         };
         let named = |key: String| format!("{}{key}", self.prefix);
-        let mut cost = self.cost.as_ref().map_or_else(|| 1.into(), |read| read(&request));
-        let mut priority = self.priority.as_ref().and_then(|read| read(&request));
-        if is_learned {
-            // What responses say knows no classes, and a call takes one of each unit that they name.
-            priority = None;
-            cost = if cost.is_number() { cost } else { 1.into() };
-        }
+        let cost = self.cost.as_ref().map_or_else(|| 1.into(), |read| read(&request));
+        let priority = self.priority.as_ref().and_then(|read| read(&request));
         let options = CheckOptions { priority, ..cost.into() };
         let (mut key, mut origin) = (named(key), origin.map(named));
         if let (Some(asked), Some(made_for)) = (&origin, exchange.made_for()) {
@@ -197,7 +186,7 @@ impl Pacing {
                 (key, origin) = (asked.clone(), None);
             }
         }
-        Ok(AskedCall { policy, key, origin, options })
+        Ok(AskedCall::new(policy, key, origin, options))
     }
 
     /// The policy of all requests. A reload may have changed it.
@@ -219,102 +208,61 @@ impl Pacing {
     pub(super) fn prepare(&self, policy: Option<PolicyRef<'_>>) -> Result<Arc<PreparedPolicy>> {
         let generation = self.limiter.policy_generation();
         let Some(policy) = policy else {
-            return Ok(Arc::new(PreparedPolicy {
-                generation,
-                policy: Policy::learned()?,
-                holds: false,
-                is_learned: true,
-            }));
+            return Ok(Arc::new(PreparedPolicy { generation, policy: Policy::learned()? }));
         };
         let policy = self.limiter.policy(policy)?;
-        let has = |algorithm| policy.limits().iter().any(|limit| limit.algorithm() == algorithm);
-        if has(Algorithm::LeakyBucket) {
+        if policy.limits().iter().any(|limit| limit.algorithm() == Algorithm::LeakyBucket) {
             return Err(Error::config(format!(
                 "the policy {:?} is a leaky-bucket, which queues calls itself: a request waits here for its turn. For the same \
                  pace write gcra with a burst of 1, as in \"gcra 10/s burst 1\"",
                 policy.name()
             )));
         }
-        let holds = has(Algorithm::Concurrency);
-        Ok(Arc::new(PreparedPolicy { generation, policy: policy.paced(self.margin)?, holds, is_learned: false }))
+        Ok(Arc::new(PreparedPolicy { generation, policy: policy.paced(self.margin)? }))
     }
 
-    async fn turn(&self, asked: &AskedCall, left: Option<Duration>) -> Result<Turned> {
-        let AskedCall { policy, key, options, .. } = asked;
-        let (told, left) = self.cool_down(asked.origin.as_deref(), left).await?;
-        if let Some(told) = told {
-            return Ok(Turned::Refused(Box::new(told)));
-        }
-        if self.on_wait.is_some() {
-            let seen = self.limiter.peek_with(&policy.policy, key, options).await?;
-            if let Some(wait) = seen.retry_after().filter(|_| !seen.allowed()) {
-                self.waits(&seen, wait);
-            }
-        }
-        let came = |decision, hold| Turned::Came(Box::new(CallTurn::new(self.limiter.clone(), decision, hold)));
-        if policy.holds {
-            let answer = self.limiter.hold_within(&policy.policy, key, options, left).await?;
-            return Ok(match answer {
-                HoldAnswer::Held(hold) => came(Hold::decision(&hold).clone(), Some(hold)),
-                denied => Turned::Refused(Box::new(denied.decision().clone())),
-            });
-        }
-        let decision = self.limiter.acquire_with(&policy.policy, key, options, left).await?;
-        Ok(if decision.allowed() { came(decision, None) } else { Turned::Refused(Box::new(decision)) })
-    }
-
-    /// Whether the service refuses calls since that turn was given. A client can take long until it is ready.
-    async fn is_over(&self, asked: &AskedCall, given: &Decision) -> bool {
-        let AskedCall { policy, key, options, origin } = asked;
-        let is_refused = |seen: Result<Decision>| seen.is_ok_and(|seen| !seen.allowed() && seen.learned());
-        let may_be_over = |key| self.limiter.may_be_refused_since(key, given.at());
-        if may_be_over(key) && is_refused(self.limiter.peek_with(&policy.policy, key, options).await) {
-            return true;
-        }
-        let Some(origin) = origin.as_deref().filter(|origin| may_be_over(origin)) else { return false };
-        let Ok(learned) = Policy::learned() else { return false };
-        is_refused(self.limiter.peek(&learned, origin, 1).await)
-    }
-
-    fn waits(&self, decision: &Decision, wait: Duration) {
-        if let Some(on_wait) = &self.on_wait {
-            on_wait(decision, wait);
-        }
-    }
-
-    /// Waits for as long as the service has told all its callers to wait; a denial where that is too long. Returns what is left of the
-    /// timeout.
-    async fn cool_down(
-        &self,
-        origin: Option<&str>,
-        mut left: Option<Duration>,
-    ) -> Result<(Option<Decision>, Option<Duration>)> {
-        let Some(origin) = origin else { return Ok((None, left)) };
-        let learned = Policy::learned()?;
+    async fn turn(&self, asked: &AskedCall, mut left: Option<Duration>) -> Result<Turned> {
+        let mut announces = self.on_wait.is_some();
         loop {
-            let seen = self.limiter.peek(&learned, origin, 1).await?;
-            let Some(wait) = seen.retry_after().filter(|_| !seen.allowed()) else { return Ok((None, left)) };
-            if left.is_some_and(|left| wait > left) {
-                return Ok((Some(seen), left));
+            let mut answer = self.limiter.turn(asked, left, announces).await?;
+            let decision = answer.decision().clone();
+            let wait = decision.retry_after().filter(|_| answer.waits());
+            let Some(wait) = wait else {
+                let hold = answer.take_holds().pop().map(|(_, hold)| hold);
+                return Ok(match answer.refused_by() {
+                    None => Turned::Came(Box::new(CallTurn::new(self.limiter.clone(), decision, hold))),
+                    Some(_) => Turned::Refused(Box::new(decision)),
+                });
+            };
+            if let Some(on_wait) = &self.on_wait {
+                on_wait(&decision, wait);
             }
-            self.waits(&seen, wait);
-            sleep(wait).await;
-            left = left.map(|left| left.saturating_sub(wait));
+            if answer.is_refused_by_service() {
+                sleep(wait).await;
+                left = left.map(|left| left.saturating_sub(wait));
+            } else {
+                announces = false;
+            }
         }
     }
 
-    /// A redirect that the client has followed by itself is one more call, to the origin that has answered.
+    /// Charges one more call to the origin that has answered, because the client has followed a redirect by itself.
     async fn redirected(&self, asked: AskedCall, origin: &str) -> AskedCall {
         let named = format!("{}{origin}", self.prefix);
-        // A key is that of the origin that was asked.
+        // A key counts for the origin that was asked.
         let target =
             if asked.origin.as_ref() == Some(&named) { asked } else { AskedCall { key: named, origin: None, ..asked } };
         let cost = Cost::from(target.options.clone());
-        unless_lost(self.limiter.charge(&target.policy.policy, &target.key, cost).await, "a redirect was not charged");
+        if let Err(error) = self.limiter.charge(&target.policy, &target.key, cost).await
+            && !error.kind().is_store()
+            && error.kind() != ErrorKind::Closed
+        {
+            tracing::warn!(target: "tidegate", %error, "a redirect was not charged");
+        }
         target
     }
 
-    /// Tells the limiter what a response says, and returns the wait that it says.
+    /// Learns the limits in a response, and returns the wait that it names.
     async fn observe<E: ClientExchange>(
         &self,
         asked: &AskedCall,
@@ -324,81 +272,41 @@ impl Pacing {
         if !(self.learn || self.retries > 0) {
             return (None, response);
         }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let reader = ResponseReader::new(now).max_learned_wait(self.max_learned_wait);
-        let read = |reader: ResponseReader, head: &PacedResponse<'_>, body: &[u8]| {
-            let fields = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-            reader.read(fields, body).observations
-        };
-        let longest_wait = |said: &[Observation]| said.iter().filter_map(wait_of).max();
-        // A head that names a wait is learned at once.
-        let is_read = {
-            let head = E::head(&response);
-            is_telling(&head) && longest_wait(&read(reader, &head, b"")).is_none()
-        };
-        let (body, response) = if is_read { E::read(response).await } else { (None, response) };
-        let said = {
-            let head = E::head(&response);
-            read(reader.status(head.status.as_u16()), &head, &body.unwrap_or_default())
-        };
-        let wait = longest_wait(&said);
-        // Of a service that states no limit the next call goes when it is known that this one was served.
-        let is_asked = asked.policy.is_learned && answered.is_some_and(Decision::learned);
-        if self.learn && (!said.is_empty() || is_asked) {
-            let told =
-                said.iter().filter(|said| said.scope == ObservationScope::All).filter_map(|said| said.retry_after);
-            let told = told.max().map(|wait| Observation { retry_after: Some(wait), ..Observation::default() });
-            let learned = self.limiter.observe(&asked.policy.policy, &asked.key, said, answered).await;
-            unless_lost(learned, NOT_LEARNED);
-            if let (Some(told), Some(origin), Ok(learned)) = (told, &asked.origin, Policy::learned()) {
-                unless_lost(self.limiter.observe(&learned, origin, vec![told], None).await, NOT_LEARNED);
+        let (mut said, needs_body) = self.read(&E::head(&response), b"");
+        let mut response = response;
+        if needs_body {
+            let (body, read) = E::read(response).await;
+            response = read;
+            (said, _) = self.read(&E::head(&response), &body.unwrap_or_default());
+        }
+        let wait = said.wait();
+        // If a service states no limit, the next call goes once Tidegate knows that this one was served.
+        let is_asked = asked.is_learned() && answered.is_some_and(Decision::learned);
+        if self.learn && (!said.observations.is_empty() || is_asked) {
+            if let Err(error) = self.limiter.learn(asked, said.observations, answered.map(Answered::of)).await {
+                tracing::warn!(target: "tidegate", %error, "the limits in a response were not learned");
             }
         }
         (wait, response)
     }
-}
 
-const NOT_LEARNED: &str = "what a response says was not learned";
-
-/// The response is there all the same. Of a store that is lost the limiter has said so.
-fn unless_lost(done: Result<Decision>, what: &str) {
-    if let Err(error) = done
-        && !error.kind().is_store()
-        && error.kind() != ErrorKind::Closed
-    {
-        tracing::warn!(target: "tidegate", %error, "{what}");
+    /// The limits in a response, and true if its body has to be read for them first.
+    fn read(&self, head: &PacedResponse<'_>, body: &[u8]) -> (ObservedResponse, bool) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let reader = ResponseReader::new(now).max_learned_wait(self.max_learned_wait).status(head.status.as_u16());
+        let fields = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let fields: Vec<_> = fields.filter(|(name, _)| ResponseReader::reads_field(name)).collect();
+        let coding = head.headers.get(CONTENT_ENCODING);
+        let is_plain = coding.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"));
+        let needs_body = is_plain && reader.needs_body(&fields);
+        (reader.read(fields, body), needs_body)
     }
 }
 
-const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
-const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
-
-/// Whether a body may say something: JSON that is not encoded.
-fn is_telling(head: &PacedResponse<'_>) -> bool {
-    let is_json = text_of(head.headers, &CONTENT_TYPE).is_some_and(|kind| kind.to_ascii_lowercase().contains("json"));
-    let is_plain =
-        text_of(head.headers, &CONTENT_ENCODING).is_none_or(|coding| coding.eq_ignore_ascii_case("identity"));
-    ResponseReader::reads_body(head.status.as_u16()) && is_json && is_plain
-}
-
-fn text_of<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
-}
-
-/// How long a response tells to wait: what it says, or until something is left again.
-fn wait_of(said: &Observation) -> Option<Duration> {
-    said.retry_after.max(said.reset_after.filter(|_| said.remaining == Some(0)))
-}
-
-/// Whether it does no harm when a request arrives twice.
+/// True if it does no harm when a request arrives twice.
 fn is_repeatable(request: &PacedRequest<'_>) -> bool {
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE];
     safe.contains(request.method) || request.headers.contains_key("idempotency-key")
-}
-
-/// From 0 to 1, another one each time.
-fn random_share() -> f64 {
-    RandomState::new().hash_one(0_u8) as f64 / u64::MAX as f64
 }
 
 async fn sleep(length: Duration) {

@@ -27,6 +27,8 @@ pub(crate) const BELIEVABLE: Duration = Duration::from_micros(31 * TimeUnit::Day
 pub const MAX_OBSERVATIONS: usize = 32;
 /// The most fields of one response that are read.
 const MAX_FIELDS: usize = 64;
+/// The field that tells if a body is JSON.
+const CONTENT_TYPE: &str = "content-type";
 /// The longest value of a field that is read, in bytes.
 const MAX_VALUE: usize = 4 * 1_024;
 /// The wait after a refusal that names none.
@@ -86,6 +88,15 @@ pub struct ObservedResponse {
     pub ignored: u32,
 }
 
+impl ObservedResponse {
+    /// The wait that the response asks for, or the time until units are left again. The longest counts.
+    #[must_use]
+    pub fn wait(&self) -> Option<Duration> {
+        let wait_of = |said: &Observation| said.retry_after.max(said.reset_after.filter(|_| said.remaining == Some(0)));
+        self.observations.iter().filter_map(wait_of).max()
+    }
+}
+
 /// Reads responses that arrived at one moment.
 ///
 /// ```
@@ -131,10 +142,16 @@ impl ResponseReader {
         matches!(status, 403 | 429 | 503)
     }
 
+    /// True if a call may be made again after a response with this status.
+    #[must_use]
+    pub const fn allows_retry(status: u16) -> bool {
+        matches!(status, 429 | 503)
+    }
+
     /// True if a field with this name is read.
     #[must_use]
     pub fn reads_field(name: &str) -> bool {
-        dialects::find(name).is_some()
+        dialects::find(name).is_some() || name.eq_ignore_ascii_case(CONTENT_TYPE)
     }
 
     /// A regular expression for the names, in lower case, of the fields about limits: all that are read but `Date`.
@@ -142,6 +159,19 @@ impl ResponseReader {
     #[must_use]
     pub fn speaking_fields() -> String {
         dialects::speaking_fields()
+    }
+
+    /// True if only the body can name the wait: the head of a refusal names none, and the body is JSON.
+    #[must_use]
+    pub fn needs_body<N: AsRef<str>, V: AsRef<[u8]>>(&self, fields: &[(N, V)]) -> bool {
+        let is_json = |(name, value): &(N, V)| {
+            name.as_ref().eq_ignore_ascii_case(CONTENT_TYPE)
+                && text(value).is_some_and(|kind| kind.to_ascii_lowercase().contains("json"))
+        };
+        let head = Self { status: None, ..*self };
+        self.status.is_some_and(Self::reads_body)
+            && fields.iter().any(is_json)
+            && head.read(fields.iter().map(|(name, value)| (name, value)), b"").wait().is_none()
     }
 
     /// Reads a response with these fields and this body.

@@ -300,7 +300,7 @@ impl LimiterCore {
     }
 
     /// Waits until the call is admitted.
-    pub(super) async fn acquire(
+    pub(crate) async fn acquire(
         self: &Arc<Self>,
         policy: &impl AsPolicy,
         key: &str,

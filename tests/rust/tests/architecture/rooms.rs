@@ -35,7 +35,7 @@ const ROOMS: &[Room] = &[
         &["http/tower/", "http/outgoing/", "http/reqwest.rs", "http/named_policy.rs", "http/settling.rs"],
         &["flow", "limiter", "http", "http responses", "decision", "plan", "policy", BASE],
     ),
-    room("flow", &["flow/"], &["limiter", "decision", "plan", BASE]),
+    room("flow", &["flow/"], &["limiter", "http responses", "decision", "plan", "policy", BASE]),
     room(
         "limiter",
         &["limiter/"],
