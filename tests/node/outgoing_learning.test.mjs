@@ -2,9 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { Limiter, RateLimited } from 'tidegate';
+import { Policy, RateLimited } from 'tidegate';
 import { pacedFetch } from 'tidegate/fetch';
-import { Servers } from '../servers/servers.mjs';
 import { clients, limiterAt, opened, until, unwrapped } from './outgoing_clients.mjs';
 
 for (const kind of clients) {
@@ -82,9 +81,7 @@ for (const kind of clients) {
       await until(() => limiter.waiting(policy, 'out:one') === 1);
       // The turn comes and the service refuses before the event loop goes on.
       clock.advance(5_000);
-      const nothing = new Int32Array(new SharedArrayBuffer(4));
-      const end = performance.now() + 30_000;
-      while (limiter.waiting(policy, 'out:one') > 0 && performance.now() < end) Atomics.wait(nothing, 0, 0, 1);
+      blockUntil(() => limiter.waiting(policy, 'out:one') === 0);
       const refused = limiter.observe(policy, 'out:one', { retryAfterMs: 60_000, scope: 'key' });
       near(await waitOf(late), 60_000);
       await refused;
@@ -190,62 +187,41 @@ for (const kind of clients) {
 
 for (const shares of [false, true]) {
   test(`a turn that is older than a refusal is given back; ${shares ? 'all callers are told' : 'of one key'}`, async () => {
-    // The event loop comes to a turn only after another call has read a refusal.
-    const servers = await Servers.start();
-    const [begun, refused] = [deferred(), deferred()];
+    const { limiter, clock } = limiterAt();
     const sent = [];
-    let isRefused = false;
-    class BusyLoop extends Limiter {
-      async acquire(...call) {
-        const decision = await super.acquire(...call);
-        if (sent.length > 0 && !isRefused) {
-          begun.resolve();
-          await refused.promise;
-        }
-        return decision;
-      }
-    }
-    const limiter = new BusyLoop({ store: servers.url, timeoutMs: 20_000 });
-    const headers = { 'Retry-After': '60', ...(shares && { 'X-RateLimit-Global': 'true' }) };
     const fetch = pacedFetch({
       limiter,
-      timeoutMs: 5_000,
-      policy: 'token-bucket 10/hour',
-      key: ({ url }) => (shares ? url : 'one'),
+      timeoutMs: 30_000,
+      policy: 'gcra 1/s burst 1',
+      key: ({ url }) => url,
       fetch: async (url) => {
         sent.push(url);
-        await begun.promise;
-        return new Response('no', { status: 429, headers });
+        return new Response('hello');
       },
     });
-    try {
-      const first = fetch('http://service/first');
-      await until(() => sent.length === 1);
-      const second = fetch('http://service/second');
-      assert.equal((await first).status, 429);
-      isRefused = true;
-      refused.resolve();
-      await assert.rejects(second, RateLimited);
-      assert.deepEqual(sent, ['http://service/first']);
-      const policy = limiter.policy('token-bucket 10/hour').paced();
-      const key = `out:${shares ? 'http://service/second' : 'one'}`;
-      await limiter.unblock(policy, key);
-      const { limits } = await limiter.peek(policy, key);
-      assert.deepEqual(
-        limits.map(({ limit, remaining }) => limit - remaining),
-        [shares ? 0 : 1],
-      );
-    } finally {
-      await limiter.close();
-      await servers.close();
-    }
+    const [policy, key] = [limiter.policy('gcra 1/s burst 1').paced(50), 'out:http://service/call'];
+    assert.equal((await fetch('http://service/call')).status, 200);
+    const late = fetch('http://service/call');
+    await until(() => limiter.waiting(policy, key) === 1);
+    clock.advance(5_000);
+    blockUntil(() => limiter.waiting(policy, key) === 0);
+    const [refuses, ofKey] = shares ? [Policy.learned(), 'out:http://service'] : [policy, key];
+    const refused = limiter.observe(refuses, ofKey, { retryAfterMs: 60_000, scope: 'key' });
+    await assert.rejects(late, RateLimited);
+    await refused;
+    assert.deepEqual(sent, ['http://service/call']);
+    await limiter.unblock(policy, key);
+    const { limits } = await limiter.peek(policy, key);
+    assert.deepEqual(
+      limits.map(({ limit, remaining }) => limit - remaining),
+      [0],
+    );
   });
 }
 
-function deferred() {
-  const made = {};
-  made.promise = new Promise((resolve) => {
-    made.resolve = resolve;
-  });
-  return made;
+/** Keeps the event loop from going on until another thread has done something. */
+function blockUntil(holds) {
+  const nothing = new Int32Array(new SharedArrayBuffer(4));
+  const end = performance.now() + 30_000;
+  while (!holds() && performance.now() < end) Atomics.wait(nothing, 0, 0, 1);
 }
