@@ -318,10 +318,11 @@ def _settle_charges(admission: Admission, costs: Mapping[Charge, Any]) -> Steps[
             log.warning("%s could not be corrected after the response: %s", decision.policy, error.message)
 
 
-def withdraw(admission: Admission) -> Steps[None]:
-    """Takes an admission back, with its held and its charged units."""
-    admission.release()
-    yield from _give_back(admission, admission.charges)
+def withdraw(admissions: Iterable[Admission]) -> Steps[None]:
+    """Takes admissions back, with their held and their charged units."""
+    for admission in admissions:
+        admission.release()
+        yield from _give_back(admission, admission.charges)
 
 
 def refund(admissions: Iterable[Admission], request: Request, response: Response) -> Steps[None]:
