@@ -12,6 +12,7 @@ import { ConfigError, describe } from './errors.js';
 import { checkOptions } from './given-options.js';
 import type { Hold } from './hold.js';
 import { JobLength, waitOf } from './job-waits.js';
+import { kept } from './kept.js';
 import { checkCostIn, Limiter, policyRefIn, usePolicyIn } from './limiter.js';
 import type { Policy, PolicyLike, PolicyRef } from './policy.js';
 import { refuseQueues } from './queueing-policies.js';
@@ -66,38 +67,29 @@ export function limited<T = any, R = any, N extends string = string>(
   const known = new WeakMap<PolicyRef, Policy>();
   const length = new JobLength();
 
-  const policyOf = (ref: PolicyRef): Policy => {
-    let found = known.get(ref);
-    if (found === undefined) {
-      found = target.policy(ref.given);
+  const policyOf = (ref: PolicyRef): Policy =>
+    kept(known, ref, () => {
+      const found = target.policy(ref.given);
       refuseQueues(found, ref.name, 'jobs wait in their own queue');
-      known.set(ref, found);
-    }
-    return found;
-  };
-
-  /** Moves a refused job to the delayed jobs, and throws the error that informs the worker. */
-  const putBack = async (
-    job: Job<T, R, N>,
-    token: string | undefined,
-    decision: Decision,
-    of: Policy,
-  ): Promise<never> => {
-    if (decision.retryAfterMs === null && !decision.unavailable) throw new RateLimited(decision);
-    // `attemptsStarted` counts each time a worker takes a job, `attemptsMade` only the runs that ended or failed.
-    const cameBack = job.attemptsStarted > job.attemptsMade + 1;
-    const waitMs = Math.ceil(await waitOf(target, decision, of, cameBack, length));
-    // This runs before the job goes back. If it throws, the job fails and must not run again later.
-    onWait?.(decision, waitMs, job);
-    await job.moveToDelayed(Date.now() + waitMs, token);
-    throw new DelayedError();
-  };
+      return found;
+    });
 
   const run: Processor<T, R, N> = async (job, token, ...rest) => {
     const given = typeof policy === 'function' ? policy(job) : policy;
     if (given === undefined) return processor(job, token, ...rest);
     const ref = policyRefIn(target, given);
     const resolved = policyOf(ref);
+    /** Moves a refused job to the delayed jobs, and throws the error that informs the worker. */
+    const putBack = async (decision: Decision): Promise<never> => {
+      if (decision.retryAfterMs === null && !decision.unavailable) throw new RateLimited(decision);
+      // `attemptsStarted` counts each time a worker takes a job, `attemptsMade` only the runs that ended or failed.
+      const cameBack = job.attemptsStarted > job.attemptsMade + 1;
+      const waitMs = Math.ceil(await waitOf(target, decision, resolved, cameBack, length));
+      // This runs before the job goes back. If it throws, the job fails and must not run again later.
+      onWait?.(decision, waitMs, job);
+      await job.moveToDelayed(Date.now() + waitMs, token);
+      throw new DelayedError();
+    };
     const name = processor.name || 'the processor';
     const made = typeof key === 'function' ? madeKey(name, key(job)) : (key ?? job.queueName);
     const units = typeof cost === 'function' ? madeCost(name, cost(job)) : cost;
@@ -105,13 +97,13 @@ export function limited<T = any, R = any, N extends string = string>(
     const call = of === undefined ? { cost: units } : { cost: units, priority: of };
     if (!ref.holds) {
       const decision = await asked(target).check(given, prefix + made, call);
-      return decision.allowed ? processor(job, token, ...rest) : putBack(job, token, decision, resolved);
+      return decision.allowed ? processor(job, token, ...rest) : putBack(decision);
     }
     let hold: Hold;
     try {
       hold = await asked(target).hold(given, prefix + made, call);
     } catch (error) {
-      if (error instanceof RateLimited) return putBack(job, token, error.decision, resolved);
+      if (error instanceof RateLimited) return putBack(error.decision);
       throw error;
     }
     const began = performance.now();

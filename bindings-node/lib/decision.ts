@@ -40,17 +40,17 @@ export interface LimitState {
   readonly exceeded: boolean;
 }
 
+/** The place of the flags of the first limit. */
+const FIRST_FLAGS = DecisionField.Limits + LimitField.Flags;
+
 /** Returns the index of the limit that `limit` and `remaining` describe. */
 export function bindingOf(decision: Decision): number {
   const numbers = numbersOf(decision);
   const header = numbers[DecisionField.Header];
   if ((header & DecisionFlag.Simple) !== 0) return 0;
+  const flags = (index: number): number => numbers[FIRST_FLAGS + index * LimitField.Length] as number;
   let index = (header >> Header.CountShift) - 1;
-  while (
-    index > 0 &&
-    ((numbers[DecisionField.Limits + index * LimitField.Length + LimitField.Flags] as number) & LimitFlag.Binds) === 0
-  )
-    index--;
+  while (index > 0 && (flags(index) & LimitFlag.Binds) === 0) index--;
   return index;
 }
 

@@ -133,15 +133,12 @@ function mayBeUrl(text: string): boolean {
 }
 
 /**
- * Throws for a text with half a surrogate pair. Node-API would replace that half by another character, so that two
+ * Returns a text, and throws for one with half a surrogate pair. Node-API would replace that half by another character, so that two
  * policies could share their usage, and a password would change.
  */
-export function checkText(
-  text: string,
-  what: string,
-  Kind: new (message: string) => TidegateError = ConfigError,
-): void {
+export function checkText(text: string, what: string, Kind: new (message: string) => Error = ConfigError): string {
   if (!text.isWellFormed()) throw new Kind(`${what} holds half a surrogate pair: it must be well-formed text`);
+  return text;
 }
 
 /** The most bytes of a key, and of metadata. */

@@ -75,8 +75,7 @@ function settingOf(
 function bytesOf(secret: unknown): Uint8Array {
   if (secret instanceof Uint8Array) return secret;
   if (typeof secret !== 'string') throw new ConfigError('keySecret is no secret: it must be a text or a Uint8Array');
-  checkText(secret, 'keySecret');
-  return new TextEncoder().encode(secret);
+  return new TextEncoder().encode(checkText(secret, 'keySecret'));
 }
 
 /** Returns the native builder of a limiter, from its options and from a policy file if there is one. */
@@ -87,8 +86,7 @@ export function builderOf(given: LimiterOptions, file: string | undefined): nati
   );
   const { store, policies, clock } = options;
   const builder = native.LimiterBuilder.create();
-  if (file !== undefined) checkText(file, 'the path of a policy file', PolicyError);
-  if (file !== undefined) throwIfFailed(builder.file(file));
+  if (file !== undefined) throwIfFailed(builder.file(checkText(file, 'the path of a policy file', PolicyError)));
   if (store instanceof Rollout) throwIfFailed(builder.rollout(...urlsOf(store), store.percent));
   else if (store !== undefined) throwIfFailed(builder.store(urlsIn(store)));
   if (policies !== undefined && !isRecord(policies)) {
@@ -129,11 +127,8 @@ export function policyNamed(name: string, policy: string | Policy | PolicyDescri
 
 function urlsIn(store: string | readonly string[]): string[] {
   const all: readonly unknown[] = Array.isArray(store) ? store : [store];
-  const urls = all.filter((url) => typeof url === 'string');
-  const wrong = all.find((url) => typeof url !== 'string');
-  if (urls.length !== all.length) {
-    throw new ConfigError(`store cannot be ${describe(wrong)}: give a URL, a list of URLs, or a rollout`);
-  }
-  for (const url of urls) checkText(url, 'a store URL');
-  return urls;
+  return all.map((url) => {
+    if (typeof url === 'string') return checkText(url, 'a store URL');
+    throw new ConfigError(`store cannot be ${describe(url)}: give a URL, a list of URLs, or a rollout`);
+  });
 }

@@ -12,6 +12,7 @@ import {
   type HeldWork,
   type HoldOptions,
   holdArguments,
+  type NamedCheckEntry,
   type ObserveOptions,
   type OverrideOptions,
   onlyCost,
@@ -185,12 +186,9 @@ export class Limiter<Name extends string = string> {
 
   async #checkWith(policy: PolicyLike, key: string, options: CheckOptions): Promise<Decision> {
     const { cost = 1, meta, partial = false, priority } = checkedOptions('check', options);
-    if (meta === undefined && priority === undefined)
-      return this.#call(partial ? CallKind.Take : CallKind.Check, policy, key, cost);
-    return this.#transport.callWith(
-      partial ? CallKind.Take : CallKind.Check,
-      this.#target(policy, key, cost, meta, priority),
-    );
+    const kind = partial ? CallKind.Take : CallKind.Check;
+    if (meta === undefined && priority === undefined) return this.#call(kind, policy, key, cost);
+    return this.#transport.callWith(kind, this.#target(policy, key, cost, meta, priority));
   }
 
   /** Asks without consuming. */
@@ -199,14 +197,8 @@ export class Limiter<Name extends string = string> {
     return this.#callWith(CallKind.Peek, 'peek', policy, key, options);
   }
 
-  async #callWith(
-    kind: number,
-    call: string,
-    policy: PolicyLike,
-    key: string,
-    options: PeekOptions,
-  ): Promise<Decision> {
-    const { cost, priority } = checkedOptions(call, options);
+  async #callWith(kind: number, call: string, policy: PolicyLike, key: string, given: PeekOptions): Promise<Decision> {
+    const { cost, priority } = checkedOptions(call, given);
     if (priority !== undefined) {
       return this.#transport.callWith(kind, this.#target(policy, key, cost, undefined, priority));
     }
@@ -264,10 +256,16 @@ export class Limiter<Name extends string = string> {
   /** Checks several policies and keys: all are charged, or none is. */
   async checkAll(entries: Iterable<CheckEntry<Name>>, ...none: readonly never[]): Promise<Decision> {
     const all = checkEntriesOf(entries, none);
-    const targets = this.#policyRefs.together(() =>
-      all.map(({ policy, key, cost, meta, priority }) => this.#target(policy, key, cost, meta, priority)),
+    return withNamedCosts(this.#transport.checkAll(this.#targets(all)), all);
+  }
+
+  /** Returns the targets of entries, which may name a class each, or have one together. */
+  #targets(entries: readonly NamedCheckEntry[], common: Pick<CheckOptions, 'meta' | 'priority'> = {}): CallTarget[] {
+    return this.#policyRefs.together(() =>
+      entries.map(({ policy, key, cost, meta = common.meta, priority = common.priority }) =>
+        this.#target(policy, key, cost, meta, priority),
+      ),
     );
-    return withNamedCosts(this.#transport.checkAll(targets), all);
   }
 
   /** Waits until it is admitted, or returns a denied Decision if that is too late. Callers of one key are admitted in order. */
@@ -463,20 +461,13 @@ export class Limiter<Name extends string = string> {
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);
-    admitIn = async (limiter, checks, { meta, priority }, recordsSteps) => {
-      const targets = limiter.#policyRefs.together(() =>
-        checks.map(({ policy, key, cost }) => limiter.#target(policy, key, cost, meta, priority)),
-      );
+    admitIn = async (limiter, checks, common, recordsSteps) => {
+      const targets = limiter.#targets(checks, common);
       const { decision, refusedBy, holds, steps } = await limiter.#transport.tasks.admit(targets, recordsSteps);
       const made = holds.map(([place, number]) => limiter.#holds.of(number, decision.decisions[place] ?? decision));
       return { decision, steps, refused: refusedBy !== undefined, holds: made };
     };
-    checkAllIn = (limiter, checks) => {
-      const targets = limiter.#policyRefs.together(() =>
-        checks.map(({ policy, key, cost }) => limiter.#target(policy, key, cost)),
-      );
-      return limiter.#transport.checkAll(targets);
-    };
+    checkAllIn = (limiter, checks) => limiter.#transport.checkAll(limiter.#targets(checks));
     acquireIn = (limiter, policyRef, key, cost) => limiter.#transport.acquireAtOnce({ policyRef, key, cost });
     checkCostIn = (limiter, policyRef, cost) =>
       throwIfFailed(limiter.#transport.nativeLimiter.costError(policyRef.id, numberOf(cost), unitsOf(cost)));

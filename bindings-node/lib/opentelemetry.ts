@@ -178,17 +178,9 @@ class TracedCalls {
   #ended(name: string, began: number, decision: Decision, ended?: number): void {
     if (this.#store !== '' && decision.source === 'store') {
       const outcome = decision.allowed ? 'allowed' : decision.unavailable ? 'unavailable' : 'denied';
-      this.#span(
-        name,
-        began,
-        {
-          'tidegate.policy': decision.policy,
-          'tidegate.outcome': outcome,
-          'tidegate.source': decision.source,
-        },
-        undefined,
-        ended,
-      );
+      const { policy, source } = decision;
+      const attributes = { 'tidegate.policy': policy, 'tidegate.outcome': outcome, 'tidegate.source': source };
+      this.#span(name, began, attributes, undefined, ended);
     }
     if (!decision.allowed) {
       const denied = { 'tidegate.policy': decision.policy, 'tidegate.limit': limitOf(decision) };

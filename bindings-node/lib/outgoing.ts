@@ -51,11 +51,6 @@ export function observations(headers: ResponseHeaders, given: ObservationOptions
     throw new ConfigError(`body cannot be ${describe(options.body)}: it must be a string or a Uint8Array`);
   }
   const { dateMs = Date.now(), status, body, maxLearnedWaitMs } = options;
-  return readObservations(
-    headers,
-    dateMs,
-    status,
-    typeof body === 'string' ? Buffer.from(body) : body,
-    maxLearnedWaitMs,
-  );
+  const bytes = typeof body === 'string' ? Buffer.from(body) : body;
+  return readObservations(headers, dateMs, status, bytes, maxLearnedWaitMs);
 }

@@ -239,7 +239,7 @@ export class Limit {
  */
 export class Policy {
   readonly #policy: native.Policy;
-  readonly #options: Record<string, boolean | number | string | number[] | Record<string, string>>;
+  readonly #options: OptionValues;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
     const given: unknown = limits;
@@ -373,10 +373,10 @@ function classesText(priorities: unknown): string {
   return classes.join(', ');
 }
 
+type OptionValues = Record<string, boolean | number | string | number[] | Record<string, string>>;
+
 /** Returns the options of a policy, with its classes as they were given. */
-function optionsOf(
-  policy: native.Policy,
-): Record<string, boolean | number | string | number[] | Record<string, string>> {
+function optionsOf(policy: native.Policy): OptionValues {
   const options = policy.options();
   const { priorities } = options;
   if (typeof priorities !== 'string') return options;
@@ -388,18 +388,13 @@ export function overrideText(limits: OverrideLike): string {
   const all: readonly unknown[] = limits instanceof Policy ? limits.limits : Array.isArray(limits) ? limits : [limits];
   if (all.length === 0) throw new PolicyError("an override has no limits: give 'none' for a key without limits");
   const texts = all.map((limit) => {
-    if (typeof limit === 'string') {
-      checkText(limit, 'a notation', PolicyError);
-      return limit;
-    }
+    if (typeof limit === 'string') return checkText(limit, 'a notation', PolicyError);
     if (!(limit instanceof Limit)) {
       throw new PolicyError(`an override cannot have the limit ${describe(limit)}: give a notation or a Limit`);
     }
     // No notation can express these.
-    if (
-      limit.initial !== undefined ||
-      (limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION)
-    ) {
+    const isPrecise = limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION;
+    if (limit.initial !== undefined || isPrecise) {
       throw new PolicyError(
         `the override ${limit} has numbers that no notation has, such as precision or initial: leave them out`,
       );
@@ -432,10 +427,7 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
   }
   const all: readonly unknown[] = Array.isArray(limits) ? limits : [limits];
   const natives = all.map((limit) => {
-    if (typeof limit === 'string') {
-      checkText(limit, 'a notation', PolicyError);
-      return limit;
-    }
+    if (typeof limit === 'string') return checkText(limit, 'a notation', PolicyError);
     if (limit instanceof Limit) return nativeLimitOf(limit);
     throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
   });

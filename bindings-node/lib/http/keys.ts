@@ -134,8 +134,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
       return orAnonymous(`header(${JSON.stringify(name)})`, options, (request) => {
         const value = adapter.header(request, name);
         if (value === undefined || value === '') return undefined;
-        checkText(value, `the header ${name}`, KeyInvalid);
-        return native.hashed(value);
+        return native.hashed(checkText(value, `the header ${name}`, KeyInvalid));
       });
     },
     user(options) {
@@ -280,8 +279,7 @@ const MAY_BE_MARKED = /:|^[\d.]+(?:\/\d+)?$|^un/;
 function nameOf(value: unknown): string | undefined {
   const name = text(value);
   if (name === undefined || !MAY_BE_MARKED.test(name)) return name;
-  checkText(name, 'the name of a user', KeyInvalid);
-  return native.named(name);
+  return native.named(checkText(name, 'the name of a user', KeyInvalid));
 }
 
 function named<F extends object>(name: string, key: F): F {
