@@ -1,23 +1,18 @@
 import { CallKind, DecisionField, TaskKind } from '../binding/index.js';
 import { type Attempt, encodedMeta } from './attempt.js';
-import {
-  type AcquireOptions,
-  blockLength,
-  type CheckEntry,
-  type CheckOptions,
-  type CostOptions,
-  checkClass,
-  checkEntriesOf,
-  checkedOptions,
-  type HeldWork,
-  type HoldOptions,
-  holdArguments,
-  type NamedCheckEntry,
-  type ObserveOptions,
-  type OverrideOptions,
-  onlyCost,
-  type PeekOptions,
+import type {
+  AcquireOptions,
+  CheckEntry,
+  CheckOptions,
+  CostOptions,
+  HeldWork,
+  HoldOptions,
+  NamedCheckEntry,
+  ObserveOptions,
+  OverrideOptions,
+  PeekOptions,
 } from './call-options.js';
+import { blockLength, checkClass, checkEntriesOf, checkedOptions, holdArguments, onlyCost } from './call-options.js';
 import { type Cost, checkedCost, isUnits, numberOf, unitsOf } from './cost.js';
 import { Decision, numbersOf, policyRefOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';

@@ -12,17 +12,8 @@
 // `tidegate.denied` of the current span with `tidegate.policy` and `tidegate.limit`. The key is never part of any of
 // them. docs/metrics.md lists the instruments.
 
-import {
-  type Attributes,
-  context,
-  type MeterProvider,
-  metrics,
-  SpanKind,
-  SpanStatusCode,
-  type Tracer,
-  type TracerProvider,
-  trace,
-} from '@opentelemetry/api';
+import type { Attributes, MeterProvider, Tracer, TracerProvider } from '@opentelemetry/api';
+import { context, metrics, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
 import { type CheckEntry, checkEntriesOf } from './call-options.js';
 import { Decision } from './decision.js';
 import { ConfigError, describe, StoreError } from './errors.js';
