@@ -12,7 +12,7 @@ import type {
   OverrideOptions,
   PeekOptions,
 } from './call-options.js';
-import { blockLength, checkClass, checkEntriesOf, checkedOptions, holdArguments, onlyCost } from './call-options.js';
+import { checkClass, checkEntriesOf, checkedOptions, holdArguments, onlyCost } from './call-options.js';
 import { type Cost, checkedCost, isUnits, numberOf, unitsOf } from './cost.js';
 import { Decision, numbersOf, policyRefOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
@@ -304,8 +304,10 @@ export class Limiter<Name extends string = string> {
 
   /** Denies the key for that many milliseconds, regardless of its usage. */
   async block(policy: PolicyLike<Name>, key: string, ms: number): Promise<void> {
-    const length = blockLength(ms);
-    await this.#transport.tasks.about(TaskKind.Block, this.#target(policy, key), undefined, length);
+    if (typeof ms !== 'number') {
+      throw new ConfigError(`a block cannot last ${describe(ms)}: give a number of milliseconds`);
+    }
+    await this.#transport.tasks.about(TaskKind.Block, this.#target(policy, key), undefined, ms);
   }
 
   /** Ends a block. */
@@ -466,6 +468,14 @@ export class Limiter<Name extends string = string> {
     acquireIn = (limiter, policyRef, key, cost) => limiter.#transport.acquireAtOnce({ policyRef, key, cost });
     checkCostIn = (limiter, policyRef, cost) =>
       throwIfFailed(limiter.#transport.nativeLimiter.costError(policyRef.id, numberOf(cost), unitsOf(cost)));
+  }
+}
+
+/** Throws if options of a place have a wrong limiter, or a prefix that is no text. */
+export function checkTarget({ limiter, prefix }: { limiter: unknown; prefix?: unknown }, where: string): void {
+  if (!(limiter instanceof Limiter)) throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
+  if (prefix !== undefined && typeof prefix !== 'string') {
+    throw new ConfigError(`${where}: the option prefix is ${describe(prefix)}: it must be a text`);
   }
 }
 

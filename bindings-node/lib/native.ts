@@ -49,7 +49,7 @@ export const LOOP_CAN_POLL = !('bun' in process.versions) && !('deno' in process
 
 /** Returns the result of a native call, or throws its error. Errors cross as values and get their class here. */
 export function unwrap<T extends object>(result: T): Exclude<T, ErrorValue> {
-  if (isErrorValue(result)) throw thrown(result);
+  if ('code' in result && 'message' in result) throw thrown(result as unknown as ErrorValue);
   return result as Exclude<T, ErrorValue>;
 }
 
@@ -60,15 +60,6 @@ export function throwIfFailed(error: ErrorValue | null | undefined): void {
 
 /** Fetches the error of an answer by its number. */
 export function takeError(nativeLimiter: native.NativeLimiter, number: number): TidegateError {
-  return thrown(
-    nativeLimiter.error(number) ?? {
-      code: 'store_rejected',
-      message: 'the error of this call was lost',
-      didNotRun: false,
-    },
-  );
-}
-
-function isErrorValue(result: object): result is ErrorValue {
-  return 'code' in result && 'message' in result;
+  const lost = { code: 'store_rejected', message: 'the error of this call was lost', didNotRun: false };
+  return thrown(nativeLimiter.error(number) ?? lost);
 }

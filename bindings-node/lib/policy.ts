@@ -124,12 +124,7 @@ export interface PolicyRef {
 export let nativeLimitOf: (limit: Limit) => native.Limit;
 export let nativePolicyOf: (policy: Policy) => native.Policy;
 
-// A constructor also takes an object of the native side, which its signature hides from users.
-function limitFrom(limit: native.Limit): Limit {
-  return new Limit(limit as never, 1);
-}
-
-/** Returns the Policy of a native one. */
+/** Returns the Policy of a native one. A constructor takes it, which its signature hides from users. */
 export function policyFrom(policy: native.Policy): Policy {
   return new Policy(policy as never);
 }
@@ -254,7 +249,7 @@ export class Policy {
 
   /** The limits, in the order they were written. */
   get limits(): readonly Limit[] {
-    return this.#policy.limits().map(limitFrom);
+    return this.#policy.limits().map((limit) => new Limit(limit as never, 1));
   }
 
   // options: properties of a policy

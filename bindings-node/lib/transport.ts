@@ -6,7 +6,7 @@ import { type Cost, numberOf, unitsOf } from './cost.js';
 import { Decision, emptyDecision, namedUnitsOf, numbersOf } from './decision.js';
 import { lengthOf, numbersAt } from './decision-numbers.js';
 import { DenyCache } from './deny-cache.js';
-import { malformedKey } from './errors.js';
+import { invalidKey } from './errors.js';
 import { release, retain } from './keep-alive.js';
 import { LOOP_CAN_POLL, native, takeError, unwrap } from './native.js';
 import type { PolicyRef } from './policy.js';
@@ -104,7 +104,7 @@ export class Transport {
   call(kind: number, policyRef: PolicyRef, key: string, cost: number): Answer {
     const length = key.length;
     if (length > MAX_KEY_LENGTH) {
-      return key.isWellFormed() ? this.callWith(kind, { policyRef, key, cost }) : Promise.reject(malformedKey());
+      return key.isWellFormed() ? this.callWith(kind, { policyRef, key, cost }) : Promise.reject(invalidKey(key));
     }
     if (this.#keyLength + length > KEY_TEXT_LENGTH) this.flush();
     const keyText = this.#keyText;

@@ -6,7 +6,7 @@ import { type Cost, isUnits } from '../cost.js';
 import type { Decision } from '../decision.js';
 import { ConfigError, CostError, checkConstant, describe } from '../errors.js';
 import { declaredNames, declaredOptions } from '../given-options.js';
-import { Limiter } from '../limiter.js';
+import { checkTarget, type Limiter } from '../limiter.js';
 import { native } from '../native.js';
 import type { PolicyLike } from '../policy.js';
 import type { ActualCost } from '../settled.js';
@@ -183,9 +183,7 @@ function checkOf({ kind, words }: native.DeclaredOption): Check | undefined {
 /** Checks the values of the options that are there. Their names were checked before. */
 export function checkValues(options: Partial<LayerOptions<never, never>>, where: string): void {
   const { limiter, cost, headers, methods, meta } = options;
-  if (limiter !== undefined && !(limiter instanceof Limiter)) {
-    throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
-  }
+  if (limiter !== undefined) checkTarget({ limiter }, where);
   for (const option of declaredOptions('limit')) {
     const { name } = option;
     const value: unknown = options[name as keyof typeof options];
