@@ -54,16 +54,12 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        # Loaded on first use, because their modules import `inspect` and `typing`.
-        if name == "Decorator":
-            from ._decorator import Decorator
+        if name not in ("Decorator", "Holding"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Loaded on first use, because they import `inspect` and `typing`.
+        from . import _decorator, _hold
 
-            return Decorator
-        if name == "Holding":
-            from ._hold import Holding
-
-            return Holding
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _decorator.Decorator if name == "Decorator" else _hold.Holding
 
 
 __all__ = [

@@ -125,19 +125,13 @@ class Asking:
         self._limiter, self._policy, self._name = limiter, policy, name_of(function)
         self._key, self._cost, self._priority = key, cost, priority
 
-    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        limiter = asked(self._limiter) if TRACED else self._limiter
+    def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls `check` or `hold` of the limiter."""
+        call = getattr(asked(self._limiter) if TRACED else self._limiter, name)
         key, cost = self.key_and_cost(args, kwargs)
         if self._priority is None:
-            return limiter.check(self._policy, key, cost)
-        return limiter.check(self._policy, key, cost, priority=self.class_of(args, kwargs))
-
-    def hold(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        limiter = asked(self._limiter) if TRACED else self._limiter
-        key, cost = self.key_and_cost(args, kwargs)
-        if self._priority is None:
-            return limiter.hold(self._policy, key, cost)
-        return limiter.hold(self._policy, key, cost, priority=self.class_of(args, kwargs))
+            return call(self._policy, key, cost)
+        return call(self._policy, key, cost, priority=self.class_of(args, kwargs))
 
     def key_and_cost(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int | Mapping[str, int]]:
         key, cost, name = self._key, self._cost, self._name
@@ -197,7 +191,7 @@ def _function(function: Any, asking: Asking, holds: PolicyKind) -> Any:
     generator = inspect.isgeneratorfunction(_called(function))
 
     def holding(*args: Any, **kwargs: Any) -> Any:
-        hold = asking.hold(args, kwargs)
+        hold = asking.ask("hold", args, kwargs)
         try:
             if delay := _delay(hold.decision):
                 time.sleep(delay)
@@ -220,7 +214,7 @@ def _function(function: Any, asking: Asking, holds: PolicyKind) -> Any:
     def limited(*args: Any, **kwargs: Any) -> Any:
         if holds.now():
             return held(*args, **kwargs)
-        if delay := _delay(asking.check(args, kwargs)):
+        if delay := _delay(asking.ask("check", args, kwargs)):
             time.sleep(delay)
         return function(*args, **kwargs)
 
@@ -247,10 +241,10 @@ def _held_items(hold: Hold, items: Any) -> Any:
 def _generator(function: Any, asking: Asking, holds: PolicyKind) -> Any:
     def holding(*args: Any, **kwargs: Any) -> Any:
         if not holds.now():
-            if delay := _delay(asking.check(args, kwargs)):
+            if delay := _delay(asking.ask("check", args, kwargs)):
                 time.sleep(delay)
             return (yield from function(*args, **kwargs))
-        with asking.hold(args, kwargs) as hold:
+        with asking.ask("hold", args, kwargs) as hold:
             if delay := _delay(hold.decision):
                 time.sleep(delay)
             return (yield from function(*args, **kwargs))
@@ -263,11 +257,11 @@ def _coroutine(function: Any, asking: Asking, holds: PolicyKind) -> Any:
 
     async def limited(*args: Any, **kwargs: Any) -> Any:
         if holds.now():
-            async with asking.hold(args, kwargs) as hold:
+            async with asking.ask("hold", args, kwargs) as hold:
                 if delay := _delay(hold.decision):
                     await asyncio.sleep(delay)
                 return await function(*args, **kwargs)
-        if delay := _delay(await asking.check(args, kwargs)):
+        if delay := _delay(await asking.ask("check", args, kwargs)):
             await asyncio.sleep(delay)
         return await function(*args, **kwargs)
 
@@ -312,10 +306,10 @@ def _admission(asking: Asking, holds: PolicyKind) -> Any:
 
     async def admit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not holds.now():
-            if delay := _delay(await asking.check(args, kwargs)):
+            if delay := _delay(await asking.ask("check", args, kwargs)):
                 await asyncio.sleep(delay)
             return None
-        hold = await asking.hold(args, kwargs)
+        hold = await asking.ask("hold", args, kwargs)
         try:
             if delay := _delay(hold.decision):
                 await asyncio.sleep(delay)
