@@ -152,6 +152,7 @@ type Check = readonly [fits: (value: unknown) => boolean, expected: string];
 /** The checks by the kind of an option. Other values are checked where they are used. */
 const CHECKS: Readonly<Record<string, Check>> = {
   Flag: [(value) => typeof value === 'boolean', 'true or false'],
+  OptionalFlag: [(value) => typeof value === 'boolean', 'true or false'],
   RequestFunction: [isFunction, 'a function'],
   ResponseFunction: [isFunction, 'a function'],
   ActualCost: [isFunction, 'a function'],
