@@ -30,7 +30,7 @@ import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.
 import type { Counters, MetricValue, Stats } from './stats.js';
 import { StoreChangeReporter } from './store-changes.js';
 import type { CallTarget } from './tasks.js';
-import { Transport } from './transport.js';
+import { type Answer, Transport } from './transport.js';
 import { type WrapOptions, wrapped } from './wrap.js';
 
 /** True if usage lives in this process alone. */
@@ -40,7 +40,7 @@ export let isLocal: (limiter: Limiter) => boolean;
 export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
 
 /** Checks a resolved policy. It returns an immediate answer without a promise, and throws an immediate error. */
-export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: Cost) => Decision | Promise<Decision>;
+export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: Cost) => Answer;
 
 /** Asks the policies of a request. It holds units of `concurrency` policies and checks all others. One refusal takes everything back. */
 export let admitIn: (
@@ -51,15 +51,10 @@ export let admitIn: (
 ) => Promise<Admitted>;
 
 /** Checks several policies, all or nothing. It answers as `checkIn` does. */
-export let checkAllIn: (limiter: Limiter, checks: readonly PolicyCheck[]) => Decision | Promise<Decision>;
+export let checkAllIn: (limiter: Limiter, checks: readonly PolicyCheck[]) => Answer;
 
 /** Returns the Decision of `acquire` if memory answers at once. One that is not allowed means that the call may have to wait. */
-export let acquireIn: (
-  limiter: Limiter,
-  policyRef: PolicyRef,
-  key: string,
-  cost: number,
-) => Decision | Promise<Decision> | undefined;
+export let acquireIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: number) => Answer | undefined;
 
 /** Throws if no call of a resolved policy can have this cost. */
 export let checkCostIn: (limiter: Limiter, policyRef: PolicyRef, cost: Cost) => void;
@@ -146,7 +141,7 @@ export class Limiter<Name extends string = string> {
     }
   }
 
-  #callResolved(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
+  #callResolved(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Answer {
     if (typeof key !== 'string') throw invalidKey(key);
     if (typeof cost !== 'number') return this.#callOfUnits(kind, policyRef, key, cost);
     if (this.#denyCache !== undefined && kind === CallKind.Check) {
@@ -157,7 +152,7 @@ export class Limiter<Name extends string = string> {
   }
 
   /** A call with numbers by the names of units crosses alone. */
-  #callOfUnits(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
+  #callOfUnits(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Answer {
     if (!isUnits(cost)) throw invalidCost(cost);
     if (!key.isWellFormed()) throw invalidKey(key);
     return this.#transport.callWith(kind, { policyRef, key, cost: numberOf(cost), units: cost });

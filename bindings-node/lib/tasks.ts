@@ -232,12 +232,12 @@ export class Tasks {
   }
 }
 
-/** Reads the Decision of `checkAll` at the index `at`, unless its caller has cancelled. `end` is the index of the next answer. */
-export function readGroup(
-  answers: Float64Array,
-  at: number,
-  targets: readonly CallTarget[] | undefined,
-): { decision: Decision | undefined; end: number } {
+/** What was read, and the index of the next answer. There is no Decision for a caller that has cancelled. */
+type ReadDecision = { readonly decision: Decision | undefined; readonly end: number };
+type ReadAdmission = { readonly admission: AdmissionAnswer; readonly end: number };
+
+/** Reads the Decision of `checkAll` at the index `at`. */
+export function readGroup(answers: Float64Array, at: number, targets: readonly CallTarget[] | undefined): ReadDecision {
   const count = (answers[at + AnswerField.Header] as number) >> Header.CountShift;
   const copied = answers[at + AnswerField.Value] as number;
   const decisions: Decision[] = [];
@@ -253,11 +253,7 @@ export function readGroup(
 }
 
 /** Reads the Decision at the index `at`, of one target or of several. */
-function readDecision(
-  answers: Float64Array,
-  at: number,
-  targets: readonly CallTarget[],
-): { decision: Decision | undefined; end: number } {
+function readDecision(answers: Float64Array, at: number, targets: readonly CallTarget[]): ReadDecision {
   const start = at + AnswerField.Header;
   const header = answers[start] as number;
   if ((header & Header.KindMask) === AnswerKind.Group) return readGroup(answers, at, targets);
@@ -267,11 +263,7 @@ function readDecision(
 }
 
 /** Reads the answer to the limits of a request: see `AnswerKind.Admission`. */
-function readAdmission(
-  answers: Float64Array,
-  at: number,
-  targets: readonly CallTarget[],
-): { admission: AdmissionAnswer; end: number } {
+function readAdmission(answers: Float64Array, at: number, targets: readonly CallTarget[]): ReadAdmission {
   const read = (place: number): number => answers[place] as number;
   const count = read(at + AnswerField.Header) >> Header.CountShift;
   const refused = read(at + AnswerField.Value);

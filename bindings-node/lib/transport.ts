@@ -27,7 +27,7 @@ const ANSWERS_LENGTH = 4096;
 const COHORT = ANSWERS_LENGTH - 1;
 
 /** An immediate answer, or a promise of it. */
-type Answer = Decision | Promise<Decision>;
+export type Answer = Decision | Promise<Decision>;
 
 /** A call that waits for its answer. */
 interface PendingCall {

@@ -35,16 +35,7 @@ from ._tidegate import (
     lint,
     rollout,
 )
-from .errors import (
-    ClosedError,
-    ConfigError,
-    CostError,
-    KeyInvalid,
-    PolicyError,
-    RateLimited,
-    StoreError,
-    TidegateError,
-)
+from .errors import ClosedError, ConfigError, CostError, KeyInvalid, PolicyError, RateLimited, StoreError, TidegateError
 
 # A constant that type checkers know. Importing `typing` would take longer than the rest of this package.
 TYPE_CHECKING = False

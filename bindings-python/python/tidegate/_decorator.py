@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 from ._constants import check_constants, empty_limiter
 from ._cost import COST, checked_units
 from ._shown import shown
-from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
-from ._tracing import TRACED, asked, to_async, to_blocking
+from ._tidegate import Decision, Policy
+from ._tracing import TRACED, AnyLimiter, asked, to_async, to_blocking
 from .errors import ConfigError, CostError, KeyInvalid, RateLimited
 
 if TYPE_CHECKING:
     from ._tidegate import Hold
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+# A key, or a function that makes it from the arguments of a call.
+KeyOption: TypeAlias = "str | Callable[..., str]"
 # A cost, or a function that makes it from the arguments of a call.
 CostOption: TypeAlias = "int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None"
 # A class of calls, or a function that makes its name from the arguments of a call.
@@ -32,11 +34,7 @@ class Decorator(Protocol):
 
 
 def limit(
-    limiter: Limiter | AsyncLimiter,
-    policy: str | Policy,
-    key: str | Callable[..., str],
-    cost: CostOption,
-    priority: PriorityOption,
+    limiter: AnyLimiter, policy: str | Policy, key: KeyOption, cost: CostOption, priority: PriorityOption
 ) -> Decorator:
     """Returns the decorator, for both kinds of limiter."""
     if not isinstance(policy, (str, Policy)):
@@ -73,11 +71,7 @@ def limit(
 
 
 def check_options(
-    limiter: Limiter | AsyncLimiter,
-    policy: str | Policy,
-    key: str | Callable[..., str],
-    cost: CostOption,
-    priority: PriorityOption,
+    limiter: AnyLimiter, policy: str | Policy, key: KeyOption, cost: CostOption, priority: PriorityOption
 ) -> Policy:
     """Returns the policy. Raises for wrong options where a function is defined, not only when it is first called."""
     resolved = limiter.policy(policy)
@@ -95,7 +89,7 @@ class PolicyKind:
 
     __slots__ = ("_generation", "_holds", "_limiter", "_policy")
 
-    def __init__(self, limiter: Limiter | AsyncLimiter, policy: str | Policy, resolved: Policy) -> None:
+    def __init__(self, limiter: AnyLimiter, policy: str | Policy, resolved: Policy) -> None:
         self._limiter, self._policy = limiter, policy
         self._generation = limiter._generation
         self._holds = any(one.algorithm == "concurrency" for one in resolved.limits)
@@ -118,7 +112,7 @@ class Asking:
         limiter: Any,
         policy: str | Policy,
         function: Any,
-        key: str | Callable[..., str],
+        key: KeyOption,
         cost: CostOption,
         priority: PriorityOption,
     ) -> None:
