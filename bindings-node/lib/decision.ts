@@ -1,7 +1,7 @@
 import { DecisionField, DecisionFlag, Header, LimitField, LimitFlag } from '../binding/index.js';
 import { type DecisionNumbers, type MutableNumbers, wait } from './decision-numbers.js';
 import { shortened } from './errors.js';
-import { native } from './native.js';
+import { type binding, native } from './native.js';
 import type { Algorithm, PolicyRef } from './policy.js';
 
 /** Node's `inspect.custom`. It is not imported, so that the types of this package need none of Node's. */
@@ -259,7 +259,7 @@ export function namedUnitsOf(decision: Decision): readonly string[] | undefined 
 }
 
 /** Returns the HTTP announcement of the limits that answered, if they have one. */
-export function announcementOf(decision: Decision): native.Announcement | undefined {
+export function announcementOf(decision: Decision): binding.Announcement | undefined {
   const { announcement, announcementFor } = policyRefOf(decision);
   return decision.overridden && announcement !== undefined ? announcementFor(decision.key) : announcement;
 }

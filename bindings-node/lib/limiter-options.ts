@@ -1,7 +1,7 @@
 import { ManualClock, nativeClockOf } from './clock.js';
 import { ConfigError, checkText, describe, PolicyError, shortened } from './errors.js';
 import { checkOptions, checkType, declaredNames, declaredOptions, isRecord } from './given-options.js';
-import { native, throwIfFailed } from './native.js';
+import { type binding, native, throwIfFailed } from './native.js';
 import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
 import { Rollout, urlsOf } from './rollout.js';
 import type { Logger, StoreChange } from './store-changes.js';
@@ -62,7 +62,7 @@ export interface PolicyDescription extends Omit<PolicyOptions, 'name'> {
 
 /** Checks and returns the value of an option that the core takes as it is. Undefined for any other option. */
 function settingOf(
-  { name, kind, types }: native.DeclaredOption,
+  { name, kind, types }: binding.DeclaredOption,
   value: unknown,
 ): string | number | boolean | Uint8Array | undefined {
   if (value === undefined || (types.length === 0 && kind !== 'Secret')) return undefined;
@@ -79,7 +79,7 @@ function bytesOf(secret: unknown): Uint8Array {
 }
 
 /** Returns the native builder of a limiter, from its options and from a policy file if there is one. */
-export function builderOf(given: LimiterOptions, file: string | undefined): native.LimiterBuilder {
+export function builderOf(given: LimiterOptions, file: string | undefined): binding.LimiterBuilder {
   const options = checkOptions(given, declaredNames('limiter'), 'a limiter', "store: 'redis://…'");
   const settings = declaredOptions('limiter').map(
     (option) => [option.name, settingOf(option, options[option.name as keyof LimiterOptions])] as const,

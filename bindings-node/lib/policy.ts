@@ -1,6 +1,6 @@
 import { checkText, describe, PolicyError, type SourceLocation, shortened } from './errors.js';
 import { checkOptions, checkType, declaredNames, declaredOptions, isRecord, ownOptions } from './given-options.js';
-import { native, unwrap } from './native.js';
+import { type binding, native, unwrap } from './native.js';
 
 /** The algorithm of a limit. */
 export type Algorithm =
@@ -110,9 +110,9 @@ export interface PolicyRef {
   /** The classes of its option `priorities`. Undefined if there are none. */
   readonly classes?: readonly string[];
   /** Its announcement over HTTP, if it has one. */
-  readonly announcement?: native.Announcement;
+  readonly announcement?: binding.Announcement;
   /** The same with the limits of one of its keys. */
-  readonly announcementFor: (key: string) => native.Announcement | undefined;
+  readonly announcementFor: (key: string) => binding.Announcement | undefined;
   /** The policy as the caller gave it. */
   readonly given: PolicyLike;
   /** The store and the prefix of the limiter, as one text. */
@@ -121,11 +121,11 @@ export interface PolicyRef {
   repeated: number;
 }
 
-export let nativeLimitOf: (limit: Limit) => native.Limit;
-export let nativePolicyOf: (policy: Policy) => native.Policy;
+export let nativeLimitOf: (limit: Limit) => binding.Limit;
+export let nativePolicyOf: (policy: Policy) => binding.Policy;
 
 /** Returns the Policy of a native one. A constructor takes it, which its signature hides from users. */
-export function policyFrom(policy: native.Policy): Policy {
+export function policyFrom(policy: binding.Policy): Policy {
   return new Policy(policy as never);
 }
 
@@ -156,8 +156,8 @@ const LIMIT_OPTIONS = {
  * ```
  */
 export class Limit {
-  readonly #limit: native.Limit;
-  readonly #properties: native.LimitProperties;
+  readonly #limit: binding.Limit;
+  readonly #properties: binding.LimitProperties;
 
   constructor(algorithm: Algorithm, count: number, options: LimitOptions = {}) {
     const given: unknown = algorithm;
@@ -233,7 +233,7 @@ export class Limit {
  * ```
  */
 export class Policy {
-  readonly #policy: native.Policy;
+  readonly #policy: binding.Policy;
   readonly #options: OptionValues;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
@@ -340,7 +340,7 @@ export class Policy {
   }
 }
 
-function nativeLimit(algorithm: Algorithm, count: number, given: LimitOptions): native.Limit {
+function nativeLimit(algorithm: Algorithm, count: number, given: LimitOptions): binding.Limit {
   const names = Object.keys(LIMIT_OPTIONS);
   const options = ownOptions(checkOptions(given, names, 'a limit', "period: '1 minute'", PolicyError), names);
   for (const [name, value] of Object.entries(withoutUndefined(options))) {
@@ -371,7 +371,7 @@ function classesText(priorities: unknown): string {
 type OptionValues = Record<string, boolean | number | string | number[] | Record<string, string>>;
 
 /** Returns the options of a policy, with its classes as they were given. */
-function optionsOf(policy: native.Policy): OptionValues {
+function optionsOf(policy: binding.Policy): OptionValues {
   const options = policy.options();
   const { priorities } = options;
   if (typeof priorities !== 'string') return options;
@@ -402,7 +402,7 @@ export function overrideText(limits: OverrideLike): string {
 /** The granules of a `sliding-window` that names no other number. */
 const DEFAULT_PRECISION = 20;
 
-function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
+function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): binding.Policy {
   const names = ['name', ...declaredNames('policy')];
   const own = ownOptions(checkOptions(options, names, 'a policy', 'shadow: true', PolicyError), names);
   const { name, priorities, ...given } = own;

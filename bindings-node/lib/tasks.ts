@@ -8,7 +8,7 @@ import { Decision } from './decision.js';
 import { type DecisionNumbers, lengthOf, numbersAt } from './decision-numbers.js';
 import { ClosedError } from './errors.js';
 import { release, retain } from './keep-alive.js';
-import { native, takeError } from './native.js';
+import { type binding, native, takeError } from './native.js';
 import type { PolicyRef } from './policy.js';
 
 /** The policy, the key and the cost of a call. */
@@ -52,8 +52,8 @@ export interface TaskResult {
   readonly admission?: AdmissionAnswer;
   /** The number of a hold. */
   readonly hold?: number;
-  readonly attempts?: native.Attempt[];
-  readonly overrides?: native.OverriddenKey[];
+  readonly attempts?: binding.Attempt[];
+  readonly overrides?: binding.OverriddenKey[];
 }
 
 interface PendingTask {
@@ -83,7 +83,7 @@ export class Tasks {
   #nextTicket = native.FIRST_TASK_TICKET;
 
   constructor(
-    private readonly nativeLimiter: native.NativeLimiter,
+    private readonly nativeLimiter: binding.NativeLimiter,
     private readonly reader: AnswerReader,
   ) {}
 
@@ -289,7 +289,7 @@ function readAdmission(answers: Float64Array, at: number, targets: readonly Call
 }
 
 /** Returns targets in the form that crosses. */
-function entriesOf(targets: readonly CallTarget[]): native.CallEntries {
+function entriesOf(targets: readonly CallTarget[]): binding.CallEntries {
   return {
     policies: targets.map(({ policyRef }) => policyRef.id),
     keys: targets.map(({ key }) => key),

@@ -8,7 +8,7 @@ import { lengthOf, numbersAt } from './decision-numbers.js';
 import { DenyCache } from './deny-cache.js';
 import { invalidKey } from './errors.js';
 import { release, retain } from './keep-alive.js';
-import { LOOP_CAN_POLL, native, takeError, unwrap } from './native.js';
+import { type binding, LOOP_CAN_POLL, native, takeError, unwrap } from './native.js';
 import type { PolicyRef } from './policy.js';
 import { type CallTarget, readGroup, Tasks } from './tasks.js';
 import { atEndOfTick } from './tick.js';
@@ -47,7 +47,7 @@ const { charCodeAt } = String.prototype;
 
 /** Carries calls and answers between JavaScript and the native limiter. */
 export class Transport {
-  readonly nativeLimiter: native.NativeLimiter;
+  readonly nativeLimiter: binding.NativeLimiter;
   readonly tasks: Tasks;
   readonly #calls: Float64Array;
   readonly #keyText: Uint16Array;
@@ -79,7 +79,7 @@ export class Transport {
   #sentAt = 0;
   #onIdle: (() => void)[] = [];
 
-  constructor(builder: native.LimiterBuilder, clock: ManualClock | undefined, repeatsDenials: boolean) {
+  constructor(builder: binding.LimiterBuilder, clock: ManualClock | undefined, repeatsDenials: boolean) {
     // The arrays get buffers here, because V8 would move small arrays out of its heap when the native side first uses them.
     this.#calls = new Float64Array(new ArrayBuffer((CALL_COUNT + 1) * Float64Array.BYTES_PER_ELEMENT));
     this.#keyText = new Uint16Array(new ArrayBuffer(KEY_TEXT_LENGTH * Uint16Array.BYTES_PER_ELEMENT));

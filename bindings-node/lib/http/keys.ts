@@ -3,7 +3,7 @@
 import { ConfigError, checkConstant, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
 import { checkOptions } from '../given-options.js';
 import { kept } from '../kept.js';
-import { native, unwrap } from '../native.js';
+import { type binding, native, unwrap } from '../native.js';
 import { emitWarning } from '../store-changes.js';
 import type { Awaitable, RequestAdapter } from './adapter.js';
 import { type TrustFunction, trustsStrangers, untrustedSender } from './proxy-trust.js';
@@ -241,7 +241,7 @@ function keyOrThrow(key: string | ErrorValue): string {
 /** True if a refusal of a request without an address was reported. A client may reset as many connections as it likes. */
 let missingPeerReported = false;
 
-function keyWithoutPeer(client: native.ClientIp, forwarded: string | undefined, unix: boolean): string {
+function keyWithoutPeer(client: binding.ClientIp, forwarded: string | undefined, unix: boolean): string {
   const key = client.key(undefined, forwarded === undefined ? [] : [forwarded], unix);
   if (typeof key !== 'string' && !missingPeerReported) {
     missingPeerReported = true;

@@ -7,7 +7,7 @@ import type { Decision } from '../decision.js';
 import { ConfigError, CostError, checkConstant, describe } from '../errors.js';
 import { declaredNames, declaredOptions } from '../given-options.js';
 import { checkTarget, type Limiter } from '../limiter.js';
-import { native } from '../native.js';
+import { type binding, native } from '../native.js';
 import type { PolicyLike } from '../policy.js';
 import type { ActualCost } from '../settled.js';
 import type { Awaitable } from './adapter.js';
@@ -176,7 +176,7 @@ export const LIMIT_NAMES: readonly string[] = [
 /** The names of the options of a route under a layer. */
 export const ROUTE_NAMES: readonly string[] = LIMIT_NAMES.filter((name) => name !== 'application');
 
-function checkOf({ kind, words }: native.DeclaredOption): Check | undefined {
+function checkOf({ kind, words }: binding.DeclaredOption): Check | undefined {
   if (words.length === 0) return CHECKS[kind];
   return [(value) => words.includes(value as string), words.map((word) => `'${word}'`).join(' or ')];
 }
