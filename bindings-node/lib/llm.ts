@@ -83,10 +83,7 @@ function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], give
     if (value !== undefined) checkType(option, value, types);
   }
   const { tokenizer, units, output, defaultOutput, priority, learn = true } = options;
-  if (
-    units !== undefined &&
-    (typeof units === 'string' || units.length === 0 || units.some((unit) => !UNITS.includes(unit)))
-  ) {
+  if (typeof units === 'string' || units?.length === 0 || units?.some((unit) => !UNITS.includes(unit))) {
     throw new ConfigError(`units cannot be ${describe(units)}: give a list of some of ${UNITS.join(', ')}`);
   }
   if (output !== undefined && output !== 'bound' && output !== 'used') {

@@ -41,9 +41,9 @@ def limit(
         raise TypeError(f"write @limiter.limit(policy, key=…): a policy must be a str or a Policy, not {shown(policy)}")
     if not isinstance(key, str) and not callable(key):
         raise TypeError(f"key must be a function of the call's arguments or a text, not {shown(key)}")
-    resolved = check_options(limiter, policy, key, cost, priority)
+    check_options(limiter, policy, key, cost, priority)
     blocking, awaitable = to_blocking(limiter), to_async(limiter)
-    holds = PolicyKind(limiter, policy, resolved)
+    holds = PolicyKind(limiter, policy)
 
     def decorate(function: Function, /) -> Function:
         if isinstance(function, (classmethod, staticmethod, property)):
@@ -89,10 +89,9 @@ class PolicyKind:
 
     __slots__ = ("_generation", "_holds", "_limiter", "_policy")
 
-    def __init__(self, limiter: AnyLimiter, policy: str | Policy, resolved: Policy) -> None:
+    def __init__(self, limiter: AnyLimiter, policy: str | Policy) -> None:
         self._limiter, self._policy = limiter, policy
-        self._generation = limiter._generation
-        self._holds = any(one.algorithm == "concurrency" for one in resolved.limits)
+        self._generation: int | None = None
 
     def now(self) -> bool:
         generation = self._limiter._generation
