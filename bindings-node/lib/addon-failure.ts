@@ -6,11 +6,6 @@ import process from 'node:process';
 
 import { ConfigError } from './errors.js';
 
-/** The errors of all places where the loader looked for the addon. */
-function* causesOf(error: unknown): Generator<Error> {
-  for (let cause = error; cause instanceof Error; cause = cause.cause) yield cause;
-}
-
 /** True if the error only means that the place has no such file. */
 function isAbsence(error: Error): boolean {
   return (error as { code?: unknown }).code === 'MODULE_NOT_FOUND' || /^Cannot find /.test(error.message);
@@ -26,7 +21,9 @@ export function loadFailure(error: unknown, folder: string): ConfigError {
 }
 
 function reason(error: unknown, folder: string, machine: string): string {
-  const [broken] = Array.from(causesOf(error)).filter((cause) => !isAbsence(cause));
+  // There is an error for each place where the loader looked for the addon.
+  let broken = error;
+  while (broken instanceof Error && isAbsence(broken)) broken = broken.cause;
   if (!existsSync(join(folder, '../binding/index.js'))) {
     return (
       `tidegate is part of a bundle in ${folder}, and its compiled addon for ${machine}, a file that ends with .node, cannot ` +
@@ -35,7 +32,8 @@ function reason(error: unknown, folder: string, machine: string): string {
       "['tidegate']; Next.js: serverExternalPackages: ['tidegate'])"
     );
   }
-  if (broken !== undefined) return `the compiled addon of tidegate for ${machine} cannot be loaded: ${broken.message}`;
+  if (broken instanceof Error)
+    return `the compiled addon of tidegate for ${machine} cannot be loaded: ${broken.message}`;
   return (
     `the compiled addon of tidegate for ${machine} is not installed. It is an optional dependency of the package: install on ` +
     'the machine that runs it, or for its platform, and without --omit=optional'

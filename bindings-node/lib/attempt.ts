@@ -1,5 +1,5 @@
 import { ConfigError, checkText, describe } from './errors.js';
-import type { native } from './native.js';
+import type { binding } from './native.js';
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -26,6 +26,6 @@ export function encodedMeta(meta: string | Uint8Array): Uint8Array {
 }
 
 /** An attempt as users see it. */
-export function attemptFrom({ at, allowed, cost, meta }: native.Attempt): Attempt {
+export function attemptFrom({ at, allowed, cost, meta }: binding.Attempt): Attempt {
   return { at, allowed, cost, meta: meta === undefined ? null : decoder.decode(meta), metaBytes: meta ?? null };
 }

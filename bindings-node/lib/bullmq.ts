@@ -12,7 +12,7 @@ import { ConfigError, describe } from './errors.js';
 import { checkOptions } from './given-options.js';
 import type { Hold } from './hold.js';
 import { JobLength } from './job-length.js';
-import { checkCostIn, Limiter, policyRefIn, usePolicyIn } from './limiter.js';
+import { checkCostIn, checkTarget, type Limiter, policyRefIn, usePolicyIn } from './limiter.js';
 import type { PolicyLike, PolicyRef } from './policy.js';
 import { refuseQueues } from './queueing-policies.js';
 import { RateLimited } from './rate-limited.js';
@@ -52,12 +52,9 @@ export function limited<T = any, R = any, N extends string = string>(
   processor: Processor<T, R, N>,
 ): Processor<T, R, N> {
   const { limiter, policy, key, cost = 1, priority, prefix = 'job:', onWait } = checkOptions(options, OPTIONS, WHERE);
-  if (!(limiter instanceof Limiter)) throw new ConfigError(`${WHERE}: the option limiter is no Limiter of tidegate`);
+  checkTarget({ limiter, prefix }, WHERE);
   if (typeof processor !== 'function') {
     throw new ConfigError(`${WHERE}: a processor cannot be ${describe(processor)}: give a function of a job`);
-  }
-  if (typeof prefix !== 'string') {
-    throw new ConfigError(`${WHERE}: the option prefix is ${describe(prefix)}: it must be a text`);
   }
   if (onWait !== undefined && typeof onWait !== 'function') {
     throw new ConfigError(`${WHERE}: the option onWait is ${describe(onWait)}: it must be a function`);

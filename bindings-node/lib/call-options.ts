@@ -225,11 +225,3 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
     return named;
   });
 }
-
-/** Checks the length of a `block`. */
-export function blockLength(ms: number): number {
-  if (typeof ms !== 'number') {
-    throw new ConfigError(`a block cannot last ${describe(ms)}: give a number of milliseconds`);
-  }
-  return ms;
-}

@@ -36,8 +36,7 @@ export function onAbort(signal: CancelSignal, end: () => void): () => void {
 }
 
 /** Throws if the value is no signal. */
-export function checkSignal(signal: CancelSignal | undefined): void {
-  if (signal === undefined) return;
+export function checkSignal(signal: CancelSignal): void {
   const { aborted, addEventListener, removeEventListener } = (signal ?? {}) as Partial<CancelSignal>;
   const listens = typeof addEventListener === 'function' && typeof removeEventListener === 'function';
   if (typeof aborted !== 'boolean' || !listens) {

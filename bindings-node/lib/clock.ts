@@ -1,5 +1,5 @@
 import { ConfigError, describe } from './errors.js';
-import { native } from './native.js';
+import { type binding, native } from './native.js';
 
 /** Returns a time rounded to a whole microsecond. A double counts those exactly for more than 270 years after 1970. */
 function checkedTime(ms: number, what: string): number {
@@ -11,7 +11,7 @@ function checkedTime(ms: number, what: string): number {
 }
 
 /** The native clock behind a ManualClock. */
-export let nativeClockOf: (clock: ManualClock) => native.Clock;
+export let nativeClockOf: (clock: ManualClock) => binding.Clock;
 
 /**
  * A clock for tests. A limiter with such a clock uses its time instead of the store's.
@@ -24,7 +24,7 @@ export let nativeClockOf: (clock: ManualClock) => native.Clock;
  * ```
  */
 export class ManualClock {
-  readonly #clock: native.Clock;
+  readonly #clock: binding.Clock;
   #now: number;
 
   /** Makes a clock that stands at `nowMs`, in milliseconds since 1970. The default is in November 2023. */

@@ -1,7 +1,7 @@
 import { DecisionField, DecisionFlag, Header, LimitField, LimitFlag } from '../binding/index.js';
 import { type DecisionNumbers, type MutableNumbers, wait } from './decision-numbers.js';
 import { shortened } from './errors.js';
-import { native } from './native.js';
+import { type binding, native } from './native.js';
 import type { Algorithm, PolicyRef } from './policy.js';
 
 /** Node's `inspect.custom`. It is not imported, so that the types of this package need none of Node's. */
@@ -40,17 +40,17 @@ export interface LimitState {
   readonly exceeded: boolean;
 }
 
+/** The place of the flags of the first limit. */
+const FIRST_FLAGS = DecisionField.Limits + LimitField.Flags;
+
 /** Returns the index of the limit that `limit` and `remaining` describe. */
 export function bindingOf(decision: Decision): number {
   const numbers = numbersOf(decision);
   const header = numbers[DecisionField.Header];
   if ((header & DecisionFlag.Simple) !== 0) return 0;
+  const flags = (index: number): number => numbers[FIRST_FLAGS + index * LimitField.Length] as number;
   let index = (header >> Header.CountShift) - 1;
-  while (
-    index > 0 &&
-    ((numbers[DecisionField.Limits + index * LimitField.Length + LimitField.Flags] as number) & LimitFlag.Binds) === 0
-  )
-    index--;
+  while (index > 0 && (flags(index) & LimitFlag.Binds) === 0) index--;
   return index;
 }
 
@@ -259,7 +259,7 @@ export function namedUnitsOf(decision: Decision): readonly string[] | undefined 
 }
 
 /** Returns the HTTP announcement of the limits that answered, if they have one. */
-export function announcementOf(decision: Decision): native.Announcement | undefined {
+export function announcementOf(decision: Decision): binding.Announcement | undefined {
   const { announcement, announcementFor } = policyRefOf(decision);
   return decision.overridden && announcement !== undefined ? announcementFor(decision.key) : announcement;
 }

@@ -133,15 +133,12 @@ function mayBeUrl(text: string): boolean {
 }
 
 /**
- * Throws for a text with half a surrogate pair. Node-API would replace that half by another character, so that two
+ * Returns a text, and throws for one with half a surrogate pair. Node-API would replace that half by another character, so that two
  * policies could share their usage, and a password would change.
  */
-export function checkText(
-  text: string,
-  what: string,
-  Kind: new (message: string) => TidegateError = ConfigError,
-): void {
+export function checkText(text: string, what: string, Kind: new (message: string) => Error = ConfigError): string {
   if (!text.isWellFormed()) throw new Kind(`${what} holds half a surrogate pair: it must be well-formed text`);
+  return text;
 }
 
 /** The most bytes of a key, and of metadata. */
@@ -155,16 +152,10 @@ export function checkConstant(given: string | Uint8Array, what: 'a key' | 'meta'
   if (length > MAX_BYTES) throw new Kind(`${what} has ${length} bytes: it may have at most ${MAX_BYTES}`);
 }
 
-/** Returns the error for a string that is not well-formed text. */
-export function malformedKey(): KeyInvalid {
-  return new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text');
-}
-
-/** Returns the error for a value that cannot be a key. */
+/** Returns the error for a value that cannot be a key, such as a text that is not well-formed. */
 export function invalidKey(key: unknown): KeyInvalid {
-  return typeof key === 'string'
-    ? malformedKey()
-    : new KeyInvalid(`a key cannot be ${describe(key)}: it must be a string`);
+  if (typeof key !== 'string') return new KeyInvalid(`a key cannot be ${describe(key)}: it must be a string`);
+  return new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text');
 }
 
 /** Returns the error for a value that cannot be a cost. */

@@ -7,15 +7,8 @@
 
 import { ConfigError } from './errors.js';
 import type { Limiter } from './limiter.js';
-import {
-  answered,
-  MAX_HITS,
-  numberOfHits,
-  type PeerStoreOptions,
-  storeOptions,
-  WINDOW_MS,
-  windowOf,
-} from './peer-stores.js';
+import type { PeerStoreOptions } from './peer-stores.js';
+import { answered, MAX_HITS, numberOfHits, storeOptions, WINDOW_MS, windowOf } from './peer-stores.js';
 
 /** The options of the store. The default prefix is `frl:`. */
 export interface TidegateStoreOptions extends PeerStoreOptions {}

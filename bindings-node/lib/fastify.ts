@@ -83,10 +83,6 @@ interface OlderRequest {
   readonly context?: { readonly config?: unknown };
 }
 
-function configOf(request: OlderRequest): unknown {
-  return request.routeConfig ?? request.context?.config;
-}
-
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, given) => {
   const { hook = 'onRequest', ...options } = checkLayer(given, adapter.name, ['hook']);
   if (!HOOKS.includes(hook)) {
@@ -168,7 +164,9 @@ class FastifyRegistration {
     // Wrong options of the plugin are an error when it is registered.
     this.#make(undefined, undefined, [this]);
     if (options.default !== undefined) this.#make(undefined, this.#prefix, [this]);
-    if (options.key === undefined) checkTrust(app);
+    // A setting of trusted proxies that believes every client is an error, too.
+    const request = { server: app, headers: {}, socket: { remoteAddress: '127.0.0.1' } };
+    if (options.key === undefined) clientIp()(request as FastifyRequest);
     // Routes that were declared before the plugin are limited too, but Fastify does not announce them to it.
     if (!app.printRoutes().startsWith('(empty tree)')) return;
     app.addHook('onReady', async () => {
@@ -193,7 +191,8 @@ class FastifyRegistration {
 
   /** Returns the limits of a request's route. */
   settingsOf(request: FastifyRequest): FastifySettings | undefined {
-    const config = request.routeOptions?.config ?? configOf(request as OlderRequest);
+    const { routeConfig, context } = request as OlderRequest;
+    const config = request.routeOptions?.config ?? routeConfig ?? context?.config;
     return kept(this.#settings, config, () => {
       const { rateLimit, url } = (config ?? {}) as { rateLimit?: unknown; url?: string };
       const { prefix } = request.server;
@@ -235,11 +234,6 @@ function observed(handler: FastifyRoute['handler']): FastifyRoute['handler'] {
       throw error;
     }
   };
-}
-
-/** Throws when the plugin is registered if the setting of trusted proxies believes every client. */
-function checkTrust(server: FastifyInstance): void {
-  clientIp()({ server, headers: {}, socket: { remoteAddress: '127.0.0.1' } } as FastifyRequest);
 }
 
 /** The plugin. It applies to the context that registers it, and makes no context for itself. */

@@ -1,7 +1,7 @@
 // Checks the options that a user gives. An unknown option is a mistake, and must not be ignored.
 
 import { ConfigError, checkText, describe, shortened, type TidegateError } from './errors.js';
-import { native } from './native.js';
+import { type binding, native } from './native.js';
 
 type ErrorClass = new (message: string) => TidegateError;
 
@@ -28,8 +28,8 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
 }
 
 /** Returns the options of a policy, a limiter, a call or a web layer, as the core declares them. */
-export function declaredOptions(owner: string): readonly native.DeclaredOption[] {
-  return DECLARED[owner] as native.DeclaredOption[];
+export function declaredOptions(owner: string): readonly binding.DeclaredOption[] {
+  return DECLARED[owner] as binding.DeclaredOption[];
 }
 
 /** Returns their names, in the order in which messages list them. */

@@ -5,7 +5,7 @@ import { TaskKind } from '../binding/index.js';
 import type { CancelSignal } from './cancel-signal.js';
 import type { Cost } from './cost.js';
 import type { Decision } from './decision.js';
-import type { native } from './native.js';
+import type { binding } from './native.js';
 import type { PolicyLike } from './policy.js';
 import { RateLimited } from './rate-limited.js';
 import type { AdmissionAnswer, CallTarget, Tasks } from './tasks.js';
@@ -80,7 +80,7 @@ export class Holds {
   readonly #open = new Set<Hold>();
 
   constructor(
-    private readonly nativeLimiter: native.NativeLimiter,
+    private readonly nativeLimiter: binding.NativeLimiter,
     private readonly tasks: Tasks,
     private readonly settle: (decision: Decision, actualCost: Cost) => Promise<void>,
   ) {}

@@ -11,18 +11,8 @@ export type {
 export type { CancelSignal } from './cancel-signal.js';
 export { ManualClock } from './clock.js';
 export { Decision, type DecisionFields, type LimitState, type Source } from './decision.js';
-export {
-  ClosedError,
-  ConfigError,
-  CostError,
-  type ErrorCode,
-  KeyInvalid,
-  PolicyError,
-  type SourceLocation,
-  type SourceLocation as Place,
-  StoreError,
-  TidegateError,
-} from './errors.js';
+export type { ErrorCode, SourceLocation, SourceLocation as Place } from './errors.js';
+export { ClosedError, ConfigError, CostError, KeyInvalid, PolicyError, StoreError, TidegateError } from './errors.js';
 export { Hold } from './hold.js';
 export { Limiter } from './limiter.js';
 export type { LimiterOptions, PolicyDescription } from './limiter-options.js';

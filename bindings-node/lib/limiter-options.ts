@@ -1,7 +1,7 @@
 import { ManualClock, nativeClockOf } from './clock.js';
 import { ConfigError, checkText, describe, PolicyError, shortened } from './errors.js';
 import { checkOptions, checkType, declaredNames, declaredOptions, isRecord } from './given-options.js';
-import { native, throwIfFailed } from './native.js';
+import { type binding, native, throwIfFailed } from './native.js';
 import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
 import { Rollout, urlsOf } from './rollout.js';
 import type { Logger, StoreChange } from './store-changes.js';
@@ -62,7 +62,7 @@ export interface PolicyDescription extends Omit<PolicyOptions, 'name'> {
 
 /** Checks and returns the value of an option that the core takes as it is. Undefined for any other option. */
 function settingOf(
-  { name, kind, types }: native.DeclaredOption,
+  { name, kind, types }: binding.DeclaredOption,
   value: unknown,
 ): string | number | boolean | Uint8Array | undefined {
   if (value === undefined || (types.length === 0 && kind !== 'Secret')) return undefined;
@@ -75,20 +75,18 @@ function settingOf(
 function bytesOf(secret: unknown): Uint8Array {
   if (secret instanceof Uint8Array) return secret;
   if (typeof secret !== 'string') throw new ConfigError('keySecret is no secret: it must be a text or a Uint8Array');
-  checkText(secret, 'keySecret');
-  return new TextEncoder().encode(secret);
+  return new TextEncoder().encode(checkText(secret, 'keySecret'));
 }
 
 /** Returns the native builder of a limiter, from its options and from a policy file if there is one. */
-export function builderOf(given: LimiterOptions, file: string | undefined): native.LimiterBuilder {
+export function builderOf(given: LimiterOptions, file: string | undefined): binding.LimiterBuilder {
   const options = checkOptions(given, declaredNames('limiter'), 'a limiter', "store: 'redis://…'");
   const settings = declaredOptions('limiter').map(
     (option) => [option.name, settingOf(option, options[option.name as keyof LimiterOptions])] as const,
   );
   const { store, policies, clock } = options;
   const builder = native.LimiterBuilder.create();
-  if (file !== undefined) checkText(file, 'the path of a policy file', PolicyError);
-  if (file !== undefined) throwIfFailed(builder.file(file));
+  if (file !== undefined) throwIfFailed(builder.file(checkText(file, 'the path of a policy file', PolicyError)));
   if (store instanceof Rollout) throwIfFailed(builder.rollout(...urlsOf(store), store.percent));
   else if (store !== undefined) throwIfFailed(builder.store(urlsIn(store)));
   if (policies !== undefined && !isRecord(policies)) {
@@ -129,11 +127,8 @@ export function policyNamed(name: string, policy: string | Policy | PolicyDescri
 
 function urlsIn(store: string | readonly string[]): string[] {
   const all: readonly unknown[] = Array.isArray(store) ? store : [store];
-  const urls = all.filter((url) => typeof url === 'string');
-  const wrong = all.find((url) => typeof url !== 'string');
-  if (urls.length !== all.length) {
-    throw new ConfigError(`store cannot be ${describe(wrong)}: give a URL, a list of URLs, or a rollout`);
-  }
-  for (const url of urls) checkText(url, 'a store URL');
-  return urls;
+  return all.map((url) => {
+    if (typeof url === 'string') return checkText(url, 'a store URL');
+    throw new ConfigError(`store cannot be ${describe(url)}: give a URL, a list of URLs, or a rollout`);
+  });
 }

@@ -1,22 +1,18 @@
 import { CallKind, TaskKind } from '../binding/index.js';
 import { type Attempt, encodedMeta } from './attempt.js';
-import {
-  type AcquireOptions,
-  blockLength,
-  type CheckEntry,
-  type CheckOptions,
-  type CostOptions,
-  checkClass,
-  checkEntriesOf,
-  checkedOptions,
-  type HeldWork,
-  type HoldOptions,
-  holdArguments,
-  type ObserveOptions,
-  type OverrideOptions,
-  onlyCost,
-  type PeekOptions,
+import type {
+  AcquireOptions,
+  CheckEntry,
+  CheckOptions,
+  CostOptions,
+  HeldWork,
+  HoldOptions,
+  NamedCheckEntry,
+  ObserveOptions,
+  OverrideOptions,
+  PeekOptions,
 } from './call-options.js';
+import { checkClass, checkEntriesOf, checkedOptions, holdArguments, onlyCost } from './call-options.js';
 import { type Cost, checkedCost, isUnits, numberOf, unitsOf } from './cost.js';
 import { Decision, numbersOf, policyRefOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
@@ -34,7 +30,7 @@ import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.
 import type { Counters, MetricValue, Stats } from './stats.js';
 import { StoreChangeReporter } from './store-changes.js';
 import type { CallTarget } from './tasks.js';
-import { Transport } from './transport.js';
+import { type Answer, Transport } from './transport.js';
 import { type WrapOptions, wrapped } from './wrap.js';
 
 /** True if usage lives in this process alone. */
@@ -44,7 +40,7 @@ export let isLocal: (limiter: Limiter) => boolean;
 export let policyRefIn: (limiter: Limiter, policy: PolicyLike) => PolicyRef;
 
 /** Checks a resolved policy. It returns an immediate answer without a promise, and throws an immediate error. */
-export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: Cost) => Decision | Promise<Decision>;
+export let checkIn: (limiter: Limiter, policyRef: PolicyRef, key: string, cost: Cost) => Answer;
 
 /** Asks the policies of a request. It holds units of `concurrency` policies and checks all others. One refusal takes everything back. */
 export let admitIn: (
@@ -55,7 +51,7 @@ export let admitIn: (
 ) => Promise<Admitted>;
 
 /** Checks several policies, all or nothing. It answers as `checkIn` does. */
-export let checkAllIn: (limiter: Limiter, checks: readonly PolicyCheck[]) => Decision | Promise<Decision>;
+export let checkAllIn: (limiter: Limiter, checks: readonly PolicyCheck[]) => Answer;
 
 /** The parts of a limiter that calls in other files use. */
 export interface LimiterParts {
@@ -157,7 +153,7 @@ export class Limiter<Name extends string = string> {
     }
   }
 
-  #callResolved(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
+  #callResolved(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Answer {
     if (typeof key !== 'string') throw invalidKey(key);
     if (typeof cost !== 'number') return this.#callOfUnits(kind, policyRef, key, cost);
     if (this.#denyCache !== undefined && kind === CallKind.Check) {
@@ -168,7 +164,7 @@ export class Limiter<Name extends string = string> {
   }
 
   /** A call with numbers by the names of units crosses alone. */
-  #callOfUnits(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Decision | Promise<Decision> {
+  #callOfUnits(kind: number, policyRef: PolicyRef, key: string, cost: unknown): Answer {
     if (!isUnits(cost)) throw invalidCost(cost);
     if (!key.isWellFormed()) throw invalidKey(key);
     return this.#transport.callWith(kind, { policyRef, key, cost: numberOf(cost), units: cost });
@@ -192,12 +188,9 @@ export class Limiter<Name extends string = string> {
 
   async #checkWith(policy: PolicyLike, key: string, options: CheckOptions): Promise<Decision> {
     const { cost = 1, meta, partial = false, priority } = checkedOptions('check', options);
-    if (meta === undefined && priority === undefined)
-      return this.#call(partial ? CallKind.Take : CallKind.Check, policy, key, cost);
-    return this.#transport.callWith(
-      partial ? CallKind.Take : CallKind.Check,
-      this.#target(policy, key, cost, meta, priority),
-    );
+    const kind = partial ? CallKind.Take : CallKind.Check;
+    if (meta === undefined && priority === undefined) return this.#call(kind, policy, key, cost);
+    return this.#transport.callWith(kind, this.#target(policy, key, cost, meta, priority));
   }
 
   /** Asks without consuming. */
@@ -206,14 +199,8 @@ export class Limiter<Name extends string = string> {
     return this.#callWith(CallKind.Peek, 'peek', policy, key, options);
   }
 
-  async #callWith(
-    kind: number,
-    call: string,
-    policy: PolicyLike,
-    key: string,
-    options: PeekOptions,
-  ): Promise<Decision> {
-    const { cost, priority } = checkedOptions(call, options);
+  async #callWith(kind: number, call: string, policy: PolicyLike, key: string, given: PeekOptions): Promise<Decision> {
+    const { cost, priority } = checkedOptions(call, given);
     if (priority !== undefined) {
       return this.#transport.callWith(kind, this.#target(policy, key, cost, undefined, priority));
     }
@@ -271,10 +258,16 @@ export class Limiter<Name extends string = string> {
   /** Checks several policies and keys: all are charged, or none is. */
   async checkAll(entries: Iterable<CheckEntry<Name>>, ...none: readonly never[]): Promise<Decision> {
     const all = checkEntriesOf(entries, none);
-    const targets = this.#policyRefs.together(() =>
-      all.map(({ policy, key, cost, meta, priority }) => this.#target(policy, key, cost, meta, priority)),
+    return withNamedCosts(this.#transport.checkAll(this.#targets(all)), all);
+  }
+
+  /** Returns the targets of entries, which may name a class each, or have one together. */
+  #targets(entries: readonly NamedCheckEntry[], common: Pick<CheckOptions, 'meta' | 'priority'> = {}): CallTarget[] {
+    return this.#policyRefs.together(() =>
+      entries.map(({ policy, key, cost, meta = common.meta, priority = common.priority }) =>
+        this.#target(policy, key, cost, meta, priority),
+      ),
     );
-    return withNamedCosts(this.#transport.checkAll(targets), all);
   }
 
   /** Waits until it is admitted, or returns a denied Decision if that is too late. Callers of one key are admitted in order. */
@@ -318,8 +311,10 @@ export class Limiter<Name extends string = string> {
 
   /** Denies the key for that many milliseconds, regardless of its usage. */
   async block(policy: PolicyLike<Name>, key: string, ms: number): Promise<void> {
-    const length = blockLength(ms);
-    await this.#transport.tasks.about(TaskKind.Block, this.#target(policy, key), undefined, length);
+    if (typeof ms !== 'number') {
+      throw new ConfigError(`a block cannot last ${describe(ms)}: give a number of milliseconds`);
+    }
+    await this.#transport.tasks.about(TaskKind.Block, this.#target(policy, key), undefined, ms);
   }
 
   /** Ends a block. */
@@ -468,22 +463,23 @@ export class Limiter<Name extends string = string> {
     generationOf = (limiter) => limiter.#policyRefs.reloads;
     policyRefIn = (limiter, policy) => limiter.#policyRefs.of(policy);
     checkIn = (limiter, policyRef, key, cost) => limiter.#callResolved(CallKind.Check, policyRef, key, cost);
-    admitIn = async (limiter, checks, { meta, priority }, recordsSteps) => {
-      const targets = limiter.#policyRefs.together(() =>
-        checks.map(({ policy, key, cost }) => limiter.#target(policy, key, cost, meta, priority)),
-      );
+    admitIn = async (limiter, checks, common, recordsSteps) => {
+      const targets = limiter.#targets(checks, common);
       const { decision, refusedBy, holds, steps } = await limiter.#transport.tasks.admit(targets, recordsSteps);
       const made = holds.map(([place, number]) => limiter.#holds.of(number, decision.decisions[place] ?? decision));
       return { decision, steps, refused: refusedBy !== undefined, holds: made };
     };
-    checkAllIn = (limiter, checks) => {
-      const targets = limiter.#policyRefs.together(() =>
-        checks.map(({ policy, key, cost }) => limiter.#target(policy, key, cost)),
-      );
-      return limiter.#transport.checkAll(targets);
-    };
+    checkAllIn = (limiter, checks) => limiter.#transport.checkAll(limiter.#targets(checks));
     partsIn = (limiter) => limiter.#parts;
     checkCostIn = (limiter, policyRef, cost) =>
       throwIfFailed(limiter.#transport.nativeLimiter.costError(policyRef.id, numberOf(cost), unitsOf(cost)));
+  }
+}
+
+/** Throws if options of a place have a wrong limiter, or a prefix that is no text. */
+export function checkTarget({ limiter, prefix }: { limiter: unknown; prefix?: unknown }, where: string): void {
+  if (!(limiter instanceof Limiter)) throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
+  if (prefix !== undefined && typeof prefix !== 'string') {
+    throw new ConfigError(`${where}: the option prefix is ${describe(prefix)}: it must be a text`);
   }
 }

@@ -18,8 +18,7 @@ export type LintSource = string | Policy | Readonly<Record<string, string | Poli
  */
 export function lint(source: LintSource): readonly LintWarning[] {
   if (typeof source === 'string') {
-    checkText(source, 'the path of a policy file, or a notation,', PolicyError);
-    return unwrap(native.lint(source));
+    return unwrap(native.lint(checkText(source, 'the path of a policy file, or a notation,', PolicyError)));
   }
   if (source instanceof Policy) return source.lint();
   if (!isRecord(source)) {

@@ -11,7 +11,7 @@ import { Buffer } from 'node:buffer';
 import type { Cost, CostByPolicy } from './cost.js';
 import { ConfigError, describe } from './errors.js';
 import { checkOptions, checkType } from './given-options.js';
-import { native } from './native.js';
+import { type binding, native } from './native.js';
 import type { SettleReader } from './outgoing.js';
 import type { OutgoingRequest, OutgoingResponse } from './paced-options.js';
 
@@ -83,10 +83,7 @@ function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], give
     if (value !== undefined) checkType(option, value, types);
   }
   const { tokenizer, units, output, defaultOutput, priority, learn = true } = options;
-  if (
-    units !== undefined &&
-    (typeof units === 'string' || units.length === 0 || units.some((unit) => !UNITS.includes(unit)))
-  ) {
+  if (typeof units === 'string' || units?.length === 0 || units?.some((unit) => !UNITS.includes(unit))) {
     throw new ConfigError(`units cannot be ${describe(units)}: give a list of some of ${UNITS.join(', ')}`);
   }
   if (output !== undefined && output !== 'bound' && output !== 'used') {
@@ -97,7 +94,7 @@ function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], give
   }
   const counts = output === undefined ? undefined : output === 'used';
   const estimator = native.TokenEstimator.of(service, counts, defaultOutput);
-  const charged = new WeakMap<object, { units: readonly LlmUnit[]; estimate: native.TokenEstimate }>();
+  const charged = new WeakMap<object, { units: readonly LlmUnit[]; estimate: binding.TokenEstimate }>();
   const ofPolicies = new WeakMap<object, readonly LlmUnit[]>();
   const counted = (by: ReadonlySet<string>): readonly LlmUnit[] => units ?? UNITS.filter((unit) => by.has(unit));
   const cost = (request: OutgoingRequest): Cost => {
@@ -136,15 +133,15 @@ function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], give
   };
 }
 
-const NO_TOKENS: native.Tokens = { input: 0, output: 0 };
+const NO_TOKENS: binding.Tokens = { input: 0, output: 0 };
 
 /** Returns the charge of a call. A policy that counts no tokens counts the request. */
-function costOf(units: readonly LlmUnit[], tokens: native.Tokens): Cost {
+function costOf(units: readonly LlmUnit[], tokens: binding.Tokens): Cost {
   return units.length === 0 ? 1 : unitsOf(units, tokens);
 }
 
 /** Returns the units of the tokens that are known. */
-function unitsOf(units: readonly LlmUnit[], { input, output }: native.Tokens): Record<string, number> {
+function unitsOf(units: readonly LlmUnit[], { input, output }: binding.Tokens): Record<string, number> {
   const both = input == null || output == null ? undefined : Math.min(input + output, Number.MAX_SAFE_INTEGER);
   const known = { tokens: both, 'input-tokens': input, 'output-tokens': output };
   return Object.fromEntries(units.flatMap((unit) => (known[unit] == null ? [] : [[unit, known[unit]]])));

@@ -7,29 +7,8 @@ import type * as binding from '../binding/index.js';
 import { loadFailure } from './addon-failure.js';
 import { ConfigError, type ErrorValue, type TidegateError, thrown } from './errors.js';
 
-/** The types of the core that other files name. */
-export declare namespace native {
-  type Announcement = binding.Announcement;
-  type Attempt = binding.Attempt;
-  type CallEntries = binding.CallEntries;
-  type OverriddenKey = binding.OverriddenKey;
-  type ClientIp = binding.ClientIp;
-  type Clock = binding.Clock;
-  type Counters = binding.Counters;
-  type DeclaredOption = binding.DeclaredOption;
-  type Denial = binding.Denial;
-  type Limit = binding.Limit;
-  type LimitProperties = binding.LimitProperties;
-  type LimiterBuilder = binding.LimiterBuilder;
-  type NativeLimiter = binding.NativeLimiter;
-  type Observation = binding.Observation;
-  type Policy = binding.Policy;
-  type PolicyUse = binding.PolicyUse;
-  type ReadResponse = binding.ReadResponse;
-  type StoreChange = binding.StoreChange;
-  type TokenEstimate = binding.TokenEstimate;
-  type Tokens = binding.Tokens;
-}
+/** The types of the core. */
+export type { binding };
 
 // Node 20 is the first with this method. Without the check, the first key would end with an error about a function.
 if (typeof String.prototype.isWellFormed !== 'function') {
@@ -51,7 +30,7 @@ export const LOOP_CAN_POLL = !('bun' in process.versions) && !('deno' in process
 
 /** Returns the result of a native call, or throws its error. Errors cross as values and get their class here. */
 export function unwrap<T extends object>(result: T): Exclude<T, ErrorValue> {
-  if (isErrorValue(result)) throw thrown(result);
+  if ('code' in result && 'message' in result) throw thrown(result as unknown as ErrorValue);
   return result as Exclude<T, ErrorValue>;
 }
 
@@ -61,16 +40,7 @@ export function throwIfFailed(error: ErrorValue | null | undefined): void {
 }
 
 /** Fetches the error of an answer by its number. */
-export function takeError(nativeLimiter: native.NativeLimiter, number: number): TidegateError {
-  return thrown(
-    nativeLimiter.error(number) ?? {
-      code: 'store_rejected',
-      message: 'the error of this call was lost',
-      didNotRun: false,
-    },
-  );
-}
-
-function isErrorValue(result: object): result is ErrorValue {
-  return 'code' in result && 'message' in result;
+export function takeError(nativeLimiter: binding.NativeLimiter, number: number): TidegateError {
+  const lost = { code: 'store_rejected', message: 'the error of this call was lost', didNotRun: false };
+  return thrown(nativeLimiter.error(number) ?? lost);
 }

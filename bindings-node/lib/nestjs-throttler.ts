@@ -5,7 +5,6 @@
 // A hit is a check. It is counted if it is admitted, and a refusal begins the block, in one step for all processes.
 
 import type { ThrottlerStorage } from '@nestjs/throttler';
-import type { Decision } from './decision.js';
 import type { Limiter } from './limiter.js';
 import { answered, keptPolicy, numberOfHits, type PeerStoreOptions, storeOptions } from './peer-stores.js';
 import { Limit, Policy } from './policy.js';
@@ -48,8 +47,10 @@ export class TidegateStorage implements ThrottlerStorage {
     if (decision.allowed) {
       return { totalHits: decision.limit - decision.remaining, timeToExpire, isBlocked: false, timeToBlockExpire: 0 };
     }
+    // A denial by a running block exceeds no limit.
+    const beganBlock = decision.limits.some(({ exceeded }) => exceeded);
     // After a block that is shorter than its window, a client begins anew, as in the package's own storage.
-    if (blockDuration > 0 && blockDuration < ttl && limit > 0 && beganBlock(decision)) {
+    if (blockDuration > 0 && blockDuration < ttl && limit > 0 && beganBlock) {
       await this.#limiter.refund(policy, name, { cost: limit });
       return { totalHits: limit + 1, timeToExpire, isBlocked: true, timeToBlockExpire: seconds(blockDuration) };
     }
@@ -64,11 +65,6 @@ function policyOf(ttl: number, limit: number, blockDuration: number): Policy {
     const limits = [new Limit(algorithm, Math.max(0, Math.floor(limit)), { period: Math.max(1, ttl) })];
     return new Policy(limits, blockDuration > 0 ? { blockFor: blockDuration } : {});
   });
-}
-
-/** True if the limit denied. A denial by a running block exceeds no limit. */
-function beganBlock(decision: Decision): boolean {
-  return decision.limits.some(({ exceeded }) => exceeded);
 }
 
 function seconds(ms: number): number {

@@ -12,17 +12,8 @@
 // `tidegate.denied` of the current span with `tidegate.policy` and `tidegate.limit`. The key is never part of any of
 // them. docs/metrics.md lists the instruments.
 
-import {
-  type Attributes,
-  context,
-  type MeterProvider,
-  metrics,
-  SpanKind,
-  SpanStatusCode,
-  type Tracer,
-  type TracerProvider,
-  trace,
-} from '@opentelemetry/api';
+import type { Attributes, MeterProvider, Tracer, TracerProvider } from '@opentelemetry/api';
+import { context, metrics, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
 import { type CheckEntry, checkEntriesOf } from './call-options.js';
 import { Decision } from './decision.js';
 import { ConfigError, describe, StoreError } from './errors.js';
@@ -182,17 +173,9 @@ class TracedCalls {
   #ended(name: string, began: number, decision: Decision, ended?: number): void {
     if (this.#store !== '' && decision.source === 'store') {
       const outcome = decision.allowed ? 'allowed' : decision.unavailable ? 'unavailable' : 'denied';
-      this.#span(
-        name,
-        began,
-        {
-          'tidegate.policy': decision.policy,
-          'tidegate.outcome': outcome,
-          'tidegate.source': decision.source,
-        },
-        undefined,
-        ended,
-      );
+      const { policy, source } = decision;
+      const attributes = { 'tidegate.policy': policy, 'tidegate.outcome': outcome, 'tidegate.source': source };
+      this.#span(name, began, attributes, undefined, ended);
     }
     if (!decision.allowed) {
       const denied = { 'tidegate.policy': decision.policy, 'tidegate.limit': limitOf(decision) };

@@ -1,4 +1,4 @@
-import type { native } from './native.js';
+import type { binding } from './native.js';
 
 /** A key that has other limits than its policy. */
 export interface OverriddenKey {
@@ -10,6 +10,6 @@ export interface OverriddenKey {
 }
 
 /** Returns the key as users see it. */
-export function overriddenKeyFrom({ key, limits, expiresAt }: native.OverriddenKey): OverriddenKey {
+export function overriddenKeyFrom({ key, limits, expiresAt }: binding.OverriddenKey): OverriddenKey {
   return expiresAt === undefined ? { key, limits } : { key, limits, expiresAt: new Date(expiresAt) };
 }

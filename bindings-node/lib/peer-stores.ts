@@ -5,7 +5,7 @@ import { ConfigError, describe, StoreError } from './errors.js';
 import { checkOptions } from './given-options.js';
 import { warnOfMemory } from './http/processes.js';
 import { kept } from './kept.js';
-import { Limiter } from './limiter.js';
+import { checkTarget, type Limiter } from './limiter.js';
 import { Limit, Policy } from './policy.js';
 import { unwrapped } from './tracing.js';
 
@@ -17,21 +17,15 @@ export interface PeerStoreOptions {
   prefix?: string | undefined;
 }
 
+/** The options with their defaults. */
+type StoreOptions = PeerStoreOptions & { readonly prefix: string };
+
 /** Checks the options and adds their defaults. */
-export function storeOptions(
-  given: PeerStoreOptions,
-  where: string,
-  prefix: string,
-): { limiter: Limiter; prefix: string } {
-  const options = checkOptions(given, ['limiter', 'prefix'], where);
-  if (!(options.limiter instanceof Limiter)) {
-    throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
-  }
-  if (options.prefix !== undefined && typeof options.prefix !== 'string') {
-    throw new ConfigError(`${where}: the option prefix is ${describe(options.prefix)}: it must be a text`);
-  }
-  warnOfMemory(unwrapped(options.limiter));
-  return { limiter: options.limiter, prefix: options.prefix ?? prefix };
+export function storeOptions(given: PeerStoreOptions, where: string, usual: string): StoreOptions {
+  const { limiter, prefix = usual } = checkOptions(given, ['limiter', 'prefix'], where);
+  checkTarget({ limiter, prefix }, where);
+  warnOfMemory(unwrapped(limiter));
+  return { limiter, prefix };
 }
 
 /** Checks a number of the other package, which may come from a limit that its user has written. */

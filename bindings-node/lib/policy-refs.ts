@@ -1,6 +1,6 @@
 import { copied } from './deny-cache.js';
 import { checkText, describe, PolicyError } from './errors.js';
-import { type native, unwrap } from './native.js';
+import { type binding, unwrap } from './native.js';
 import { nativePolicyOf, Policy, type PolicyLike, type PolicyRef, policyFrom } from './policy.js';
 import type { Transport } from './transport.js';
 
@@ -27,7 +27,7 @@ export class PolicyRefs {
   /** Counts the reloads of the policy file. */
   reloads = 0;
   /** The policies in use by an object. They stay in use for as long as the object lives. */
-  readonly #uses = new WeakMap<object, native.PolicyUse[]>();
+  readonly #uses = new WeakMap<object, binding.PolicyUse[]>();
 
   constructor(transport: Transport) {
     this.#transport = transport;
@@ -81,11 +81,11 @@ export class PolicyRefs {
     return known ?? this.#add(this.#ofLongNotations, policy.name, policy, nativePolicyOf(policy));
   }
 
-  #add<K>(list: Map<K, PolicyRef>, key: K, given: PolicyLike, crossing: string | native.Policy): PolicyRef {
+  #add<K>(list: Map<K, PolicyRef>, key: K, given: PolicyLike, crossing: string | binding.Policy): PolicyRef {
     if (this.#resolved.size + this.#ofLongNotations.size >= MAX_POLICIES || this.#bytes > MAX_BYTES) this.forget();
     const { bytes, ...resolved } = unwrap(this.#transport.nativeLimiter.resolve(crossing));
     const { nativeLimiter } = this.#transport;
-    const announcementFor = (key: string): native.Announcement | undefined =>
+    const announcementFor = (key: string): binding.Announcement | undefined =>
       nativeLimiter.announcementFor(resolved.id, key) ?? undefined;
     const unitsFor = (key: string): readonly string[] | undefined =>
       nativeLimiter.unitsFor(resolved.id, key) ?? undefined;

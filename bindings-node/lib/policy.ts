@@ -1,6 +1,6 @@
 import { checkText, describe, PolicyError, type SourceLocation, shortened } from './errors.js';
 import { checkOptions, checkType, declaredNames, declaredOptions, isRecord, ownOptions } from './given-options.js';
-import { native, unwrap } from './native.js';
+import { type binding, native, unwrap } from './native.js';
 
 /** The algorithm of a limit. */
 export type Algorithm =
@@ -110,9 +110,9 @@ export interface PolicyRef {
   /** The classes of its option `priorities`. Undefined if there are none. */
   readonly classes?: readonly string[];
   /** Its announcement over HTTP, if it has one. */
-  readonly announcement?: native.Announcement;
+  readonly announcement?: binding.Announcement;
   /** The same with the limits of one of its keys. */
-  readonly announcementFor: (key: string) => native.Announcement | undefined;
+  readonly announcementFor: (key: string) => binding.Announcement | undefined;
   /** The policy as the caller gave it. */
   readonly given: PolicyLike;
   /** The store and the prefix of the limiter, as one text. */
@@ -121,16 +121,11 @@ export interface PolicyRef {
   repeated: number;
 }
 
-export let nativeLimitOf: (limit: Limit) => native.Limit;
-export let nativePolicyOf: (policy: Policy) => native.Policy;
+export let nativeLimitOf: (limit: Limit) => binding.Limit;
+export let nativePolicyOf: (policy: Policy) => binding.Policy;
 
-// A constructor also takes an object of the native side, which its signature hides from users.
-function limitFrom(limit: native.Limit): Limit {
-  return new Limit(limit as never, 1);
-}
-
-/** Returns the Policy of a native one. */
-export function policyFrom(policy: native.Policy): Policy {
+/** Returns the Policy of a native one. A constructor takes it, which its signature hides from users. */
+export function policyFrom(policy: binding.Policy): Policy {
   return new Policy(policy as never);
 }
 
@@ -161,8 +156,8 @@ const LIMIT_OPTIONS = {
  * ```
  */
 export class Limit {
-  readonly #limit: native.Limit;
-  readonly #properties: native.LimitProperties;
+  readonly #limit: binding.Limit;
+  readonly #properties: binding.LimitProperties;
 
   constructor(algorithm: Algorithm, count: number, options: LimitOptions = {}) {
     const given: unknown = algorithm;
@@ -238,8 +233,8 @@ export class Limit {
  * ```
  */
 export class Policy {
-  readonly #policy: native.Policy;
-  readonly #options: Record<string, boolean | number | string | number[] | Record<string, string>>;
+  readonly #policy: binding.Policy;
+  readonly #options: OptionValues;
 
   constructor(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions = {}) {
     const given: unknown = limits;
@@ -254,7 +249,7 @@ export class Policy {
 
   /** The limits, in the order they were written. */
   get limits(): readonly Limit[] {
-    return this.#policy.limits().map(limitFrom);
+    return this.#policy.limits().map((limit) => new Limit(limit as never, 1));
   }
 
   // options: properties of a policy
@@ -345,7 +340,7 @@ export class Policy {
   }
 }
 
-function nativeLimit(algorithm: Algorithm, count: number, given: LimitOptions): native.Limit {
+function nativeLimit(algorithm: Algorithm, count: number, given: LimitOptions): binding.Limit {
   const names = Object.keys(LIMIT_OPTIONS);
   const options = ownOptions(checkOptions(given, names, 'a limit', "period: '1 minute'", PolicyError), names);
   for (const [name, value] of Object.entries(withoutUndefined(options))) {
@@ -373,10 +368,10 @@ function classesText(priorities: unknown): string {
   return classes.join(', ');
 }
 
+type OptionValues = Record<string, boolean | number | string | number[] | Record<string, string>>;
+
 /** Returns the options of a policy, with its classes as they were given. */
-function optionsOf(
-  policy: native.Policy,
-): Record<string, boolean | number | string | number[] | Record<string, string>> {
+function optionsOf(policy: binding.Policy): OptionValues {
   const options = policy.options();
   const { priorities } = options;
   if (typeof priorities !== 'string') return options;
@@ -388,18 +383,13 @@ export function overrideText(limits: OverrideLike): string {
   const all: readonly unknown[] = limits instanceof Policy ? limits.limits : Array.isArray(limits) ? limits : [limits];
   if (all.length === 0) throw new PolicyError("an override has no limits: give 'none' for a key without limits");
   const texts = all.map((limit) => {
-    if (typeof limit === 'string') {
-      checkText(limit, 'a notation', PolicyError);
-      return limit;
-    }
+    if (typeof limit === 'string') return checkText(limit, 'a notation', PolicyError);
     if (!(limit instanceof Limit)) {
       throw new PolicyError(`an override cannot have the limit ${describe(limit)}: give a notation or a Limit`);
     }
     // No notation can express these.
-    if (
-      limit.initial !== undefined ||
-      (limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION)
-    ) {
+    const isPrecise = limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION;
+    if (limit.initial !== undefined || isPrecise) {
       throw new PolicyError(
         `the override ${limit} has numbers that no notation has, such as precision or initial: leave them out`,
       );
@@ -412,7 +402,7 @@ export function overrideText(limits: OverrideLike): string {
 /** The granules of a `sliding-window` that names no other number. */
 const DEFAULT_PRECISION = 20;
 
-function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): native.Policy {
+function nativePolicy(limits: string | Limit | readonly (string | Limit)[], options: PolicyOptions): binding.Policy {
   const names = ['name', ...declaredNames('policy')];
   const own = ownOptions(checkOptions(options, names, 'a policy', 'shadow: true', PolicyError), names);
   const { name, priorities, ...given } = own;
@@ -432,10 +422,7 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
   }
   const all: readonly unknown[] = Array.isArray(limits) ? limits : [limits];
   const natives = all.map((limit) => {
-    if (typeof limit === 'string') {
-      checkText(limit, 'a notation', PolicyError);
-      return limit;
-    }
+    if (typeof limit === 'string') return checkText(limit, 'a notation', PolicyError);
     if (limit instanceof Limit) return nativeLimitOf(limit);
     throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
   });

@@ -26,29 +26,21 @@ export interface CollectMetricsOptions {
   readonly name?: string | undefined;
 }
 
-const OPTIONS = ['register', 'name'];
-
 /** The limiters of each registry. */
 const limitersOf = new WeakMap<Registry, NamedLimiters>();
 
 /** Registers the metrics of a limiter. */
 export function collectMetrics(limiter: Limiter, options: CollectMetricsOptions = {}): void {
-  const { register = ownRegistry(), name = 'default' } = checkOptions(
-    options,
-    OPTIONS,
-    'collectMetrics',
-    "name: 'api'",
-  );
-  let limiters = limitersOf.get(register);
+  const given = checkOptions(options, ['register', 'name'], 'collectMetrics', "name: 'api'");
+  const { register = ownRegistry(), name = 'default' } = given;
   // A registry that was cleared has no metrics any more.
-  if (limiters === undefined || register.getSingleMetric(METRICS[0]?.name ?? '') === undefined) {
-    limiters = new NamedLimiters();
-    limiters.add(limiter, name);
-    for (const metric of METRICS) register.registerMetric(new RegisteredMetric(metric, limiters) as never);
-    limitersOf.set(register, limiters);
-    return;
-  }
+  const hasMetrics = register.getSingleMetric(METRICS[0]?.name ?? '') !== undefined;
+  const known = hasMetrics ? limitersOf.get(register) : undefined;
+  const limiters = known ?? new NamedLimiters();
   limiters.add(limiter, name);
+  if (known !== undefined) return;
+  for (const metric of METRICS) register.registerMetric(registered(metric, limiters) as never);
+  limitersOf.set(register, limiters);
 }
 
 /** Returns prom-client's own registry. Throws if the application has another prom-client, because its registry would stay empty. */
@@ -79,42 +71,28 @@ interface MetricValue {
   readonly metricName?: string;
 }
 
-/** A metric as registries read it. prom-client's own classes cannot be set to a number that was counted elsewhere. */
-class RegisteredMetric {
-  readonly name: string;
-  readonly help: string;
-  readonly type: Metric['kind'];
-  /** The way to combine the numbers of a cluster's processes. */
-  readonly aggregator = 'sum';
-  readonly #metric: Metric;
-  readonly #limiters: NamedLimiters;
-
-  constructor(metric: Metric, limiters: NamedLimiters) {
-    this.name = metric.name;
-    this.help = metric.help;
-    this.type = metric.kind;
-    this.#metric = metric;
-    this.#limiters = limiters;
-  }
-
+/** Returns a metric as registries read it. prom-client's own classes cannot be set to a number that was counted elsewhere. */
+function registered(metric: Metric, limiters: NamedLimiters): object {
+  const { name, help, kind: type } = metric;
+  // The numbers of a cluster's processes are added up.
+  const described = { name, help, type, aggregator: 'sum' };
   /** Returns the current values. */
-  async get(): Promise<object> {
+  const get = async (): Promise<object> => {
     const values: MetricValue[] = [];
-    for (const { labels, value } of this.#limiters.samples(this.#metric)) {
+    for (const { labels, value } of limiters.samples(metric)) {
       if (typeof value === 'number') {
         values.push({ value, labels });
         continue;
       }
       for (const [index, total] of value.totals.entries()) {
         const bucket = { le: value.bounds[index] ?? '+Inf', ...labels };
-        values.push({ value: total, labels: bucket, metricName: `${this.name}_bucket` });
+        values.push({ value: total, labels: bucket, metricName: `${name}_bucket` });
       }
-      values.push({ value: value.sum, labels, metricName: `${this.name}_sum` });
-      values.push({ value: value.count, labels, metricName: `${this.name}_count` });
+      values.push({ value: value.sum, labels, metricName: `${name}_sum` });
+      values.push({ value: value.count, labels, metricName: `${name}_count` });
     }
-    return { name: this.name, help: this.help, type: this.type, values, aggregator: this.aggregator };
-  }
-
-  /** Does nothing, because Prometheus takes a counter that decreases for a restart. */
-  reset(): void {}
+    return { ...described, values };
+  };
+  // Nothing is reset, because Prometheus takes a counter that decreases for a restart.
+  return { ...described, get, reset: () => {} };
 }

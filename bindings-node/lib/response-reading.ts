@@ -2,7 +2,7 @@
 
 import { ConfigError, describe } from './errors.js';
 import { checkType, isRecord } from './given-options.js';
-import { native, unwrap } from './native.js';
+import { type binding, native, unwrap } from './native.js';
 
 /** A limit as a response announces it, or the wait that it asks for. Values that it does not give are missing. */
 export interface Observation {
@@ -68,7 +68,7 @@ const FIELD_TYPES = {
 } as const;
 
 /** Checks the argument of `observe`, and leaves out fields that are undefined. */
-export function observationsOf(given: Observation | readonly Observation[]): native.Observation[] {
+export function observationsOf(given: Observation | readonly Observation[]): binding.Observation[] {
   const several: readonly Observation[] = Array.isArray(given) ? given : [given];
   return several.map((said) => {
     if (!isRecord(said))
@@ -80,7 +80,7 @@ export function observationsOf(given: Observation | readonly Observation[]): nat
       checkType(name, value, [type]);
       fields[name] = value;
     }
-    return fields as native.Observation;
+    return fields as binding.Observation;
   });
 }
 
@@ -101,6 +101,6 @@ export function readResponse(
   status: number | undefined,
   body: Uint8Array | undefined,
   maxLearnedWaitMs: number | undefined,
-): native.ReadResponse {
+): binding.ReadResponse {
   return unwrap(native.readResponse(flat(headers), dateMs, status, body, maxLearnedWaitMs));
 }

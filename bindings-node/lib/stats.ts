@@ -1,9 +1,9 @@
 import type { Source } from './decision.js';
-import type { native } from './native.js';
+import type { binding } from './native.js';
 import type { StoreChange } from './store-changes.js';
 
 /** The counters of a limiter since it was made. For `memory://` those of a shared store are zero. */
-export type Counters = Readonly<native.Counters>;
+export type Counters = Readonly<binding.Counters>;
 
 /** The number of values by upper bound, and the sum of all values. */
 export interface Histogram {

@@ -4,7 +4,7 @@
 import process from 'node:process';
 
 import { asWarning, ConfigError, describe } from './errors.js';
-import type { native } from './native.js';
+import type { binding } from './native.js';
 
 /** A store changed its state. Each change is reported once. */
 export interface StoreChange {
@@ -53,7 +53,7 @@ export class StoreChangeReporter {
     }
   }
 
-  report({ store, state, message, since }: native.StoreChange): void {
+  report({ store, state, message, since }: binding.StoreChange): void {
     const change = { store, state: state as StoreChange['state'], message, since: new Date(since) };
     try {
       if (this.#logger !== false) this.#logger[state === 'back' ? 'info' : 'warn'](message);

@@ -8,7 +8,7 @@ import { Decision } from './decision.js';
 import { type DecisionNumbers, lengthOf, numbersAt } from './decision-numbers.js';
 import { ClosedError } from './errors.js';
 import { release, retain } from './keep-alive.js';
-import { native, takeError } from './native.js';
+import { type binding, native, takeError } from './native.js';
 import type { PolicyRef } from './policy.js';
 
 /** The policy, the key and the cost of a call. */
@@ -54,8 +54,8 @@ export interface TaskResult {
   readonly admission?: AdmissionAnswer;
   /** The number of a hold. */
   readonly hold?: number;
-  readonly attempts?: native.Attempt[];
-  readonly overrides?: native.OverriddenKey[];
+  readonly attempts?: binding.Attempt[];
+  readonly overrides?: binding.OverriddenKey[];
   /** The wait of a refused job. */
   readonly waitMs?: number;
 }
@@ -87,7 +87,7 @@ export class Tasks {
   #nextTicket = native.FIRST_TASK_TICKET;
 
   constructor(
-    private readonly nativeLimiter: native.NativeLimiter,
+    private readonly nativeLimiter: binding.NativeLimiter,
     private readonly reader: AnswerReader,
   ) {}
 
@@ -160,7 +160,7 @@ export class Tasks {
   }
 
   /** Learns the limits in the response to a call whose Decision had these numbers. */
-  async learn(targets: readonly CallTarget[], said: native.Observation[], numbers: number[]): Promise<void> {
+  async learn(targets: readonly CallTarget[], said: binding.Observation[], numbers: number[]): Promise<void> {
     await this.begin(targets, (ticket) => this.nativeLimiter.learn(ticket, entriesOf(targets), said, numbers));
   }
 
@@ -197,7 +197,7 @@ export class Tasks {
   /** Returns the time until a refused job asks again. */
   async jobWait(policyId: number, denial: Decision, cameBack: boolean, usualLengthMs?: number): Promise<number> {
     const { waitMs } = await this.begin([], (ticket) =>
-      this.nativeLimiter.jobWait(ticket, policyId, denial as unknown as native.Denial, cameBack, usualLengthMs),
+      this.nativeLimiter.jobWait(ticket, policyId, denial as unknown as binding.Denial, cameBack, usualLengthMs),
     );
     return waitMs as number;
   }
@@ -277,12 +277,12 @@ export class Tasks {
   }
 }
 
-/** Reads the Decision of `checkAll` at the index `at`, unless its caller has cancelled. `end` is the index of the next answer. */
-export function readGroup(
-  answers: Float64Array,
-  at: number,
-  targets: readonly CallTarget[] | undefined,
-): { decision: Decision | undefined; end: number } {
+/** What was read, and the index of the next answer. There is no Decision for a caller that has cancelled. */
+type ReadDecision = { readonly decision: Decision | undefined; readonly end: number };
+type ReadAdmission = { readonly admission: AdmissionAnswer; readonly end: number };
+
+/** Reads the Decision of `checkAll` at the index `at`. */
+export function readGroup(answers: Float64Array, at: number, targets: readonly CallTarget[] | undefined): ReadDecision {
   const count = (answers[at + AnswerField.Header] as number) >> Header.CountShift;
   const copied = answers[at + AnswerField.Value] as number;
   const decisions: Decision[] = [];
@@ -298,11 +298,7 @@ export function readGroup(
 }
 
 /** Reads the Decision at the index `at`, of one target or of several. */
-function readDecision(
-  answers: Float64Array,
-  at: number,
-  targets: readonly CallTarget[],
-): { decision: Decision | undefined; end: number } {
+function readDecision(answers: Float64Array, at: number, targets: readonly CallTarget[]): ReadDecision {
   const start = at + AnswerField.Header;
   const header = answers[start] as number;
   if ((header & Header.KindMask) === AnswerKind.Group) return readGroup(answers, at, targets);
@@ -312,11 +308,7 @@ function readDecision(
 }
 
 /** Reads the answer to the limits of a request: see `AnswerKind.Admission`. */
-function readAdmission(
-  answers: Float64Array,
-  at: number,
-  targets: readonly CallTarget[],
-): { admission: AdmissionAnswer; end: number } {
+function readAdmission(answers: Float64Array, at: number, targets: readonly CallTarget[]): ReadAdmission {
   const read = (place: number): number => answers[place] as number;
   const count = read(at + AnswerField.Header) >> Header.CountShift;
   const refused = read(at + AnswerField.Value);
@@ -351,7 +343,7 @@ function finite(timeoutMs: number | undefined): number | undefined {
 }
 
 /** Returns targets in the form that crosses. */
-function entriesOf(targets: readonly CallTarget[]): native.CallEntries {
+function entriesOf(targets: readonly CallTarget[]): binding.CallEntries {
   return {
     policies: targets.map(({ policyRef }) => policyRef.id),
     keys: targets.map(({ key }) => key),

@@ -6,9 +6,9 @@ import { type Cost, numberOf, unitsOf } from './cost.js';
 import { Decision, emptyDecision, namedUnitsOf, numbersOf } from './decision.js';
 import { lengthOf, numbersAt } from './decision-numbers.js';
 import { DenyCache } from './deny-cache.js';
-import { malformedKey } from './errors.js';
+import { invalidKey } from './errors.js';
 import { release, retain } from './keep-alive.js';
-import { LOOP_CAN_POLL, native, takeError, unwrap } from './native.js';
+import { type binding, LOOP_CAN_POLL, native, takeError, unwrap } from './native.js';
 import type { PolicyRef } from './policy.js';
 import { type CallTarget, readGroup, Tasks } from './tasks.js';
 import { atEndOfTick } from './tick.js';
@@ -25,6 +25,9 @@ const KEY_TEXT_LENGTH = 2 * MAX_KEY_LENGTH;
 const ANSWERS_LENGTH = 4096;
 /** The index in `answers` of the number of calls that should cross together next. Before it are the generations of denials. */
 const COHORT = ANSWERS_LENGTH - 1;
+
+/** An immediate answer, or a promise of it. */
+export type Answer = Decision | Promise<Decision>;
 
 /** A call that waits for its answer. */
 interface PendingCall {
@@ -44,7 +47,7 @@ const { charCodeAt } = String.prototype;
 
 /** Carries calls and answers between JavaScript and the native limiter. */
 export class Transport {
-  readonly nativeLimiter: native.NativeLimiter;
+  readonly nativeLimiter: binding.NativeLimiter;
   readonly tasks: Tasks;
   readonly #calls: Float64Array;
   readonly #keyText: Uint16Array;
@@ -76,7 +79,7 @@ export class Transport {
   #sentAt = 0;
   #onIdle: (() => void)[] = [];
 
-  constructor(builder: native.LimiterBuilder, clock: ManualClock | undefined, repeatsDenials: boolean) {
+  constructor(builder: binding.LimiterBuilder, clock: ManualClock | undefined, repeatsDenials: boolean) {
     // The arrays get buffers here, because V8 would move small arrays out of its heap when the native side first uses them.
     this.#calls = new Float64Array(new ArrayBuffer((CALL_COUNT + 1) * Float64Array.BYTES_PER_ELEMENT));
     this.#keyText = new Uint16Array(new ArrayBuffer(KEY_TEXT_LENGTH * Uint16Array.BYTES_PER_ELEMENT));
@@ -98,10 +101,10 @@ export class Transport {
   }
 
   /** Makes a call about one policy and key. Returns an immediate answer without a promise. */
-  call(kind: number, policyRef: PolicyRef, key: string, cost: number): Decision | Promise<Decision> {
+  call(kind: number, policyRef: PolicyRef, key: string, cost: number): Answer {
     const length = key.length;
     if (length > MAX_KEY_LENGTH) {
-      return key.isWellFormed() ? this.callWith(kind, { policyRef, key, cost }) : Promise.reject(malformedKey());
+      return key.isWellFormed() ? this.callWith(kind, { policyRef, key, cost }) : Promise.reject(invalidKey(key));
     }
     if (this.#keyLength + length > KEY_TEXT_LENGTH) this.flush();
     const keyText = this.#keyText;
@@ -137,14 +140,14 @@ export class Transport {
   }
 
   /** Returns the Decision of `acquire` if memory answers at once. One that is not allowed means that the call may have to wait. */
-  acquireAtOnce({ policyRef, key, cost, meta, units, priority }: CallTarget): Decision | Promise<Decision> | undefined {
+  acquireAtOnce({ policyRef, key, cost, meta, units, priority }: CallTarget): Answer | undefined {
     const isPlain = meta === undefined && units === undefined && priority === undefined;
     if (!this.#crossesAtOnce || !isPlain) return undefined;
     return this.call(CallKind.Acquire, policyRef, key, cost);
   }
 
   /** Checks several targets, all or nothing. Returns an immediate answer without a promise. */
-  checkAll(targets: readonly CallTarget[]): Decision | Promise<Decision> {
+  checkAll(targets: readonly CallTarget[]): Answer {
     this.flush();
     if (!this.#takes(targets)) return this.tasks.checkAll(targets);
     this.#calls[CALL_COUNT] = targets.length;
@@ -176,41 +179,29 @@ export class Transport {
   }
 
   /** Makes one call in a separate crossing, because it has metadata, units, a class or a long key. */
-  callWith(kind: CallKind, { policyRef, key, cost, meta, units, priority }: CallTarget): Decision | Promise<Decision> {
+  callWith(kind: CallKind, { policyRef, key, cost, meta, units, priority }: CallTarget): Answer {
     return this.#callAlone(policyRef, key, cost, (ticket) =>
       this.nativeLimiter.callAlone(ticket, policyRef.id, key, kind, cost, meta, units, priority),
     );
   }
 
   /** Settles a check. `changed` is true if its policy may have other numbers now. */
-  settle(policyRef: PolicyRef, decision: Decision, changed: boolean, actual: Cost): Decision | Promise<Decision> {
+  settle(policyRef: PolicyRef, decision: Decision, changed: boolean, actual: Cost): Answer {
     const { key } = decision;
+    const { id, units } = policyRef;
     const named = namedUnitsOf(decision);
     const numbers = [...numbersOf(decision)];
     const cost = numberOf(actual);
+    const isPlain = typeof actual === 'number' && named === undefined && units === undefined;
     return this.#callAlone(policyRef, key, cost, (ticket) =>
-      typeof actual === 'number' && named === undefined && policyRef.units === undefined
-        ? this.nativeLimiter.settle(ticket, policyRef.id, key, numbers, changed, actual)
-        : this.nativeLimiter.settleUnits(
-            ticket,
-            policyRef.id,
-            key,
-            numbers,
-            named === undefined ? [] : [...named],
-            changed,
-            cost,
-            unitsOf(actual),
-          ),
+      isPlain
+        ? this.nativeLimiter.settle(ticket, id, key, numbers, changed, actual)
+        : this.nativeLimiter.settleUnits(ticket, id, key, numbers, [...(named ?? [])], changed, cost, unitsOf(actual)),
     );
   }
 
   /** Makes one call in a separate crossing. `start` takes its ticket, and returns the result of the crossing. */
-  #callAlone(
-    policyRef: PolicyRef,
-    key: string,
-    cost: number,
-    start: (ticket: number) => number,
-  ): Decision | Promise<Decision> {
+  #callAlone(policyRef: PolicyRef, key: string, cost: number, start: (ticket: number) => number): Answer {
     this.flush();
     if (this.denyCache !== undefined) this.#sentAt = this.denyCache.now();
     const ticket = this.#freeTickets.at(-1) ?? this.#pending.length;
@@ -235,7 +226,7 @@ export class Transport {
   }
 
   /** Returns the answer to the only call of a crossing, which is not pending yet. */
-  #immediateAnswer(count: number, policyRef: PolicyRef, key: string, cost: number): Decision | Promise<Decision> {
+  #immediateAnswer(count: number, policyRef: PolicyRef, key: string, cost: number): Answer {
     const answers = count === Special.TooMany ? this.nativeLimiter.overflow() : this.#answers;
     const header = answers[AnswerField.Header] as number;
     switch (header & Header.KindMask) {

@@ -42,11 +42,18 @@ export function wrapped<This, A extends readonly unknown[], R>(
   fn: (this: This, ...args: A) => R,
   options: WrapOptions<A>,
 ): (this: This, ...args: A) => Promise<Awaited<R>> {
-  checkFunction(fn);
-  const checked = checkWrapOptions(options);
+  const isClass = typeof fn === 'function' && /^class\b/.test(Function.prototype.toString.call(fn));
+  if (typeof fn !== 'function' || isClass) {
+    throw new ConfigError(`wrap cannot limit ${isClass ? 'a class' : describe(fn)}: give a function`);
+  }
+  const checked = checkOptions(options, ['key', 'cost', 'priority'], 'wrap', 'key: (user) => user.id');
+  const { key: keyOption, cost: costOption = 1, priority: priorityOption } = checked;
+  if (keyOption === undefined) {
+    throw new ConfigError('wrap needs a key: give a function of the arguments, or one text for all calls');
+  }
+  checkMade(keyOption, costOption, priorityOption);
   const isGenerator = GENERATORS.includes(Object.prototype.toString.call(fn).slice(8, -1));
   if (isGenerator && holds()) throw generatorHolds(fn.name);
-  const { key: keyOption, cost: costOption = 1, priority: priorityOption } = checked;
   const limited = async function (this: This, ...args: A): Promise<Awaited<R>> {
     const key = typeof keyOption === 'function' ? madeKey(fn.name, keyOption(...args)) : keyOption;
     const cost = typeof costOption === 'function' ? madeCost(fn.name, costOption(...args)) : costOption;
@@ -70,23 +77,6 @@ export function wrapped<This, A extends readonly unknown[], R>(
     name: { value: fn.name, configurable: true },
     length: { value: fn.length, configurable: true },
   });
-}
-
-function checkFunction(fn: unknown): void {
-  const isClass = typeof fn === 'function' && /^class\b/.test(Function.prototype.toString.call(fn));
-  if (typeof fn !== 'function' || isClass) {
-    throw new ConfigError(`wrap cannot limit ${isClass ? 'a class' : describe(fn)}: give a function`);
-  }
-}
-
-function checkWrapOptions<A extends readonly unknown[]>(given: WrapOptions<A>): WrapOptions<A> {
-  const options = checkOptions(given, ['key', 'cost', 'priority'], 'wrap', 'key: (user) => user.id');
-  const { key, cost, priority } = options;
-  if (key === undefined) {
-    throw new ConfigError('wrap needs a key: give a function of the arguments, or one text for all calls');
-  }
-  checkMade(key, cost, priority);
-  return options;
 }
 
 /** Throws for a wrong key, cost or class, unless a function makes it. */

@@ -263,22 +263,21 @@ export class Admission<Request extends object, Response> {
   /** Checks a cost that several policies share. */
   #sharedCost(cost: Cost, entries: readonly LimitedEntry<Request>[]): Cost {
     const { limiter, adapter } = this.settings;
-    const sharing = entries.filter(({ ownsCost }) => !ownsCost);
-    const wrong = uncounted(
-      cost,
-      sharing.map(({ policy }) => policyRefIn(limiter, policy)),
-    );
+    const sharing = entries.filter(({ ownsCost }) => !ownsCost).map(({ policy }) => policyRefIn(limiter, policy));
+    const wrong = uncounted(cost, sharing);
     if (wrong === undefined) return cost;
     throw new CostError(`${adapter.name}: ${wrong}`);
   }
 
   async #decide(): Promise<this> {
     const { limiter, options } = this.settings;
-    const meta = options.meta === undefined ? undefined : await this.#meta();
-    const priority = options.priority === undefined ? undefined : await this.#priority();
+    const meta = options.meta === undefined ? undefined : await this.#made('meta', 'a text, bytes, or nothing');
+    const priority =
+      options.priority === undefined ? undefined : await this.#made('priority', 'the name of a class, or nothing');
     const [spans, began] = [spansOf(limiter), Date.now()];
     try {
-      const answer = await admitIn(limiter, this._checks, { meta, priority }, spans !== undefined);
+      const common = { meta, priority: priority as string | undefined };
+      const answer = await admitIn(limiter, this._checks, common, spans !== undefined);
       spans?.ended(began, answer.steps);
       this._holds = answer.holds;
       return answer.refused ? this.#decided(answer.decision) : this.#admitted(answer.decision);
@@ -289,24 +288,14 @@ export class Admission<Request extends object, Response> {
     }
   }
 
-  async #priority(): Promise<string | undefined> {
+  /** Returns the metadata or the class of the request, which a function may make. */
+  async #made(name: 'meta' | 'priority', what: string): Promise<string | Uint8Array | undefined> {
     const { adapter, options } = this.settings;
-    if (typeof options.priority !== 'function') return options.priority;
-    const value = (await options.priority(this.request)) ?? undefined;
-    if (value === undefined || typeof value === 'string') return value;
-    throw new ConfigError(
-      `${adapter.name}: the function given as priority returned ${describe(value)}: return the name of a class, or nothing`,
-    );
-  }
-
-  async #meta(): Promise<string | Uint8Array | undefined> {
-    const { adapter, options } = this.settings;
-    if (typeof options.meta !== 'function') return options.meta;
-    const value = (await options.meta(this.request)) ?? undefined;
-    if (value === undefined || typeof value === 'string' || (value as unknown) instanceof Uint8Array) return value;
-    throw new ConfigError(
-      `${adapter.name}: the function given as meta returned ${describe(value)}: return a text, bytes, or nothing`,
-    );
+    const given = options[name];
+    const made: unknown = typeof given === 'function' ? ((await given(this.request)) ?? undefined) : given;
+    if (made === undefined || typeof made === 'string') return made;
+    if (name === 'meta' && made instanceof Uint8Array) return made;
+    throw new ConfigError(`${adapter.name}: the function given as ${name} returned ${describe(made)}: return ${what}`);
   }
 
   /** True if the cost of the request is 0 for all policies, so that nothing is asked. */

@@ -3,7 +3,7 @@
 import { ConfigError, checkConstant, checkText, describe, type ErrorValue, KeyInvalid, thrown } from '../errors.js';
 import { checkOptions } from '../given-options.js';
 import { kept } from '../kept.js';
-import { native, unwrap } from '../native.js';
+import { type binding, native, unwrap } from '../native.js';
 import { emitWarning } from '../store-changes.js';
 import type { Awaitable, RequestAdapter } from './adapter.js';
 import { type TrustFunction, trustsStrangers, untrustedSender } from './proxy-trust.js';
@@ -134,8 +134,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
       return orAnonymous(`header(${JSON.stringify(name)})`, options, (request) => {
         const value = adapter.header(request, name);
         if (value === undefined || value === '') return undefined;
-        checkText(value, `the header ${name}`, KeyInvalid);
-        return native.hashed(value);
+        return native.hashed(checkText(value, `the header ${name}`, KeyInvalid));
       });
     },
     user(options) {
@@ -242,7 +241,7 @@ function keyOrThrow(key: string | ErrorValue): string {
 /** True if a refusal of a request without an address was reported. A client may reset as many connections as it likes. */
 let missingPeerReported = false;
 
-function keyWithoutPeer(client: native.ClientIp, forwarded: string | undefined, unix: boolean): string {
+function keyWithoutPeer(client: binding.ClientIp, forwarded: string | undefined, unix: boolean): string {
   const key = client.key(undefined, forwarded === undefined ? [] : [forwarded], unix);
   if (typeof key !== 'string' && !missingPeerReported) {
     missingPeerReported = true;
@@ -280,8 +279,7 @@ const MAY_BE_MARKED = /:|^[\d.]+(?:\/\d+)?$|^un/;
 function nameOf(value: unknown): string | undefined {
   const name = text(value);
   if (name === undefined || !MAY_BE_MARKED.test(name)) return name;
-  checkText(name, 'the name of a user', KeyInvalid);
-  return native.named(name);
+  return native.named(checkText(name, 'the name of a user', KeyInvalid));
 }
 
 function named<F extends object>(name: string, key: F): F {

@@ -6,8 +6,8 @@ import { type Cost, isUnits } from '../cost.js';
 import type { Decision } from '../decision.js';
 import { ConfigError, CostError, checkConstant, describe } from '../errors.js';
 import { declaredNames, declaredOptions } from '../given-options.js';
-import { Limiter } from '../limiter.js';
-import { native } from '../native.js';
+import { checkTarget, type Limiter } from '../limiter.js';
+import { type binding, native } from '../native.js';
 import type { PolicyLike } from '../policy.js';
 import type { ActualCost } from '../settled.js';
 import type { Awaitable } from './adapter.js';
@@ -152,6 +152,7 @@ type Check = readonly [fits: (value: unknown) => boolean, expected: string];
 /** The checks by the kind of an option. Other values are checked where they are used. */
 const CHECKS: Readonly<Record<string, Check>> = {
   Flag: [(value) => typeof value === 'boolean', 'true or false'],
+  OptionalFlag: [(value) => typeof value === 'boolean', 'true or false'],
   RequestFunction: [isFunction, 'a function'],
   ResponseFunction: [isFunction, 'a function'],
   ActualCost: [isFunction, 'a function'],
@@ -175,7 +176,7 @@ export const LIMIT_NAMES: readonly string[] = [
 /** The names of the options of a route under a layer. */
 export const ROUTE_NAMES: readonly string[] = LIMIT_NAMES.filter((name) => name !== 'application');
 
-function checkOf({ kind, words }: native.DeclaredOption): Check | undefined {
+function checkOf({ kind, words }: binding.DeclaredOption): Check | undefined {
   if (words.length === 0) return CHECKS[kind];
   return [(value) => words.includes(value as string), words.map((word) => `'${word}'`).join(' or ')];
 }
@@ -183,9 +184,7 @@ function checkOf({ kind, words }: native.DeclaredOption): Check | undefined {
 /** Checks the values of the options that are there. Their names were checked before. */
 export function checkValues(options: Partial<LayerOptions<never, never>>, where: string): void {
   const { limiter, cost, headers, methods, meta } = options;
-  if (limiter !== undefined && !(limiter instanceof Limiter)) {
-    throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
-  }
+  if (limiter !== undefined) checkTarget({ limiter }, where);
   for (const option of declaredOptions('limit')) {
     const { name } = option;
     const value: unknown = options[name as keyof typeof options];

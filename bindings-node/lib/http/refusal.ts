@@ -4,7 +4,7 @@
 import { DecisionField, Special } from '../../binding/index.js';
 import { announcementOf, bindingOf, type Decision, numbersOf, partsOf } from '../decision.js';
 import { describe, StoreError } from '../errors.js';
-import { native } from '../native.js';
+import { type binding, native } from '../native.js';
 import type { PolicyRef } from '../policy.js';
 import { RateLimited } from '../rate-limited.js';
 
@@ -60,7 +60,7 @@ function violated(decision: Decision): string[] {
   return [...new Set(names)];
 }
 
-function limitNames(announcement: native.Announcement | undefined): string[] {
+function limitNames(announcement: binding.Announcement | undefined): string[] {
   return announcement?.limits.map(({ name }) => name) ?? [];
 }
 

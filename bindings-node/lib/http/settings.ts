@@ -15,18 +15,15 @@ import type { HeaderChoice } from './fields.js';
 import { addressesOf, type ClientIpOptions, keyOf, keysOf } from './keys.js';
 import { claim, isUnnamed, type Place, placedKey, Unrouted } from './notation-place.js';
 import { warnOfMemory } from './processes.js';
-import {
-  type CostOption,
-  checkCost,
-  checkValues,
-  type LayerOptions,
-  LIMIT_NAMES,
-  type PolicyChoice,
-  type PolicyEntry,
-  type PolicyOption,
-  type RateLimitOptions,
-  ROUTE_NAMES,
+import type {
+  CostOption,
+  LayerOptions,
+  PolicyChoice,
+  PolicyEntry,
+  PolicyOption,
+  RateLimitOptions,
 } from './rate-limit-options.js';
+import { checkCost, checkValues, LIMIT_NAMES, ROUTE_NAMES } from './rate-limit-options.js';
 
 /** A policy with its key and its cost. */
 export interface LimitedEntry<Request> {
@@ -104,11 +101,8 @@ export class Settings<Request extends object, Response> {
     if (this.enabled) warnOfMemory(this.limiter);
     const entries = this.entries ?? [];
     const [first] = entries;
-    const isFixed =
-      meta === undefined &&
-      options.priority === undefined &&
-      options.skip === undefined &&
-      entries.every(({ key, cost }) => key === first?.key && typeof cost !== 'function');
+    const isFree = meta === undefined && options.priority === undefined && options.skip === undefined;
+    const isFixed = isFree && entries.every(({ key, cost }) => key === first?.key && typeof cost !== 'function');
     const fixed = isFixed ? (entries as readonly FixedCostEntry<Request>[]) : [];
     this.only = fixed.length === 1 ? fixed[0] : undefined;
     this.together = fixed.length > 1 ? fixed : undefined;
@@ -188,10 +182,8 @@ export class Settings<Request extends object, Response> {
     const { policy, cost = this.options.cost } = own;
     const ownsCost = own.cost !== undefined;
     // If policies share a map, each takes its part.
-    const fixed =
-      cost === undefined || typeof cost === 'function' || ownsCost
-        ? cost
-        : shareOf(cost, policyRefIn(this.limiter, policy));
+    const isWhole = cost === undefined || typeof cost === 'function' || ownsCost;
+    const fixed = isWhole ? cost : shareOf(cost, policyRefIn(this.limiter, policy));
     return {
       policy,
       key: own.key === undefined ? this.#key : keyOf(own.key, where, this.addresses),
@@ -354,11 +346,8 @@ const ON = ['1', 'true', 'yes', 'on'];
 const OFF = ['0', 'false', 'no', 'off'];
 
 /** True if limits apply at all: by the option `enabled`, else by the environment variable `TIDEGATE_ENABLED`, else always. */
-function isEnabled(option: unknown, where: string): boolean {
-  if (typeof option === 'boolean') return option;
-  if (option !== undefined) {
-    throw new ConfigError(`${where}: the option enabled is ${describe(option)}: it must be true or false`);
-  }
+function isEnabled(option: boolean | undefined, where: string): boolean {
+  if (option !== undefined) return option;
   const value = process.env['TIDEGATE_ENABLED']?.trim().toLowerCase() ?? '';
   if (value === '' || ON.includes(value)) return true;
   if (OFF.includes(value)) return false;

@@ -2,7 +2,6 @@
 // refused call gets the exception of its framework, which filters may answer.
 
 import type { ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import { type ExecutionContext, HttpException, StreamableFile } from '@nestjs/common';
 import type { Decision } from '../decision.js';
 import { ConfigError, KeyInvalid } from '../errors.js';
@@ -70,7 +69,11 @@ export const nestAdapter: Adapter<NestRequest, NestCall> = {
   },
   setStatus: ({ type, response }, status) => type === 'http' && response?.status?.(status),
   refuse({ type }, body, refused) {
-    throw exceptionOf(type, refused, body);
+    if (body instanceof Error) throw body;
+    const told = body ?? (type === 'http' ? problemOf(refused) : details(refused));
+    if (type === 'http' || type === 'graphql') throw new RateLimitException(refused, told);
+    const { WsException, RpcException } = load(type === 'ws' ? '@nestjs/websockets' : '@nestjs/microservices');
+    throw Object.defineProperty(new (WsException ?? RpcException)(told), 'decision', { value: refused.decision });
   },
   given: ({ request, response }) => response ?? request.client,
 };
@@ -83,73 +86,52 @@ interface GraphqlContext {
   readonly reply?: NestResponse & { readonly request?: NestRequest };
 }
 
-/** The clients of `ws` and of socket.io. */
-interface WebsocketClient {
-  readonly _socket?: Socket;
+/** The client of a message of `ws` or of socket.io, or the context of a transport: TCP has the socket, gRPC the metadata. */
+interface MessageClient {
+  readonly _socket?: NodeRequest['socket'];
   readonly handshake?: { readonly address?: string; readonly headers?: NodeRequest['headers'] };
   readonly user?: unknown;
   readonly data?: { readonly user?: unknown };
-}
-
-/** The contexts of transports: TCP has the socket, gRPC the metadata. */
-interface TransportContext {
-  getSocketRef?(): { readonly socket?: Socket };
+  getSocketRef?(): { readonly socket?: NodeRequest['socket'] };
   getMap?(): NodeRequest['headers'];
 }
 
 /** Returns the call that a guard is asked about. */
 export function callOf(context: ExecutionContext): NestCall {
   const type: string = context.getType();
-  if (type === 'http') {
-    return { type, request: context.switchToHttp().getRequest(), response: context.switchToHttp().getResponse() };
-  }
+  const web = context.switchToHttp();
+  if (type === 'http') return { type, request: web.getRequest(), response: web.getResponse() };
   // One request may hold several fields of GraphQL, and one connection many messages: each is a call.
   const memory = context.getArgs();
   if (type === 'graphql') {
-    const { req, request = req, res, reply } = (context.getArgByIndex(2) ?? {}) as GraphqlContext;
-    const found = request ?? reply?.request;
+    const { req, res, reply, request = req ?? reply?.request }: GraphqlContext = context.getArgByIndex(2) ?? {};
     const response = res ?? reply ?? req?.res;
-    if (found === undefined || response === undefined) {
+    if (request === undefined || response === undefined) {
       throw new ConfigError(
         `${NAME}: the context of GraphQL has no request and response: put them there, as in context: ({ req, res }) => ({ req, res })`,
       );
     }
-    return { type, request: found, response, memory };
+    return { type, request, response, memory };
   }
-  return { type, request: type === 'ws' ? websocketMessage(context) : rpcMessage(context), memory };
+  return { type, request: messageOf(context, type === 'ws'), memory };
 }
 
-function websocketMessage(context: ExecutionContext): NestRequest {
-  const ws = context.switchToWs();
-  const client = ws.getClient<WebsocketClient>();
-  const address = client.handshake?.address;
+function messageOf(context: ExecutionContext, isWebsocket: boolean): NestRequest {
+  const ws = isWebsocket ? context.switchToWs() : undefined;
+  const client: MessageClient = (ws ? ws.getClient() : context.switchToRpc().getContext()) ?? {};
+  const pattern: unknown = ws ? ws.getPattern() : Reflect.getMetadata('microservices:pattern', context.getHandler());
+  const { address: remoteAddress, headers = client.getMap?.() ?? {} } = client.handshake ?? {};
   return {
     context,
     client,
-    data: ws.getData(),
-    pattern: ws.getPattern(),
-    method: '',
-    url: `ws ${ws.getPattern()}`,
-    headers: client.handshake?.headers ?? {},
-    socket: client._socket ?? (address === undefined ? undefined : { remoteAddress: address }),
-    user: client.user ?? client.data?.user,
-  } as NestRequest;
-}
-
-function rpcMessage(context: ExecutionContext): NestRequest {
-  const rpc = context.switchToRpc();
-  const client = (rpc.getContext<TransportContext | undefined>() ?? {}) as TransportContext;
-  const pattern: unknown = Reflect.getMetadata('microservices:pattern', context.getHandler());
-  return {
-    context,
-    client,
-    data: rpc.getData(),
+    data: (ws ?? context.switchToRpc()).getData(),
     pattern,
     method: '',
-    url: `rpc ${JSON.stringify(pattern)}`,
-    headers: client.getMap?.() ?? {},
-    socket: client.getSocketRef?.().socket,
-  };
+    url: isWebsocket ? `ws ${pattern}` : `rpc ${JSON.stringify(pattern)}`,
+    headers,
+    socket: client._socket ?? client.getSocketRef?.().socket ?? { remoteAddress },
+    user: client.user ?? client.data?.user,
+  } as NestRequest;
 }
 
 /** Thrown if a request is refused. A filter may answer in its own way. `getResponse` returns the problem. */
@@ -158,48 +140,20 @@ export class RateLimitException extends HttpException {
   readonly decision: Decision | undefined;
 
   constructor(refused: Refused, body: unknown) {
-    super((body ?? new Problem(refused.problem())) as object, refused.status, { cause: refused.error });
+    super(body as object, refused.status, { cause: refused.error });
     this.decision = refused.decision;
   }
 }
 
-/** A problem that Nest sends with its own media type. An object of any other class goes out as `application/json`. */
-class Problem extends StreamableFile {
-  readonly #body: string;
-
-  constructor(body: string) {
-    const bytes = Buffer.from(body);
-    super(bytes, { type: MEDIA_TYPE, length: bytes.length });
-    this.#body = body;
-  }
-
-  toJSON(): unknown {
-    return JSON.parse(this.#body);
-  }
-}
-
-type ErrorOf = new (error: object | string) => Error;
-
-/** Returns the exception of a refused call. */
-function exceptionOf(type: string, refused: Refused, body: unknown): Error {
-  if (body instanceof Error) return body;
-  if (type === 'http') return new RateLimitException(refused, body);
-  if (type === 'graphql') return new RateLimitException(refused, body ?? details(refused));
-  const Exception = (
-    type === 'ws' ? load('@nestjs/websockets').WsException : load('@nestjs/microservices').RpcException
-  ) as ErrorOf;
-  const error = new Exception((body ?? details(refused)) as object);
-  return Object.defineProperty(error, 'decision', { value: refused.decision });
-}
-
-/** Returns the exception for a client that did not wait for its admission, so that no handler starts. It reaches no client. */
-export function clientGone(): HttpException {
-  return new HttpException('the client has gone', 499);
+/** Returns a problem that Nest sends with its own media type. Any other object goes out as `application/json`. */
+function problemOf(refused: Refused): StreamableFile {
+  const body = Buffer.from(refused.problem());
+  const file = new StreamableFile(body, { type: MEDIA_TYPE, length: body.length });
+  return Object.assign(file, { toJSON: (): unknown => JSON.parse(body.toString()) });
 }
 
 /** Returns the problem, with the facts that a response would carry in its fields. */
 function details(refused: Refused): object {
   const { message, decision } = refusalError(refused);
-  const wait = decision === undefined ? {} : { retryAfterMs: decision.retryAfterMs };
-  return { ...(JSON.parse(refused.problem()) as object), message, ...wait };
+  return { ...JSON.parse(refused.problem()), message, ...(decision && { retryAfterMs: decision.retryAfterMs }) };
 }

@@ -3,65 +3,50 @@
 
 import { createRequire } from 'node:module';
 import type { Type } from '@nestjs/common';
+import { type ApplicationConfig, DiscoveryService, MetadataScanner, type NestContainer } from '@nestjs/core';
 
-/** Loads Nest's packages for messages, which only an application with messages has. */
+/** Loads packages of Nest that not every application has. */
 export const load = createRequire(__filename);
 
-/** True if Nest asks global guards about the messages of gateways. */
-export const GUARDS_GATEWAYS = majorOfNest() >= 12;
-
-function majorOfNest(): number {
+// biome-ignore lint/suspicious/noExplicitAny: a package has no types here
+function loadIfThere(name: string): any {
   try {
-    return Number.parseInt(load('@nestjs/core/package.json').version, 10);
+    return load(name);
   } catch {
-    // A bundle has no packages, and is taken for the newest version.
-    return 12;
+    return undefined;
   }
 }
+
+/** True if Nest asks global guards about the messages of gateways. A bundle has no packages, and is taken for the newest version. */
+const GUARDS_GATEWAYS = Number.parseInt(loadIfThere('@nestjs/core/package.json')?.version ?? '12', 10) >= 12;
 
 /** The metadata keys of gateways and of their messages. */
 const [GATEWAY, MESSAGE] = ['websockets:is_gateway', 'message'];
 
-export function isGateway(provider: object): boolean {
-  return Reflect.getMetadata(GATEWAY, provider) === true;
+/** A method that serves requests or messages. */
+export type Handler = (...args: never[]) => unknown;
+
+/** Returns the methods of a class and of those that it extends. A function that makes a provider has none. */
+export function methodsOf({ prototype }: Type): [name: string, method: Handler][] {
+  return new MetadataScanner().getAllMethodNames(prototype).map((name) => [name, prototype[name]]);
 }
 
-/** Returns the methods of a gateway that answer messages. */
-export function messagesOf({ prototype }: Type): [name: string, method: (...args: never[]) => unknown][] {
-  return Object.entries(Object.getOwnPropertyDescriptors<Record<string, unknown>>(prototype)).flatMap(
-    ([name, { value }]) =>
-      typeof value === 'function' && Reflect.getMetadata(MESSAGE, value) !== undefined ? [[name, value as never]] : [],
-  );
+/** Returns the messages of a gateway, if Nest asks no global guard about them, with the methods that answer them. */
+export function unaskedMessages(gateway: Type): [name: string, method: Handler][] {
+  if (GUARDS_GATEWAYS || Reflect.getMetadata(GATEWAY, gateway) !== true) return [];
+  return methodsOf(gateway).filter(([, method]) => Reflect.getMetadata(MESSAGE, method) !== undefined);
 }
 
-interface Container {
-  getModules(): Map<string, { readonly providers: Map<unknown, { readonly metatype: unknown }> }>;
-}
-
-interface SocketModule {
-  register(container: Container, config: { getGlobalGuards(): unknown[] }, ...rest: unknown[]): unknown;
-}
-
-let isWatching = false;
-
-/** Calls a function with the gateways of each application of Nest 11 when they are registered, and with its global guards. */
-export function watchGateways(seen: (gateways: readonly Type[], guards: readonly unknown[]) => void): void {
-  if (isWatching || GUARDS_GATEWAYS) return;
-  isWatching = true;
-  let prototype: SocketModule;
-  try {
-    prototype = load('@nestjs/websockets/socket-module').SocketModule.prototype;
-  } catch {
-    // An application without websockets.
-    return;
-  }
+/** Calls a function with each provider of an application of Nest 11 with gateways, and with each of its global guards. */
+export function watchGateways(seen: (provider: Type, guard: unknown) => void): void {
+  if (GUARDS_GATEWAYS) return;
+  const prototype = loadIfThere('@nestjs/websockets/socket-module')?.SocketModule.prototype;
+  if (prototype === undefined) return;
   const { register } = prototype;
-  prototype.register = function (this: SocketModule, container, config, ...rest) {
-    const providers = Array.from(container.getModules().values()).flatMap((module) => [...module.providers.values()]);
-    const classes = providers
-      .map(({ metatype }) => metatype)
-      .filter((one) => typeof one === 'function' && isGateway(one));
-    seen(classes as Type[], config.getGlobalGuards());
+  prototype.register = function (container: NestContainer, config: ApplicationConfig, ...rest: unknown[]) {
+    for (const { metatype } of new DiscoveryService(container.getModules()).getProviders()) {
+      if (typeof metatype === 'function') for (const guard of config.getGlobalGuards()) seen(metatype as Type, guard);
+    }
     return register.call(this, container, config, ...rest);
   };
 }

@@ -35,16 +35,7 @@ from ._tidegate import (
     lint,
     rollout,
 )
-from .errors import (
-    ClosedError,
-    ConfigError,
-    CostError,
-    KeyInvalid,
-    PolicyError,
-    RateLimited,
-    StoreError,
-    TidegateError,
-)
+from .errors import ClosedError, ConfigError, CostError, KeyInvalid, PolicyError, RateLimited, StoreError, TidegateError
 
 # A constant that type checkers know. Importing `typing` would take longer than the rest of this package.
 TYPE_CHECKING = False
@@ -54,16 +45,12 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        # Loaded on first use, because their modules import `inspect` and `typing`.
-        if name == "Decorator":
-            from ._decorator import Decorator
+        if name not in ("Decorator", "Holding"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Loaded on first use, because they import `inspect` and `typing`.
+        from . import _decorator, _hold
 
-            return Decorator
-        if name == "Holding":
-            from ._hold import Holding
-
-            return Holding
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _decorator.Decorator if name == "Decorator" else _hold.Holding
 
 
 __all__ = [

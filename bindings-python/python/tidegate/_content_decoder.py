@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 # The most bytes that one chunk may decode to, so that a small chunk cannot fill the memory.
 _MOST = 1 << 20
@@ -70,34 +71,29 @@ def _deflate() -> Callable[[bytes], bytes]:
     return decode
 
 
-def _brotli() -> Callable[[bytes], bytes] | None:
-    for name in ("brotli", "brotlicffi"):
-        try:
-            inner = importlib.import_module(name).Decompressor()
-        except ImportError:
-            continue
-        decode: Callable[[bytes], bytes] = inner.process if hasattr(inner, "process") else inner.decompress
-        return decode
+def _module(*names: str) -> Any:
+    """Returns the first module that is installed, or None."""
+    for name in names:
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name)
     return None
 
 
-def _zstd() -> Callable[[bytes], bytes] | None:
-    for name, maker in (
-        ("compression.zstd", "ZstdDecompressor"),
-        ("backports.zstd", "ZstdDecompressor"),
-    ):
-        try:
-            decode: Callable[[bytes], bytes] = getattr(importlib.import_module(name), maker)().decompress
-        except ImportError:
-            continue
-        return decode
-    try:
-        found: Callable[[bytes], bytes] = (
-            importlib.import_module("zstandard").ZstdDecompressor().decompressobj().decompress
-        )
-    except ImportError:
+def _brotli() -> Callable[[bytes], bytes] | None:
+    if (module := _module("brotli", "brotlicffi")) is None:
         return None
-    return found
+    inner: Any = module.Decompressor()
+    decode: Callable[[bytes], bytes] = inner.process if hasattr(inner, "process") else inner.decompress
+    return decode
+
+
+def _zstd() -> Callable[[bytes], bytes] | None:
+    if (module := _module("compression.zstd", "backports.zstd", "zstandard")) is None:
+        return None
+    inner: Any = module.ZstdDecompressor()
+    # The decompressor of `zstandard` itself takes a whole body.
+    decode: Callable[[bytes], bytes] = (inner.decompressobj() if hasattr(inner, "decompressobj") else inner).decompress
+    return decode
 
 
 _CODINGS: dict[str, Callable[[], Callable[[bytes], bytes] | None]] = {

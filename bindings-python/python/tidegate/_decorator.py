@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 from ._constants import check_constants, empty_limiter
 from ._cost import COST, checked_units
 from ._shown import shown
-from ._tidegate import AsyncLimiter, Decision, Limiter, Policy
-from ._tracing import TRACED, asked, to_async, to_blocking
+from ._tidegate import Decision, Policy
+from ._tracing import TRACED, AnyLimiter, asked, to_async, to_blocking
 from .errors import ConfigError, CostError, KeyInvalid, RateLimited
 
 if TYPE_CHECKING:
     from ._tidegate import Hold
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+# A key, or a function that makes it from the arguments of a call.
+KeyOption: TypeAlias = "str | Callable[..., str]"
 # A cost, or a function that makes it from the arguments of a call.
 CostOption: TypeAlias = "int | Mapping[str, int] | Callable[..., int | Mapping[str, int]] | None"
 # A class of calls, or a function that makes its name from the arguments of a call.
@@ -32,20 +34,16 @@ class Decorator(Protocol):
 
 
 def limit(
-    limiter: Limiter | AsyncLimiter,
-    policy: str | Policy,
-    key: str | Callable[..., str],
-    cost: CostOption,
-    priority: PriorityOption,
+    limiter: AnyLimiter, policy: str | Policy, key: KeyOption, cost: CostOption, priority: PriorityOption
 ) -> Decorator:
     """Returns the decorator, for both kinds of limiter."""
     if not isinstance(policy, (str, Policy)):
         raise TypeError(f"write @limiter.limit(policy, key=…): a policy must be a str or a Policy, not {shown(policy)}")
     if not isinstance(key, str) and not callable(key):
         raise TypeError(f"key must be a function of the call's arguments or a text, not {shown(key)}")
-    resolved = check_options(limiter, policy, key, cost, priority)
+    check_options(limiter, policy, key, cost, priority)
     blocking, awaitable = to_blocking(limiter), to_async(limiter)
-    holds = PolicyKind(limiter, policy, resolved)
+    holds = PolicyKind(limiter, policy)
 
     def decorate(function: Function, /) -> Function:
         if isinstance(function, (classmethod, staticmethod, property)):
@@ -73,11 +71,7 @@ def limit(
 
 
 def check_options(
-    limiter: Limiter | AsyncLimiter,
-    policy: str | Policy,
-    key: str | Callable[..., str],
-    cost: CostOption,
-    priority: PriorityOption,
+    limiter: AnyLimiter, policy: str | Policy, key: KeyOption, cost: CostOption, priority: PriorityOption
 ) -> Policy:
     """Returns the policy. Raises for wrong options where a function is defined, not only when it is first called."""
     resolved = limiter.policy(policy)
@@ -95,10 +89,9 @@ class PolicyKind:
 
     __slots__ = ("_generation", "_holds", "_limiter", "_policy")
 
-    def __init__(self, limiter: Limiter | AsyncLimiter, policy: str | Policy, resolved: Policy) -> None:
+    def __init__(self, limiter: AnyLimiter, policy: str | Policy) -> None:
         self._limiter, self._policy = limiter, policy
-        self._generation = limiter._generation
-        self._holds = any(one.algorithm == "concurrency" for one in resolved.limits)
+        self._generation: int | None = None
 
     def now(self) -> bool:
         generation = self._limiter._generation
@@ -118,26 +111,20 @@ class Asking:
         limiter: Any,
         policy: str | Policy,
         function: Any,
-        key: str | Callable[..., str],
+        key: KeyOption,
         cost: CostOption,
         priority: PriorityOption,
     ) -> None:
         self._limiter, self._policy, self._name = limiter, policy, name_of(function)
         self._key, self._cost, self._priority = key, cost, priority
 
-    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        limiter = asked(self._limiter) if TRACED else self._limiter
+    def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls `check` or `hold` of the limiter."""
+        call = getattr(asked(self._limiter) if TRACED else self._limiter, name)
         key, cost = self.key_and_cost(args, kwargs)
         if self._priority is None:
-            return limiter.check(self._policy, key, cost)
-        return limiter.check(self._policy, key, cost, priority=self.class_of(args, kwargs))
-
-    def hold(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        limiter = asked(self._limiter) if TRACED else self._limiter
-        key, cost = self.key_and_cost(args, kwargs)
-        if self._priority is None:
-            return limiter.hold(self._policy, key, cost)
-        return limiter.hold(self._policy, key, cost, priority=self.class_of(args, kwargs))
+            return call(self._policy, key, cost)
+        return call(self._policy, key, cost, priority=self.class_of(args, kwargs))
 
     def key_and_cost(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int | Mapping[str, int]]:
         key, cost, name = self._key, self._cost, self._name
@@ -197,7 +184,7 @@ def _function(function: Any, asking: Asking, holds: PolicyKind) -> Any:
     generator = inspect.isgeneratorfunction(_called(function))
 
     def holding(*args: Any, **kwargs: Any) -> Any:
-        hold = asking.hold(args, kwargs)
+        hold = asking.ask("hold", args, kwargs)
         try:
             if delay := _delay(hold.decision):
                 time.sleep(delay)
@@ -220,7 +207,7 @@ def _function(function: Any, asking: Asking, holds: PolicyKind) -> Any:
     def limited(*args: Any, **kwargs: Any) -> Any:
         if holds.now():
             return held(*args, **kwargs)
-        if delay := _delay(asking.check(args, kwargs)):
+        if delay := _delay(asking.ask("check", args, kwargs)):
             time.sleep(delay)
         return function(*args, **kwargs)
 
@@ -247,10 +234,10 @@ def _held_items(hold: Hold, items: Any) -> Any:
 def _generator(function: Any, asking: Asking, holds: PolicyKind) -> Any:
     def holding(*args: Any, **kwargs: Any) -> Any:
         if not holds.now():
-            if delay := _delay(asking.check(args, kwargs)):
+            if delay := _delay(asking.ask("check", args, kwargs)):
                 time.sleep(delay)
             return (yield from function(*args, **kwargs))
-        with asking.hold(args, kwargs) as hold:
+        with asking.ask("hold", args, kwargs) as hold:
             if delay := _delay(hold.decision):
                 time.sleep(delay)
             return (yield from function(*args, **kwargs))
@@ -263,11 +250,11 @@ def _coroutine(function: Any, asking: Asking, holds: PolicyKind) -> Any:
 
     async def limited(*args: Any, **kwargs: Any) -> Any:
         if holds.now():
-            async with asking.hold(args, kwargs) as hold:
+            async with asking.ask("hold", args, kwargs) as hold:
                 if delay := _delay(hold.decision):
                     await asyncio.sleep(delay)
                 return await function(*args, **kwargs)
-        if delay := _delay(await asking.check(args, kwargs)):
+        if delay := _delay(await asking.ask("check", args, kwargs)):
             await asyncio.sleep(delay)
         return await function(*args, **kwargs)
 
@@ -312,10 +299,10 @@ def _admission(asking: Asking, holds: PolicyKind) -> Any:
 
     async def admit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not holds.now():
-            if delay := _delay(await asking.check(args, kwargs)):
+            if delay := _delay(await asking.ask("check", args, kwargs)):
                 await asyncio.sleep(delay)
             return None
-        hold = await asking.hold(args, kwargs)
+        hold = await asking.ask("hold", args, kwargs)
         try:
             if delay := _delay(hold.decision):
                 await asyncio.sleep(delay)

@@ -18,7 +18,7 @@ from .errors import StoreError
 from .web.exchange import ADAPTER, App, AsgiExchange, Lifespan, Receive, Scope, Send
 from .web.keys import MissingPeer, UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import AppLimits
-from .web.refusal import Refusal
+from .web.refusal import CLOSE_CODE, CLOSE_REASON, Refusal
 
 __all__ = ["TidegateMiddleware", "claim", "client_ip", "fixed", "header", "user"]
 
@@ -45,11 +45,13 @@ class TidegateMiddleware(Lifespan, AppLimits[AsyncLimiter, App]):
         if not self.enabled:
             await self.app(scope, receive, send)
             return
-        exchange = AsgiExchange(send, self.limiter, scope)
+        exchange = AsgiExchange(self, scope, receive, send)
         try:
             admission = await exchange.check(self._application)
-        except MissingPeer as error:
-            await exchange.close_websocket(error)
+        except MissingPeer:
+            if scope["type"] != "websocket":
+                raise
+            await send({"type": "websocket.close", "code": CLOSE_CODE, "reason": CLOSE_REASON})
         except (StoreError, UnusableKey) as error:
             await exchange.respond(Refusal(error))
         else:

@@ -18,6 +18,7 @@ import inspect
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar, cast
 
 from celery import Task
@@ -115,22 +116,18 @@ def limited(
     return decorate
 
 
+@dataclass(eq=False)
 class _Limits:
     """Checks the limit of one `@limited` before its task runs."""
 
-    def __init__(
-        self,
-        limiter: Limiter,
-        policy: PolicyOption,
-        has_key: bool,
-        asking: Asking,
-        prefix: str,
-        max_wait: float,
-        on_wait: Callable[[Decision, float], object] | None,
-    ) -> None:
-        self._limiter, self._policy, self._has_key, self._asking = limiter, policy, has_key, asking
-        self._prefix, self._max_wait, self._on_wait = prefix, max_wait, on_wait
-        self._length = JobLength()
+    _limiter: Limiter
+    _policy: PolicyOption
+    _has_key: bool
+    _asking: Asking
+    _prefix: str
+    _max_wait: float
+    _on_wait: Callable[[Decision, float], object] | None
+    _length: JobLength = field(default_factory=JobLength)
 
     def run(self, task: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], work: Callable[[], Any]) -> Any:
         """Runs the work of a task, or puts the task back. Without a task it raises RateLimited for a refusal."""

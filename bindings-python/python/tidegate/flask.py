@@ -34,15 +34,13 @@ from flask import Blueprint, Flask
 from flask.views import View
 from werkzeug.exceptions import BadRequest, HTTPException, ServiceUnavailable, TooManyRequests
 
-from ._shown import shown
 from ._tidegate import Decision, Limiter, status
 from .errors import ConfigError, KeyInvalid, RateLimited, StoreError
 from .web.admission import DECISION, Admission, admit_on_thread, end_work, refund
-from .web.functions import with_wrapped
+from .web.functions import verb_of, with_wrapped
 from .web.keys import UNAUTHENTICATED, EnvironAdapter, UnusableKey, claim, client_ip, fixed, header, user
 from .web.layers import LIMITS, VARIABLE, RouteLimits, check_is_function, enabled_layer, enabled_setting, unattached
 from .web.limit import BoundLimit, DeclaredLimit
-from .web.processes import warn_of_memory
 from .web.refusal import Refusal
 from .web.steps import run_steps
 
@@ -109,6 +107,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
     _limiter_class = Limiter
     _awaits = False
     _adapter = FlaskAdapter()
+    _app_class, _app_name = Flask, "Flask"
 
     def _configure(self, *args: Any) -> None:
         super()._configure(*args)
@@ -122,15 +121,9 @@ class Tidegate(RouteLimits[Limiter, Flask]):
 
     def init_app(self, app: Flask) -> None:
         """Limits an application from now on."""
-        if not isinstance(app, Flask):
-            raise ConfigError(f"Tidegate limits a Flask application, not {shown(app)}")
-        if NAME in app.extensions:
-            raise ConfigError("this application has a Tidegate already")
         self.enabled = enabled_layer(self._enabled_option)
-        if self._is_enabled(app):
-            warn_of_memory(self.limiter)
+        super().init_app(app)
         app.extensions[NAME] = self
-        self._apps.append(app)
         # Not before_request: functions that are registered later may still have to authenticate the user.
         app.dispatch_request = self._checked_dispatch(app, app.dispatch_request)  # type: ignore[method-assign]
         # Not after_request: with a changed response, Flask copies and inspects every header once more.
@@ -297,9 +290,7 @@ class Tidegate(RouteLimits[Limiter, Flask]):
             add(view, endpoint)
             if (view_class := getattr(view, "view_class", None)) is not None:
                 add(view_class, endpoint)
-                # As `MethodView` finds it.
-                method = request.method.lower()
-                name = "get" if method == "head" and not hasattr(view_class, "head") else method
+                name = verb_of(view_class, request.method)
                 for one in _wrapping(getattr(view_class, name, None)):
                     add(one, f"{endpoint}.{name}")
         at_view = bool(own)
@@ -422,10 +413,9 @@ def refusal_response(app: Flask, refusal: Refusal) -> flask.Response:
 
 def refused(app: Flask, cause: Admission | StoreError | KeyInvalid) -> HTTPException:
     """Returns the exception of a refused request, with the response that it gets if no error handler answers it."""
-    response = refusal_response(app, Refusal(cause))
-    if isinstance(cause, Admission):
-        return (Denied if response.status_code == 429 else Unavailable)(cause.decision, response)
-    return (StoreMissing if isinstance(cause, StoreError) else KeyRefused)(cause.message, response)
+    refusal = Refusal(cause)
+    kind: Any = refusal.one_of(Denied if refusal.status == 429 else Unavailable, StoreMissing, KeyRefused)
+    return kind(refusal.arguments[0], refusal_response(app, refusal))  # type: ignore[no-any-return]
 
 
 def answers_errors(app: Flask) -> bool:

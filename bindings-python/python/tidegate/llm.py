@@ -15,10 +15,11 @@ response with status 429, which the clients raise like a 429 of the service.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Collection, Sized
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from ._cost import CostByPolicy
 from ._shown import shown
@@ -118,34 +119,26 @@ def _preset(
         raise ConfigError(f"units cannot be {shown(units)}: give some of {', '.join(_UNITS)}, as in ('tokens',)")
     if isinstance(default_output, bool) or not isinstance(default_output, int) or default_output < 0:
         raise ConfigError(f"default_output cannot be {shown(default_output)}: it must be a whole number of tokens")
-    calls = _Calls(TokenEstimator(service, output, min(default_output, 2**53 - 1)), tokenizer, usual, units)
+    calls = _Calls(TokenEstimator(service, output, min(default_output, 2**53 - 1)), tokenizer, units or usual, units)
     preset = LlmPreset(cost=calls, settle=calls.settle, respond=True, learn=learn)
     if priority is not None:
         preset["priority"] = priority
     return preset
 
 
+@dataclass(eq=False)
 class _Calls(CostByPolicy):
     """The calls of a preset. Keeps the charge of each call until its response has come.
 
     Calling the object returns the cost of a request.
     """
 
-    def __init__(
-        self,
-        estimator: TokenEstimator,
-        tokenizer: Tokenizer | None,
-        usual: tuple[Unit, ...],
-        units: tuple[Unit, ...] | None,
-    ) -> None:
-        self._estimator = estimator
-        self._tokenizer = tokenizer
-        self._usual = units or usual
-        self._units = units
-        self._of_policy: weakref.WeakKeyDictionary[Any, tuple[str, ...]] = weakref.WeakKeyDictionary()
-        self._charged: weakref.WeakKeyDictionary[Any, tuple[TokenEstimate, tuple[str, ...]]] = (
-            weakref.WeakKeyDictionary()
-        )
+    _estimator: TokenEstimator
+    _tokenizer: Tokenizer | None
+    _usual: tuple[str, ...]
+    _units: tuple[str, ...] | None
+    _of_policy: WeakKeyDictionary[Any, tuple[str, ...]] = field(default_factory=WeakKeyDictionary)
+    _charged: WeakKeyDictionary[Any, tuple[TokenEstimate, tuple[str, ...]]] = field(default_factory=WeakKeyDictionary)
 
     def units_of(self, counted: Collection[str]) -> tuple[str, ...]:
         return self._units or tuple(unit for unit in _UNITS if unit in counted)

@@ -179,7 +179,9 @@ class TracedLimiter(LimiterWrapper):
 
     def _decided(self, name: str, began: int, decision: Decision, ended: int | None = None) -> None:
         if self._store and decision.source == "store":
-            self._span(name, began, _attributes(decision), ended=ended)
+            outcome = "allowed" if decision else "unavailable" if decision.unavailable else "denied"
+            said = {"tidegate.policy": decision.policy, "tidegate.outcome": outcome, "tidegate.source": "store"}
+            self._span(name, began, said, ended=ended)
         if not decision:
             denied = {"tidegate.policy": decision.policy, "tidegate.limit": _limit(decision)}
             trace.get_current_span().add_event("tidegate.denied", denied)
@@ -228,15 +230,6 @@ def _twice(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> tu
 
 def _kept(given: Any) -> Any:
     return list(given) if isinstance(given, Iterator) else given
-
-
-def _attributes(decision: Decision) -> dict[str, str]:
-    outcome = "allowed" if decision else "unavailable" if decision.unavailable else "denied"
-    return {
-        "tidegate.policy": decision.policy,
-        "tidegate.outcome": outcome,
-        "tidegate.source": decision.source,
-    }
 
 
 def _limit(decision: Decision) -> str:

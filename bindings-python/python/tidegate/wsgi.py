@@ -66,7 +66,11 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
         if admission is None:
             return self.app(environ, start_response)
         environ[DECISION] = admission.decision
-        start_with_fields = with_fields(start_response, admission.fields)
+        fields = admission.fields
+
+        def start_with_fields(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+            return start_response(status, [*headers, *fields], *error)
+
         if not admission.decision:
             return _refuse(admission, environ, start_with_fields)
         if not (admission.holds or admission.refunds or admission.settles):
@@ -96,15 +100,6 @@ class TidegateMiddleware(AppLimits[Limiter, App]):
         return _Body(body, end)
 
 
-def with_fields(start_response: Callable[..., Any], fields: Iterable[tuple[str, str]]) -> Callable[..., Any]:
-    """Returns a `start_response` that adds these fields after the headers of the response."""
-
-    def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-        return start_response(status, [*headers, *fields], *error)
-
-    return start
-
-
 def _refuse(admission: Admission, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Responds with the WSGI application that `on_denied` returns, or with a Refusal."""
     on_denied = admission.bound.on_denied
@@ -120,15 +115,13 @@ def _respond(refusal: Refusal, environ: Environ, start_response: Callable[..., A
     return [b"" if environ["REQUEST_METHOD"] == "HEAD" else refusal.body]
 
 
-def _status_line(status: int) -> str:
-    return f"{status} {HTTPStatus(status).phrase}"
-
-
 def _as_refusal(start_response: Callable[..., Any], status: int) -> Callable[..., Any]:
     """Returns a `start_response` for the answer to a refused request. It replaces 200 by the status of the refusal."""
 
+    refusal = f"{status} {HTTPStatus(status).phrase}"
+
     def start(line: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-        return start_response(_status_line(status) if line.split(" ", 1)[0] == "200" else line, headers, *error)
+        return start_response(refusal if line.split(" ", 1)[0] == "200" else line, headers, *error)
 
     return start
 

@@ -109,7 +109,7 @@ class FunctionCall:
             shared, state.shared = state.shared, None
             state.admissions.remove(shared)
             self.http.rate_limit = None
-            yield from withdraw(shared)
+            yield from withdraw([shared])
             state.pending = layer._application
             layer._remember(state.view, self.http.method, () if exempt else None)
         placed = self._placed()

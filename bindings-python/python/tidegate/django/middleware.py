@@ -47,14 +47,10 @@ def refused(
     request: HttpRequest, cause: Admission | StoreError | KeyInvalid, given: HttpResponseBase | None = None
 ) -> RequestDenied | RequestUnchecked | RequestKeyInvalid:
     """Returns the exception for a refused request, with its response: that of `on_denied`, or the project's."""
-    error: RequestDenied | RequestUnchecked | RequestKeyInvalid
-    if isinstance(cause, Admission):
-        error = RequestDenied(cause.decision)
-    else:
-        kind = RequestUnchecked if isinstance(cause, StoreError) else RequestKeyInvalid
-        error = kind(cause.message, cause.code)
-    error.response = _response(request, Refusal(cause), error) if given is None else given
-    return error
+    refusal = Refusal(cause)
+    error: Any = refusal.one_of(RequestDenied, RequestUnchecked, RequestKeyInvalid)(*refusal.arguments)
+    error.response = _response(request, refusal, error) if given is None else given
+    return error  # type: ignore[no-any-return]
 
 
 def _response(request: HttpRequest, refusal: Refusal, error: Exception) -> HttpResponseBase:

@@ -216,9 +216,8 @@ class TidegateThrottle(BaseThrottle):  # type: ignore[misc]
             throttling.admissions.append(admission)
             return True
         throttling.refused = True
-        for earlier in throttling.admissions:
-            # If one throttle denies a request, the others do not charge it.
-            run_steps(withdraw(earlier), layer.limiter)
+        # If one throttle denies a request, the others do not charge it.
+        run_steps(withdraw(throttling.admissions), layer.limiter)
         refusal = Refusal(admission)
         if refusal.status == 503:
             raise rest_refused(view, admission)

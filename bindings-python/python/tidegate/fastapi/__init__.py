@@ -31,37 +31,29 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.exceptions import WebSocketException
 from starlette.middleware import Middleware
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Router
 from starlette.websockets import WebSocket
 
 from .._shown import shown
 from .._tidegate import AsyncLimiter, Decision
 from ..errors import ConfigError, KeyInvalid, RateLimited, StoreError
 from ..web.admission import Admission, withdraw
-from ..web.exchange import ADAPTER, NAME, App, AsgiExchange, Lifespan, Message, Receive, Scope, Send
+from ..web.exchange import ADAPTER, NAME, App, AsgiExchange, Lifespan, Message, Receive, Scope, Send, is_answerable
 from ..web.functions import qualified_name
 from ..web.keys import MissingPeer, UnusableKey, claim, client_ip, fixed, header, user
-from ..web.layers import RouteLimits, unattached
+from ..web.layers import RouteLimits, unattached, with_wrapped_apps
 from ..web.limit import BoundLimit, DeclaredLimit, PolicyOption
 from ..web.options import LimitOptions
-from ..web.processes import warn_of_memory
 from ..web.refusal import CLOSE_CODE, CLOSE_REASON, Refusal
 from ..web.steps import run_steps_async
 from . import openapi, routes
 from .openapi import STATUS
-
-try:
-    from fastapi.exception_handlers import http_exception_handler
-    from fastapi.exceptions import HTTPException
-except ImportError:  # Starlette alone
-    HTTPException = StarletteHTTPException  # type: ignore[misc, assignment]
-    http_exception_handler = None  # type: ignore[assignment]
+from .routes import HTTPException, http_exception_handler
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -71,8 +63,6 @@ __all__ = ["RateLimit", "Tidegate", "claim", "client_ip", "fixed", "header", "us
 
 # ExceptionMiddleware leaves the handlers of its application under this key: those of classes, and those of statuses.
 HANDLERS = "starlette.exception_handlers"
-# A websocket that can be answered with a status has this extension.
-DENIAL = "websocket.http.response"
 
 UNROUTED = (
     "@tg.{} stands at {}, which no route calls: it would limit no request. It belongs directly below @app.get(…). "
@@ -86,17 +76,14 @@ class _Refused:
 
     __str__ = RateLimited.__str__
 
-    def __init__(self, exchange: AsgiExchange, cause: Admission | StoreError | KeyInvalid) -> None:
-        refusal, announced = Refusal(cause), {}
-        if isinstance(cause, Admission):
-            super().__init__(cause.decision)  # type: ignore[call-arg]
-            headers, said = exchange.announced()
-            announced = dict(headers.text(*said))
-        else:
-            super().__init__(cause.message, cause.code)  # type: ignore[call-arg]
+    def __init__(self, exchange: AsgiExchange, refusal: Refusal) -> None:
+        super().__init__(*refusal.arguments)
         self.status_code, self.detail, self.body = refusal.status, refusal.phrase, refusal.body
         # A handler of HTTPException passes these on, but it has its own body, so the content type is not among them.
-        self.headers = {**announced, **dict(refusal.own_fields)}
+        self.headers = dict(refusal.own_fields)
+        if isinstance(refusal.cause, Admission):
+            headers, announced = exchange.announced()
+            self.headers = {**dict(headers.text(*announced)), **self.headers}
 
 
 class Refused(_Refused, RateLimited, HTTPException):  # type: ignore[misc]
@@ -111,9 +98,6 @@ class KeyRefused(_Refused, KeyInvalid, HTTPException):  # type: ignore[misc]
     """A request with a key that its client has made unusable."""
 
 
-_KINDS: dict[type[Exception], Any] = {RateLimited: Refused, StoreError: StoreRefused, KeyInvalid: KeyRefused}
-
-
 class Answered(RateLimited):
     """A refused request that `on_denied` has answered. No HTTPException, so no handler of a status comes first."""
 
@@ -125,50 +109,35 @@ class Answered(RateLimited):
 async def refusal_of(exchange: AsgiExchange, cause: Admission | StoreError | KeyInvalid) -> Exception:
     """Returns the exception of a refused request, after giving the application a handler for it: its own, or ours."""
     exchange.refused = True
-    scope = exchange.scope
-    error: Exception
-    own = None
+    handlers: dict[Any, Any] = (exchange.scope.get(HANDLERS) or ({}, {}))[0]
     if isinstance(cause, Admission) and (given := await exchange.answer_given(cause)) is not None:
         # Only `on_denied` knows the answer.
-        error = Answered(cause, given)
-    else:
-        base = next((one for one in (StoreError, KeyInvalid) if isinstance(cause, one)), RateLimited)
-        if (
-            scope["type"] != "http"
-            and DENIAL not in (scope.get("extensions") or ())
-            and _handler_of(scope, base) is None
-        ):
-            # The server can only close the websocket.
-            reason = "rate limited" if isinstance(cause, Admission) else cause.code
-            return WebSocketException(Refusal(cause).close_code, reason)
-        error = _KINDS[base](exchange, cause)
-        own = _handler_of(scope, type(error))
-    handlers = scope.get(HANDLERS)
-    if handlers is not None and type(error) not in handlers[0]:
-        handlers[0][type(error)] = own or _answer
+        handlers[Answered] = _answer
+        return Answered(cause, given)
+    refusal = Refusal(cause)
+    base = refusal.one_of(RateLimited, StoreError, KeyInvalid)
+    if not is_answerable(exchange.scope) and _own_handler(handlers, base) is None:
+        # The server can only close the websocket.
+        reason = "rate limited" if isinstance(cause, Admission) else cause.code
+        return WebSocketException(refusal.close_code, reason)
+    error: Exception = refusal.one_of(Refused, StoreRefused, KeyRefused)(exchange, refusal)
+    handlers[type(error)] = _own_handler(handlers, type(error)) or _answer
     return error
 
 
-def _handler_of(scope: Scope, kind: type[Exception]) -> Any:
-    """Returns the application's own handler of a class, or None. Handlers that the frameworks bring do not count."""
-    return _own_handler(scope[HANDLERS][0] if HANDLERS in scope else {}, kind)
-
-
 def _own_handler(handlers: Any, kind: type[Exception]) -> Any:
-    for one in kind.__mro__:
-        handler = handlers.get(one)
-        brought = handler is http_exception_handler or (
-            getattr(handler, "__func__", None) is ExceptionMiddleware.http_exception
-        )
-        if handler is not None and not brought:
-            return handler
-    return None
+    """Returns the application's own handler of a class, or None. Handlers that the frameworks bring do not count.
+
+    A handler of Exception does not count either, because it comes after ours.
+    """
+    brought = (None, http_exception_handler, ExceptionMiddleware.http_exception)
+    found = (handlers.get(one) for one in kind.__mro__ if one is not Exception)
+    return next((one for one in found if getattr(one, "__func__", one) not in brought), None)
 
 
 def _answers_refusals(app: Starlette) -> bool:
-    """True if an application has its own handler for refused requests. A handler of Exception comes after ours."""
-    handlers = {kind: handler for kind, handler in app.exception_handlers.items() if kind is not Exception}
-    return STATUS in handlers or _own_handler(handlers, Refused) is not None
+    """True if an application has its own handler for refused requests."""
+    return STATUS in app.exception_handlers or _own_handler(app.exception_handlers, Refused) is not None
 
 
 async def _answer(connection: HTTPConnection, error: Any) -> Any:
@@ -178,10 +147,8 @@ async def _answer(connection: HTTPConnection, error: Any) -> Any:
     fields = {**(error.headers or {}), "Content-Length": str(len(error.body))}
     response = Response(body, error.status_code, fields, "application/problem+json")
     if isinstance(connection, WebSocket):
-        # Older versions of Starlette do not send the response of a websocket, and do not know this answer.
-        start = {"type": f"{DENIAL}.start", "status": error.status_code, "headers": response.raw_headers}
-        await connection._send(start)
-        await connection._send({"type": f"{DENIAL}.body", "body": body, "more_body": False})
+        # Older versions of Starlette do not send the response of a websocket.
+        await response(connection.scope, connection._receive, connection._send)
         return None
     return response
 
@@ -189,6 +156,7 @@ async def _answer(connection: HTTPConnection, error: Any) -> Any:
 class StarletteExchange(AsgiExchange):
     """A request with the limits of its route and of its dependencies."""
 
+    layer: Tidegate
     # `checked`: the limits of the route were checked. `mounted`: that route is a mounted application without routes.
     checked = False
     mounted = False
@@ -196,18 +164,13 @@ class StarletteExchange(AsgiExchange):
     exempt = False
     # True if the default was checked for the route. It may have a dependency with a limit, which replaces the default.
     checked_default = False
-    # The Decision of each dependency. It is checked once, however often a route has it.
-    told: dict[Any, Decision | None] | None = None
 
     answer = "a Response, or None for the default one"
 
-    def __init__(self, send: Send, tidegate: Tidegate, scope: Scope, receive: Receive) -> None:
-        # This repeats `super().__init__`, because the call would cost every request.
-        self._send = send
-        self.limiter = tidegate.limiter
-        self.scope = scope
-        self.tidegate = tidegate
-        self.receive = receive
+    @functools.cached_property
+    def told(self) -> dict[RateLimit, Decision | None]:
+        """The Decision of each dependency. It is checked once, however often a route has it."""
+        return {}
 
     @functools.cached_property
     def request(self) -> HTTPConnection:
@@ -233,19 +196,18 @@ class StarletteExchange(AsgiExchange):
             raise await refusal_of(self, error) from error
         if admission is None or admission.decision:
             return None if admission is None else admission.decision
-        for other in self.admissions:
-            if other is not admission:
-                # If one limit denies a request, the others do not charge it.
-                await run_steps_async(withdraw(other), self.limiter)
+        # If one limit denies a request, the others do not charge it.
+        await run_steps_async(withdraw(self.admissions[:-1]), self.limiter)
         raise await refusal_of(self, admission)
 
-    async def replace(self, limits: Sequence[BoundLimit]) -> None:
-        """Takes the admissions back, and checks these limits instead."""
-        admissions, self.admissions = self.admissions, ()
-        for admission in admissions:
-            await run_steps_async(withdraw(admission), self.limiter)
-        if limits:
-            await self.enforce(limits)
+    async def replace_default(self) -> None:
+        """Takes the default back if it was checked before a dependency's limit was known, which replaces it."""
+        if self.checked_default:
+            self.checked_default = False
+            admissions, self.admissions = self.admissions, ()
+            await run_steps_async(withdraw(admissions), self.limiter)
+            if limits := self.layer._application:
+                await self.enforce(limits)
 
     async def answers(self, route: Any, scope: Scope, receive: Receive, send: Send) -> bool:
         """Checks the limits of a route, or without one those of the application. Returns True if it has answered.
@@ -253,14 +215,14 @@ class StarletteExchange(AsgiExchange):
         An exception before the endpoint is answered like one that the endpoint raises.
         """
         try:
-            limits = self.tidegate._application if route is None else self.tidegate._limits_for(route, scope, self)
+            limits = self.layer._application if route is None else self.layer._limits_for(route, scope, self)
             if limits:
                 await self.enforce(limits)
             return False
         except Exception as caught:
             error = caught
 
-        async def fail(scope: Scope, receive: Receive, send: Send) -> None:
+        async def fail(*_: Any) -> None:
             raise error
 
         classes, statuses = scope.get(HANDLERS) or ({}, {})
@@ -270,20 +232,6 @@ class StarletteExchange(AsgiExchange):
             # The traceback refers to frames that refer to the exception. Without the cycle, both are freed now.
             error.__traceback__ = None
         return True
-
-    def checking(self, receive: Receive, send: Send) -> Send:
-        """Returns a `send` that checks the application's limit before a response without a route: a 404, a redirect."""
-        dropped = False
-
-        async def checked(message: Message) -> None:
-            nonlocal dropped
-            if not dropped and not self.checked:
-                self.checked = True
-                dropped = await self.answers(None, self.scope, receive, send)
-            if not dropped:
-                await send(message)
-
-        return checked
 
 
 class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
@@ -303,6 +251,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
 
     _limiter_class = AsyncLimiter
     _adapter = ADAPTER
+    _app_class, _app_name = Starlette, "FastAPI or Starlette"
     # True once each limit of a decorator is known to have a route.
     _routes_verified = False
 
@@ -311,19 +260,12 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
 
     def init_app(self, app: Starlette) -> None:
         """Limits an application from now on."""
-        if not isinstance(app, Starlette):
-            raise ConfigError(f"Tidegate limits a FastAPI or Starlette application, not {shown(app)}")
-        if getattr(app.state, NAME, None) is not None:
-            raise ConfigError("this application has a Tidegate already")
+        super().init_app(app)
         if app.middleware_stack is not None:
             raise ConfigError("this application has begun to serve: attach Tidegate before the first request")
-        if self.enabled:
-            warn_of_memory(self.limiter)
         setattr(app.state, NAME, self)
-        self._apps.append(app)
-        build = app.build_middleware_stack
-
         openapi.describe(self, app, RateLimit, _answers_refusals)
+        build = app.build_middleware_stack
 
         def build_stack() -> App:
             # The application may have another document by now, and other mounted applications.
@@ -334,7 +276,7 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
             try:
                 # Outside all middleware, even that which turns an error into a 500, so that every response gets the
                 # fields.
-                return self._wrap(build())
+                return functools.partial(self._serve, build())
             finally:
                 app.user_middleware.remove(innermost)
 
@@ -343,103 +285,107 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         if isinstance(view, BaseRoute) or not callable(view):
             raise ConfigError(f"@tg.{decorator} is for endpoints, not for {shown(view)}")
-        if routes.has_routes(view):
+        # An application or a router may get its routes later.
+        if any(isinstance(one, (Starlette, Router)) for one in with_wrapped_apps(view)):
             raise ConfigError(
                 f"@tg.{decorator} is for endpoints, and {qualified_name(view)} has routes of its own: limit or exempt "
                 "these, or give it dependencies=[Depends(RateLimit(…))]"
             )
-        known = (getattr(route, "endpoint", None) for _, route in routes.routes_of(self._apps))
-        if routes.has_latest_route(view) or any(one is view for one in known):
+        if routes.is_registered(view, self._apps):
             raise self._above_route(qualified_name(view), decorator)
 
     def _with_limit(self, view: Any, declared: DeclaredLimit | None) -> Any:
         limit = routes.EndpointLimit(self, declared, view)
         self._endpoint_limits = (*self._endpoint_limits, limit)
         self._routes_verified = False
-        return routes.with_limit(view, limit)
+        return limit.carried()
 
     def _started(self) -> None:
-        # Routes may be added until now.
-        self._verify_routes()
+        """Raises for a limit that no request would meet, and for a dependency with a wrong policy.
 
-    def _verify_routes(self) -> None:
-        """Raises for a limit that no request would meet, and for a dependency with a wrong policy."""
+        Routes may be added until now.
+        """
         for limit in self._endpoint_limits:
             if not limit.routed:
                 decorator, name = "exempt" if limit.declared is None else "limit", qualified_name(limit.view)
                 raise ConfigError(UNROUTED.format(decorator, name))
         for _, route in routes.routes_of(self._apps):
-            for dependency in routes.dependencies_of(route):
-                if isinstance(dependency, RateLimit):
-                    dependency.bound_to(self, route)
+            for dependency in routes.dependencies_of(route, RateLimit):
+                dependency.bound_to(self, route)
         self._routes_verified = True
 
-    def _wrap(self, inner: App) -> App:
-        """Returns the application. The messages of each response pass through an exchange."""
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            if (unlimited := self._unlimited(inner, scope, receive, send)) is not None:
-                await unlimited
-                return
-            if not self._routes_verified:
-                self._verify_routes()
-            scope.setdefault("state", {}).setdefault("rate_limit", None)
-            scope[NAME] = exchange = StarletteExchange(send, self, scope, receive)
-            try:
-                await inner(scope, receive, exchange.send)
-            finally:
-                # Scope and exchange refer to each other. Without the cycle they are freed now, not by the collector.
-                scope.pop(NAME, None)
-                if exchange.ends_with_body:
-                    await exchange.end_handler()
-
-        return app
+    async def _serve(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+        """Calls the application. The messages of each response pass through an exchange."""
+        if (unlimited := self._unlimited(app, scope, receive, send)) is not None:
+            await unlimited
+            return
+        if not self._routes_verified:
+            self._started()
+        scope.setdefault("state", {}).setdefault("rate_limit", None)
+        scope[NAME] = exchange = StarletteExchange(self, scope, receive, send)
+        try:
+            await app(scope, receive, exchange.send)
+        finally:
+            # Scope and exchange refer to each other. Without the cycle they are freed now, not by the collector.
+            scope.pop(NAME, None)
+            if exchange.ends_with_body:
+                await exchange.end_handler()
 
     def _with_application(self, app: App) -> App:
-        """Wraps the application inside its middleware, so that its limit also counts requests without a route."""
-        if not self._application or not self.enabled:
-            return app
+        """Wraps the application inside its middleware, so that its limit also counts requests without a route.
+
+        It is checked before the response of such a request: a 404, or a redirect.
+        """
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-            exchange: StarletteExchange | None = scope.get(NAME)
-            if exchange is not None and exchange.tidegate is self:
-                send = exchange.checking(receive, send)
-            await app(scope, receive, send)
+            exchange: Any = scope.get(NAME)
+            dropped = False
 
-        return counted
+            async def checked(message: Message) -> None:
+                nonlocal dropped
+                if not dropped and not exchange.checked:
+                    exchange.checked = True
+                    dropped = await exchange.answers(None, scope, receive, send)
+                if not dropped:
+                    await send(message)
+
+            is_own = exchange is not None and exchange.layer is self
+            await app(scope, receive, checked if is_own else send)
+
+        return counted if self._application and self.enabled else app
 
     def _limits_for(self, route: Any, scope: Scope, exchange: StarletteExchange) -> tuple[BoundLimit, ...]:
         """Returns the limits of a request with a known route."""
         exchange.checked = True
-        known = self._limits_by_route.get((id(route), scope.get("method")))
-        _, limits, defaults, exchange.exempt = known if known is not None else self._find_limits(route, scope)
+        endpoint, method = scope.get("endpoint"), scope.get("method")
+        known = self._limits_by_route.get((id(route), method))
+        if known is None:
+            if any(one.owner is not self for one in routes.limits_of(endpoint, method)):
+                raise unattached(qualified_name(endpoint))
+            # The route is kept, so no other route gets its id.
+            known = (route, *self._find_limits(route, endpoint, method))
+            self._remember(id(route), method, known)
+        _, limits, defaults, exchange.exempt = known
         if exchange.mounted:
             # The limit of the application and the default were checked at the mount.
             return tuple(bound for bound in limits if bound not in self._application and not defaults)
         exchange.checked_default = defaults
         return limits
 
-    def _find_limits(self, route: Any, scope: Scope) -> tuple[Any, tuple[BoundLimit, ...], bool, bool]:
-        endpoint, method = scope.get("endpoint"), scope.get("method")
+    def _find_limits(self, route: Any, endpoint: Any, method: str | None) -> tuple[tuple[BoundLimit, ...], bool, bool]:
+        """Returns the limits of a route and method, if the default is one, and if the endpoint is exempt from all."""
         found = routes.limits_of(endpoint, method)
-        if any(one.owner is not self for one in found):
-            raise unattached(qualified_name(endpoint))
-        exempt = any(one.declared is None for one in found)
-        limits: tuple[BoundLimit, ...] = ()
-        if self.enabled and not exempt and not routes.allows(route, endpoint, method):
-            limits = self._application
-        elif self.enabled and not exempt:
-            path = routes.path_of(route)
-            where = endpoint, self._apps, path
-            own = [(one.declared, routes.place_of(one.view, *where)) for one in found if one.declared]
-            use_default = not any(isinstance(one, RateLimit) for one in routes.dependencies_of(route))
-            place = routes.place_of(endpoint, *where) if hasattr(route, "endpoint") else path
-            limits = self._limits_of_view(place, own, use_default=use_default)
-        defaults = any(bound.declared is self._default for bound in limits)
-        # The route is kept, so no other route gets its id.
-        answer = (route, limits, defaults, exempt)
-        self._remember(id(route), method, answer)
-        return answer
+        if not self.enabled or any(one.declared is None for one in found):
+            return (), False, True
+        if not routes.allows(route, endpoint, method):
+            return self._application, False, False
+        path = routes.path_of(route)
+        where = endpoint, self._apps, path
+        own = [(one.declared, routes.place_of(one.view, *where)) for one in found if one.declared and one.owner is self]
+        use_default = not any(routes.dependencies_of(route, RateLimit))
+        place = routes.place_of(endpoint, *where) if hasattr(route, "endpoint") else path
+        limits = self._limits_of_view(place, own, use_default=use_default)
+        return limits, any(bound.declared is self._default for bound in limits), False
 
 
 class RateLimit:
@@ -458,26 +404,16 @@ class RateLimit:
         DeclaredLimit(policy, **options)
 
     async def __call__(self, connection: HTTPConnection) -> Decision | None:
-        scope = connection.scope
-        exchange: StarletteExchange | None = scope.get(NAME)
+        exchange: StarletteExchange | None = connection.scope.get(NAME)
         if exchange is None:
             raise ConfigError("RateLimit has no limiter: attach one with Tidegate(app, store=…)")
-        tidegate = exchange.tidegate
-        if not tidegate.enabled or exchange.exempt:
+        bound = self.bound_to(exchange.layer, connection.scope.get("route"))
+        if exchange.exempt or not (bound.declared.enabled and exchange.layer.enabled):
             return None
-        if exchange.told is None:
-            exchange.told = {}
-        elif self in exchange.told:
-            return exchange.told[self]
-        bound = self.bound_to(tidegate, scope.get("route"))
-        if not bound.declared.enabled:
-            return None
-        if exchange.checked_default:
-            # The default was checked before this limit was known. This limit replaces it.
-            exchange.checked_default = False
-            await exchange.replace(tidegate._application)
-        exchange.told[self] = decision = await exchange.enforce((bound,))
-        return decision
+        if self not in exchange.told:
+            await exchange.replace_default()
+            exchange.told[self] = await exchange.enforce((bound,))
+        return exchange.told[self]
 
     def bound_to(self, tidegate: Tidegate, route: Any) -> BoundLimit:
         """Returns the limit, prepared for the limiter of a Tidegate."""

@@ -39,39 +39,28 @@ def _described(make: Any, tidegate: Any, app: Any, dependency: type[Any], answer
             # The application's own description of its refusals stays.
             if responses is None or status in responses:
                 continue
-            limits = [one for one in _limits_of(tidegate, route, method, dependency) if _may_refuse(one, tidegate)]
-            if limits:
+            if limits := list(_limits_of(tidegate, route, method, dependency)):
                 responses[status] = _response(document, limits, is_ours=not answers(app))
     return document
 
 
 def _limits_of(tidegate: Any, route: Any, method: str, dependency: type[Any]) -> Iterator[DeclaredLimit]:
-    """Returns the limits of a route for a method, as they are written."""
-    found = routes.limits_of(route.endpoint, method)
-    if not tidegate.enabled or any(one.declared is None for one in found):
-        return
-    asked = [one for one in routes.dependencies_of(route) if isinstance(one, dependency)]
-    own = [one.declared for one in found if one.owner is tidegate and one.declared is not None]
-    own = [one for one in own if one.enabled] or ([] if asked else [tidegate._default])
-    depended = [tidegate._declare(one._policy, one._options) for one in asked]
-    for limit in filter(None, (*own, *depended, tidegate._declared_application)):
-        if limit.enabled and (limit.methods is None or method in limit.methods):
+    """Returns the limits of a route that may refuse a method, as they are written."""
+    limits, _, exempt = tidegate._find_limits(route, route.endpoint, method)
+    asked = [tidegate._declare(one._policy, one._options) for one in routes.dependencies_of(route, dependency)]
+    for limit in () if exempt else (*asked, *limits):
+        applies = limit.enabled and (limit.methods is None or method in limit.methods)
+        # A policy in shadow does not deny.
+        if applies and (limit.choose or any(not tidegate.limiter.policy(use[0]).shadow for use in limit.policies)):
             yield limit
-
-
-def _may_refuse(limit: DeclaredLimit, tidegate: Any) -> bool:
-    """True if any of its policies may deny. A policy in shadow does not."""
-    return limit.choose is not None or any(not tidegate.limiter.policy(use[0]).shadow for use in limit.policies)
 
 
 def _response(document: Any, limits: list[DeclaredLimit], is_ours: bool) -> Any:
     """Returns the response of a refusal. Its problem becomes a schema, unless the application has its own answer."""
-    response: Any = None
-    for limit in limits:
-        said = json.loads(limit.headers.openapi())
-        # Each limit chooses the fields of its own refusals.
-        response = response or said
-        response["headers"].update(said["headers"])
+    # Each limit chooses the fields of its own refusals.
+    response, *others = (json.loads(limit.headers.openapi()) for limit in limits)
+    for other in others:
+        response["headers"].update(other["headers"])
     if not is_ours or all(limit.on_denied is not None for limit in limits):
         del response["content"]
         return response

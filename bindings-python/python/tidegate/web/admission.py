@@ -233,10 +233,10 @@ def admit(
         if not found:
             continue
         meta, priority = bound.meta, bound.priority
-        if meta is not None and callable(meta):
-            meta = _checked_meta(bound, (yield from _once(meta, request, known)))
-        if priority is not None and callable(priority):
-            priority = _checked_class(bound, (yield from _once(priority, request, known)))
+        if callable(meta):
+            meta = _made("meta", meta, (yield from _once(meta, request, known)), (str, bytes))
+        if callable(priority):
+            priority = _made("priority", priority, (yield from _once(priority, request, known)), (str,))
         budget = budget_of(method) if bound.per_method else None
         for entry, key, cost in found:
             asked.append((bound, entries, entry, cost))
@@ -285,18 +285,12 @@ def _skips(bound: BoundLimit, request: Request, known: Known) -> Steps[bool]:
     return False
 
 
-def _checked_class(bound: BoundLimit, given: Any) -> str | None:
-    if given is None or isinstance(given, str):
-        return given
-    raise ConfigError(f"the priority function {name_of(bound.priority)} returned {shown(given)}: a class is text (str)")
-
-
-def _checked_meta(bound: BoundLimit, meta: Any) -> str | bytes | None:
-    if meta is None or isinstance(meta, (str, bytes)):
-        return meta
-    raise ConfigError(
-        f"the meta function {name_of(bound.meta)} returned {shown(meta)}: the journal takes text (str) or bytes"
-    )
+def _made(option: str, function: Any, made: Any, kinds: tuple[type, ...]) -> Any:
+    """Returns the result of a function, or None. Raises for a result of another kind."""
+    if made is None or isinstance(made, kinds):
+        return made
+    must = "a class is text (str)" if option == "priority" else "the journal takes text (str) or bytes"
+    raise ConfigError(f"the {option} function {name_of(function)} returned {shown(made)}: {must}")
 
 
 def _give_back(admission: Admission, charges: Iterable[Charge]) -> Steps[None]:
@@ -318,10 +312,11 @@ def _settle_charges(admission: Admission, costs: Mapping[Charge, Any]) -> Steps[
             log.warning("%s could not be corrected after the response: %s", decision.policy, error.message)
 
 
-def withdraw(admission: Admission) -> Steps[None]:
-    """Takes an admission back, with its held and its charged units."""
-    admission.release()
-    yield from _give_back(admission, admission.charges)
+def withdraw(admissions: Iterable[Admission]) -> Steps[None]:
+    """Takes admissions back, with their held and their charged units."""
+    for admission in admissions:
+        admission.release()
+        yield from _give_back(admission, admission.charges)
 
 
 def refund(admissions: Iterable[Admission], request: Request, response: Response) -> Steps[None]:

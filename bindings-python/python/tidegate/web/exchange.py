@@ -11,10 +11,10 @@ from .._tidegate import AsyncLimiter, Decision, Headers, Policy, status
 from .._tracing import TRACED
 from ..errors import ConfigError, KeyInvalid, StoreError
 from .admission import DECISION, Admission, Known, ResponseStart, admit, end_work, failed, gathered, refund
-from .keys import UNAUTHENTICATED, MissingPeer
+from .keys import UNAUTHENTICATED
 from .layers import WebLayer
 from .limit import RESPONSE, BoundLimit
-from .refusal import CLOSE_CODE, CLOSE_REASON, Refusal
+from .refusal import Refusal
 from .steps import run_steps_async
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -74,6 +74,15 @@ NAME = "tidegate"
 STATE = "rate_limit"
 
 
+# A websocket that can be answered with a status has this extension.
+DENIAL = "websocket.http.response"
+
+
+def is_answerable(scope: Scope) -> bool:
+    """True if a request can be answered with a status. The server can only close other websockets."""
+    return scope["type"] == "http" or DENIAL in (scope.get("extensions") or ())
+
+
 def as_refusal(app: App, status: int) -> App:
     """Returns an ASGI application that answers a refused request. It replaces 200 by the status of the refusal."""
 
@@ -105,10 +114,9 @@ class AsgiExchange:
     # True if the response is a refusal, which may bring its header fields.
     refused = False
 
-    def __init__(self, send: Send, limiter: AsyncLimiter, scope: Scope) -> None:
-        self._send = send
-        self.limiter = limiter
-        self.scope = scope
+    def __init__(self, layer: Lifespan, scope: Scope, receive: Receive, send: Send) -> None:
+        self.layer, self.limiter = layer, layer.limiter
+        self.scope, self.receive, self._send = scope, receive, send
 
     @functools.cached_property
     def request(self) -> Any:
@@ -207,12 +215,6 @@ class AsgiExchange:
         if self.ends_with_body:
             await run_steps_async(end_work(self.admissions, self.request, self.response, RESPONSE), self.limiter)
 
-    async def close_websocket(self, error: MissingPeer) -> None:
-        """Refuses a websocket without a client address. For any other request, the framework gets the error."""
-        if self.scope["type"] != "websocket":
-            raise error
-        await self._send({"type": "websocket.close", "code": CLOSE_CODE, "reason": CLOSE_REASON})
-
     async def answer_given(self, admission: Admission) -> App | None:
         """Returns the answer of `on_denied` to a denied request, or None for the default."""
         on_denied = admission.bound.on_denied
@@ -229,13 +231,13 @@ class AsgiExchange:
         """Responds with a Refusal, or closes a websocket."""
         scope = self.scope
         headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in refusal.fields]
+        if not is_answerable(scope):
+            # The server makes a 403 of it. The code is for servers that can send it.
+            await self._send({"type": "websocket.close", "code": refusal.close_code, "reason": "rate limited"})
+            return
         kind = "http.response"
         if scope["type"] == "websocket":
-            if "websocket.http.response" not in (scope.get("extensions") or ()):
-                # The server makes a 403 of it. The code is for servers that can send it.
-                await self._send({"type": "websocket.close", "code": refusal.close_code, "reason": "rate limited"})
-                return
-            kind = "websocket.http.response"
+            kind = DENIAL
             if self.admissions:
                 headers.extend(self.fields())
         await self.send({"type": f"{kind}.start", "status": refusal.status, "headers": headers})

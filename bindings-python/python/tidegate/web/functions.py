@@ -62,6 +62,12 @@ def qualified_name(view: Any) -> str:
     return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
 
 
+def verb_of(view_class: Any, method: str) -> str:
+    """Returns the name of the method of a class that serves an HTTP method. That of GET also serves HEAD."""
+    name = method.lower()
+    return "get" if name == "head" and not hasattr(view_class, name) else name
+
+
 # The most decorators around each other that are searched.
 MAX_DEPTH = 8
 # A wrapper has such a parameter, because it passes on arguments that it does not know.

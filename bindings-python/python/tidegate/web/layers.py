@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from .._shown import shown
@@ -31,6 +31,8 @@ _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false":
 
 # The attribute of a view that carries its limits, a list.
 LIMITS = "__tidegate__"
+# The attribute of an application that carries the layer of its routes.
+ATTACHED = "_tidegate"
 # The most routes and methods that are remembered. A client may make up methods, but a server has few.
 MAX_ROUTES = 10_000
 # The most layers of middleware that are searched.
@@ -152,12 +154,18 @@ class AppLimits(WebLayer[L], Generic[L, A]):
 
     def _pass_on(self, address: Key) -> None:
         """Makes the layers inside this one read addresses as it does, also behind other middleware."""
-        inner: Any = self.app
-        for _ in range(MAX_LAYERS):
+        for inner in with_wrapped_apps(self.app):
             if isinstance(inner, AppLimits) and inner._declared_application is not None:
                 inner._declared_application.read_addresses_as(address)
                 inner._bind_anew()
-            inner = getattr(inner, "app", None)
+
+
+def with_wrapped_apps(app: Any) -> Iterator[Any]:
+    """Returns an application and, as far as it is middleware, those that it wraps, from the outside in."""
+    layers = 0
+    while app is not None and (layers := layers + 1) <= MAX_LAYERS:
+        yield app
+        app = getattr(app, "app", None)
 
 
 def check_is_function(view: Any, decorator: str) -> None:
@@ -196,6 +204,9 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
     """Limits of the routes of an application. A route may have its own limits, and all others have the default."""
 
     _own_options = ("limiter", "store", "default", "application")
+    # Set by each framework with `init_app`: the class of its applications, and its name for errors.
+    _app_class: ClassVar[type[Any]]
+    _app_name: ClassVar[str]
 
     def __init__(
         self,
@@ -241,7 +252,18 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
 
     def init_app(self, app: A) -> None:
         """Limits an application from now on."""
-        raise NotImplementedError
+        if not isinstance(app, self._app_class):
+            raise ConfigError(f"Tidegate limits a {self._app_name} application, not {shown(app)}")
+        if getattr(app, ATTACHED, None) is not None:
+            raise ConfigError("this application has a Tidegate already")
+        if self._is_enabled(app):
+            warn_of_memory(self.limiter)
+        setattr(app, ATTACHED, self)
+        self._apps.append(app)
+
+    def _is_enabled(self, _: A) -> bool:
+        """True if an application is limited."""
+        return self.enabled
 
     def limit(self, policy: PolicyOption, **options: Unpack[LimitOptions]) -> Callable[[Limited], Limited]:
         """A decorator that limits a view. Put it below `@app.get(…)`. Missing options are those of this Tidegate."""

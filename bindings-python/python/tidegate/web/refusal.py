@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
+from typing import TypeVar
 
 from .._tidegate import problem, problem_without_store, status
 from ..errors import KeyInvalid, StoreError
 from .admission import Admission
+
+T = TypeVar("T")
 
 # Most stores are back within a second, and there is no better guess.
 STORE_WAIT = 1
@@ -27,6 +30,9 @@ class Refusal:
     """
 
     def __init__(self, cause: Admission | StoreError | KeyInvalid) -> None:
+        self.cause = cause
+        # The arguments of the exceptions of refusals.
+        self.arguments = (cause.decision,) if isinstance(cause, Admission) else (cause.message, cause.code)
         # The fields that announce the policies of a request that could not be checked.
         self.announced: list[tuple[str, str]] = []
         if isinstance(cause, Admission):
@@ -50,6 +56,12 @@ class Refusal:
             ("Content-Length", str(len(self.body))),
             *self.own_fields,
         ]
+
+    def one_of(self, denied: T, store_missing: T, key_invalid: T) -> T:
+        """Returns the value for the cause of the refusal."""
+        if isinstance(self.cause, Admission):
+            return denied
+        return store_missing if isinstance(self.cause, StoreError) else key_invalid
 
     @property
     def phrase(self) -> str:
