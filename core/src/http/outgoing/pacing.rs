@@ -282,10 +282,11 @@ impl Pacing {
         let wait = said.wait();
         // If a service states no limit, the next call goes once Tidegate knows that this one was served.
         let is_asked = asked.is_learned() && answered.is_some_and(Decision::learned);
-        if self.learn && (!said.observations.is_empty() || is_asked) {
-            if let Err(error) = self.limiter.learn(asked, said.observations, answered.map(Answered::of)).await {
-                tracing::warn!(target: "tidegate", %error, "the limits in a response were not learned");
-            }
+        if self.learn
+            && (!said.observations.is_empty() || is_asked)
+            && let Err(error) = self.limiter.learn(asked, said.observations, answered.map(Answered::of)).await
+        {
+            tracing::warn!(target: "tidegate", %error, "the limits in a response were not learned");
         }
         (wait, response)
     }
