@@ -329,12 +329,12 @@ def test_a_turn_that_is_older_than_a_refusal_is_given_back(redis_url: str, prefi
             def __getattr__(self, name: str) -> Any:
                 return getattr(self._limiter, name)
 
-            async def acquire(self, *arguments: Any, **options: Any) -> Any:
-                decision = await self._limiter.acquire(*arguments, **options)
+            async def _turn(self, *arguments: Any) -> Any:
+                admission = await self._limiter._turn(*arguments)
                 if sent and not refused.is_set():
                     begun.set()
                     await refused.wait()
-                return decision
+                return admission
 
         async def service(request: httpx.Request) -> httpx.Response:
             sent.append(request.url.path)
