@@ -182,7 +182,7 @@ export class Tasks {
   /** Begins a task about one key. `lengthMs` is the time to wait or to block. Without it there is no end. */
   about(kind: TaskKind, target: CallTarget, signal?: CancelSignal, lengthMs?: number): Promise<TaskResult> {
     const { policyRef, key, cost, meta, units, priority } = target;
-    const length = finite(lengthMs);
+    const length = kind === TaskKind.Block ? lengthMs : finite(lengthMs);
     const start = (ticket: number): number =>
       this.nativeLimiter.beginTask(ticket, kind, policyRef.id, key, cost, length, meta, units, priority);
     return this.begin([target], start, signal);
