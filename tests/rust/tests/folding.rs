@@ -103,6 +103,28 @@ fn a_check_is_one_round_trip_also_after_the_scripts_are_flushed() {
 }
 
 #[tokio::test]
+async fn a_server_without_the_script_is_asked_by_digest_twice_before_the_script_is_sent() {
+    let redis = Servers::start(Kind::Single);
+    let builder = || Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).deny_cache(Duration::ZERO);
+    let (blocking, tasks) = (builder().build().expect("a limiter"), builder().build_async().expect("a limiter"));
+    let forget = || {
+        let _ = (redis.command(0, &["SCRIPT", "FLUSH"]), redis.command(0, &["CONFIG", "RESETSTAT"]));
+    };
+    // Meanwhile another process may have sent it: of many that start together, few send 137 kB each.
+    let sent = || (redis.calls(0, "evalsha"), redis.calls(0, "eval"));
+    forget();
+    assert!(blocking.check("5/minute", "a").expect("a decision").allowed());
+    assert_eq!(sent(), (2, 1));
+    forget();
+    assert!(tasks.check("5/minute", "a").await.expect("a decision").allowed());
+    assert_eq!(sent(), (2, 1));
+    forget();
+    let (first, second) = tokio::join!(tasks.check("5/minute", "b"), tasks.check("5/minute", "c"));
+    assert!(first.expect("a decision").allowed() && second.expect("a decision").allowed());
+    assert_eq!(sent().1, 1);
+}
+
+#[tokio::test]
 async fn different_policies_costs_and_operations_fold_and_each_gets_its_own_answer() {
     let redis = Servers::start(Kind::Single);
     let clock = Arc::new(ManualClock::new(Duration::from_secs(1_800_000_000)));

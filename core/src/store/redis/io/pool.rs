@@ -8,7 +8,8 @@ use redis::Value;
 
 use super::connection::{BlockingConnection, Connector, Interrupted};
 use crate::store::redis::protocol::{
-    Exchange, Failure, MAX_SHORT_REPLY, Obstacle, ReplyMeaning, Server, is_in_step, out_of_step, write_question,
+    Exchange, Failure, MAX_SHORT_REPLY, Obstacle, ReplyMeaning, Server, is_in_step, out_of_step, script_pause,
+    write_question,
 };
 use crate::store::redis::script::Batch;
 
@@ -74,7 +75,7 @@ impl Pool {
         several: bool,
         deadline: Instant,
     ) -> Result<Result<Value, Obstacle>, Interrupted> {
-        let mut in_full = false;
+        let (mut in_full, mut has_paused) = (false, false);
         loop {
             let mut commands = Vec::new();
             let count = batch.write(asking, in_full, &mut commands);
@@ -86,6 +87,10 @@ impl Pool {
                 check_step(connection, batch.number(), deadline)?;
             }
             match meaning {
+                ReplyMeaning::UnknownScript if !has_paused => {
+                    has_paused = true;
+                    std::thread::sleep(script_pause(self.server.timeout));
+                }
                 ReplyMeaning::UnknownScript if !in_full => in_full = true,
                 ReplyMeaning::OtherTime(time) => drop(batch.go_by(Some(time))),
                 // A blocking call has only one slot, so it cannot be `NotAsOne`.

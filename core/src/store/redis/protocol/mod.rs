@@ -37,6 +37,6 @@ pub(super) use pending_call::{Callers, Completed, PendingCall, Recipient};
 pub(super) use redirect::ReplyMeaning;
 pub(crate) use resp::ReplyBuffer;
 pub(super) use router::Router;
-pub(super) use schedule::DiscoverySchedule;
+pub(super) use schedule::{DiscoverySchedule, script_pause};
 pub(super) use server_directory::{Server, ServerDirectory, Target};
 pub(super) use topology::{Topology, hash_slot};

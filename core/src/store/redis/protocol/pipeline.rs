@@ -67,6 +67,9 @@ pub(crate) struct ServerPipeline<C: Callers> {
     /// The moment since when the server has been silent. Until it answers it gets no calls, because it would run them
     /// after their callers have given up.
     silent_since: Option<Instant>,
+    /// Set while the server is known to lack the script: until then no batch is sent. If the script is still missing
+    /// afterwards, it is sent in full.
+    script_awaited_until: Option<Instant>,
     /// When `handle_timeout` has something to do.
     next_moment: NextMoment,
 }
@@ -83,6 +86,7 @@ impl<C: Callers> ServerPipeline<C> {
             connection: None,
             attempts: Vec::new(),
             silent_since: None,
+            script_awaited_until: None,
             next_moment: NextMoment::default(),
         }
     }
@@ -217,7 +221,8 @@ impl<C: Callers> ServerPipeline<C> {
 
     /// Forms the batches that may be sent now, and returns the bytes to send.
     pub(crate) fn transmit(&mut self, id: ConnectionId, now: Instant) -> &[u8] {
-        if self.connection.is_some() && self.silent_since.is_none() && !self.queues.is_empty() {
+        let awaits_script = self.script_awaited_until.is_some_and(|until| now < until);
+        if self.connection.is_some() && self.silent_since.is_none() && !awaits_script && !self.queues.is_empty() {
             self.form_batches(now);
         }
         self.unsent(id)
@@ -305,14 +310,14 @@ impl<C: Callers> ServerPipeline<C> {
         }
         while let Some(connection) = self.connection_mut(id) {
             match connection.next_reply() {
-                Ok(Some((command, reply))) => self.handle_reply(command, reply, effects),
+                Ok(Some((command, reply))) => self.handle_reply(command, reply, now, effects),
                 Ok(None) => return,
                 Err(error) => self.lose_connection(&error, now, effects),
             }
         }
     }
 
-    fn handle_reply(&mut self, command: Command<C>, reply: Value, effects: &mut Effects<C>) {
+    fn handle_reply(&mut self, command: Command<C>, reply: Value, now: Instant, effects: &mut Effects<C>) {
         match command {
             Command::Asking => {}
             // The caller of a question that was sent after the probe may have given up. No timer waits for its reply.
@@ -320,11 +325,11 @@ impl<C: Callers> ServerPipeline<C> {
                 self.probe()
             }
             Command::Probe(_) => self.silent_since = None,
-            Command::Script(batch) => self.handle_script_reply(batch, reply, effects),
+            Command::Script(batch) => self.handle_script_reply(batch, reply, now, effects),
         }
     }
 
-    fn handle_script_reply(&mut self, mut batch: ScriptCall<C>, reply: Value, effects: &mut Effects<C>) {
+    fn handle_script_reply(&mut self, mut batch: ScriptCall<C>, reply: Value, now: Instant, effects: &mut Effects<C>) {
         let (reply, is_certain) = match batch.doubtful.take() {
             Some(error) => (error, true),
             None => (reply, false),
@@ -340,8 +345,12 @@ impl<C: Callers> ServerPipeline<C> {
             }
             return;
         }
-        if again && batch.is_awaited() && self.silent_since.is_none() {
+        let awaits_script = unknown && self.awaits_script(now);
+        if again && !awaits_script && batch.is_awaited() && self.silent_since.is_none() {
             return self.send_batch(ScriptCall { in_full: batch.in_full || unknown, ..batch });
+        }
+        if !unknown {
+            self.script_awaited_until = None;
         }
         self.queues.note_completed(batch.queue, batch.members.len());
         match meaning {
@@ -366,6 +375,15 @@ impl<C: Callers> ServerPipeline<C> {
                 batch.give_out(reply, self.connection_number(), effects);
             }
         }
+    }
+
+    /// True if another process may be about to send the script to this server, so that it may be there after a pause.
+    fn awaits_script(&mut self, now: Instant) -> bool {
+        let until = *self.script_awaited_until.get_or_insert_with(|| now + self.options.directory.script_pause());
+        if now < until {
+            self.next_moment.set(until);
+        }
+        now < until
     }
 
     /// Takes the calls for keys that are not on this server out of an answered batch, and queues them again.
@@ -395,6 +413,9 @@ impl<C: Callers> ServerPipeline<C> {
             return;
         }
         self.next_moment = NextMoment::default();
+        if let Some(until) = self.script_awaited_until.filter(|until| *until > now) {
+            self.next_moment.set(until);
+        }
         let mut late = self.queues.take_if(|call| call.state.attempt_deadline <= now);
         self.queues.handle_timeout(self.server.timeout, now, &mut self.next_moment);
         let mut silent = false;

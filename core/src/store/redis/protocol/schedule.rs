@@ -1,6 +1,9 @@
-//! When the topology is discovered anew.
+//! When the topology is discovered anew, and when a server that lacks the script is asked again.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
+
+use crate::process::fork;
 
 /// The least time between two discoveries.
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -9,6 +12,15 @@ pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const REPLICA_REFRESH: Duration = Duration::from_secs(5);
 /// The bounds of the time that a discovery may take.
 const DURATION: std::ops::RangeInclusive<Duration> = Duration::from_millis(250)..=Duration::from_secs(1);
+/// The longest time after which a process that found no script on a server asks again by its digest.
+const MAX_SCRIPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// A random time to wait before the script is sent to a server that lacks it. Processes that start together wait for
+/// different times, so one of them sends the script and the others find it. `timeout` is the time that a call may take.
+pub(crate) fn script_pause(timeout: Duration) -> Duration {
+    let random = RandomState::new().hash_one(fork::id());
+    MAX_SCRIPT_PAUSE.min(timeout / 8).mul_f64(random as f64 / u64::MAX as f64)
+}
 
 /// Decides when to look for the servers again.
 #[derive(Debug, Default)]

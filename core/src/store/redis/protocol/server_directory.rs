@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::failure::Failure;
 use super::handshake::ExpectedRole;
+use super::schedule::script_pause;
 use crate::counting::histogram::SharedHistogram;
 use crate::store::url::{Address, Deployment, Endpoints, Login};
 
@@ -43,6 +44,8 @@ pub(crate) struct ServerDirectory {
     timeout: Duration,
     /// Counts the requests of each script call.
     batch_sizes: Option<Arc<SharedHistogram>>,
+    /// How long a process waits before it sends the script. A simulation sets it.
+    script_pause: fn(Duration) -> Duration,
 }
 
 impl ServerDirectory {
@@ -52,7 +55,18 @@ impl ServerDirectory {
             _ => Login::default(),
         };
         let login = Arc::new(endpoints.login.clone());
-        Self { endpoints, login, sentinel_login: Arc::new(sentinel_login), timeout, batch_sizes: None }
+        Self { endpoints, login, sentinel_login: Arc::new(sentinel_login), timeout, batch_sizes: None, script_pause }
+    }
+
+    /// Makes the pauses of a simulation repeatable.
+    #[cfg(test)]
+    pub(crate) fn with_script_pause(self, script_pause: fn(Duration) -> Duration) -> Self {
+        Self { script_pause, ..self }
+    }
+
+    /// The time to wait before the script is sent.
+    pub(crate) fn script_pause(&self) -> Duration {
+        (self.script_pause)(self.timeout)
     }
 
     /// Counts the requests of batches in this histogram.

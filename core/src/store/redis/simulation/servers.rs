@@ -38,7 +38,7 @@ pub(super) fn directory(layout: Layout, read_replicas: bool, timeout: Duration) 
     let shown = "redis://simulated".to_owned();
     let endpoints =
         Endpoints { deployment, login: Login::default(), certificates: None, follow: None, read_replicas, shown };
-    Arc::new(ServerDirectory::new(endpoints, timeout))
+    Arc::new(ServerDirectory::new(endpoints, timeout).with_script_pause(|_| Duration::from_micros(700)))
 }
 
 /// A server. Moments are microseconds of the schedule.
