@@ -143,6 +143,8 @@ struct ErrorParts {
     location: Option<SourceLocation>,
     /// True if the call certainly did not run.
     did_not_run: bool,
+    /// True if the store works, and the call lost to other processes until its deadline.
+    is_contention: bool,
     source: Option<Arc<io::Error>>,
 }
 
@@ -194,7 +196,17 @@ impl Error {
             message => (message, None),
         };
         let did_not_run = !kind.is_store();
-        Self { parts: Box::new(ErrorParts { kind, message, marked, location: None, source: None, did_not_run }) }
+        Self {
+            parts: Box::new(ErrorParts {
+                kind,
+                message,
+                marked,
+                location: None,
+                source: None,
+                did_not_run,
+                is_contention: false,
+            }),
+        }
     }
 
     /// Names the place where the error was found. The message begins with the location when it names a file.
@@ -243,6 +255,18 @@ impl Error {
     pub(crate) fn of_no_run(mut self) -> Self {
         self.parts.did_not_run = true;
         self
+    }
+
+    /// This error, marked as that of a call that lost to other processes, while its store works.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn of_contention(mut self) -> Self {
+        self.parts.is_contention = true;
+        self
+    }
+
+    /// True if the call lost to other processes until its deadline. The store works, so it is not lost.
+    pub(crate) const fn is_contention(&self) -> bool {
+        self.parts.is_contention
     }
 
     /// True if the call certainly did not run, so that it may be made again. For other store errors the outcome is unknown.

@@ -143,7 +143,7 @@ impl Circuit {
     pub(super) fn observe(self: &Arc<Self>, sent: SentCall, error: Option<&Error>) {
         self.telemetry.ended(self.clock.micros().saturating_sub(sent.at));
         match error {
-            Some(error) if sent.had_little_time && error.kind() == ErrorKind::StoreTimeout => {
+            Some(error) if error.is_contention() || sent.had_little_time && error.kind() == ErrorKind::StoreTimeout => {
                 self.telemetry.failed(error.kind())
             }
             None => {

@@ -106,6 +106,8 @@ impl Fallback {
         let is_of_hold = matches!(entry.operation, Operation::Renew { .. } | Operation::Close { .. });
         match choice {
             OnStoreError::Raise => Err(error),
+            // A limit in each process would multiply it by their number, while the store works.
+            OnStoreError::Local if error.is_contention() => Err(error),
             OnStoreError::Open | OnStoreError::Closed if is_of_hold => Err(error),
             choice => Ok(self.answer(choice, entry, now, |usage| usage.enforce(entry, now))),
         }
@@ -117,7 +119,7 @@ impl Fallback {
     fn answer_all(&self, entries: &[Entry<'_>], now: Option<u64>, error: Error) -> Result<Vec<Answer>> {
         let now = self.now(now);
         let choices: Vec<OnStoreError> = entries.iter().map(|entry| self.choice(entry.plan)).collect();
-        if choices.contains(&OnStoreError::Raise) {
+        if choices.contains(&OnStoreError::Raise) || error.is_contention() && choices.contains(&OnStoreError::Local) {
             return Err(error);
         }
         let closes = |(entry, choice): (&Entry<'_>, &OnStoreError)| {
