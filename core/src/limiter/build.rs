@@ -30,6 +30,8 @@ use crate::store::key_names::KeyNames;
 #[cfg(all(unix, feature = "redis"))]
 use crate::store::machine::{self, Machine};
 use crate::store::memory::Memory;
+#[cfg(feature = "postgres")]
+use crate::store::postgres;
 use crate::store::redis::{self, ReaderRegistry};
 use crate::store::url::{Endpoints, StoreUrl, without_secrets};
 
@@ -137,6 +139,14 @@ impl Builder {
                 StoreUrl::Machine(_) => {
                     return Err(Error::config("file:// shares no keys with other stores: leave it out of the list"));
                 }
+                #[cfg(feature = "postgres")]
+                StoreUrl::Postgres(_) if urls.len() > 1 => {
+                    return Err(Error::config(
+                        "postgresql:// shares no keys with other stores: leave it out of the list",
+                    ));
+                }
+                #[cfg(feature = "postgres")]
+                StoreUrl::Postgres(table) => postgres::open(*table, self.names()?, self.timeout)?,
                 StoreUrl::Redis(server) => self.redis(*server, readers, log, telemetry.batch_sizes())?,
             };
             Ok((Breaker::around(store, url, self.timeout, Arc::clone(telemetry)), url.clone()))

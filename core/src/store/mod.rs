@@ -1,4 +1,4 @@
-//! The stores of usage: in this process, in a file of the machine, or in Redis. All give the same answers.
+//! The stores of usage: in this process, in a file of the machine, in Redis or in PostgreSQL. All give the same answers.
 //!
 //! The layers around a shared store (`resilience/`) implement [`Store`] too.
 
@@ -11,13 +11,16 @@ pub(crate) mod layer_states;
 #[cfg(all(unix, feature = "redis"))]
 pub(crate) mod machine;
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod panics;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
 pub(crate) mod redis;
 pub(crate) mod request;
 #[cfg(feature = "stored")]
 pub(crate) mod stored_key;
-// No store uses it yet: the next one is PostgreSQL.
-#[cfg(all(test, feature = "redis"))]
+#[cfg(feature = "postgres")]
 mod swap;
 pub(crate) mod url;
 pub(crate) mod usage;

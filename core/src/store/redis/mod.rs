@@ -25,6 +25,7 @@ use super::call_context::{CallContext, Waits};
 use super::completion::Completion;
 use super::key_names::KeyNames;
 use super::layer_states::LayerStates;
+use super::panics::{Caller, guarded};
 use super::request::{Answer, Entry, Operation};
 use super::url::Endpoints;
 use crate::algorithm::Rule;
@@ -33,7 +34,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::process::fork::{PerProcess, ProcessValue};
 use crate::process::log::Log;
-use io::{BlockingCalls, Caller, Connector, Engine, EngineCall, guarded};
+#[cfg(feature = "postgres")]
+pub(crate) use io::tls_config;
+use io::{BlockingCalls, Connector, Engine, EngineCall};
 use protocol::{CallState, PendingCall, Recipient, ServerDirectory, no_answer, timed_out};
 use script::{Grouping, Request};
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::known_values::KnownValues;
 use super::store_clock::StoreClock;
-use super::unit::{Answers, Attempt, Decided, Group, GroupId, Unit};
+use super::unit::{CallGroup, Decided, GroupAnswers, GroupId, SwapAttempt, SwapUnit};
 use super::value::Mark;
 use super::{CallId, Change, ChangeSet, Io, Promises};
 use crate::error::{Error, ErrorKind};
@@ -22,27 +22,27 @@ const LOSSES_BEFORE_LOCK: u8 = 3;
 /// A question that the store has not answered.
 pub(super) struct CallInFlight {
     pub(super) sent: Instant,
-    pub(super) phase: Phase,
+    pub(super) phase: CallPhase,
 }
 
-pub(super) enum Phase {
+pub(super) enum CallPhase {
     Reading {
-        units: Vec<Unit>,
+        units: Vec<SwapUnit>,
         locks: bool,
     },
     Swapping {
-        units: Vec<(Unit, Vec<Change>)>,
+        units: Vec<(SwapUnit, Vec<Change>)>,
     },
     /// A read that clears up the outcome of a swap.
     ClearingUp {
-        unit: Unit,
+        unit: SwapUnit,
         error: Error,
     },
 }
 
 /// Swaps that are ready to be sent.
 pub(super) struct ReadySwap {
-    pub(super) units: Vec<(Unit, ChangeSet)>,
+    pub(super) units: Vec<(SwapUnit, ChangeSet)>,
     pub(super) locked: Option<CallId>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct ReadySwap {
 pub(crate) struct SwapMachine<R> {
     pub(super) promises: Promises,
     max_calls: usize,
-    pub(super) groups: HashMap<GroupId, Group<R>>,
+    pub(super) groups: HashMap<GroupId, CallGroup<R>>,
     /// The groups that are in no call, in the order in which they came.
     waiting: VecDeque<GroupId>,
     /// The keys that are in a call.
@@ -59,13 +59,13 @@ pub(crate) struct SwapMachine<R> {
     pub(super) calls: HashMap<CallId, CallInFlight>,
     pub(super) swaps: VecDeque<ReadySwap>,
     /// Units whose last swap has an unknown outcome.
-    pub(super) unclear: Vec<(Unit, Error)>,
+    pub(super) unclear: Vec<(SwapUnit, Error)>,
     /// Units to be read again, of which a lost swap may still arrive.
-    pub(super) unresolved: Vec<Unit>,
+    pub(super) unresolved: Vec<SwapUnit>,
     pub(super) clock: StoreClock,
     make_mark: Box<dyn FnMut() -> Mark + Send>,
     last_id: u64,
-    pub(super) completed: Vec<(R, Answers)>,
+    pub(super) completed: Vec<(R, GroupAnswers)>,
 }
 
 impl<R> SwapMachine<R> {
@@ -99,19 +99,32 @@ impl<R> SwapMachine<R> {
         recipient: R,
     ) {
         let (entries, keys): (Vec<_>, SmallVec<_>) = entries.into_iter().unzip();
-        let group =
-            Group { entries: Arc::from(entries), keys, together, now, deadline, recipient: Some(recipient), lost: 0 };
+        let group = CallGroup {
+            entries: Arc::from(entries),
+            keys,
+            together,
+            now,
+            deadline,
+            recipient: Some(recipient),
+            lost: 0,
+        };
         let id = self.next_id();
         self.groups.insert(id, group);
         self.waiting.push_back(id);
     }
 
     /// The answers that are known since it was asked last.
-    pub(crate) fn take_completed(&mut self) -> Vec<(R, Answers)> {
+    pub(crate) fn take_completed(&mut self) -> Vec<(R, GroupAnswers)> {
         std::mem::take(&mut self.completed)
     }
 
+    /// Ends all groups that are not answered, and returns their recipients.
+    pub(crate) fn close(&mut self) -> Vec<R> {
+        self.groups.drain().filter_map(|(_, group)| group.recipient).collect()
+    }
+
     /// True if no group waits for an answer.
+    #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.groups.values().all(|group| group.recipient.is_none())
     }
@@ -178,14 +191,14 @@ impl<R> SwapMachine<R> {
         }
     }
 
-    fn wants_lock(&self, unit: &Unit) -> bool {
+    fn wants_lock(&self, unit: &SwapUnit) -> bool {
         let lost = |id: &GroupId| self.groups.get(id).is_some_and(|group| group.lost >= LOSSES_BEFORE_LOCK);
         self.promises.locks && unit.groups.iter().any(lost)
     }
 
     /// Takes the groups whose keys are free and at no rest. Groups of one key keep their order.
-    fn take_units(&mut self, now: Instant) -> Vec<Unit> {
-        let mut units: Vec<Unit> = Vec::new();
+    fn take_units(&mut self, now: Instant) -> Vec<SwapUnit> {
+        let mut units: Vec<SwapUnit> = Vec::new();
         let (mut left, mut kept_keys, mut count) = (VecDeque::new(), HashSet::new(), 0);
         for id in std::mem::take(&mut self.waiting) {
             let Some(group) = self.groups.get(&id) else { continue };
@@ -200,7 +213,7 @@ impl<R> SwapMachine<R> {
             }
             count += group.keys.len();
             // A group that shares keys with several units makes one of them.
-            let mut unit = Unit { groups: Vec::new(), keys: Vec::new(), values: Vec::new(), attempts: Vec::new() };
+            let mut unit = SwapUnit { groups: Vec::new(), keys: Vec::new(), values: Vec::new(), attempts: Vec::new() };
             units.retain_mut(|other| {
                 let is_apart = !other.keys.iter().any(|key| group.keys.contains(key));
                 if !is_apart {
@@ -225,7 +238,7 @@ impl<R> SwapMachine<R> {
 
     /// Puts the groups of a unit back in front of those that came later. One whose swap may still arrive stays a unit, so that
     /// this is noticed.
-    pub(super) fn put_aside(&mut self, unit: Unit) {
+    pub(super) fn put_aside(&mut self, unit: SwapUnit) {
         if !unit.attempts.is_empty() {
             return self.unresolved.push(unit);
         }
@@ -237,7 +250,7 @@ impl<R> SwapMachine<R> {
     }
 
     /// The swap of a unit whose values this process wrote last, if the groups change any.
-    fn try_swap_first(&mut self, unit: &mut Unit, now: Instant) -> Option<ChangeSet> {
+    fn try_swap_first(&mut self, unit: &mut SwapUnit, now: Instant) -> Option<ChangeSet> {
         if !self.promises.marks_are_versions || self.wants_lock(unit) {
             return None;
         }
@@ -247,27 +260,27 @@ impl<R> SwapMachine<R> {
     }
 
     /// Decides a unit on its values. The change set is to be swapped; without one nothing is written.
-    pub(super) fn decide(&mut self, unit: &mut Unit, moment: u64) -> Option<ChangeSet> {
+    pub(super) fn decide(&mut self, unit: &mut SwapUnit, moment: u64) -> Option<ChangeSet> {
         let groups = &self.groups;
         let Decided { answers, changes } = unit.decide(|id| groups.get(&id), moment);
         let mark = (self.make_mark)();
         let has_changes = !changes.is_empty();
         let until = moment + self.clock.slack().as_micros() as u64;
         let set = unit.change_set(changes, mark, moment, until);
-        unit.attempts.push(Attempt { mark, answers });
+        unit.attempts.push(SwapAttempt { mark, answers });
         has_changes.then_some(set)
     }
 
-    fn deadline_of<'a>(&self, units: impl Iterator<Item = &'a Unit>, now: Instant) -> Instant {
+    fn deadline_of<'a>(&self, units: impl Iterator<Item = &'a SwapUnit>, now: Instant) -> Instant {
         let groups = units.flat_map(|unit| &unit.groups).filter_map(|id| self.groups.get(id));
         groups.map(|group| group.deadline).max().unwrap_or(now)
     }
 
-    fn send_read(&mut self, units: Vec<Unit>, locks: bool, now: Instant) -> Io {
+    fn send_read(&mut self, units: Vec<SwapUnit>, locks: bool, now: Instant) -> Io {
         let keys = units.iter().flat_map(|unit| unit.keys.iter().cloned()).collect();
         let deadline = self.deadline_of(units.iter(), now);
         let call = self.next_id();
-        self.calls.insert(call, CallInFlight { sent: now, phase: Phase::Reading { units, locks } });
+        self.calls.insert(call, CallInFlight { sent: now, phase: CallPhase::Reading { units, locks } });
         Io::Read { call, keys, locks, deadline }
     }
 
@@ -279,7 +292,7 @@ impl<R> SwapMachine<R> {
             units.push((unit, set.changes.clone()));
             sets.push(set);
         }
-        self.calls.insert(call, CallInFlight { sent: now, phase: Phase::Swapping { units } });
+        self.calls.insert(call, CallInFlight { sent: now, phase: CallPhase::Swapping { units } });
         Io::Swap { call, sets, locked: ready.locked, deadline }
     }
 
@@ -287,7 +300,7 @@ impl<R> SwapMachine<R> {
         let (unit, error) = self.unclear.swap_remove(0);
         let (keys, deadline) = (unit.keys.clone(), self.deadline_of(std::iter::once(&unit), now));
         let call = self.next_id();
-        let phase = Phase::ClearingUp { unit, error };
+        let phase = CallPhase::ClearingUp { unit, error };
         self.calls.insert(call, CallInFlight { sent: now, phase });
         Io::Read { call, keys, locks: false, deadline }
     }
@@ -300,13 +313,14 @@ impl<R> SwapMachine<R> {
         open.map(|group| group.deadline).chain(rests).min()
     }
 
-    /// Answers the groups whose time is over. One that was never in a swap has not run.
+    /// GroupAnswers the groups whose time is over. One that was never in a swap has not run.
     fn expire(&mut self, now: Instant) {
-        let is_over = |group: &Group<R>| group.recipient.is_some() && group.deadline <= now;
+        let is_over = |group: &CallGroup<R>| group.recipient.is_some() && group.deadline <= now;
         let over: Vec<GroupId> = self.groups.iter().filter(|(_, group)| is_over(group)).map(|(id, _)| *id).collect();
         for id in over {
             let is_waiting = self.waiting.contains(&id);
-            let error = timed_out();
+            let lost = self.groups.get(&id).is_some_and(|group| group.lost > 0);
+            let error = if lost { outrun() } else { timed_out() };
             self.answer(id, Err(if is_waiting || !self.is_swapped(id) { error.of_no_run() } else { error }));
             if is_waiting {
                 self.waiting.retain(|other| *other != id);
@@ -317,11 +331,11 @@ impl<R> SwapMachine<R> {
 
     /// True if a swap of the group may have been done, or may still arrive.
     fn is_swapped(&self, id: GroupId) -> bool {
-        let has = |unit: &Unit, unsent: usize| unit.groups.contains(&id) && unit.attempts.len() > unsent;
+        let has = |unit: &SwapUnit, unsent: usize| unit.groups.contains(&id) && unit.attempts.len() > unsent;
         let in_call = self.calls.values().any(|call| match &call.phase {
-            Phase::Swapping { units } => units.iter().any(|(unit, _)| has(unit, 0)),
-            Phase::Reading { units, .. } => units.iter().any(|unit| has(unit, 0)),
-            Phase::ClearingUp { unit, .. } => has(unit, 0),
+            CallPhase::Swapping { units } => units.iter().any(|(unit, _)| has(unit, 0)),
+            CallPhase::Reading { units, .. } => units.iter().any(|unit| has(unit, 0)),
+            CallPhase::ClearingUp { unit, .. } => has(unit, 0),
         });
         in_call
             || self.unclear.iter().any(|(unit, _)| has(unit, 0))
@@ -331,5 +345,11 @@ impl<R> SwapMachine<R> {
 }
 
 fn timed_out() -> Error {
-    Error::new(ErrorKind::StoreTimeout, "the store did not answer in time, or other processes were faster each time")
+    Error::new(ErrorKind::StoreTimeout, "the store did not answer in time")
+}
+
+/// The error of a call that lost its swaps until its deadline.
+fn outrun() -> Error {
+    let message = "other processes changed the key faster each time, until the call had no time left: give it a longer timeout, or fewer processes one key";
+    Error::new(ErrorKind::StoreTimeout, message).of_contention()
 }

@@ -1,11 +1,14 @@
 //! A machine that decides calls on a store that can read and swap values. It does no I/O. See docs/adr/0049.
 
 mod decision;
+mod engine;
 mod known_values;
 mod machine;
 mod outcomes;
+#[cfg(test)]
 mod simulation;
 mod store_clock;
+mod swap_store;
 mod unit;
 mod value;
 
@@ -15,7 +18,9 @@ use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::store::stored_key::StoredKey;
+pub(crate) use engine::{IoOutcome, SwapIo};
 pub(crate) use machine::SwapMachine;
+pub(crate) use swap_store::{SwapServer, SwapStore};
 
 /// The version of a value, as the store names it.
 pub(crate) type Version = SmallVec<[u8; 8]>;

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::known_values::KnownValue;
-use super::machine::{CallInFlight, Phase, ReadySwap, SwapMachine};
-use super::unit::{Answers, GroupId, Unit};
+use super::machine::{CallInFlight, CallPhase, ReadySwap, SwapMachine};
+use super::unit::{GroupAnswers, GroupId, SwapUnit};
 use super::value::{Mark, StoredValue};
 use super::{CallId, Change, Event, FoundValue, SwapResult, Version};
 use crate::error::{Error, ErrorKind};
@@ -17,37 +17,43 @@ impl<R> SwapMachine<R> {
             self.clock.heard(*clock, sent, now);
         }
         match (phase, event) {
-            (Phase::Reading { units, locks }, Event::Read { clock, values }) => {
+            (CallPhase::Reading { units, locks }, Event::Read { clock, values }) => {
                 self.take_read(call, units, locks, clock, values);
             }
-            (Phase::ClearingUp { unit, error }, Event::Read { values, .. }) => self.take_cleared(unit, &error, values),
-            (Phase::Swapping { units }, Event::Swapped { results, .. }) => self.take_swapped(units, results, now),
-            (Phase::Swapping { units }, Event::Unknown(error)) => {
+            (CallPhase::ClearingUp { unit, error }, Event::Read { values, .. }) => {
+                self.take_cleared(unit, &error, values)
+            }
+            (CallPhase::Swapping { units }, Event::Swapped { results, .. }) => self.take_swapped(units, results, now),
+            (CallPhase::Swapping { units }, Event::Unknown(error)) => {
                 for (unit, _) in units {
                     self.unclear.push((unit, error.clone()));
                 }
             }
-            (Phase::Swapping { units }, Event::NotRun(error)) => {
-                let without_last = |(mut unit, _): (Unit, Vec<Change>)| {
+            (CallPhase::Swapping { units }, Event::NotRun(error)) => {
+                let without_last = |(mut unit, _): (SwapUnit, Vec<Change>)| {
                     unit.attempts.pop();
                     unit
                 };
                 self.fail(units.into_iter().map(without_last).collect(), &error);
             }
-            (Phase::Reading { units, .. }, Event::NotRun(error) | Event::Unknown(error)) => self.fail(units, &error),
-            (Phase::ClearingUp { unit, error }, Event::NotRun(_) | Event::Unknown(_)) => self.fail(vec![unit], &error),
-            (Phase::Swapping { units }, Event::Read { .. }) => {
+            (CallPhase::Reading { units, .. }, Event::NotRun(error) | Event::Unknown(error)) => {
+                self.fail(units, &error)
+            }
+            (CallPhase::ClearingUp { unit, error }, Event::NotRun(_) | Event::Unknown(_)) => {
+                self.fail(vec![unit], &error)
+            }
+            (CallPhase::Swapping { units }, Event::Read { .. }) => {
                 self.fail(units.into_iter().map(|(unit, _)| unit).collect(), &confused());
             }
-            (Phase::Reading { units, .. }, Event::Swapped { .. }) => self.fail(units, &confused()),
-            (Phase::ClearingUp { unit, .. }, Event::Swapped { .. }) => self.fail(vec![unit], &confused()),
+            (CallPhase::Reading { units, .. }, Event::Swapped { .. }) => self.fail(units, &confused()),
+            (CallPhase::ClearingUp { unit, .. }, Event::Swapped { .. }) => self.fail(vec![unit], &confused()),
         }
     }
 
     fn take_read(
         &mut self,
         call: CallId,
-        units: Vec<Unit>,
+        units: Vec<SwapUnit>,
         locks: bool,
         clock: Option<u64>,
         values: Vec<Option<FoundValue>>,
@@ -71,7 +77,7 @@ impl<R> SwapMachine<R> {
         }
     }
 
-    fn take_swapped(&mut self, units: Vec<(Unit, Vec<Change>)>, results: Vec<SwapResult>, now: Instant) {
+    fn take_swapped(&mut self, units: Vec<(SwapUnit, Vec<Change>)>, results: Vec<SwapResult>, now: Instant) {
         let mut results = results.into_iter();
         for (mut unit, changes) in units {
             let of_unit: Vec<SwapResult> = results.by_ref().take(changes.len()).collect();
@@ -101,7 +107,7 @@ impl<R> SwapMachine<R> {
     }
 
     /// Reads the values that a swap with an unknown outcome has left.
-    fn take_cleared(&mut self, mut unit: Unit, error: &Error, values: Vec<Option<FoundValue>>) {
+    fn take_cleared(&mut self, mut unit: SwapUnit, error: &Error, values: Vec<Option<FoundValue>>) {
         let before: Vec<Option<Version>> = (0..unit.keys.len()).map(|index| unit.version(index).cloned()).collect();
         unit.values = values;
         let Some(unit) = self.unless_landed(unit) else { return };
@@ -114,7 +120,7 @@ impl<R> SwapMachine<R> {
     }
 
     /// Returns a unit whose values were just read, unless the mark of one of its attempts stands there. Then that attempt was done.
-    fn unless_landed(&mut self, mut unit: Unit) -> Option<Unit> {
+    fn unless_landed(&mut self, mut unit: SwapUnit) -> Option<SwapUnit> {
         if unit.values.len() != unit.keys.len() {
             self.fail(vec![unit], &confused());
             return None;
@@ -130,7 +136,7 @@ impl<R> SwapMachine<R> {
     }
 
     /// Has the groups of a unit decided again.
-    pub(super) fn repeat(&mut self, unit: Unit) {
+    pub(super) fn repeat(&mut self, unit: SwapUnit) {
         for id in &unit.groups {
             if let Some(group) = self.groups.get_mut(id) {
                 group.lost = group.lost.saturating_add(1);
@@ -140,7 +146,7 @@ impl<R> SwapMachine<R> {
     }
 
     /// Remembers the values that were found.
-    fn note_found(&mut self, unit: &Unit) {
+    fn note_found(&mut self, unit: &SwapUnit) {
         for (key, found) in unit.keys.iter().zip(&unit.values) {
             let known = self.known.get(key).cloned().unwrap_or_default();
             let mark = found.as_ref().and_then(mark_of);
@@ -164,8 +170,8 @@ impl<R> SwapMachine<R> {
         }
     }
 
-    /// Answers the groups of a unit, and frees its keys.
-    fn complete(&mut self, unit: Unit, answers: Vec<(GroupId, Answers)>) {
+    /// GroupAnswers the groups of a unit, and frees its keys.
+    fn complete(&mut self, unit: SwapUnit, answers: Vec<(GroupId, GroupAnswers)>) {
         for (id, answer) in answers {
             self.answer(id, answer);
         }
@@ -173,7 +179,7 @@ impl<R> SwapMachine<R> {
         self.release(unit);
     }
 
-    pub(super) fn answer(&mut self, id: GroupId, answer: Answers) {
+    pub(super) fn answer(&mut self, id: GroupId, answer: GroupAnswers) {
         if let Some(group) = self.groups.get_mut(&id)
             && let Some(recipient) = group.recipient.take()
         {
@@ -182,7 +188,7 @@ impl<R> SwapMachine<R> {
     }
 
     /// Frees the keys of a unit that is done.
-    fn release(&mut self, unit: Unit) {
+    fn release(&mut self, unit: SwapUnit) {
         unit.groups.iter().for_each(|id| {
             self.groups.remove(id);
         });
@@ -191,8 +197,8 @@ impl<R> SwapMachine<R> {
         });
     }
 
-    /// Answers units with an error. One without a swap that may have been done has certainly not run.
-    fn fail(&mut self, units: Vec<Unit>, error: &Error) {
+    /// GroupAnswers units with an error. One without a swap that may have been done has certainly not run.
+    fn fail(&mut self, units: Vec<SwapUnit>, error: &Error) {
         for unit in units {
             let error = if unit.attempts.is_empty() { error.clone().of_no_run() } else { error.clone() };
             unit.groups.iter().for_each(|id| self.answer(*id, Err(error.clone())));

@@ -13,10 +13,10 @@ use crate::store::request::{Answer, OwnedEntry, borrowed};
 use crate::store::stored_key::StoredKey;
 
 pub(super) type GroupId = u64;
-pub(super) type Answers = Result<Vec<Answer>>;
+pub(super) type GroupAnswers = Result<Vec<Answer>>;
 
 /// The entries of a call, all applied or none.
-pub(super) struct Group<R> {
+pub(super) struct CallGroup<R> {
     pub(super) entries: Arc<[OwnedEntry]>,
     /// The key of each entry.
     pub(super) keys: SmallVec<[StoredKey; 1]>,
@@ -33,32 +33,36 @@ pub(super) struct Group<R> {
 
 /// A swap of a unit, as it was decided.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct SwapAttempt {
     pub(super) mark: Mark,
-    pub(super) answers: Vec<(GroupId, Answers)>,
+    pub(super) answers: Vec<(GroupId, GroupAnswers)>,
 }
 
 /// Groups that share keys.
 #[derive(Debug)]
-pub(super) struct Unit {
+pub(super) struct SwapUnit {
     pub(super) groups: Vec<GroupId>,
     pub(super) keys: Vec<StoredKey>,
     /// The values that the store had when they were read last.
     pub(super) values: Vec<Option<FoundValue>>,
     /// The swaps that may still arrive. An unknown outcome, or none in time, leaves them here.
-    pub(super) attempts: Vec<Attempt>,
+    pub(super) attempts: Vec<SwapAttempt>,
 }
 
 /// The decision on a unit.
 pub(super) struct Decided {
-    pub(super) answers: Vec<(GroupId, Answers)>,
+    pub(super) answers: Vec<(GroupId, GroupAnswers)>,
     /// By the index of the key. It is empty if nothing is written.
     pub(super) changes: Vec<(usize, WorkingValue)>,
 }
 
-impl Unit {
+impl SwapUnit {
     /// Applies the groups in their order to the values, at that moment.
-    pub(super) fn decide<'a, R: 'a>(&self, group_of: impl Fn(GroupId) -> Option<&'a Group<R>>, moment: u64) -> Decided {
+    pub(super) fn decide<'a, R: 'a>(
+        &self,
+        group_of: impl Fn(GroupId) -> Option<&'a CallGroup<R>>,
+        moment: u64,
+    ) -> Decided {
         let data = |found: &Option<FoundValue>| found.as_ref().map(|found| found.data.clone());
         let mut working: Vec<WorkingValue> = self.values.iter().map(|found| WorkingValue::new(data(found))).collect();
         let mut answers = Vec::with_capacity(self.groups.len());

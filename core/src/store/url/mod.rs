@@ -4,6 +4,8 @@ mod byte_size;
 #[cfg(all(unix, feature = "redis"))]
 mod machine_file;
 mod memory_bounds;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod query;
 mod secrets;
 #[cfg_attr(not(feature = "redis"), path = "without_redis.rs")]
@@ -14,6 +16,8 @@ use crate::error::{Error, Result};
 #[cfg(all(unix, feature = "redis"))]
 pub(crate) use machine_file::MachineFile;
 pub(crate) use memory_bounds::MemoryBounds;
+#[cfg(feature = "postgres")]
+pub(crate) use postgres::PostgresTable;
 pub(crate) use secrets::without_secrets;
 #[cfg(feature = "tls")]
 pub(crate) use servers::Certificates;
@@ -29,6 +33,9 @@ pub(crate) enum StoreUrl {
     /// `file:///path/to/limits?max_bytes=64MB`
     #[cfg(all(unix, feature = "redis"))]
     Machine(MachineFile),
+    /// `postgresql://user:password@host:5432/database?table=tidegate`
+    #[cfg(feature = "postgres")]
+    Postgres(Box<PostgresTable>),
     /// Redis or Valkey: one server, or several that act as one.
     Redis(Box<Endpoints>),
 }
@@ -41,7 +48,7 @@ impl StoreUrl {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let scheme = secrets::scheme(text).unwrap_or_default();
         secrets::refuse_unescaped(text)?;
-        let known = "memory://, file://, redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, or valkey in \
+        let known = "memory://, file://, postgresql://, redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster://, or valkey in \
                      the place of redis";
         if scheme == "memory" {
             return Ok(Self::Memory(MemoryBounds::parse(text)?));
@@ -51,6 +58,14 @@ impl StoreUrl {
             return Ok(Self::Machine(MachineFile::parse(text)?));
             #[cfg(not(all(unix, feature = "redis")))]
             return Err(Error::config("file:// cannot be used on this system yet: use memory:// or redis://"));
+        }
+        if matches!(scheme, "postgresql" | "postgres") {
+            #[cfg(feature = "postgres")]
+            return Ok(Self::Postgres(Box::new(PostgresTable::parse(text)?)));
+            #[cfg(not(feature = "postgres"))]
+            return Err(Error::config(
+                "this build of Tidegate has no PostgreSQL: enable the feature postgres of the crate",
+            ));
         }
         if let Some(endpoints) = servers::parse(scheme, text)? {
             return Ok(Self::Redis(Box::new(endpoints)));

@@ -7,9 +7,11 @@ pub(super) const ADVICE: &str = "percent-encode special characters in a user, a 
                                  is %23, & is %26, @ is %40, % is %25); options follow a ? and have a & between them";
 
 /// The schemes of stores. Valkey may stand in the place of Redis.
-const SCHEMES: [&str; 10] = [
+const SCHEMES: [&str; 12] = [
     "memory",
     "file",
+    "postgresql",
+    "postgres",
     "redis",
     "rediss",
     "redis+unix",

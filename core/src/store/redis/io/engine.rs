@@ -17,11 +17,11 @@ use super::connection::Connector;
 use super::epoll_set::ReplyReader;
 use super::handover::Handover;
 use super::host_loop::{PolledEngine, ReaderRegistry};
-use super::panics::{Caller, caught};
 use super::stream::Stream;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::batch_guard::{BatchGuard, Flush};
 use crate::store::completion::{WakeSet, WakeTarget};
+use crate::store::panics::{Caller, caught};
 use crate::store::redis::protocol::{
     Action, Callers, Completed, ConnectionId, MAX_BATCH_DELAY, PendingCall, Recipient, Router, ServerDirectory,
 };

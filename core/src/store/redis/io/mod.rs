@@ -9,7 +9,6 @@ mod epoll_set;
 mod handover;
 mod host_loop;
 mod name_lookup;
-mod panics;
 mod pool;
 mod socket;
 mod stream;
@@ -22,4 +21,5 @@ pub(super) use connection::{CommandConnection, Connector};
 pub(super) use engine::{Engine, EngineCall};
 pub(crate) use epoll_set::EpollSet;
 pub(crate) use host_loop::ReaderRegistry;
-pub(super) use panics::{Caller, guarded};
+#[cfg(feature = "postgres")]
+pub(crate) use tls::config as tls_config;

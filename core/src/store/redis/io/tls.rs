@@ -139,7 +139,8 @@ fn explained(error: &rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-fn config(certificates: &Certificates) -> Result<ClientConfig> {
+/// The configuration of connections that are encrypted with these certificates.
+pub(crate) fn config(certificates: &Certificates) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     match &certificates.authority {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),

@@ -24,14 +24,13 @@ use redis::Value;
 use super::call::Obstacle;
 use super::call_queues::CallQueues;
 use super::connection::PipelinedConnection;
-use super::effects::ConnectionId;
-use super::effects::{Action, Effects, Returned};
+use super::effects::{Action, ConnectionId, Effects, Returned};
 use super::failure::{self, Failure};
 use super::in_flight::{BatchMember, Command, ScriptCall};
 use super::pending_call::{Callers, PendingCall, connection_is_gone};
 use super::redirect::ReplyMeaning;
-use super::schedule::{DiscoverySchedule, NextMoment};
-use super::server_directory::{Server, ServerDirectory, Target};
+use super::schedule::{DiscoverySchedule, NextMoment, ScriptPause};
+use super::server_directory::{PipelineOptions, Server, Target};
 use crate::error::{Error, ErrorKind};
 use crate::store::redis::script::{Batch, Requests};
 use crate::store::url::Address;
@@ -44,15 +43,6 @@ const MAX_ATTEMPTS: usize = 4;
 const MAX_IN_FLIGHT: usize = 1_024;
 /// If so many keys of a call are refused, all but the declared one, the server or its proxy serves only declared keys.
 const NEVER_SERVED: usize = 8;
-
-/// The settings that all pipelines of a router share.
-#[derive(Clone)]
-pub(crate) struct PipelineOptions {
-    pub(crate) prefix: Arc<str>,
-    /// The most requests in one batch.
-    pub(crate) max_batch: usize,
-    pub(crate) directory: Arc<ServerDirectory>,
-}
 
 /// The calls and the connection of one server.
 pub(crate) struct ServerPipeline<C: Callers> {
@@ -67,9 +57,7 @@ pub(crate) struct ServerPipeline<C: Callers> {
     /// The moment since when the server has been silent. Until it answers it gets no calls, because it would run them
     /// after their callers have given up.
     silent_since: Option<Instant>,
-    /// Set while the server is known to lack the script: until then no batch is sent. If the script is still missing
-    /// afterwards, it is sent in full.
-    script_awaited_until: Option<Instant>,
+    script_pause: ScriptPause,
     /// When `handle_timeout` has something to do.
     next_moment: NextMoment,
 }
@@ -86,7 +74,7 @@ impl<C: Callers> ServerPipeline<C> {
             connection: None,
             attempts: Vec::new(),
             silent_since: None,
-            script_awaited_until: None,
+            script_pause: ScriptPause::default(),
             next_moment: NextMoment::default(),
         }
     }
@@ -221,7 +209,7 @@ impl<C: Callers> ServerPipeline<C> {
 
     /// Forms the batches that may be sent now, and returns the bytes to send.
     pub(crate) fn transmit(&mut self, id: ConnectionId, now: Instant) -> &[u8] {
-        let awaits_script = self.script_awaited_until.is_some_and(|until| now < until);
+        let awaits_script = self.script_pause.ends(now).is_some();
         if self.connection.is_some() && self.silent_since.is_none() && !awaits_script && !self.queues.is_empty() {
             self.form_batches(now);
         }
@@ -345,12 +333,13 @@ impl<C: Callers> ServerPipeline<C> {
             }
             return;
         }
-        let awaits_script = unknown && self.awaits_script(now);
+        let awaits_script = unknown && self.script_pause.begin(now, || self.options.directory.script_pause());
         if again && !awaits_script && batch.is_awaited() && self.silent_since.is_none() {
             return self.send_batch(ScriptCall { in_full: batch.in_full || unknown, ..batch });
         }
-        if !unknown {
-            self.script_awaited_until = None;
+        match self.script_pause.ends(now) {
+            Some(ends) if unknown => self.next_moment.set(ends),
+            _ => self.script_pause = ScriptPause::default(),
         }
         self.queues.note_completed(batch.queue, batch.members.len());
         match meaning {
@@ -375,15 +364,6 @@ impl<C: Callers> ServerPipeline<C> {
                 batch.give_out(reply, self.connection_number(), effects);
             }
         }
-    }
-
-    /// True if another process may be about to send the script to this server, so that it may be there after a pause.
-    fn awaits_script(&mut self, now: Instant) -> bool {
-        let until = *self.script_awaited_until.get_or_insert_with(|| now + self.options.directory.script_pause());
-        if now < until {
-            self.next_moment.set(until);
-        }
-        now < until
     }
 
     /// Takes the calls for keys that are not on this server out of an answered batch, and queues them again.
@@ -413,9 +393,7 @@ impl<C: Callers> ServerPipeline<C> {
             return;
         }
         self.next_moment = NextMoment::default();
-        if let Some(until) = self.script_awaited_until.filter(|until| *until > now) {
-            self.next_moment.set(until);
-        }
+        self.script_pause.ends(now).into_iter().for_each(|ends| self.next_moment.set(ends));
         let mut late = self.queues.take_if(|call| call.state.attempt_deadline <= now);
         self.queues.handle_timeout(self.server.timeout, now, &mut self.next_moment);
         let mut silent = false;

@@ -22,6 +22,22 @@ pub(crate) fn script_pause(timeout: Duration) -> Duration {
     MAX_SCRIPT_PAUSE.min(timeout / 8).mul_f64(random as f64 / u64::MAX as f64)
 }
 
+/// The pause before the script is sent to a server that lacks it. No batch is sent meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct ScriptPause(Option<Instant>);
+
+impl ScriptPause {
+    /// True if the script is to be awaited: another process may be about to send it. After one pause it is sent.
+    pub(crate) fn begin(&mut self, now: Instant, pause: impl FnOnce() -> Duration) -> bool {
+        now < *self.0.get_or_insert_with(|| now + pause())
+    }
+
+    /// When it ends, if it lasts now.
+    pub(crate) fn ends(&self, now: Instant) -> Option<Instant> {
+        self.0.filter(|ends| now < *ends)
+    }
+}
+
 /// Decides when to look for the servers again.
 #[derive(Debug, Default)]
 pub(crate) struct DiscoverySchedule {

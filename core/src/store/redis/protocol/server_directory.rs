@@ -48,6 +48,15 @@ pub(crate) struct ServerDirectory {
     script_pause: fn(Duration) -> Duration,
 }
 
+/// The settings that all pipelines of a router share.
+#[derive(Clone)]
+pub(crate) struct PipelineOptions {
+    pub(crate) prefix: Arc<str>,
+    /// The most requests in one batch.
+    pub(crate) max_batch: usize,
+    pub(crate) directory: Arc<ServerDirectory>,
+}
+
 impl ServerDirectory {
     pub(crate) fn new(endpoints: Endpoints, timeout: Duration) -> Self {
         let sentinel_login = match &endpoints.deployment {

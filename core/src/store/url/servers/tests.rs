@@ -5,7 +5,7 @@ use crate::store::url::StoreUrl;
 fn endpoints(text: &str) -> Endpoints {
     match StoreUrl::parse(text) {
         Ok(StoreUrl::Redis(endpoints)) => *endpoints,
-        Ok(StoreUrl::Memory(_) | StoreUrl::Machine(_)) => panic!("{text} is no server"),
+        Ok(_) => panic!("{text} is no server"),
         Err(error) => panic!("{text}: {error}"),
     }
 }

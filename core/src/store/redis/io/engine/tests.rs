@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::error::ErrorKind;
 use crate::process::log::Log;
-use crate::store::redis::io::panics::Caller;
+use crate::store::panics::Caller;
 use crate::store::redis::protocol::{CallState, PendingCall, Recipient, ServerDirectory};
 use crate::store::redis::script::{Grouping, Request};
 use crate::store::request::{Answer, Entry, Operation};

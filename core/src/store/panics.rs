@@ -11,7 +11,7 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// The result of `run`, unless it panics.
-pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
@@ -31,7 +31,7 @@ impl<T> Caller<T> {
         Self(Some(complete))
     }
 
-    pub(super) fn complete(mut self, result: Result<T>) -> WakeTarget {
+    pub(crate) fn complete(mut self, result: Result<T>) -> WakeTarget {
         let complete = self.0.take()?;
         caught(|| complete(result)).flatten()
     }

@@ -1,0 +1,328 @@
+//! A table in PostgreSQL. The machine of `swap` decides, and the statements here only read, compare and swap.
+
+mod failure;
+mod statements;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::Store;
+use super::key_names::KeyNames;
+use super::stored_key::StoredKey;
+use super::swap::{
+    CallId, ChangeSet, Event, FoundValue, IoOutcome, Promises, SwapIo, SwapResult, SwapServer, SwapStore, Version,
+};
+use super::url::{PostgresTable, StoreUrl};
+use crate::error::{Error, ErrorKind, Result};
+use crate::process::fork;
+use crate::process::lock::InheritedMutex;
+use failure::{PostgresFailure, timed_out};
+use statements::Statements;
+
+/// A sweep of expired rows follows so many swaps.
+const SWAPS_BETWEEN_SWEEPS: u64 = 500;
+/// A transaction that locks rows ends at the server after so long, in case its process has stopped.
+const MAX_LOCKED: Duration = Duration::from_secs(1);
+
+type Parameters<'a> = [(&'a (dyn ToSql + Sync), Type)];
+
+/// The servers of one URL.
+pub(crate) struct Postgres {
+    table: PostgresTable,
+    tls: MakeRustlsConnect,
+    statements: Statements,
+    /// Idle connections, and the process that opened them.
+    idle: InheritedMutex<(u64, Vec<Client>)>,
+    /// Connections in a transaction that has locked rows, by the call that locked them.
+    locking: InheritedMutex<HashMap<CallId, Client>>,
+    swaps: AtomicU64,
+}
+
+/// Opens a store in a table. It connects at the first call.
+pub(crate) fn open(table: PostgresTable, names: KeyNames, timeout: Duration) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(SwapStore::new(Postgres::new(table)?, names, timeout)))
+}
+
+/// Makes the table of a URL. Returns its name.
+///
+/// # Errors
+/// `config_invalid` for the URL, and the errors of the server.
+pub fn set_up(url: &str, timeout: Duration) -> Result<String> {
+    let postgres = Arc::new(Postgres::new(of_url(url)?)?);
+    let table = postgres.table.table.clone();
+    postgres.run_apart(Instant::now() + timeout, |postgres, client| async move {
+        client.batch_execute(&postgres.statements.create).await.map_err(|error| postgres.failure(&error))
+    })?;
+    Ok(table)
+}
+
+/// The DDL of the table of a URL.
+///
+/// # Errors
+/// `config_invalid` for the URL.
+pub fn ddl(url: &str) -> Result<String> {
+    Ok(statements::ddl(&of_url(url)?.table))
+}
+
+fn of_url(url: &str) -> Result<PostgresTable> {
+    match StoreUrl::parse(url)? {
+        StoreUrl::Postgres(table) => Ok(*table),
+        _ => Err(Error::config("only a store URL of postgresql:// needs a table: other stores need no setup")),
+    }
+}
+
+impl Postgres {
+    fn new(table: PostgresTable) -> Result<Self> {
+        let tls = MakeRustlsConnect::new(super::redis::tls_config(&table.certificates)?);
+        let statements = Statements::new(&table.table, table.is_durable);
+        let (idle, locking) = (InheritedMutex::default(), InheritedMutex::default());
+        Ok(Self { table, tls, statements, idle, locking, swaps: AtomicU64::new(0) })
+    }
+
+    fn failure(&self, error: &tokio_postgres::Error) -> PostgresFailure {
+        PostgresFailure::of(error, &self.table.table, &self.table.shown)
+    }
+
+    async fn connect(&self) -> Result<Client, PostgresFailure> {
+        let connected = self.table.config.connect(self.tls.clone()).await;
+        let (client, connection) = connected.map_err(|error| self.failure(&error).of_no_run())?;
+        // It ends when the client is dropped.
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    async fn client(&self) -> Result<Client, PostgresFailure> {
+        while let Some(client) = self.pop() {
+            if !client.is_closed() {
+                return Ok(client);
+            }
+        }
+        self.connect().await
+    }
+
+    fn pop(&self) -> Option<Client> {
+        let mut idle = self.idle.lock();
+        if idle.0 != fork::generation() {
+            // To drop the connections of the parent here would close them there.
+            let parents = std::mem::replace(&mut *idle, (fork::generation(), Vec::new()));
+            std::mem::forget(parents.1);
+        }
+        idle.1.pop()
+    }
+
+    fn keep(&self, client: Client) {
+        let mut idle = self.idle.lock();
+        if idle.1.len() < self.table.connections && !client.is_closed() {
+            idle.1.push(client);
+        }
+    }
+
+    /// Runs a question until its deadline, and repeats one that conflicts with another process.
+    async fn ask<T, F: Future<Output = Result<T, PostgresFailure>>>(
+        &self,
+        deadline: Instant,
+        mut question: impl FnMut() -> F,
+    ) -> Result<T, PostgresFailure> {
+        let mut has_created = false;
+        loop {
+            let Ok(answer) = tokio::time::timeout_at(deadline.into(), question()).await else {
+                return Err(PostgresFailure::Unknown(timed_out(&self.table.shown, None)));
+            };
+            match answer {
+                Err(PostgresFailure::Conflict) if Instant::now() < deadline => {}
+                Err(PostgresFailure::NoTable(_)) if self.table.creates && !has_created => {
+                    has_created = true;
+                    let client = self.connect().await?;
+                    client.batch_execute(&self.statements.create).await.map_err(|error| self.failure(&error))?;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn rows(
+        &self,
+        client: &Client,
+        statement: &str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Vec<Row>, PostgresFailure> {
+        client.query_typed(statement, parameters).await.map_err(|error| self.failure(&error))
+    }
+
+    async fn read_values(&self, keys: &[StoredKey], lock_for: Option<CallId>) -> Result<Event, PostgresFailure> {
+        let keys: Vec<&[u8]> = keys.iter().map(StoredKey::as_bytes).collect();
+        let client = self.client().await?;
+        let statement = match lock_for {
+            None => &self.statements.read,
+            Some(_) => {
+                let begin = format!(
+                    "BEGIN; SET LOCAL lock_timeout = '{0}ms'; SET LOCAL idle_in_transaction_session_timeout = '{0}ms'",
+                    MAX_LOCKED.as_millis()
+                );
+                client.batch_execute(&begin).await.map_err(|error| self.failure(&error))?;
+                &self.statements.read_locked
+            }
+        };
+        let rows = self.rows(&client, statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
+        match lock_for {
+            None => self.keep(client),
+            Some(call) => drop(self.locking.lock().insert(call, client)),
+        }
+        let clock = rows.first().map(|row| row.get::<_, i64>(0) as u64);
+        Ok(Event::Read { clock, values: rows.iter().map(|row| found(row, 1)).collect() })
+    }
+
+    async fn swap_values(&self, sets: &[ChangeSet], locked: Option<CallId>) -> Result<Event, PostgresFailure> {
+        let taken = locked.and_then(|call| self.locking.lock().remove(&call));
+        let client = match (taken, locked) {
+            (Some(client), _) => client,
+            // The transaction has ended.
+            (None, Some(_)) => return Err(PostgresFailure::NotRun(timed_out(&self.table.shown, None).of_contention())),
+            (None, None) => self.client().await?,
+        };
+        let changes = || sets.iter().flat_map(|set| &set.changes);
+        let parts = || sets.iter().enumerate().flat_map(|(part, set)| set.changes.iter().map(move |_| (part, set)));
+        let part: Vec<i32> = parts().map(|(part, _)| part as i32).collect();
+        let from: Vec<i64> = parts().map(|(_, set)| set.from as i64).collect();
+        let until: Vec<i64> = parts().map(|(_, set)| set.until as i64).collect();
+        let keys: Vec<&[u8]> = changes().map(|change| change.key.as_bytes()).collect();
+        let old: Vec<Option<&[u8]>> = changes().map(|change| change.version.as_deref()).collect();
+        let data: Vec<Option<&[u8]>> = changes().map(|change| change.data.as_deref()).collect();
+        let expires_at: Vec<i64> = changes().map(|change| change.expires_at as i64).collect();
+        let parameters: &Parameters<'_> = &[
+            (&keys, Type::BYTEA_ARRAY),
+            (&old, Type::BYTEA_ARRAY),
+            (&data, Type::BYTEA_ARRAY),
+            (&expires_at, Type::INT8_ARRAY),
+            (&from, Type::INT8_ARRAY),
+            (&until, Type::INT8_ARRAY),
+            (&part, Type::INT4_ARRAY),
+        ];
+        let are_simple = data.iter().all(Option::is_some) && sets.len() == keys.len();
+        let rows = match (keys.len(), are_simple) {
+            (0, _) => Vec::new(),
+            (_, true) => self.rows(&client, &self.statements.swap, &parameters[..6]).await?,
+            (_, false) => self.rows(&client, &self.statements.swap_sets, parameters).await?,
+        };
+        if locked.is_some() {
+            client.batch_execute("COMMIT").await.map_err(|error| self.failure(&error))?;
+        }
+        if self.swaps.fetch_add(1, Ordering::Relaxed) % SWAPS_BETWEEN_SWEEPS == SWAPS_BETWEEN_SWEEPS - 1 {
+            // A sweep that fails is made again later.
+            let _ = client.batch_execute(&self.statements.sweep).await;
+        }
+        self.keep(client);
+        let clock = rows.first().map(|row| row.get::<_, i64>(0) as u64);
+        let result = |row: &Row| if row.get(1) { SwapResult::Done } else { SwapResult::Lost(found(row, 2)) };
+        Ok(Event::Swapped { clock, results: rows.iter().map(result).collect() })
+    }
+
+    /// Runs a rare question on a thread and a connection of its own, so that it disturbs no call.
+    fn run_apart<T, F>(
+        self: &Arc<Self>,
+        deadline: Instant,
+        question: impl Fn(Arc<Self>, Client) -> F + Sync,
+    ) -> Result<T>
+    where
+        T: Send,
+        F: Future<Output = Result<T, PostgresFailure>>,
+    {
+        let run = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| Error::no_thread(&error))?;
+            let asked = || async { question(Arc::clone(self), self.connect().await?).await };
+            runtime.block_on(self.ask(deadline, asked)).map_err(|failure| failure.into_error(&self.table.shown))
+        };
+        std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::StoreRejected, "Tidegate failed while it worked on this call: please report it"))
+        })
+    }
+}
+
+/// The version and the value in a row.
+fn found(row: &Row, column: usize) -> Option<FoundValue> {
+    let version: Option<&[u8]> = row.get(column);
+    let data: Option<Vec<u8>> = row.get(column + 1);
+    Some(FoundValue { version: Version::from_slice(version?), data: data? })
+}
+
+/// The first bytes behind all that begin with these.
+fn end_of(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while end.pop_if(|last| *last == u8::MAX).is_some() {}
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+impl SwapIo for Postgres {
+    fn promises(&self) -> Promises {
+        Promises { marks_are_versions: true, locks: true }
+    }
+
+    fn max_calls(&self) -> usize {
+        self.table.connections
+    }
+
+    fn read(self: Arc<Self>, keys: Vec<StoredKey>, lock_for: Option<CallId>, deadline: Instant) -> IoOutcome {
+        Box::pin(async move {
+            let answer = self.ask(deadline, || self.read_values(&keys, lock_for)).await;
+            answer.unwrap_or_else(|failure| failure.into_event(&self.table.shown))
+        })
+    }
+
+    fn swap(self: Arc<Self>, sets: Vec<ChangeSet>, locked: Option<CallId>, deadline: Instant) -> IoOutcome {
+        Box::pin(async move {
+            let answer = self.ask(deadline, || self.swap_values(&sets, locked)).await;
+            answer.unwrap_or_else(|failure| failure.into_event(&self.table.shown))
+        })
+    }
+}
+
+impl SwapServer for Postgres {
+    fn ping(self: Arc<Self>, deadline: Instant) -> Result<()> {
+        self.run_apart(deadline, |postgres, client| async move {
+            client.batch_execute(&postgres.statements.ping).await.map_err(|error| postgres.failure(&error))
+        })
+    }
+
+    fn scan(self: Arc<Self>, prefix: &[u8], length: usize, deadline: Instant) -> Result<(u64, Vec<Vec<u8>>)> {
+        self.run_apart(deadline, |postgres, client| async move {
+            let (end, length) = (end_of(prefix), length as i32);
+            let parameters: &Parameters<'_> = &[(&prefix, Type::BYTEA), (&end, Type::BYTEA), (&length, Type::INT4)];
+            let rows = postgres.rows(&client, &postgres.statements.scan, parameters).await?;
+            let clock = rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64);
+            Ok((clock, rows.iter().map(|row| row.get(1)).collect()))
+        })
+    }
+
+    /// Deletes in parts, each in a statement of its own. A key that is written meanwhile stays.
+    fn delete(self: Arc<Self>, prefix: &[u8], length: usize, timeout: Duration) -> Result<()> {
+        let end = end_of(prefix);
+        let mut from = prefix.to_vec();
+        loop {
+            let (start, end) = (&from, &end);
+            let last = self.run_apart(Instant::now() + timeout, |postgres, client| async move {
+                let length = length as i32;
+                let parameters: &Parameters<'_> = &[(start, Type::BYTEA), (end, Type::BYTEA), (&length, Type::INT4)];
+                let rows = postgres.rows(&client, &postgres.statements.delete, parameters).await?;
+                Ok(rows.first().map(|row| row.get::<_, Vec<u8>>(0)))
+            })?;
+            let Some(mut last) = last else { return Ok(()) };
+            last.push(0);
+            from = last;
+        }
+    }
+
+    fn close(&self) {
+        self.idle.lock().1.clear();
+    }
+}

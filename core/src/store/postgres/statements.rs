@@ -1,0 +1,157 @@
+//! The statements: they read, compare and swap, and know no rule.
+
+/// Takes the lock under which one process makes the table. The number names no table of an application.
+const LOCK_FOR_TABLE: &str = "SELECT pg_advisory_xact_lock(7527185443001)";
+/// Blocks of the table that one sweep looks through.
+pub(super) const BLOCKS_OF_SWEEP: i64 = 64;
+
+/// The statements for one table.
+pub(super) struct Statements {
+    pub(super) ping: String,
+    pub(super) read: String,
+    /// As `read`, and it locks the rows until the transaction ends.
+    pub(super) read_locked: String,
+    /// For sets of one change each that delete nothing. It takes half the time of `swap_sets`.
+    pub(super) swap: String,
+    pub(super) swap_sets: String,
+    pub(super) scan: String,
+    pub(super) delete: String,
+    pub(super) sweep: String,
+    pub(super) create: String,
+}
+
+/// The DDL of a table.
+pub(crate) fn ddl(table: &str) -> String {
+    format!(
+        "CREATE TABLE IF NOT EXISTS {table} (\n    \
+             key bytea PRIMARY KEY,\n    \
+             version bytea NOT NULL,\n    \
+             data bytea NOT NULL,\n    \
+             expires_at bigint NOT NULL\n\
+         ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);"
+    )
+}
+
+impl Statements {
+    pub(super) fn new(table: &str, is_durable: bool) -> Self {
+        // Microseconds since 1970.
+        let clock = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+        let durability = if is_durable { "on" } else { "off" };
+        let of_keys = format!(
+            "WITH clock AS MATERIALIZED (SELECT {clock} AS now)
+             SELECT clock.now, stored.version, stored.data
+             FROM clock, unnest($1::bytea[]) WITH ORDINALITY AS given(key, number)"
+        );
+        Self {
+            ping: format!("SELECT 1 FROM {table} LIMIT 0"),
+            read: format!("{of_keys} LEFT JOIN {table} AS stored ON stored.key = given.key ORDER BY given.number"),
+            // The rows are locked in the order of their keys, so that two processes that lock the same rows wait for each other only
+            // once. The clock is read behind the locks.
+            read_locked: format!(
+                "WITH locked AS MATERIALIZED (
+                     SELECT key, version, data FROM {table} WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE
+                 ), clock AS MATERIALIZED (SELECT {clock} AS now, (SELECT count(*) FROM locked) AS locked)
+                 SELECT clock.now, stored.version, stored.data
+                 FROM clock, unnest($1::bytea[]) WITH ORDINALITY AS given(key, number)
+                 LEFT JOIN locked AS stored ON stored.key = given.key ORDER BY given.number"
+            ),
+            // A row that another process has locked is skipped, which is a lost swap: to wait for it here would be a deadlock. Of two
+            // processes that insert a key, the second finds a version that it did not expect, and updates nothing.
+            swap: format!(
+                "WITH given AS MATERIALIZED (
+                     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[])
+                     WITH ORDINALITY AS given(key, old, data, expires_at, from_moment, until_moment, number)
+                 ), clock AS MATERIALIZED (
+                     SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true)
+                 ), locked AS MATERIALIZED (
+                     SELECT key, version, data FROM {table} WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE SKIP LOCKED
+                 ), written AS (
+                     INSERT INTO {table} AS stored (key, version, data, expires_at)
+                     SELECT given.key, substring(given.data FOR 8), given.data, given.expires_at
+                     FROM given CROSS JOIN clock LEFT JOIN locked ON locked.key = given.key
+                     WHERE given.old IS NOT DISTINCT FROM locked.version AND clock.now BETWEEN given.from_moment AND given.until_moment
+                     ORDER BY given.key
+                     ON CONFLICT (key) DO UPDATE SET version = excluded.version, data = excluded.data, expires_at = excluded.expires_at
+                     WHERE stored.version = (SELECT locked.version FROM locked WHERE locked.key = excluded.key)
+                     RETURNING key
+                 )
+                 SELECT clock.now, written.key IS NOT NULL,
+                     CASE WHEN written.key IS NULL THEN coalesce(locked.version, stored.version) END,
+                     CASE WHEN written.key IS NULL THEN coalesce(locked.data, stored.data) END
+                 FROM given CROSS JOIN clock
+                 LEFT JOIN written ON written.key = given.key LEFT JOIN locked ON locked.key = given.key
+                 LEFT JOIN {table} AS stored ON written.key IS NULL AND stored.key = given.key
+                 ORDER BY given.number"
+            ),
+            // The same for sets of several keys, which are swapped whole or not at all. If an insert loses to another process, a
+            // division by 0 takes the rest of its set back.
+            swap_sets: format!(
+                "WITH given AS MATERIALIZED (
+                     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $7::int[])
+                     WITH ORDINALITY AS given(key, old, data, expires_at, from_moment, until_moment, part, number)
+                 ), clock AS MATERIALIZED (
+                     SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true)
+                 ), locked AS MATERIALIZED (
+                     SELECT key, version, data FROM {table} WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE SKIP LOCKED
+                 ), judged AS MATERIALIZED (
+                     SELECT given.*, locked.version, locked.data AS found, clock.now,
+                         bool_and(given.old IS NOT DISTINCT FROM locked.version
+                             AND clock.now BETWEEN given.from_moment AND given.until_moment) OVER (PARTITION BY given.part) AS fits,
+                         count(*) OVER (PARTITION BY given.part) AS size
+                     FROM given CROSS JOIN clock LEFT JOIN locked ON locked.key = given.key
+                 ), updated AS (
+                     UPDATE {table} AS stored SET version = substring(judged.data FOR 8), data = judged.data, expires_at = judged.expires_at
+                     FROM judged WHERE stored.key = judged.key AND judged.fits AND judged.old IS NOT NULL AND judged.data IS NOT NULL
+                     RETURNING judged.number
+                 ), deleted AS (
+                     DELETE FROM {table} AS stored USING judged
+                     WHERE stored.key = judged.key AND judged.fits AND judged.old IS NOT NULL AND judged.data IS NULL
+                     RETURNING judged.number
+                 ), inserted AS (
+                     INSERT INTO {table} (key, version, data, expires_at)
+                     SELECT key, substring(data FOR 8), data, expires_at FROM judged
+                     WHERE fits AND old IS NULL AND data IS NOT NULL ORDER BY key
+                     ON CONFLICT (key) DO NOTHING RETURNING key
+                 ), results AS MATERIALIZED (
+                     SELECT judged.*, judged.fits AND (
+                             judged.old IS NULL AND judged.data IS NULL
+                             OR judged.number IN (SELECT number FROM updated UNION ALL SELECT number FROM deleted)
+                             OR judged.key IN (SELECT key FROM inserted)
+                         ) AS done
+                     FROM judged
+                 )
+                 SELECT now, done, CASE WHEN NOT done THEN coalesce(results.version, stored.version) END,
+                     CASE WHEN NOT done THEN coalesce(results.found, stored.data) END,
+                     CASE WHEN fits AND NOT done AND size > 1 THEN 1 / (size - size) END
+                 FROM results LEFT JOIN {table} AS stored ON stored.key = results.key AND NOT done
+                 ORDER BY results.number"
+            ),
+            scan: format!(
+                "SELECT {clock}, data FROM {table} WHERE key >= $1 AND key < $2 AND length(key) = $3 LIMIT 100000"
+            ),
+            delete: format!(
+                "WITH these AS MATERIALIZED (
+                     SELECT key FROM {table} WHERE key >= $1 AND key < $2 AND length(key) = $3 ORDER BY key LIMIT 1000
+                 ), gone AS (
+                     DELETE FROM {table} WHERE key = ANY(ARRAY(SELECT key FROM these)) RETURNING key
+                 )
+                 SELECT key FROM these ORDER BY key DESC LIMIT 1"
+            ),
+            sweep: format!(
+                "WITH size AS MATERIALIZED (
+                     SELECT greatest(pg_relation_size('{table}') / current_setting('block_size')::int, 1) AS blocks
+                 ), place AS MATERIALIZED (
+                     SELECT floor(random() * ceil(blocks / {BLOCKS_OF_SWEEP}::float))::bigint * {BLOCKS_OF_SWEEP} AS first FROM size
+                 )
+                 DELETE FROM {table} WHERE ctid = ANY(ARRAY(
+                     SELECT ctid FROM {table}
+                     WHERE ctid >= (SELECT format('(%s,0)', first)::tid FROM place)
+                     AND ctid < (SELECT format('(%s,0)', first + {BLOCKS_OF_SWEEP})::tid FROM place)
+                     AND expires_at < {clock} - 1000000 AND pg_try_advisory_xact_lock(7527185443002)
+                     LIMIT 1000 FOR UPDATE SKIP LOCKED
+                 ))"
+            ),
+            create: format!("BEGIN; {LOCK_FOR_TABLE}; {} COMMIT", ddl(table)),
+        }
+    }
+}
