@@ -17,7 +17,7 @@ use crate::{Failure, Output, time_text};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreOptions {
-    /// Where usage lives: redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster:// (or valkey), file://, memory://.
+    /// Where usage lives: redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster:// (or valkey), postgresql://, file://, memory://.
     /// Given several times, or several URLs with blanks between them: each store has a share of the keys
     #[arg(
         long = "store",
@@ -77,7 +77,7 @@ impl ChosenStore {
     pub(crate) fn servers(&self, timeout: Duration) -> Result<Vec<StoreServers>, Failure> {
         let of = |url| {
             StoreServers::of(url, timeout)?.ok_or_else(|| {
-                Failure::argument("memory:// and file:// share no keys with other stores: leave them out of the list")
+                Failure::argument("this verb asks servers of Redis or Valkey: name them with --store redis://…, without memory://, file:// and postgresql://")
             })
         };
         self.all().map(of).collect()

@@ -8,6 +8,7 @@ use crate::verbs::inspect::Inspect;
 use crate::verbs::journal::Journal;
 use crate::verbs::key::{Block, Check, Key, KeyAndUnits, Peek};
 use crate::verbs::overrides::{Override, Overrides};
+use crate::verbs::setup::Setup;
 use crate::verbs::size::Size;
 use crate::verbs::top::Top;
 use crate::{Failure, Outcome, Output};
@@ -50,6 +51,8 @@ Examples:
     Inspect(Inspect),
     /// Examine a store: reachable, version, topology, permissions, eviction, clock, replication, round trip
     Doctor(Doctor),
+    /// Make what a store needs: the table in PostgreSQL
+    Setup(Setup),
     /// Work out the servers, cores and memory that traffic takes
     Size(Size),
     /// Show which policies and keys are being limited, live
@@ -73,6 +76,7 @@ impl StoreVerb {
             Self::Journal(verb) => verb.run(output),
             Self::Inspect(verb) => verb.run(output),
             Self::Doctor(verb) => verb.run(output),
+            Self::Setup(verb) => verb.run(output),
             Self::Size(verb) => verb.run(output),
             Self::Top(verb) => verb.run(output),
             Self::Bench(verb) => verb.run(output),
