@@ -11,7 +11,7 @@ redis="${TIDEGATE_REDIS_SERVER:-redis-server}"
 
 # In the order in which they are installed.
 NEEDS_OF_THE_DEMO="certificates cc rust"
-NEEDS_OF_THE_TESTS="certificates cc rust python openssl redis venv node modules"
+NEEDS_OF_THE_TESTS="certificates cc rust python openssl redis postgres venv node modules"
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
@@ -90,6 +90,9 @@ has_redis() {
     [ "$redis" != redis-server ] || at_least "$oldest_redis" "$(redis-server --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p')"
 }
 
+# Debian keeps the server out of PATH, in a folder of its version.
+has_postgres() { has initdb || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null; }
+
 has_node() { has node && has npm && at_least "$oldest_node" "$(node --version | tr -d v)"; }
 
 is_there() {
@@ -121,6 +124,7 @@ describe() {
                 echo "$redis, which TIDEGATE_REDIS_SERVER names"
             fi
             ;;
+        postgres) echo "PostgreSQL 14 or newer (initdb and postgres)" ;;
         node) echo "Node $oldest_node or newer with npm$(found node --version)" ;;
         venv) echo "the packages of tests/python/requirements.txt, in .cache/venv" ;;
         modules) echo "the packages of package-lock.json, in node_modules" ;;

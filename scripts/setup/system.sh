@@ -55,6 +55,9 @@ packages_of() {
                 brew) echo redis ;;
             esac
             ;;
+        apt-postgres) echo postgresql ;;
+        dnf-postgres) echo postgresql-server ;;
+        brew-postgres) echo postgresql@17 ;;
         apt-headers) echo libssl-dev ;;
         dnf-headers) echo openssl-devel ;;
         brew-headers) echo openssl@3 ;;

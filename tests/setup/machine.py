@@ -125,6 +125,10 @@ class Machine:
         self.package("gcc", cc="")
         self.package("openssl", openssl="")
         self.package("redis-server", **{"redis-server": "echo 'Redis server v=7.0.15 sha=0'"})
+        # Wherever this computer has its own.
+        self.change("scripts/setup/needs.sh", "/usr/lib/postgresql", str(folder / "postgresql"))
+        for name in ("postgresql", "postgresql-server", "postgresql@17"):
+            self.package(name, initdb="")
         self.package("python3", python3=PYTHON)
         self.package("curl", curl=DOWNLOADER)
         self.is_user("root")
@@ -150,7 +154,7 @@ class Machine:
 
     def has_all(self) -> None:
         """Installs everything that the tests need."""
-        self.has("nodejs", "cargo", "gcc", "openssl", "redis-server", "python3", "curl")
+        self.has("nodejs", "cargo", "gcc", "openssl", "redis-server", "postgresql", "python3", "curl")
         venv = self.checkout / ".cache" / "venv"
         (venv / "bin").mkdir(parents=True)
         shutil.copy2(self.bin / "python3", venv / "bin" / "python")

@@ -15,7 +15,7 @@ from . import certificates
 from .errors import HarnessError
 from .guardian import Guardian
 from .options import Options
-from .server import CONTROL_USER, Server, Shared
+from .server import CONTROL_USER, Shared
 from .topology import KINDS
 
 MISSING = "{} was not found: run `make setup`, or `apt-get install redis-server redis-sentinel` as root"
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     """Runs the harness for `servers.py '{"kind": …, "options": {…}}'`."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _leave)
-    servers: list[Server] = []
+    servers: list[Any] = []
     directory = tempfile.mkdtemp(prefix="tidegate-")
     guardian = Guardian(directory)
     try:
@@ -58,7 +58,7 @@ def _print(message: dict[str, Any]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _start(arguments: list[str], directory: str, servers: list[Server]) -> dict[str, Any]:
+def _start(arguments: list[str], directory: str, servers: list[Any]) -> dict[str, Any]:
     kind, options = _request(arguments)
     program = os.environ.get("TIDEGATE_REDIS_SERVER", "redis-server")
     binary = shutil.which(program)
@@ -93,21 +93,21 @@ def _request(arguments: list[str]) -> tuple[str, Options]:
     return kind, Options(request.get("options") or {})
 
 
-def _restart(server: Server) -> None:
+def _restart(server: Any) -> None:
     server.kill()
     server.start_again()
 
 
-COMMANDS: dict[str, Callable[[Server], None]] = {
-    "kill": Server.kill,
-    "stop": Server.stop,
-    "cont": Server.resume,
-    "start": Server.start_again,
+COMMANDS: dict[str, Callable[[Any], None]] = {
+    "kill": lambda server: server.kill(),
+    "stop": lambda server: server.stop(),
+    "cont": lambda server: server.resume(),
+    "start": lambda server: server.start_again(),
     "restart": _restart,
 }
 
 
-def _run(line: str, servers: list[Server]) -> dict[str, Any]:
+def _run(line: str, servers: list[Any]) -> dict[str, Any]:
     try:
         command = json.loads(line)
         what, server = command["do"], servers[command.get("server", 0)]

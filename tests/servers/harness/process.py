@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
-def spawn(command: list[str], log: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Starts a program that the kernel kills when the harness dies, even by SIGKILL (on Linux)."""
+def spawn(
+    command: list[str], log: str, environment: dict[str, str], user: pwd.struct_passwd | None = None
+) -> subprocess.Popen[bytes]:
+    """Starts a program that the kernel kills when the harness dies, even by SIGKILL (on Linux). It runs as that user."""
     parent = os.getpid()
 
     def die_with_parent() -> None:
@@ -23,6 +26,10 @@ def spawn(command: list[str], log: str, environment: dict[str, str]) -> subproce
         # separate session, because Linux shares processor time among sessions first. On a busy machine a server that
         # was alone in its session has got none for seconds.
         os.setpgid(0, 0)
+        if user is not None:
+            os.setgroups([])
+            os.setgid(user.pw_gid)
+            os.setuid(user.pw_uid)
         if _libc is None:
             return
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from .errors import HarnessError
 from .ports import BUS_OFFSET
+from .postgres import PostgresServer
 from .server import CONTROL_USER, Server, Shared
 
 READY_WITHIN = 120.0  # seconds for servers to find each other. A sentinel pauses for 30 if the machine stood still
@@ -86,15 +87,23 @@ def cluster(shared: Shared, servers: list[Server]) -> Topology:
     return Topology(url, {"cluster": url})
 
 
-KINDS: dict[str, Callable[[Shared, list[Server]], Topology]] = {
+def postgres(shared: Shared, servers: list[Any]) -> Topology:
+    """One PostgreSQL server."""
+    _start(servers, PostgresServer(shared, 0))
+    url: str = servers[0].url
+    return Topology(url, {"tcp": url})
+
+
+KINDS: dict[str, Callable[[Shared, list[Any]], Topology]] = {
     "single": single,
     "replica": replica,
     "sentinel": sentinel,
     "cluster": cluster,
+    "postgres": postgres,
 }
 
 
-def _start(servers: list[Server], *new: Server) -> None:
+def _start(servers: list[Any], *new: Server | PostgresServer) -> None:
     # Added to the list before they start, so that the harness kills them whatever fails from here on.
     servers.extend(new)
     for server in new:
