@@ -1,4 +1,4 @@
-//! Real Redis servers for Rust tests: a thin client of the harness in `tests/servers`.
+//! Real servers for Rust tests: a thin client of the harness in `tests/servers`.
 //!
 //! When the harness reports an error, the calls here panic with its message.
 
@@ -24,6 +24,8 @@ pub enum Kind {
     Sentinel,
     /// Three primaries that share the slots, and a replica of each.
     Cluster,
+    /// One PostgreSQL server.
+    Postgres,
 }
 
 impl Kind {
@@ -33,6 +35,7 @@ impl Kind {
             Self::Replica => "replica",
             Self::Sentinel => "sentinel",
             Self::Cluster => "cluster",
+            Self::Postgres => "postgres",
         }
     }
 }

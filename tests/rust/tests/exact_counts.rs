@@ -124,6 +124,13 @@ fn processes_share_a_limit() {
     processes(&file, || limiter(&file).clear_all().expect("cleared"));
 }
 
+#[test]
+fn processes_share_a_limit_in_postgres() {
+    let postgres = Servers::start(Kind::Postgres);
+    let url = format!("{}?create=yes", postgres.url());
+    processes(&url, || limiter(&url).clear_all().expect("cleared"));
+}
+
 fn processes(url: &str, clear: impl Fn()) {
     let program = std::env::current_exe().expect("this program");
     for policy in POLICIES {
@@ -148,8 +155,9 @@ fn admitted_by(output: &std::process::Output) -> u64 {
 
 #[test]
 fn several_keys_are_charged_together_or_not_at_all() {
-    let (redis, shared) = (Servers::start(Kind::Single), SharedFile::new());
-    for url in ["memory://", &shared.url("max_bytes=4MB"), redis.url()] {
+    let (redis, shared, postgres) = (Servers::start(Kind::Single), SharedFile::new(), Servers::start(Kind::Postgres));
+    let table = format!("{}?create=yes", postgres.url());
+    for url in ["memory://", &shared.url("max_bytes=4MB"), redis.url(), &table] {
         let limiter = Arc::new(limiter(url));
         let admitted = AtomicU64::new(0);
         std::thread::scope(|scope| {

@@ -44,6 +44,7 @@ mod out_of_step;
 mod outgoing;
 mod override_ends;
 mod overrides;
+mod postgres;
 mod priorities;
 mod processes;
 mod properties;

@@ -75,6 +75,14 @@ files! {
 }
 
 #[test]
+fn hold_on_postgres() {
+    let server = Servers::start(Kind::Postgres);
+    let cases: Vec<Case> = files().iter().flat_map(|file| cases(file)).collect();
+    // Both limiters share the code behind the store.
+    hold_over(&format!("{}?create=yes", server.url()), is_full(), &cases);
+}
+
+#[test]
 fn hold_on_a_cluster() {
     let cluster = Servers::start(Kind::Cluster);
     let cases: Vec<Case> = files().iter().flat_map(|file| cases(file)).collect();
