@@ -254,18 +254,23 @@ def test_commands_of_a_text_exist() -> None:
 
 def test_links_of_the_readmes_lead_to_files() -> None:
     blob = "https://github.com/tidegate/tidegate/blob/main/"
+    site = "https://tidegate.github.io/tidegate/"
     for path in pages()[:4]:
         for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
             if link.startswith(blob):
                 assert (ROOT / link.removeprefix(blob)).exists(), f"{named(path)}: {link}"
+            elif link.startswith(site):
+                page = ROOT / "docs" / link.removeprefix(site).rstrip("/")
+                assert (page / "index.md").exists() or page.with_suffix(".md").exists(), f"{named(path)}: {link}"
             elif not link.startswith("https://"):
                 # PyPI and crates.io show the other READMEs without the repository.
                 assert path == ROOT / "README.md", f"{named(path)}: {link} is relative"
                 assert (ROOT / link.partition("#")[0]).exists(), f"{named(path)}: {link}"
 
 
-def test_the_pictures_are_what_the_limiter_says() -> None:
-    subprocess.run([sys.executable, ROOT / "docs" / "plots" / "algorithms.py", "--check"], check=True, timeout=60)
+@pytest.mark.parametrize("plots", ["algorithms.py", "readme.py"])
+def test_the_pictures_are_what_the_limiter_says(plots: str) -> None:
+    subprocess.run([sys.executable, ROOT / "docs" / "plots" / plots, "--check"], check=True, timeout=60)
 
 
 def test_the_readme_is_short() -> None:
