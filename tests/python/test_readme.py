@@ -145,8 +145,9 @@ def test_the_application_of_the_page_about_tokens(redis_url: str) -> None:
     assert call_wsgi(page["app"], "POST", "/complete").status == 200
     limiter = page["tg"].limiter
     # The settled cost is far less than the estimate of 500.
-    assert limiter.peek("tokens", "203.0.113.9").remaining > 30_000 - 100
-    assert limiter.peek("streams", "203.0.113.9").remaining == 4
+    tokens, streams = limiter.peek("llm", "203.0.113.9", {"tokens": 1}).limits
+    assert tokens.remaining > 30_000 - 100
+    assert streams.remaining == 4
 
 
 def test_the_application_of_the_page_about_plans(redis_url: str) -> None:
