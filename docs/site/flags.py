@@ -74,7 +74,9 @@ def page() -> str:
         where = "all" if not left_out else ", ".join(names)
         if left_out and len(left_out) < len(names):
             where = f"all but {', '.join(left_out)}"
-        rows.append(f"| `{name}` | {meaning} | {where} |\n")
+        # Two brackets beside each other would be a link.
+        text = meaning.replace("[", r"\[")
+        rows.append(f"| `{name}` | {text} | {where} |\n")
     parts = [HEAD, *rows]
     for verb, lines in texts.items():
         once = [flag for flag in flags_of(lines) if (flag.name, flag.meaning) in shared]
