@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from client import Servers
 from paths import ROOT
 from snippets import COMMANDS, PROSE, READ, RUN, Block, all_blocks, blocks_in, blocks_of, is_followed, pages
 from snippets_page import namespace_of, python_blocks
@@ -188,6 +189,24 @@ def test_a_file_is_read(block: Block, tmp_path: Path) -> None:
         assert re.fullmatch(r'tidegate = \{ version = "[^"]+"(, [a-z-]+ = .+)* \}\n', block.code), block.code
     else:
         pytest.fail(f"{block}: what reads this file?")
+
+
+def test_the_permissions_of_the_page_about_redis_are_enough(server: Servers, tmp_path: Path) -> None:
+    (rule,) = [
+        block.code.split()
+        for block in blocks_of(ROOT / "docs" / "production" / "redis.md")
+        if block.code.startswith("ACL SETUSER app") and "cluster" not in block.code
+    ]
+    server.command(*rule)
+    file = tmp_path / "policies.yaml"
+    limits = "{limits: sliding-log 9/minute, journal: 9, overrides: {alice: 1/minute}}"
+    file.write_text(
+        f"store: {server.url.replace('://', '://app:secret@')}\npolicies: {{all: {limits}}}\n", encoding="utf-8"
+    )
+    doctor = [str(Path(sys.executable).parent / "tidegate"), "doctor", "--policies", str(file)]
+    found = subprocess.run(doctor, capture_output=True, text=True, timeout=60)
+    assert "the user app may run what checks need" in found.stdout, found.stdout + found.stderr
+    assert "would also need" not in found.stdout, found.stdout
 
 
 def test_the_page_of_flags_is_what_help_prints() -> None:
