@@ -95,6 +95,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     # Links inside code stay as they are.
     parts = CODE.split(markdown)
     parts[::2] = [LINK.sub(rewritten, part) for part in parts[::2]]
+    # A pipe inside code of a table has a backslash for GitHub, which this site would show.
+    parts[1::2] = [part if "```" in part else part.replace("\\|", "|") for part in parts[1::2]]
     return "".join(parts)
 
 
