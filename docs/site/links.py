@@ -30,6 +30,8 @@ LINK = re.compile(r"(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))")
 NUMBERED = re.compile(r"\]\((?P<file>[^)\s#]*)#(?P<name>[\w-]+)-(?P<number>\d+)\)")
 # GitHub shows no tabs. So a page has bold names between two comments, and these read well there, too.
 TABS = re.compile(r"^<!-- tabs -->\n(.*?)^<!-- end of tabs -->\n", re.DOTALL | re.MULTILINE)
+# The alerts of GitHub are the admonitions of this site.
+ALERT = re.compile(r"^> \[!(NOTE|TIP|WARNING)\]\n((?:>.*\n)+)", re.MULTILINE)
 PICTURE = re.compile(r'<p>(<img [^>]*src="[^"]*\.svg"[^>]*>)</p>')
 TAB = re.compile(r"^\*\*([^*\n]+)\*\*\n", re.MULTILINE)
 CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
@@ -61,6 +63,12 @@ def _tabs(found: re.Match[str]) -> str:
     return "".join(f"/// tab | {name}\n{text.rstrip()}\n\n///\n\n" for name, text in tabs)
 
 
+def _admonition(found: re.Match[str]) -> str:
+    """Turns an alert of GitHub into an admonition."""
+    text = "".join(f"    {line[2:]}\n" for line in found[2].splitlines())
+    return f"!!! {found[1].lower()}\n\n{text}"
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Rewrites the links of a page that leave `docs`."""
     source = page.file.src_uri
@@ -83,10 +91,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             log.warning("%s links to %s, which does not exist", at, target)
         return GITHUB + file + anchor
 
-    markdown = TABS.sub(_tabs, markdown)
+    markdown = ALERT.sub(_admonition, TABS.sub(_tabs, markdown))
     # Links inside code stay as they are.
     parts = CODE.split(markdown)
     parts[::2] = [LINK.sub(rewritten, part) for part in parts[::2]]
+    # A pipe inside code of a table has a backslash for GitHub, which this site would show.
+    parts[1::2] = [part if "```" in part else part.replace("\\|", "|") for part in parts[1::2]]
     return "".join(parts)
 
 

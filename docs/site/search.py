@@ -1,12 +1,18 @@
 """A hook of mkdocs that ranks the pages in the search of the site.
 
-Guides come before the reference, and both before decisions, changes and measurements. KEYWORDS has words that a reader
-types and that the title of the page lacks. They stand in the search index as tags of the page.
+Guides come before the reference, and both before decisions, changes and measurements. KEYWORDS has words of a page
+that a reader types to find just this page. They are tags of the page in the search index. Each stands on its page, so
+that a reader who came for the word finds it there.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+from mkdocs.plugins import get_plugin_logger
+
+log = get_plugin_logger("search words")
 
 # The boost of the pages below a path. The longest path counts.
 BOOSTS = {
@@ -32,7 +38,6 @@ KEYWORDS = {
     "start.md": ["quickstart", "getting started", "install", "asgi", "wsgi", "starlette", "decorator"],
     "guides/algorithms.md": [
         "gcra",
-        "tat",
         "token bucket",
         "leaky bucket",
         "sliding window",
@@ -51,65 +56,54 @@ KEYWORDS = {
         "ipv6",
         "api key",
         "jwt",
+        "unix domain socket",
     ],
     "guides/concurrency.md": ["semaphore", "concurrent requests", "in flight", "tokens", "release"],
     "guides/denials.md": [
         "429",
         "too many requests",
         "retry-after",
-        "headers",
         "custom response",
         "error message",
         "ratelimit header",
+        "log of refusals",
     ],
-    "guides/jobs.md": ["celery", "bullmq", "background", "worker", "task queue"],
-    "guides/llm.md": ["openai", "anthropic", "llm", "tokens per minute", "tpm", "rpm", "budget", "chatgpt", "claude"],
-    "guides/outgoing.md": [
-        "httpx",
-        "requests",
-        "aiohttp",
-        "fetch",
-        "undici",
-        "reqwest",
-        "api client",
-        "scraper",
-        "backoff",
-    ],
+    "guides/jobs.md": ["celery", "bullmq", "background job", "worker", "task queue"],
+    "guides/llm.md": ["openai", "anthropic", "llm", "tokens per minute", "tpm", "rpm", "budget"],
+    "guides/outgoing.md": ["httpx", "requests", "aiohttp", "fetch", "undici", "reqwest", "backlog"],
+    "guides/outgoing-python.md": ["httpx", "requests", "aiohttp", "http_client"],
+    "guides/outgoing-node.md": ["fetch", "undici", "axios"],
+    "guides/outgoing-rust.md": ["reqwest", "tower", "hyper-util"],
+    "guides/outgoing-programs.md": ["scraper", "batch", "queue of orders"],
+    "guides/reported-limits.md": ["x-ratelimit-remaining", "github", "openai", "observe"],
     "guides/queues.md": ["wait", "acquire", "throttle", "queue", "fifo"],
-    "guides/several-limits.md": [
-        "multiple limits",
-        "plans",
-        "per user",
-        "override",
-        "priority",
-        "premium",
-        "block_for",
-        "ban",
-        "shadow",
-        "dry run",
-    ],
-    "guides/testing.md": ["pytest", "mock clock", "freezegun", "time travel", "jest", "vitest", "disable in tests"],
-    "production/checklist.md": ["production", "go live", "best practices", "deploy"],
-    "production/operations.md": [
-        "store",
-        "redis url",
+    "guides/several-limits.md": ["multiple limits", "per user", "check_all", "units"],
+    "guides/policies.md": ["shadow", "dry run", "journal", "database"],
+    "guides/overrides.md": ["override", "raise a limit", "premium"],
+    "guides/blocks.md": ["ban", "block_for", "count_denied", "unblock"],
+    "guides/priorities.md": ["priority", "priorities", "batch"],
+    "guides/partial.md": ["partial", "granted"],
+    "guides/testing.md": ["pytest", "mock clock", "freezegun", "time travel", "jest", "vitest"],
+    "production/checklist.md": ["production", "go live", "best practices"],
+    "production/guarantees.md": ["guarantees", "failover", "atomic", "topology"],
+    "production/stores.md": ["store", "redis url", "tls", "rediss", "file store", "valkey", "password", "dns"],
+    "production/file.md": ["file", "without redis", "without a server", "reboot"],
+    "production/redis.md": [
         "acl",
         "permissions",
         "noperm",
-        "tls",
-        "rediss",
-        "unix socket",
-        "file store",
-        "memory usage",
         "eviction",
-        "valkey",
-        "password",
+        "noeviction",
+        "bytes",
+        "memory usage",
+        "evalsha",
+        "cpu",
     ],
+    "production/operations.md": ["sizing", "deploys", "memory of a process", "fork"],
     "production/refused.md": [
         "why",
         "refused",
         "debug",
-        "customer limited",
         "inspect",
         "log",
         "block an ip",
@@ -117,11 +111,9 @@ KEYWORDS = {
         "support",
         "clear a key",
         "raise a limit",
-        "429 without a reason",
     ],
     "production/scaling-out.md": [
         "multiple workers",
-        "several workers",
         "cluster",
         "sentinel",
         "shards",
@@ -130,29 +122,28 @@ KEYWORDS = {
         "distributed",
         "redis",
     ],
-    "production/store-failures.md": ["redis down", "outage", "fail open", "fail closed", "fallback", "timeout", "503"],
-    "production/upgrading.md": ["upgrade", "downgrade", "migration", "stored values"],
+    "production/store-failures.md": ["redis is down", "outage", "fail open", "fail closed", "timeout", "503"],
+    "production/upgrading.md": ["upgrade", "downgrade", "stored values"],
     "metrics.md": ["prometheus", "grafana", "opentelemetry", "tracing", "monitoring", "alerts", "spans"],
-    "reference/command.md": ["cli", "tidegate command", "simulate", "doctor", "top", "explain"],
+    "reference/command.md": ["cli", "verb", "simulate", "doctor", "top", "explain"],
     "reference/errors.md": ["error codes", "exceptions", "store_unavailable", "policy_invalid", "key_invalid"],
-    "reference/notation.md": ["syntax", "grammar", "format", "per minute"],
-    "reference/options.md": ["settings", "parameters", "defaults", "configuration"],
+    "reference/notation.md": ["syntax", "per minute"],
+    "reference/options.md": ["defaults"],
     "reference/policy-file.md": ["yaml", "toml", "json", "config file", "hot reload", "sighup"],
-    "reference/compatibility.md": ["upgrade", "versions", "supported", "python version", "node version"],
-    "recipes/plans.md": [
-        "plans",
-        "allowlist",
-        "whitelist",
-        "blocklist",
-        "per tenant",
-        "multi-tenant",
-        "database",
-        "premium",
-    ],
-    "recipes/graphql.md": ["graphql", "query cost", "complexity"],
-    "recipes/websockets.md": ["websocket", "messages", "streaming", "sse", "socket.io"],
-    "recipes/serverless.md": ["serverless", "lambda", "edge", "cloudflare workers", "vercel", "wasm"],
-    "recipes/bundlers.md": ["esbuild", "webpack", "vite", "next.js", "bundle", "native addon"],
+    "reference/compatibility.md": ["versions", "supported"],
+    "reference/glossary.md": ["glossary", "words"],
+    "recipes/login.md": ["login", "brute force", "account", "passwords"],
+    "recipes/nginx.md": ["nginx", "gunicorn", "x-forwarded-for", "workers"],
+    "recipes/express-plans.md": ["express", "plans", "headers", "visitor"],
+    "recipes/health-checks.md": ["health check", "exempt", "load balancer", "ready"],
+    "recipes/daily-quota.md": ["daily quota", "deploy", "reboot", "api key"],
+    "recipes/systemd-docker.md": ["systemd", "docker", "compose", "file"],
+    "recipes/llm-workers.md": ["workers", "budget", "model", "timeout"],
+    "recipes/plans.md": ["plans", "allowlist", "whitelist", "blocklist", "per tenant", "database", "premium"],
+    "recipes/graphql.md": ["graphql", "query", "complexity"],
+    "recipes/websockets.md": ["websocket", "messages", "streaming"],
+    "recipes/serverless.md": ["serverless", "lambda", "edge", "cloudflare workers", "vercel"],
+    "recipes/bundlers.md": ["esbuild", "webpack", "vite", "next.js", "bundle"],
     "recipes/managed-redis.md": [
         "elasticache",
         "upstash",
@@ -171,7 +162,7 @@ KEYWORDS = {
     "moving/express-rate-limit.md": ["express-rate-limit", "migrate"],
     "moving/fastify-rate-limit.md": ["fastify-rate-limit", "migrate"],
     "moving/nestjs-throttler.md": ["nestjs-throttler", "migrate"],
-    "moving/governor.md": ["governor", "tower_governor", "migrate"],
+    "moving/governor.md": ["governor", "migrate"],
     "moving/bottleneck.md": ["bottleneck", "migrate"],
     "frameworks/flask.md": ["flask", "blueprint", "gunicorn", "proxyfix", "create_app", "application factory"],
     "frameworks/fastapi.md": ["fastapi", "starlette", "depends", "uvicorn", "openapi", "websocket"],
@@ -187,6 +178,11 @@ KEYWORDS = {
 }
 
 
+def plain(text: str) -> str:
+    """A text as the search splits it: in lower case, with single blanks for hyphens and line breaks."""
+    return re.sub(r"[\s\-]+", " ", text).lower()
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Gives a page its boost and its keywords."""
     source = page.file.src_uri
@@ -194,6 +190,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     page.meta.setdefault("search", {})["boost"] = BOOSTS[below]
     if source in KEYWORDS:
         page.meta["tags"] = KEYWORDS[source]
+        if missing := [word for word in KEYWORDS[source] if plain(word) not in plain(markdown)]:
+            log.warning("docs/site/search.py has words for %s that are not on the page: %s", source, missing)
     return markdown
 
 

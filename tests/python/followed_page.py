@@ -115,7 +115,7 @@ class FollowedPage:
                 printed = None
             elif block.language == "sh":
                 printed = self._run_commands(block)
-            elif block.language in ("text", "http"):
+            elif block.language in ("text", "http") and not block.title:
                 assert printed is not None, f"{block}: no command before it prints this"
                 compare = self._compare_response if block.language == "http" else self._compare_text
                 compare(block, printed)

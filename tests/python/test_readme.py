@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from client import Servers
 from paths import ROOT
 from snippets import COMMANDS, PROSE, READ, RUN, Block, all_blocks, blocks_in, blocks_of, is_followed, pages
 from snippets_page import namespace_of, python_blocks
@@ -145,8 +146,9 @@ def test_the_application_of_the_page_about_tokens(redis_url: str) -> None:
     assert call_wsgi(page["app"], "POST", "/complete").status == 200
     limiter = page["tg"].limiter
     # The settled cost is far less than the estimate of 500.
-    assert limiter.peek("tokens", "203.0.113.9").remaining > 30_000 - 100
-    assert limiter.peek("streams", "203.0.113.9").remaining == 4
+    tokens, streams = limiter.peek("llm", "203.0.113.9", {"tokens": 1}).limits
+    assert tokens.remaining > 30_000 - 100
+    assert streams.remaining == 4
 
 
 def test_the_application_of_the_page_about_plans(redis_url: str) -> None:
@@ -187,6 +189,24 @@ def test_a_file_is_read(block: Block, tmp_path: Path) -> None:
         assert re.fullmatch(r'tidegate = \{ version = "[^"]+"(, [a-z-]+ = .+)* \}\n', block.code), block.code
     else:
         pytest.fail(f"{block}: what reads this file?")
+
+
+def test_the_permissions_of_the_page_about_redis_are_enough(server: Servers, tmp_path: Path) -> None:
+    (rule,) = [
+        block.code.split()
+        for block in blocks_of(ROOT / "docs" / "production" / "redis.md")
+        if block.code.startswith("ACL SETUSER app") and "cluster" not in block.code
+    ]
+    server.command(*rule)
+    file = tmp_path / "policies.yaml"
+    limits = "{limits: sliding-log 9/minute, journal: 9, overrides: {alice: 1/minute}}"
+    file.write_text(
+        f"store: {server.url.replace('://', '://app:secret@')}\npolicies: {{all: {limits}}}\n", encoding="utf-8"
+    )
+    doctor = [str(Path(sys.executable).parent / "tidegate"), "doctor", "--policies", str(file)]
+    found = subprocess.run(doctor, capture_output=True, text=True, timeout=60)
+    assert "the user app may run what checks need" in found.stdout, found.stdout + found.stderr
+    assert "would also need" not in found.stdout, found.stdout
 
 
 def test_the_page_of_flags_is_what_help_prints() -> None:
@@ -254,18 +274,23 @@ def test_commands_of_a_text_exist() -> None:
 
 def test_links_of_the_readmes_lead_to_files() -> None:
     blob = "https://github.com/tidegate/tidegate/blob/main/"
+    site = "https://tidegate.github.io/tidegate/"
     for path in pages()[:4]:
         for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
             if link.startswith(blob):
                 assert (ROOT / link.removeprefix(blob)).exists(), f"{named(path)}: {link}"
+            elif link.startswith(site):
+                page = ROOT / "docs" / link.removeprefix(site).rstrip("/")
+                assert (page / "index.md").exists() or page.with_suffix(".md").exists(), f"{named(path)}: {link}"
             elif not link.startswith("https://"):
                 # PyPI and crates.io show the other READMEs without the repository.
                 assert path == ROOT / "README.md", f"{named(path)}: {link} is relative"
                 assert (ROOT / link.partition("#")[0]).exists(), f"{named(path)}: {link}"
 
 
-def test_the_pictures_are_what_the_limiter_says() -> None:
-    subprocess.run([sys.executable, ROOT / "docs" / "plots" / "algorithms.py", "--check"], check=True, timeout=60)
+@pytest.mark.parametrize("plots", ["algorithms.py", "readme.py"])
+def test_the_pictures_are_what_the_limiter_says(plots: str) -> None:
+    subprocess.run([sys.executable, ROOT / "docs" / "plots" / plots, "--check"], check=True, timeout=60)
 
 
 def test_the_readme_is_short() -> None:

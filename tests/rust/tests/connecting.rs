@@ -7,7 +7,7 @@ use tidegate::{Builder, Error, ErrorKind, Limiter, OnStoreError};
 use tidegate_tests::servers::{Kind, Servers};
 
 const SECRET: &str = "hunter2";
-/// The commands that the user of an application needs, as in docs/production/operations.md.
+/// The commands that the user of an application needs, as in docs/production/redis.md.
 const LEAST: &str = "on >hunter2 ~tg* -@all +evalsha +eval +get +set +del +time +ping";
 
 /// With `Raise`, a failure of the store is an error.

@@ -4,7 +4,7 @@ use serde_json::json;
 use tidegate_tests::servers::{Kind, Servers};
 
 use super::{POLICY, both, until, used};
-/// The commands that an application's user needs, as in docs/production/operations.md.
+/// The commands that an application's user needs, as in docs/production/redis.md.
 const LEAST: &str =
     "on >hunter2 resetkeys ~tg* -@all +evalsha +eval +get +set +del +time +ping +hget +hset +hdel +pexpire";
 const LEAST_IN_A_CLUSTER: &str = "on >hunter2 resetkeys ~tg* -@all +evalsha +eval +get +set +del +time +ping +hget +hset +hdel +pexpire +cluster|slots +asking +readonly";
