@@ -16,7 +16,7 @@ use super::waiting_callers::{Retries, Retry};
 use crate::calendar::MINUTE;
 use crate::policy_argument::{self, POLICIES};
 use crate::terminal::path_text;
-use crate::{Failure, number_text};
+use crate::{Result, invalid, number_text};
 
 /// The most calls of a pattern without `--calls`.
 const USUAL_CALLS: u32 = 1_000_000;
@@ -163,23 +163,23 @@ units (asked and admitted by name), and where calls have classes, classes (asked
 
 impl Arguments {
     /// The policies, each once.
-    pub(super) fn policies(&self) -> Result<Vec<Policy>, Failure> {
+    pub(super) fn policies(&self) -> Result<Vec<Policy>> {
         let file = self.policy_file.as_ref().map(PolicyFile::read).transpose()?;
         let policies = policy_argument::find_all(&self.policy, file.as_ref())?;
         if policies.len() > MAX_POLICIES {
             let count = policies.len();
             let message = format!("{count} policies are too many to compare: give at most {MAX_POLICIES}");
-            return Err(Failure::argument(message));
+            return Err(invalid(message));
         }
         let names: Vec<&str> = policies.iter().map(Policy::name).collect();
         if let Some(twice) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
-            return Err(Failure::argument(format!("the policy {:?} is given twice: leave one of them out", twice.1)));
+            return Err(invalid(format!("the policy {:?} is given twice: leave one of them out", twice.1)));
         }
         Ok(policies)
     }
 
     /// The traffic of the chosen pattern or trace.
-    pub(super) fn traffic(&self, policies: &[Policy]) -> Result<Traffic, Failure> {
+    pub(super) fn traffic(&self, policies: &[Policy]) -> Result<Traffic> {
         if let Some(path) = &self.trace {
             let options = TraceOptions { units: units(policies), ..self.trace_options.clone() };
             return Traffic::of_trace(path, &options, self.only_key.clone());
@@ -211,7 +211,7 @@ impl Arguments {
         });
         let calls = rate * duration as f64 / 1e6;
         if calls > MAX_CALLS {
-            return Err(Failure::argument(format!(
+            return Err(invalid(format!(
                 "{rate} calls/s for {} are {calls:.0} calls, and a pattern has at most {MAX_CALLS:.0}: lower --rate or \
                  --duration",
                 words(duration)
@@ -276,9 +276,9 @@ impl Arguments {
 
 impl PatternOptions {
     /// The cost of each call, and its named units and class if it has any.
-    fn asked(&self) -> Result<(u64, Option<Arc<Asked>>), Failure> {
+    fn asked(&self) -> Result<(u64, Option<Arc<Asked>>)> {
         let cost = self.cost.as_deref().map_or(Ok((1, Vec::new())), cost_option);
-        let (cost, units) = cost.map_err(|error| Failure::argument(format!("--cost: {error}")))?;
+        let (cost, units) = cost.map_err(|error| invalid(format!("--cost: {error}")))?;
         let class = self.priority.clone();
         let is_plain = units.is_empty() && class.is_none();
         Ok((cost, (!is_plain).then(|| Arc::new(Asked { units, class }))))

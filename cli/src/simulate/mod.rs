@@ -25,7 +25,7 @@ use traffic::Traffic;
 
 use crate::temporary_keys::temporary_prefix;
 use crate::terminal::path_text;
-use crate::{Failure, Outcome, Output};
+use crate::{Outcome, Output, Result, invalid, unwritable};
 
 /// Calls that are read before each policy answers them. With so many, the threads cost next to nothing.
 const CHUNK: usize = 1 << 16;
@@ -35,7 +35,7 @@ const CHUNK_OF_SHARED_STORE: usize = 1 << 11;
 const MAX_REMEMBERED: usize = 64 << 20;
 
 /// Replays the traffic, and shows the figures of each policy.
-pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Outcome, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Outcome> {
     let policies = arguments.policies()?;
     plot::check(&arguments.out)?;
     let mut traffic = arguments.traffic(&policies)?;
@@ -54,17 +54,12 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Outcome,
 }
 
 /// Replays the traffic through every policy.
-fn replay(
-    arguments: &Arguments,
-    policies: &[Policy],
-    traffic: &mut Traffic,
-    output: &mut Output,
-) -> Result<Report, Failure> {
+fn replay(arguments: &Arguments, policies: &[Policy], traffic: &mut Traffic, output: &mut Output) -> Result<Report> {
     let chunk = if arguments.store.is_some() { CHUNK_OF_SHARED_STORE } else { CHUNK };
     let mut events = Vec::with_capacity(chunk);
     traffic.fill(&mut events, chunk)?;
     let Some(first) = events.first() else {
-        return Err(Failure::argument(traffic.no_events()));
+        return Err(invalid(traffic.no_events()));
     };
     let start = traffic.span(first.at).0;
     let mut replays = Vec::new();
@@ -93,7 +88,7 @@ fn replay(
 }
 
 /// Does the work for every policy, each in its own thread if the platform has threads.
-fn all(replays: &mut [Replay], work: impl Fn(&mut Replay) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+fn all(replays: &mut [Replay], work: impl Fn(&mut Replay) -> Result<()> + Sync) -> Result<()> {
     if cfg!(target_family = "wasm") {
         return replays.iter_mut().try_for_each(work);
     }
@@ -105,12 +100,12 @@ fn all(replays: &mut [Replay], work: impl Fn(&mut Replay) -> Result<(), Failure>
     })
 }
 
-fn keep_within_memory(replays: &[Replay]) -> Result<(), Failure> {
+fn keep_within_memory(replays: &[Replay]) -> Result<()> {
     let remembered: usize = replays.iter().map(|replay| replay.figures.remembered).sum();
     if remembered <= MAX_REMEMBERED {
         return Ok(());
     }
-    Err(Failure::argument(format!(
+    Err(invalid(format!(
         "the policies admit more than {MAX_REMEMBERED} calls within their periods, and the worst count in any window needs all \
          of them in memory: simulate a shorter part of the traffic, fewer policies, or shorter periods"
     )))
@@ -123,23 +118,23 @@ struct DecisionFile<'a> {
 }
 
 impl<'a> DecisionFile<'a> {
-    fn create(path: &'a Path) -> Result<Self, Failure> {
-        let file = File::create(path).map_err(|error| Failure::unwritable(path_text(path), &error))?;
+    fn create(path: &'a Path) -> Result<Self> {
+        let file = File::create(path).map_err(|error| unwritable(path_text(path), &error))?;
         let mut created = Self { file: BufWriter::new(file), path };
         created.append(DECISION_COLUMNS)?;
         Ok(created)
     }
 
     /// Writes the decisions since the last call.
-    fn write(&mut self, replays: &mut [Replay]) -> Result<(), Failure> {
+    fn write(&mut self, replays: &mut [Replay]) -> Result<()> {
         replays.iter_mut().try_for_each(|replay| self.append(&replay.take_decisions()))
     }
 
-    fn append(&mut self, text: &str) -> Result<(), Failure> {
-        self.file.write_all(text.as_bytes()).map_err(|error| Failure::unwritable(path_text(self.path), &error))
+    fn append(&mut self, text: &str) -> Result<()> {
+        self.file.write_all(text.as_bytes()).map_err(|error| unwritable(path_text(self.path), &error))
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
-        self.file.flush().map_err(|error| Failure::unwritable(path_text(self.path), &error))
+    fn flush(&mut self) -> Result<()> {
+        self.file.flush().map_err(|error| unwritable(path_text(self.path), &error))
     }
 }

@@ -10,7 +10,7 @@ use tidegate::{CheckOptions, Cost, Limiter, ManualClock, OnStoreError, Policy, U
 use super::figures::{Answer, Figures};
 use super::traffic::{Event, Keys};
 use super::waiting_callers::{Retries, Retry, Tried, WaitingCallers};
-use crate::Failure;
+use crate::Result;
 use crate::limiter_builder::limiter_builder;
 use crate::temporary_keys::TemporaryKeys;
 
@@ -60,7 +60,7 @@ impl Replay {
         prefix: &str,
         start: u64,
         retries: Retries,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         // Every check asks the store itself, and a store that fails ends the simulation.
         let mut options = policy.options().clone();
         (options.on_store_error, options.lease, options.journal) = (Some(OnStoreError::Raise), None, 0);
@@ -101,7 +101,7 @@ impl Replay {
     }
 
     /// Replays calls, and before each the retries that are due.
-    pub(super) fn run(&mut self, events: &[Event], keys: &Keys) -> Result<(), Failure> {
+    pub(super) fn run(&mut self, events: &[Event], keys: &Keys) -> Result<()> {
         for event in events {
             self.retry_until(event.at, keys)?;
             self.ask(event, Tried { since: event.at, attempts: 0 }, keys)?;
@@ -110,7 +110,7 @@ impl Replay {
     }
 
     /// Replays the retries that are due until `end`. After the end of the traffic, no retries are made.
-    pub(super) fn retry_until(&mut self, end: u64, keys: &Keys) -> Result<(), Failure> {
+    pub(super) fn retry_until(&mut self, end: u64, keys: &Keys) -> Result<()> {
         while let Some((event, tried)) = self.callers.due(end) {
             self.figures.retries += 1;
             self.retried_units += event.cost;
@@ -119,7 +119,7 @@ impl Replay {
         Ok(())
     }
 
-    fn ask(&mut self, event: &Event, tried: Tried, keys: &Keys) -> Result<(), Failure> {
+    fn ask(&mut self, event: &Event, tried: Tried, keys: &Keys) -> Result<()> {
         let key = keys.name(event.key);
         self.clock.set(Duration::from_micros(event.at));
         let decision = self.limiter.call(&self.policy, key, &Call::Unheld(self.options(event).into()))?;
@@ -198,7 +198,7 @@ impl Replay {
     }
 
     /// Removes the keys of the replay from a shared store.
-    pub(super) fn clear(&mut self) -> Result<(), Failure> {
+    pub(super) fn clear(&mut self) -> Result<()> {
         self.temporary.take().map_or(Ok(()), TemporaryKeys::remove)
     }
 }

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use plotters::prelude::SVGBackend;
+use tidegate::Error;
 
 use super::report::Report;
 use super::table;
-use crate::Failure;
 use crate::terminal::path_text;
+use crate::{Result, invalid, unwritable};
 use drawing::{Palette, SCALE};
 
 /// Which colours a plot has.
@@ -31,8 +32,8 @@ enum Kind {
 }
 
 /// Returns the kind of plot for a file. The command asks for it before it does any work.
-fn kind(path: &Path) -> Result<Kind, Failure> {
-    let refused = |why: &str| Failure::argument(format!("--out {}: {why}", path_text(path)));
+fn kind(path: &Path) -> Result<Kind> {
+    let refused = |why: &str| invalid(format!("--out {}: {why}", path_text(path)));
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     let kind = match extension.as_deref() {
         Some("svg") => Kind::Svg,
@@ -47,25 +48,25 @@ fn kind(path: &Path) -> Result<Kind, Failure> {
 }
 
 /// Returns an error unless plots can be drawn into all these files.
-pub(super) fn check(paths: &[PathBuf]) -> Result<(), Failure> {
+pub(super) fn check(paths: &[PathBuf]) -> Result<()> {
     paths.iter().try_for_each(|path| kind(path).map(drop))
 }
 
 /// Draws and writes a plot.
-pub(super) fn write(path: &Path, report: &Report, theme: Theme) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, report: &Report, theme: Theme) -> Result<()> {
     let contents = match kind(path)? {
         Kind::Svg => svg(report, theme, true)?.into_bytes(),
         Kind::Html => html::page(report, &svg(report, theme, false)?, theme).into_bytes(),
     };
-    std::fs::write(path, contents).map_err(|error| Failure::unwritable(path_text(path), &error))
+    std::fs::write(path, contents).map_err(|error| unwritable(path_text(path), &error))
 }
 
-fn undrawn(error: impl std::fmt::Display) -> Failure {
-    Failure::argument(format!("the plot cannot be drawn: {error}; leave out --out, and report this"))
+fn undrawn(error: impl std::fmt::Display) -> Error {
+    invalid(format!("the plot cannot be drawn: {error}; leave out --out, and report this"))
 }
 
 /// The drawing, with a title or for a page that has one. With `Theme::Auto`, its colours follow the reader.
-fn svg(report: &Report, theme: Theme, titled: bool) -> Result<String, Failure> {
+fn svg(report: &Report, theme: Theme, titled: bool) -> Result<String> {
     let (mut svg, (width, height)) = (String::new(), drawing::size(report, titled));
     let backend = SVGBackend::with_string(&mut svg, (width, height));
     drawing::draw(backend, report, Palette::of(theme)).map_err(undrawn)?;

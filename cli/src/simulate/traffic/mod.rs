@@ -13,7 +13,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::Failure;
+use crate::{Result, invalid};
 pub(super) use asked::{Asked, of_option as cost_option};
 use trace_line::TraceOptions;
 
@@ -53,13 +53,13 @@ impl Keys {
     }
 
     /// Returns the number of a key, and adds the key if it is new.
-    pub(super) fn add(&mut self, name: &str) -> Result<u32, Failure> {
+    pub(super) fn add(&mut self, name: &str) -> Result<u32> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);
         }
         self.bytes += name.len();
         if self.names.len() == MAX_KEYS || self.bytes > MAX_KEY_BYTES {
-            return Err(Failure::argument(format!(
+            return Err(invalid(format!(
                 "the traffic has more than {MAX_KEYS} keys, or their names have more than {} MiB: every key takes memory in \
                  every policy; simulate a part of the traffic, or choose a key with fewer values",
                 MAX_KEY_BYTES >> 20
@@ -100,13 +100,13 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn of_pattern(plan: pattern::Plan, only_key: Option<String>) -> Result<Self, Failure> {
+    pub(super) fn of_pattern(plan: pattern::Plan, only_key: Option<String>) -> Result<Self> {
         let mut keys = Keys::default();
         (1..=plan.keys).try_for_each(|number| keys.add(&format!("user-{number}")).map(drop))?;
         Ok(Self { keys, source: Source::Pattern(pattern::Calls::new(plan)), last: None, only_key })
     }
 
-    pub(super) fn of_trace(path: &Path, options: &TraceOptions, only_key: Option<String>) -> Result<Self, Failure> {
+    pub(super) fn of_trace(path: &Path, options: &TraceOptions, only_key: Option<String>) -> Result<Self> {
         let mut keys = Keys::default();
         let source = Source::Trace(Box::new(trace::Trace::open(path, options, &mut keys)?));
         Ok(Self { keys, source, last: None, only_key })
@@ -118,7 +118,7 @@ impl Traffic {
     }
 
     /// Replaces the contents of `events` by the next calls, at most `most`. It stays empty if no calls are left.
-    pub(super) fn fill(&mut self, events: &mut Vec<Event>, most: usize) -> Result<(), Failure> {
+    pub(super) fn fill(&mut self, events: &mut Vec<Event>, most: usize) -> Result<()> {
         events.clear();
         while events.len() < most {
             let event = match &mut self.source {

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use serde_json::json;
+use tidegate::Error;
 
 use super::trace_line::{LineParser, TraceFormat, TraceOptions};
 use super::{Event, Keys, Summary, moment, value_name};
-use crate::Failure;
 use crate::terminal::{argument_text, may_be_url, path_text};
+use crate::{Result, invalid};
 
 /// The longest line of a trace: a guard against files that are no traces.
 const MAX_LINE: u64 = 1 << 20;
@@ -54,14 +55,14 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl Trace {
-    pub(super) fn open(path: &Path, options: &TraceOptions, keys: &mut Keys) -> Result<Self, Failure> {
+    pub(super) fn open(path: &Path, options: &TraceOptions, keys: &mut Keys) -> Result<Self> {
         let read = Rc::new(Cell::new(0));
         let counted = Rc::clone(&read);
         let (inner, size): (Box<dyn Read>, _) = if is_standard_input(path) {
             (Box::new(Counted { inner: io::stdin(), read: counted }), None)
         } else {
             let failed = |error: io::Error| {
-                Failure::argument(format!(
+                invalid(format!(
                     "the trace {} cannot be read: {error}; name a file, or - for standard input",
                     path_text(path)
                 ))
@@ -94,7 +95,7 @@ impl Trace {
     }
 
     /// The next call, or `None` at the end.
-    pub(super) fn next(&mut self, keys: &mut Keys) -> Result<Option<Event>, Failure> {
+    pub(super) fn next(&mut self, keys: &mut Keys) -> Result<Option<Event>> {
         if let Some(sorted) = &mut self.sorted {
             return Ok(sorted.next());
         }
@@ -114,11 +115,11 @@ impl Trace {
     }
 
     /// All calls, sorted by time. Calls at the same time stay in the order of their lines.
-    fn read_all(&mut self, keys: &mut Keys) -> Result<Vec<Event>, Failure> {
+    fn read_all(&mut self, keys: &mut Keys) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         while let Some(event) = self.next(keys)? {
             if events.len() == MAX_SORTED {
-                return Err(Failure::argument(format!(
+                return Err(invalid(format!(
                     "{} has more than {MAX_SORTED} calls, too many for --sort, which keeps all of them in memory: sort the \
                      file by time and leave out --sort",
                     self.name()
@@ -130,13 +131,13 @@ impl Trace {
         Ok(events)
     }
 
-    fn read_line(&mut self) -> Result<bool, Failure> {
+    fn read_line(&mut self) -> Result<bool> {
         self.line.clear();
         let count = (&mut self.reader).take(MAX_LINE).read_until(b'\n', &mut self.line);
-        let count = count.map_err(|error| Failure::argument(format!("{} cannot be read: {error}", self.name())))?;
+        let count = count.map_err(|error| invalid(format!("{} cannot be read: {error}", self.name())))?;
         self.line_number += u64::from(count > 0);
         if count as u64 == MAX_LINE {
-            return Err(Failure::argument(format!(
+            return Err(invalid(format!(
                 "{}:{}: the line is longer than {} KiB, so this is no trace: expected a text file with a call on each line",
                 self.name(),
                 self.line_number,
@@ -144,7 +145,7 @@ impl Trace {
             )));
         }
         if self.line_number == 1 && self.line.starts_with(&[0x1f, 0x8b]) {
-            return Err(Failure::argument(format!(
+            return Err(invalid(format!(
                 "{} is compressed: unpack it first, as in gzip -dc FILE | tidegate simulate … --trace -",
                 self.name()
             )));
@@ -153,12 +154,12 @@ impl Trace {
     }
 
     /// The call of a line. `None` for a header, and for a bad line that is skipped.
-    fn event(&mut self, line: &str, keys: &mut Keys) -> Result<Option<Event>, Failure> {
+    fn event(&mut self, line: &str, keys: &mut Keys) -> Result<Option<Event>> {
         let place = || format!("{}:{}", name_of(&self.path), self.line_number);
         let parser = match &mut self.parser {
             Some(parser) => parser,
             first => {
-                let (parser, is_header) = LineParser::of(line, &self.options, &place()).map_err(Failure::argument)?;
+                let (parser, is_header) = LineParser::of(line, &self.options, &place()).map_err(invalid)?;
                 let parser = first.insert(parser);
                 if is_header {
                     return Ok(None);
@@ -186,13 +187,13 @@ impl Trace {
             }
             Err(message) => {
                 let message = format!("{}: {message}; --skip-bad-lines counts such lines and goes on", place());
-                Err(Failure::argument(message))
+                Err(invalid(message))
             }
         }
     }
 
-    pub(super) fn out_of_order(&self, at: u64, before: u64) -> Failure {
-        Failure::argument(format!(
+    pub(super) fn out_of_order(&self, at: u64, before: u64) -> Error {
+        invalid(format!(
             "{}:{}: this call is {} earlier than the one before: sort the file by time, or give --sort, which keeps all \
              calls in memory",
             self.name(),
