@@ -9,12 +9,10 @@
     )
 )]
 
-mod calendar;
 mod classes;
 mod command;
 #[cfg(any(feature = "demo", feature = "stores"))]
 mod decision_text;
-mod errors;
 #[cfg(feature = "stores")]
 mod key_options;
 mod limiter_builder;
@@ -43,10 +41,10 @@ use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches};
 
 use command::Command;
-use errors::{invalid, unwritable};
 use outcome::Outcome;
 use output::Output;
 use tidegate::Result;
+use tidegate_simulate::{invalid, unwritable};
 
 /// Runs the command with these arguments. The first one is the name of the program. Returns the exit code: 1 for a
 /// denial or a finding, 2 for an error, else 0.

@@ -7,8 +7,9 @@ use std::io::{self, IsTerminal, Write};
 use anstream::ColorChoice;
 use serde_json::{Value, json};
 use tidegate::{Error, host};
+use tidegate_simulate::text::{escaped, may_be_url};
 
-use crate::terminal::{BAD, DIM, WARN, escaped, escaped_lines, may_be_url, paint};
+use crate::terminal::{BAD, DIM, WARN, escaped_lines, paint};
 use crate::{invalid, unwritable};
 
 pub(crate) struct Output {

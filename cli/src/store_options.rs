@@ -8,11 +8,11 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tidegate::host::{self, DEFAULT_PREFIX, KeyNames, Links, StoreServers};
 use tidegate::{AsyncLimiter, Builder, Limiter, OnStoreError, Policy, PolicyFile};
+use tidegate_simulate::text::escaped;
 
 use crate::limiter_builder::limiter_builder;
 use crate::policy_argument::{self, PoliciesOption};
 use crate::temporary_keys::temporary_prefix;
-use crate::terminal::escaped;
 use crate::{Output, Result, invalid, time_text};
 
 #[derive(Debug, Clone, Args)]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use tidegate::{CheckOptions, Cost, Limiter, Policy};
+use tidegate_simulate::text::{counted, number};
 
-use crate::number_text::{counted, number};
 use crate::store_options::StoreOptions;
 use crate::temporary_keys::TemporaryKeys;
 use crate::terminal::{BOLD, DIM, NAME, paint};

@@ -8,14 +8,14 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tidegate::{Attempt, CheckOptions, Cost, Decision, LimitState, Limiter, Policy, host};
+use tidegate_simulate::text::{number, of_unit, within};
 
 use super::journal;
 use crate::classes::{self, PolicyClass};
 use crate::decision_text::{as_json, blocked, overridden, waiting, when};
 use crate::key_options::KeyOptions;
-use crate::number_text::{number, of_unit};
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
-use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width, within};
+use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width};
 use crate::time_text::length;
 use crate::{Outcome, Output, Result, invalid};
 

@@ -3,11 +3,11 @@
 use clap::Args;
 use serde_json::{Value, json};
 use tidegate::Attempt;
+use tidegate_simulate::text::{escaped, number};
 
 use super::key::{Key, OpenKey};
-use crate::number_text::number;
 use crate::store_options::OnMemory;
-use crate::terminal::{BAD, DIM, GOOD, escaped, paint};
+use crate::terminal::{BAD, DIM, GOOD, paint};
 use crate::time_text::moment;
 use crate::{Outcome, Output, Result, invalid};
 

@@ -3,9 +3,9 @@
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tidegate::{Error, SourceLocation, Warning, host};
+use tidegate_simulate::text::{argument_text, counted, escaped as shown, may_be_url};
 
-use crate::number_text::counted;
-use crate::terminal::{BAD, BOLD, GOOD, WARN, argument_text, escaped as shown, escaped_lines, may_be_url, paint};
+use crate::terminal::{BAD, BOLD, GOOD, WARN, escaped_lines, paint};
 use crate::{Outcome, Output, Result};
 
 #[derive(Debug, Args)]

@@ -5,10 +5,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 use tidegate::KeyOverride;
+use tidegate_simulate::text::escaped;
 
 use super::key::{Key, OpenKey};
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
-use crate::terminal::{BOLD, DIM, NAME, escaped, paint};
+use crate::terminal::{BOLD, DIM, NAME, paint};
 use crate::time_text::{self, length, moment};
 use crate::{Outcome, Output, Result};
 

@@ -17,13 +17,13 @@ use tidegate::host::{KeyNames, StoredFile};
 use tidegate::host::{ServerAddress, ServerConnection, StoreServers};
 use tidegate::{Error, PolicyFile};
 
-use crate::number_text::counted;
 use crate::reply::Info;
 use crate::store_options::{ChosenStore, StoreOptions};
 use crate::terminal::{BOLD, DIM, paint};
 use crate::{Outcome, Output, Result, invalid};
 use finding::{Finding, Level};
 use permissions::Needs;
+use tidegate_simulate::text::counted;
 
 /// The most servers of a cluster that are examined one by one.
 const MAX_SERVERS: usize = 64;

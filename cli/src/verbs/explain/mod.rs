@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 use tidegate::{Period, Policy};
 
 use crate::classes;
-use crate::number_text::{number, of_unit};
 use crate::policy_argument::{self, POLICIES, PoliciesOption};
 use crate::redis_cost::RedisCost;
-use crate::terminal::{BOLD, DIM, NAME, WARN, columns_of, escaped, fitted, paint, width, wrapped};
+use crate::terminal::{BOLD, DIM, NAME, WARN, paint, width, wrapped};
 use crate::time_text::length;
 use crate::{Outcome, Output, Result};
 use bursts::Burst;
 use greedy::{GreedyCaller, Run, Wait, over_time};
 use steady::Steady;
+use tidegate_simulate::text::{columns_of, escaped, fitted, number, of_unit};
 
 /// Steps of the caller of the picture, which take a few milliseconds.
 const MAX_STEPS: usize = 3_000;

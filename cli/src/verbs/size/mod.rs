@@ -8,11 +8,12 @@ use serde::Serialize;
 use serde_json::json;
 use tidegate::Policy;
 
-use crate::number_text::{bytes, number};
+use crate::number_text::bytes;
 use crate::store_options::StoreOptions;
-use crate::terminal::{BOLD, DIM, NAME, escaped, paint, width, wrapped};
+use crate::terminal::{BOLD, DIM, NAME, paint, width, wrapped};
 use crate::{Outcome, Output, Result, invalid, number_text, policy_argument};
 use costs::Costs;
+use tidegate_simulate::text::{escaped, number};
 
 /// How busy the core that runs a server's commands may be, so that calls do not queue.
 const BUSY: f64 = 0.6;

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use tidegate::Policy;
 use tidegate::host::{self, Links, Unreadable};
+use tidegate_simulate::text::path_text;
 
-use crate::terminal::path_text;
 use crate::{Result, invalid};
 
 /// The seconds after which a process without a newer file has ended, or hangs.

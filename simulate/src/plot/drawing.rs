@@ -5,16 +5,16 @@ use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::super::report::{NamedWorst, PolicyReport, Report, percent};
-use super::super::table;
-use super::super::timeline::{Bucket, Curve};
-use super::super::traffic::moment::trimmed;
 use super::Theme;
 use super::axis::{TimeAxis, unit_label, unit_ticks};
-use crate::number_text::{number, of_unit};
+use crate::report::{NamedWorst, PolicyReport, Report, percent};
+use crate::table;
+use crate::text::{number, of_unit};
+use crate::timeline::{Bucket, Curve};
+use crate::traffic::moment::trimmed;
 
 /// Units of the drawing in a pixel.
-pub(super) const SCALE: u32 = 2;
+pub(crate) const SCALE: u32 = 2;
 const WIDTH: u32 = 2_000;
 /// The height of the title and of the description of the traffic …
 const TITLE: u32 = 132;
@@ -37,7 +37,7 @@ const ADMITTED: f64 = 0.6;
 const FONTS: &str = "Inter, system-ui, sans-serif";
 
 /// The colours. The curves have those of Okabe and Ito's palette, which people with any colour vision can tell apart.
-pub(super) struct Palette {
+pub(crate) struct Palette {
     background: RGBColor,
     text: RGBColor,
     muted: RGBColor,
@@ -48,11 +48,11 @@ pub(super) struct Palette {
 }
 
 /// The colours of a palette, in the order of its fields.
-pub(super) const LIGHT: [u32; 7] = [0xffffff, 0x1f2933, 0x5b6673, 0xe1e6eb, 0xe69f00, 0x0072b2, 0x009e73];
-pub(super) const DARK: [u32; 7] = [0x161b22, 0xe6edf3, 0x9da7b3, 0x303842, 0xf0b232, 0x56b4e9, 0x3cc89b];
+pub(crate) const LIGHT: [u32; 7] = [0xffffff, 0x1f2933, 0x5b6673, 0xe1e6eb, 0xe69f00, 0x0072b2, 0x009e73];
+pub(crate) const DARK: [u32; 7] = [0x161b22, 0xe6edf3, 0x9da7b3, 0x303842, 0xf0b232, 0x56b4e9, 0x3cc89b];
 
 impl Palette {
-    pub(super) fn of(theme: Theme) -> Self {
+    pub(crate) fn of(theme: Theme) -> Self {
         let colors = if theme == Theme::Dark { DARK } else { LIGHT };
         let [background, text, muted, grid, asked, admitted, going] = colors.map(|color| {
             let [_, red, green, blue] = color.to_be_bytes();
@@ -63,7 +63,7 @@ impl Palette {
 }
 
 /// Replaces the colours of a light drawing if the reader prefers dark ones.
-pub(super) fn style_for_dark() -> String {
+pub(crate) fn style_for_dark() -> String {
     let mut style = "<style>@media (prefers-color-scheme: dark) {\n".to_owned();
     for (light, dark) in LIGHT.iter().zip(DARK) {
         style += &format!(
@@ -74,7 +74,7 @@ pub(super) fn style_for_dark() -> String {
 }
 
 /// The width and the height of a drawing, with a title or without.
-pub(super) fn size(report: &Report, titled: bool) -> (u32, u32) {
+pub(crate) fn size(report: &Report, titled: bool) -> (u32, u32) {
     let title = if titled { TITLE } else { 0 };
     (WIDTH, title + LEGEND + PANEL * report.policies.len() as u32 + FOOT)
 }
@@ -90,7 +90,7 @@ struct Drawing<'a> {
 }
 
 /// Draws everything. The title is drawn only if the backend has the height for it.
-pub(super) fn draw<B: DrawingBackend>(backend: B, report: &Report, palette: Palette) -> PlotResult<B> {
+pub(crate) fn draw<B: DrawingBackend>(backend: B, report: &Report, palette: Palette) -> PlotResult<B> {
     let area = backend.into_drawing_area();
     area.fill(&palette.background)?;
     let titled = area.dim_in_pixel().1 == size(report, true).1;

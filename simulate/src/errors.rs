@@ -5,11 +5,11 @@ use std::{fmt, io};
 use tidegate::{Error, ErrorKind};
 
 /// An argument or a file that cannot be used.
-pub(crate) fn invalid(message: impl Into<String>) -> Error {
+pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::ConfigInvalid, message)
 }
 
 /// A file or an output that cannot be written.
-pub(crate) fn unwritable(what: impl fmt::Display, error: &io::Error) -> Error {
+pub fn unwritable(what: impl fmt::Display, error: &io::Error) -> Error {
     invalid(format!("{what} cannot be written: {error}"))
 }

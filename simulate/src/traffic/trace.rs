@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use serde_json::json;
-use tidegate::Error;
+use tidegate::{Error, Result};
 
 use super::trace_line::{LineParser, TraceFormat, TraceOptions};
 use super::{Event, Keys, Summary, moment, value_name};
-use crate::terminal::{argument_text, may_be_url, path_text};
-use crate::{Result, invalid};
+use crate::errors::invalid;
+use crate::text::{argument_text, may_be_url, path_text};
 
 /// The longest line of a trace: a guard against files that are no traces.
 const MAX_LINE: u64 = 1 << 20;
@@ -22,7 +22,7 @@ const MAX_LINE: u64 = 1 << 20;
 const MAX_SORTED: usize = 40_000_000;
 
 /// A trace that is being read.
-pub(super) struct Trace {
+pub(crate) struct Trace {
     path: PathBuf,
     options: TraceOptions,
     reader: BufReader<Box<dyn Read>>,
@@ -55,7 +55,7 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl Trace {
-    pub(super) fn open(path: &Path, options: &TraceOptions, keys: &mut Keys) -> Result<Self> {
+    pub(crate) fn open(path: &Path, options: TraceOptions, keys: &mut Keys) -> Result<Self> {
         let read = Rc::new(Cell::new(0));
         let counted = Rc::clone(&read);
         let (inner, size): (Box<dyn Read>, _) = if is_standard_input(path) {
@@ -76,7 +76,7 @@ impl Trace {
         };
         let mut trace = Self {
             path: path.to_owned(),
-            options: options.clone(),
+            options,
             reader: BufReader::with_capacity(1 << 16, inner),
             size,
             read,
@@ -88,14 +88,14 @@ impl Trace {
             skipped: (0, String::new()),
             pooled: 0,
         };
-        if options.sort {
+        if trace.options.sort {
             trace.sorted = Some(trace.read_all(keys)?.into_iter());
         }
         Ok(trace)
     }
 
     /// The next call, or `None` at the end.
-    pub(super) fn next(&mut self, keys: &mut Keys) -> Result<Option<Event>> {
+    pub(crate) fn next(&mut self, keys: &mut Keys) -> Result<Option<Event>> {
         if let Some(sorted) = &mut self.sorted {
             return Ok(sorted.next());
         }
@@ -192,7 +192,7 @@ impl Trace {
         }
     }
 
-    pub(super) fn out_of_order(&self, at: u64, before: u64) -> Error {
+    pub(crate) fn out_of_order(&self, at: u64, before: u64) -> Error {
         invalid(format!(
             "{}:{}: this call is {} earlier than the one before: sort the file by time, or give --sort, which keeps all \
              calls in memory",
@@ -206,14 +206,14 @@ impl Trace {
         name_of(&self.path)
     }
 
-    pub(super) fn progress(&self) -> Option<f64> {
+    pub(crate) fn progress(&self) -> Option<f64> {
         let left = |calls: &std::vec::IntoIter<Event>| 1.0 - calls.len() as f64 / (self.events as f64).max(1.0);
         let read = || self.size.map(|size| self.read.get() as f64 / size.max(1) as f64);
         self.sorted.as_ref().map(left).or_else(read)
     }
 
     /// The notes on skipped lines, on callers that the trace does not distinguish, and on missing units.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         let (lines, first) = &self.skipped;
         let skipped = (*lines > 0).then(|| format!("{lines} lines were skipped; the first: {first}"));
         let has_no_key = matches!(&self.parser, Some(LineParser::Timestamps(columns, _)) if columns.key.is_none());
@@ -233,7 +233,7 @@ impl Trace {
     }
 
     /// The message if there is nothing to replay.
-    pub(super) fn no_events(&self) -> String {
+    pub(crate) fn no_events(&self) -> String {
         match &self.skipped {
             (0, _) => format!("{}: there are no calls in it: expected one on each line", self.name()),
             (lines, first) => {
@@ -242,7 +242,7 @@ impl Trace {
         }
     }
 
-    pub(super) fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> Summary {
         let (format, key) = self.parser.as_ref().map_or((TraceFormat::Timestamps, None), |parser| parser.description());
         let file = self.path.file_name().filter(|_| !is_standard_input(&self.path));
         let title = file.map_or_else(|| self.name(), OsStr::to_string_lossy);
