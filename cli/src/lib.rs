@@ -15,7 +15,6 @@ mod command;
 mod decision_text;
 #[cfg(feature = "stores")]
 mod key_options;
-mod limiter_builder;
 mod number_text;
 mod outcome;
 mod output;

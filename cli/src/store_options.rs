@@ -10,7 +10,6 @@ use tidegate::host::{self, DEFAULT_PREFIX, KeyNames, Links, StoreServers};
 use tidegate::{AsyncLimiter, Builder, Limiter, OnStoreError, Policy, PolicyFile};
 use tidegate_simulate::text::escaped;
 
-use crate::limiter_builder::limiter_builder;
 use crate::policy_argument::{self, PoliciesOption};
 use crate::temporary_keys::temporary_prefix;
 use crate::{Output, Result, invalid, time_text};
@@ -175,7 +174,7 @@ impl StoreOptions {
 
     /// The builder of these limiters.
     pub(crate) fn builder(&self, store: &ChosenStore) -> Result<Builder> {
-        let mut builder = limiter_builder();
+        let mut builder = host::unpublished(Limiter::builder());
         if let Some(secret) = self.key_secret()? {
             builder = builder.key_secret(secret);
         }

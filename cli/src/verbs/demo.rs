@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tidegate::{Decision, Limiter, Policy};
+use tidegate::{Decision, Limiter, Policy, host};
 
 use crate::decision_text::as_json;
-use crate::limiter_builder::limiter_builder;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, bar, is_interactive, paint};
 use crate::{Outcome, Output, Result};
 
@@ -37,7 +36,7 @@ struct Screen<'a> {
 
 impl Demo {
     pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
-        let limiter = limiter_builder()
+        let limiter = host::unpublished(Limiter::builder())
             .policy("login", LOGIN)?
             .policy("jobs", JOBS)?
             .policy("per-user", USER)?

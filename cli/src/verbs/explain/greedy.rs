@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Algorithm, Cost, Limit, Limiter, ManualClock, Options, Policy};
+use tidegate::{Algorithm, Cost, Limit, Limiter, ManualClock, Options, Policy, host};
 
 use crate::Result;
-use crate::limiter_builder::limiter_builder;
 
 /// Monday, 1 January 2024, 00:00 UTC. Every calendar window begins here, and every window that divides a day.
 pub(super) const START: u64 = 1_704_067_200_000_000;
@@ -60,7 +59,7 @@ impl GreedyCaller {
         }
         let policy = Policy::new(limits.into_iter().cloned().collect(), Options::default())?;
         let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));
-        let limiter = limiter_builder().clock(Arc::clone(&clock)).build()?;
+        let limiter = host::unpublished(Limiter::builder()).clock(Arc::clone(&clock)).build()?;
         Ok(Some(Self { policy, indexes, clock, limiter }))
     }
 
