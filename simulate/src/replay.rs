@@ -42,10 +42,10 @@ pub(crate) struct Replay {
     pub(crate) store: &'static str,
     /// The pace on a shared store, where keys expire in real time.
     on_redis: Option<Pace>,
-    callers: WaitingCallers,
+    pub(crate) callers: WaitingCallers,
     retried_units: u64,
     /// Lines of CSV that are not written yet, if decisions are kept.
-    decisions: Option<String>,
+    pub(crate) decisions: Option<String>,
 }
 
 /// Compares real time with the time of the traffic.
@@ -101,11 +101,6 @@ impl Replay {
             retried_units: 0,
             decisions: None,
         })
-    }
-
-    /// Keeps every decision as a line of CSV, until it is taken.
-    pub(crate) fn keep_decisions(&mut self) {
-        self.decisions = Some(String::new());
     }
 
     /// Replays calls, and before each the retries that are due.
@@ -181,16 +176,6 @@ impl Replay {
     /// The units of the traffic, without those of retries.
     pub(crate) fn units(&self) -> u64 {
         self.figures.units_asked - self.retried_units
-    }
-
-    /// Callers that would try again after the end.
-    pub(crate) fn waiting(&self) -> usize {
-        self.callers.len()
-    }
-
-    /// True if callers wait for their turns, so that the length of the wait matters.
-    pub(crate) fn has_turns(&self) -> bool {
-        self.callers.retries.how == Retry::Turn
     }
 
     /// The microseconds by which the store was slower than the traffic. `None` unless they were so many that a key may

@@ -9,6 +9,7 @@ use crate::replay::Replay;
 use crate::text::escaped;
 use crate::traffic::moment::words;
 use crate::traffic::{Keys, Summary, Traffic};
+use crate::waiting_callers::Retry;
 
 /// A trace with times before March 1973 counts them from its own start.
 const EARLIEST_DATE: u64 = 100_000_000 * SECOND;
@@ -76,8 +77,7 @@ impl NamedWorst {
 
 impl PolicyReport {
     fn new(replay: Replay, keys: &Keys, end: u64) -> Self {
-        let has_turns = replay.has_turns();
-        let Replay { policy, figures, .. } = replay;
+        let Replay { policy, figures, callers, .. } = replay;
         let name = |key: u32| keys.name(key).to_owned();
         let named = |counts: &Vec<Worst>| -> Vec<NamedWorst> {
             let limits = policy.limits().iter().cloned().zip(counts);
@@ -92,7 +92,7 @@ impl PolicyReport {
         Self {
             longest_wait_key: figures.longest_wait.map(|wait| name(wait.key)),
             still_refused: figures.still_refused(end),
-            has_turns,
+            has_turns: callers.retries.how == Retry::Turn,
             worst: named(&figures.worst),
             worst_after_delay: figures.worst_after_delay.as_ref().map(named),
             policy,
@@ -221,8 +221,9 @@ fn notes(replays: &[Replay], traffic: &Traffic) -> Vec<String> {
     let mut notes = traffic.notes();
     for replay in replays {
         let name = replay.policy.name();
-        if replay.waiting() > 0 {
-            notes.push(format!("{name}: {} callers would try again after the end of the traffic", replay.waiting()));
+        let waiting = replay.callers.len();
+        if waiting > 0 {
+            notes.push(format!("{name}: {waiting} callers would try again after the end of the traffic"));
         }
         if let Some(slowness) = replay.slowness() {
             notes.push(format!(

@@ -54,7 +54,7 @@ impl Simulation<'_> {
         let mut decisions = self.decisions.map(File::create).transpose().map_err(unwritten)?.map(BufWriter::new);
         if let Some(file) = &mut decisions {
             file.write_all(DECISION_COLUMNS.as_bytes()).map_err(unwritten)?;
-            replays.iter_mut().for_each(Replay::keep_decisions);
+            replays.iter_mut().for_each(|replay| replay.decisions = Some(String::new()));
         }
         while !events.is_empty() {
             all(&mut replays, |replay| replay.run(&events, &traffic.keys))?;

@@ -2,12 +2,11 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::sync::Arc;
 
 use clap::ValueEnum;
 
+use crate::traffic::Event;
 use crate::traffic::pattern::Random;
-use crate::traffic::{Asked, Event};
 
 /// The first pause of callers that do not wait for `retry_after`, in microseconds. Each pause is twice the last one.
 const FIRST_BACKOFF: u64 = 100_000;
@@ -48,17 +47,14 @@ pub(crate) struct Tried {
 /// A caller that will try again: the earliest first, then the one that was refused first.
 #[derive(Debug, PartialEq, Eq)]
 struct Caller {
-    at: u64,
+    event: Event,
     order: u64,
-    key: u32,
-    cost: u64,
     tried: Tried,
-    asked: Option<Arc<Asked>>,
 }
 
 impl Ord for Caller {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
+        (self.event.at, self.order).cmp(&(other.event.at, other.order))
     }
 }
 
@@ -89,9 +85,8 @@ impl WaitingCallers {
 
     /// The next retry that is due until `end`.
     pub(crate) fn due(&mut self, end: u64) -> Option<(Event, Tried)> {
-        self.timed.peek().filter(|Reverse(caller)| caller.at <= end)?;
-        let Reverse(Caller { at, key, cost, tried, asked, .. }) = self.timed.pop()?;
-        Some((Event { at, key, cost, asked }, tried))
+        self.timed.peek().filter(|Reverse(caller)| caller.event.at <= end)?;
+        self.timed.pop().map(|Reverse(caller)| (caller.event, caller.tried))
     }
 
     /// Keeps a refused caller for its next try. Returns false if it gives up.
@@ -112,10 +107,9 @@ impl WaitingCallers {
             self.leave(event, tried);
             return false;
         };
-        let Event { at, key, cost, asked } = event.clone();
-        let tried_again = Tried { attempts: tried.attempts.saturating_add(1), ..tried };
-        let caller =
-            Caller { at: at.saturating_add(pause.max(1)), order: self.order, key, cost, tried: tried_again, asked };
+        let event = Event { at: event.at.saturating_add(pause.max(1)), ..event.clone() };
+        let (key, tried_again) = (event.key, Tried { attempts: tried.attempts.saturating_add(1), ..tried });
+        let caller = Caller { event, order: self.order, tried: tried_again };
         if self.retries.how == Retry::Turn && tried.attempts == 0 {
             if let Some(line) = self.lines.get_mut(&key) {
                 line.push_back(caller);
@@ -133,7 +127,9 @@ impl WaitingCallers {
             return;
         }
         match self.lines.get_mut(&event.key).map(VecDeque::pop_front) {
-            Some(Some(next)) => self.timed.push(Reverse(Caller { at: event.at, ..next })),
+            Some(Some(next)) => {
+                self.timed.push(Reverse(Caller { event: Event { at: event.at, ..next.event }, ..next }))
+            }
             Some(None) => drop(self.lines.remove(&event.key)),
             None => {}
         }

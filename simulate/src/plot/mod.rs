@@ -14,7 +14,7 @@ use crate::errors::{invalid, unwritable};
 use crate::report::Report;
 use crate::table;
 use crate::text::path_text;
-use drawing::{Palette, SCALE};
+use drawing::SCALE;
 
 /// Which colours a plot has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -73,7 +73,7 @@ fn undrawn(error: impl std::fmt::Display) -> Error {
 fn svg(report: &Report, theme: Theme, titled: bool) -> Result<String> {
     let (mut svg, (width, height)) = (String::new(), drawing::size(report, titled));
     let backend = SVGBackend::with_string(&mut svg, (width, height));
-    drawing::draw(backend, report, Palette::of(theme)).map_err(undrawn)?;
+    drawing::draw(backend, report, theme).map_err(undrawn)?;
     let (tag, rest) = svg.split_once('>').ok_or_else(|| undrawn("it has no beginning"))?;
     // It is drawn in half pixels, so that curves are smooth.
     let halved = |tag: &str, name: &str, size: u32| {

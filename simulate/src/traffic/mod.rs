@@ -15,7 +15,7 @@ use serde_json::Value;
 use tidegate::Result;
 
 use crate::errors::invalid;
-pub(crate) use asked::Asked;
+use asked::Asked;
 use moment::words;
 use pattern::{MAX_CALLS, Plan};
 use trace_line::TraceOptions;

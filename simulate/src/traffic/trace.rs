@@ -1,12 +1,10 @@
 //! Traffic from a file: its lines, its format, and the errors in its lines.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use serde_json::json;
 use tidegate::{Error, Result};
@@ -27,7 +25,8 @@ pub(crate) struct Trace {
     options: TraceOptions,
     reader: BufReader<Box<dyn Read>>,
     size: Option<u64>,
-    read: Rc<Cell<u64>>,
+    /// The bytes of the lines that were read.
+    read: u64,
     parser: Option<LineParser>,
     line: Vec<u8>,
     line_number: u64,
@@ -40,26 +39,10 @@ pub(crate) struct Trace {
     pooled: u64,
 }
 
-/// Counts the bytes that were read.
-struct Counted<R> {
-    inner: R,
-    read: Rc<Cell<u64>>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        self.read.set(self.read.get() + count as u64);
-        Ok(count)
-    }
-}
-
 impl Trace {
     pub(crate) fn open(path: &Path, options: TraceOptions, keys: &mut Keys) -> Result<Self> {
-        let read = Rc::new(Cell::new(0));
-        let counted = Rc::clone(&read);
         let (inner, size): (Box<dyn Read>, _) = if is_standard_input(path) {
-            (Box::new(Counted { inner: io::stdin(), read: counted }), None)
+            (Box::new(io::stdin()), None)
         } else {
             let failed = |error: io::Error| {
                 invalid(format!(
@@ -72,14 +55,14 @@ impl Trace {
             if metadata.is_dir() {
                 return Err(failed(io::ErrorKind::IsADirectory.into()));
             }
-            (Box::new(Counted { inner: file, read: counted }), metadata.is_file().then_some(metadata.len()))
+            (Box::new(file), metadata.is_file().then_some(metadata.len()))
         };
         let mut trace = Self {
             path: path.to_owned(),
             options,
             reader: BufReader::with_capacity(1 << 16, inner),
             size,
-            read,
+            read: 0,
             parser: None,
             line: Vec::new(),
             line_number: 0,
@@ -135,6 +118,7 @@ impl Trace {
         self.line.clear();
         let count = (&mut self.reader).take(MAX_LINE).read_until(b'\n', &mut self.line);
         let count = count.map_err(|error| invalid(format!("{} cannot be read: {error}", self.name())))?;
+        self.read += count as u64;
         self.line_number += u64::from(count > 0);
         if count as u64 == MAX_LINE {
             return Err(invalid(format!(
@@ -208,7 +192,7 @@ impl Trace {
 
     pub(crate) fn progress(&self) -> Option<f64> {
         let left = |calls: &std::vec::IntoIter<Event>| 1.0 - calls.len() as f64 / (self.events as f64).max(1.0);
-        let read = || self.size.map(|size| self.read.get() as f64 / size.max(1) as f64);
+        let read = || self.size.map(|size| self.read as f64 / size.max(1) as f64);
         self.sorted.as_ref().map(left).or_else(read)
     }
 
