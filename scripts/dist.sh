@@ -23,6 +23,7 @@ source scripts/packages/zig.sh
 BOUNDS='
 crates/tidegate-[0-9]*.crate                             640
 crates/tidegate-cli-*.crate                              512
+crates/tidegate-simulate-*.crate                          96
 python/tidegate-*.tar.gz                                1408
 python/tidegate-*manylinux2014_x86_64*.whl              4864  9088
 python/tidegate-*manylinux2014_aarch64*.whl             4864

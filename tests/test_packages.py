@@ -35,7 +35,7 @@ class Crates(unittest.TestCase):
     def test_it_has_its_readme_and_its_license(self) -> None:
         manifest = (ROOT / "core" / "Cargo.toml").read_text(encoding="utf-8")
         self.assertIn('readme = "README.md"\n', manifest)
-        for crate in ("core", "cli"):
+        for crate in ("core", "simulate", "cli"):
             with self.subTest(crate):
                 self.assertEqual((ROOT / crate / "LICENSE").read_bytes(), (ROOT / "LICENSE").read_bytes())
 

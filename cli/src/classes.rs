@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use tidegate::{Policy, host};
-
-use crate::number_text::of_unit;
+use tidegate_simulate::text::of_unit;
 
 /// A class of a policy.
 pub(crate) struct PolicyClass<'a> {

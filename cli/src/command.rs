@@ -12,7 +12,7 @@ use crate::verbs::completions::Completions;
 use crate::verbs::demo::Demo;
 use crate::verbs::explain::Explain;
 use crate::verbs::lint::Lint;
-use crate::{Failure, Outcome, Output, simulate};
+use crate::{Outcome, Output, Result, simulate};
 
 /// Explains, checks and simulates rate limits, and looks into their store.
 #[derive(Debug, Parser)]
@@ -63,7 +63,7 @@ enum Verb {
 }
 
 impl Command {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         match &self.verb {
             Verb::Explain(verb) => verb.run(output),
             Verb::Lint(verb) => verb.run(output),

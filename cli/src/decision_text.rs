@@ -4,9 +4,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tidegate::{Algorithm, Decision, LimitState, Policy, Unit, host};
+use tidegate_simulate::text::{columns, number, of_unit};
 
-use crate::number_text::{number, of_unit};
-use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, columns, paint};
+use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint};
 use crate::time_text::{length, moment};
 
 /// The fields of a Decision as JSON: times in seconds, moments in seconds since 1970, `null` for never.

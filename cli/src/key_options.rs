@@ -4,7 +4,7 @@ use clap::Args;
 use tidegate::Policy;
 use tidegate::http::{hashed, placed_key};
 
-use crate::Failure;
+use crate::{Result, invalid};
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyOptions {
@@ -21,9 +21,9 @@ pub(crate) struct KeyOptions {
 
 impl KeyOptions {
     /// Returns the key under which the policy counts a request, from the KEY that the user has named.
-    pub(crate) fn key(&self, named: &str, policy: &Policy) -> Result<String, Failure> {
+    pub(crate) fn key(&self, named: &str, policy: &Policy) -> Result<String> {
         if self.place.is_some() && policy.name() != policy.to_string() {
-            return Err(Failure::argument(format!(
+            return Err(invalid(format!(
                 "--place is for a notation: the policy {:?} counts alike wherever it is used",
                 policy.name()
             )));
@@ -62,6 +62,6 @@ mod tests {
         assert_eq!(key(&notation, "X-API-Key", Some("search"), post).expect("a key"), format!("search POST {digest}"));
         assert_eq!(key(&notation, "", Some(""), None).expect("a key"), "\"k 1\"");
         let refused = key(&named, "", Some("search"), None).expect_err("a place");
-        assert!(refused.message.contains("\"login\" counts alike"), "{}", refused.message);
+        assert!(refused.message().contains("\"login\" counts alike"), "{}", refused.message());
     }
 }

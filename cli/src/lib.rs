@@ -9,15 +9,12 @@
     )
 )]
 
-mod calendar;
 mod classes;
 mod command;
 #[cfg(any(feature = "demo", feature = "stores"))]
 mod decision_text;
-mod failure;
 #[cfg(feature = "stores")]
 mod key_options;
-mod limiter_builder;
 mod number_text;
 mod outcome;
 mod output;
@@ -43,9 +40,10 @@ use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches};
 
 use command::Command;
-use failure::Failure;
 use outcome::Outcome;
 use output::Output;
+use tidegate::Result;
+use tidegate_simulate::{invalid, unwritable};
 
 /// Runs the command with these arguments. The first one is the name of the program. Returns the exit code: 1 for a
 /// denial or a finding, 2 for an error, else 0.

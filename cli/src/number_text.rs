@@ -1,36 +1,6 @@
 //! Numbers, as people write and read them.
 
-use tidegate::Unit;
-
 use crate::time_text;
-
-/// A number with separators: `1,250,000`.
-pub(crate) fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A number with the unit of a limit, if that has a name: `1,200 tokens`.
-pub(crate) fn of_unit(count: u64, unit: Option<&Unit>) -> String {
-    unit.map_or_else(|| number(count), |unit| format!("{} {unit}", number(count)))
-}
-
-/// `1 key`, `7 keys`, `2 primaries`.
-pub(crate) fn counted(count: impl ToString, noun: &str) -> String {
-    let count = count.to_string();
-    match noun.strip_suffix('y') {
-        _ if count == "1" => format!("{count} {noun}"),
-        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{count} {stem}ies"),
-        _ => format!("{count} {noun}s"),
-    }
-}
 
 /// Bytes: `88 bytes`, `1.5 kB`, `4.4 GB`.
 pub(crate) fn bytes(count: f64) -> String {
@@ -71,8 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_separators() {
-        assert_eq!(["7", "1,000", "1,250,000"], [7, 1_000, 1_250_000].map(number).each_ref().map(String::as_str));
+    fn bytes_are_shown() {
         assert_eq!(["88 bytes", "1.5 kB", "4.4 GB"], [88.0, 1_500.0, 4.4e9].map(bytes).each_ref().map(String::as_str));
     }
 

@@ -6,10 +6,11 @@ use std::io::{self, IsTerminal, Write};
 
 use anstream::ColorChoice;
 use serde_json::{Value, json};
-use tidegate::host;
+use tidegate::{Error, host};
+use tidegate_simulate::text::{escaped, may_be_url};
 
-use crate::Failure;
-use crate::terminal::{BAD, DIM, WARN, escaped, escaped_lines, may_be_url, paint};
+use crate::terminal::{BAD, DIM, WARN, escaped_lines, paint};
+use crate::{invalid, unwritable};
 
 pub(crate) struct Output {
     json: bool,
@@ -93,14 +94,14 @@ impl Output {
     }
 
     /// Writes the failure of a verb to standard error.
-    pub(crate) fn failure(&mut self, failure: &Failure) {
+    pub(crate) fn failure(&mut self, error: &Error) {
         self.end_progress();
         let _ = if self.json {
-            let error = json!({"error": {"code": failure.code, "message": failure.message}});
+            let error = json!({"error": {"code": error.code(), "message": error.message()}});
             writeln!(io::stderr(), "{}", coded(&error.to_string()))
         } else {
-            let message = escaped_lines(&failure.message);
-            writeln!(anstream::stderr(), "{} {message} [{}]", paint(BAD, "tidegate:"), failure.code)
+            let message = escaped_lines(error.message());
+            writeln!(anstream::stderr(), "{} {message} [{}]", paint(BAD, "tidegate:"), error.code())
         };
     }
 
@@ -108,7 +109,7 @@ impl Output {
     pub(crate) fn usage(&mut self, text: &str, colours: ColorChoice) {
         if self.json {
             let message = anstream::adapter::strip_str(text).to_string();
-            return self.failure(&Failure::argument(message.trim().trim_start_matches("error: ")));
+            return self.failure(&invalid(message.trim().trim_start_matches("error: ")));
         }
         let _ = write!(anstream::AutoStream::new(io::stderr(), colours), "{text}");
     }
@@ -131,7 +132,7 @@ impl Output {
         self.end_progress();
         self.note_written(io::stdout().flush());
         let Some(error) = self.unwritten.take() else { return code };
-        self.failure(&Failure::unwritable("standard output", &error));
+        self.failure(&unwritable("standard output", &error));
         2
     }
 }

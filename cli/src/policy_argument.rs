@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tidegate::{Error, ErrorKind, Policy, PolicyFile, host};
 
-use crate::Failure;
+use crate::{Result, invalid};
 
 /// The name of the option for the policy file.
 pub(crate) const POLICIES: &str = "policies";
@@ -19,16 +19,16 @@ pub(crate) struct PoliciesOption {
 
 impl PoliciesOption {
     /// Reads the policy file, if one was named.
-    pub(crate) fn read(&self) -> Result<Option<PolicyFile>, Failure> {
-        Ok(self.file.as_ref().map(PolicyFile::read).transpose()?)
+    pub(crate) fn read(&self) -> Result<Option<PolicyFile>> {
+        self.file.as_ref().map(PolicyFile::read).transpose()
     }
 }
 
 /// Finds the policies of all texts, or returns all policies of the file if there is no text.
-pub(crate) fn find_all(texts: &[String], file: Option<&PolicyFile>) -> Result<Vec<Policy>, Failure> {
+pub(crate) fn find_all(texts: &[String], file: Option<&PolicyFile>) -> Result<Vec<Policy>> {
     match file {
         Some(file) if texts.is_empty() => match file.policies() {
-            [] => Err(Failure::argument("the policy file has no policies")),
+            [] => Err(invalid("the policy file has no policies")),
             all => Ok(all.to_vec()),
         },
         _ => texts.iter().map(|text| find(text, file)).collect(),
@@ -36,13 +36,13 @@ pub(crate) fn find_all(texts: &[String], file: Option<&PolicyFile>) -> Result<Ve
 }
 
 /// Finds the policy of a text.
-pub(crate) fn find(text: &str, file: Option<&PolicyFile>) -> Result<Policy, Failure> {
+pub(crate) fn find(text: &str, file: Option<&PolicyFile>) -> Result<Policy> {
     if let Some(policy) = file.and_then(|file| file.get(text)) {
         return Ok(policy.clone());
     }
     if let Some((name, notation)) = text.split_once('=').filter(|(name, _)| is_name(name)) {
         let policy = find(notation, file)?;
-        return Ok(policy.named(name.trim())?);
+        return policy.named(name.trim());
     }
     Policy::parse(text).map_err(|error| explained(text, file, error))
 }
@@ -55,12 +55,12 @@ fn is_name(text: &str) -> bool {
 }
 
 /// The error for a text that is neither. A text with digits may be a misspelt name or a wrong notation.
-fn explained(text: &str, file: Option<&PolicyFile>, error: Error) -> Failure {
+fn explained(text: &str, file: Option<&PolicyFile>, error: Error) -> Error {
     let names: Vec<&str> = file.map_or_else(Vec::new, |file| file.policies().iter().map(Policy::name).collect());
     let near = host::did_you_mean(text, names.iter().copied());
     let is_url = text.contains("://") || text.contains('@');
     if is_url || (text.bytes().any(|byte| byte.is_ascii_digit()) && near.is_empty()) {
-        return error.into();
+        return error;
     }
     let shown: String = text.chars().take(80).collect();
     let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
@@ -70,7 +70,7 @@ fn explained(text: &str, file: Option<&PolicyFile>, error: Error) -> Failure {
         (Some(_), false) => format!("the policy file has {}", quoted.join(", ")),
     };
     let message = format!("{shown:?} is no known policy ({known}) and no notation such as \"20/minute\"{near}");
-    Error::new(ErrorKind::PolicyUnknown, message).into()
+    Error::new(ErrorKind::PolicyUnknown, message)
 }
 
 #[cfg(test)]
@@ -96,10 +96,10 @@ mod tests {
             ("20/minuet", "policy_invalid", "did you mean `minute`?"),
         ] {
             let failure = failed(text);
-            assert_eq!(failure.code, code, "{failure}");
-            assert!(failure.message.contains(said), "{failure}");
+            assert_eq!(failure.code(), code, "{failure}");
+            assert!(failure.message().contains(said), "{failure}");
         }
-        assert!(!failed("redis://u:hunter2@h").message.contains("hunter2"));
-        assert!(find("login", None).expect_err("no file").message.contains("--policies"));
+        assert!(!failed("redis://u:hunter2@h").message().contains("hunter2"));
+        assert!(find("login", None).expect_err("no file").message().contains("--policies"));
     }
 }

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use tidegate::{Algorithm, Policy, host};
-
-use crate::number_text::number;
+use tidegate_simulate::text::number;
 
 /// Bytes of the usual prefix `tg`.
 const PREFIX: usize = 2;

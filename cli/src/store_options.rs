@@ -8,12 +8,11 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tidegate::host::{self, DEFAULT_PREFIX, KeyNames, Links, StoreServers};
 use tidegate::{AsyncLimiter, Builder, Limiter, OnStoreError, Policy, PolicyFile};
+use tidegate_simulate::text::escaped;
 
-use crate::limiter_builder::limiter_builder;
 use crate::policy_argument::{self, PoliciesOption};
 use crate::temporary_keys::temporary_prefix;
-use crate::terminal::escaped;
-use crate::{Failure, Output, time_text};
+use crate::{Output, Result, invalid, time_text};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreOptions {
@@ -74,10 +73,10 @@ impl ChosenStore {
     }
 
     /// The servers of each URL.
-    pub(crate) fn servers(&self, timeout: Duration) -> Result<Vec<StoreServers>, Failure> {
+    pub(crate) fn servers(&self, timeout: Duration) -> Result<Vec<StoreServers>> {
         let of = |url| {
             StoreServers::of(url, timeout)?.ok_or_else(|| {
-                Failure::argument("this verb asks servers of Redis or Valkey: name them with --store redis://…, without memory://, file:// and postgresql://")
+                invalid("this verb asks servers of Redis or Valkey: name them with --store redis://…, without memory://, file:// and postgresql://")
             })
         };
         self.all().map(of).collect()
@@ -119,12 +118,12 @@ impl StoreOptions {
     }
 
     /// The policy of a verb that works on a key, and the limiter.
-    pub(crate) fn open(&self, policy: &str, on_memory: OnMemory, output: &mut Output) -> Result<OpenStore, Failure> {
+    pub(crate) fn open(&self, policy: &str, on_memory: OnMemory, output: &mut Output) -> Result<OpenStore> {
         let file = self.policies.read()?;
         let policy = policy_argument::find(policy, file.as_ref())?;
         let store = self.chosen(file.as_ref());
         if store.is_memory() && on_memory == OnMemory::Refuses {
-            return Err(Failure::argument(
+            return Err(invalid(
                 "memory:// of a command is empty at every start, so there is nothing to work on: name the store of your \
                  services with --store redis://…, the environment variable TIDEGATE_STORE, or `store:` of --policies FILE",
             ));
@@ -144,38 +143,38 @@ impl StoreOptions {
     }
 
     /// A limiter without the layers that answer in place of the store.
-    pub(crate) fn limiter(&self, store: &ChosenStore, output: &Output) -> Result<Limiter, Failure> {
+    pub(crate) fn limiter(&self, store: &ChosenStore, output: &Output) -> Result<Limiter> {
         let is_json = output.is_json();
         let warn = move |text: &str| {
             if !is_json {
                 eprintln!("note: {}", escaped(text));
             }
         };
-        Ok(self.builder(store)?.on_warning(Arc::new(warn)).build()?)
+        self.builder(store)?.on_warning(Arc::new(warn)).build()
     }
 
     /// A limiter for tasks, which sends their checks in batches.
-    pub(crate) fn shared_limiter(&self, store: &ChosenStore) -> Result<AsyncLimiter, Failure> {
-        Ok(self.builder(store)?.build_async()?)
+    pub(crate) fn shared_limiter(&self, store: &ChosenStore) -> Result<AsyncLimiter> {
+        self.builder(store)?.build_async()
     }
 
     /// The rules for the names of keys: the prefix and the secret.
-    pub(crate) fn names(&self, store: &ChosenStore) -> Result<KeyNames, Failure> {
-        Ok(KeyNames::new(self.prefix(store), self.key_secret()?.as_deref())?)
+    pub(crate) fn names(&self, store: &ChosenStore) -> Result<KeyNames> {
+        KeyNames::new(self.prefix(store), self.key_secret()?.as_deref())
     }
 
     /// Reads the file of the secret, without blanks at its end.
-    fn key_secret(&self) -> Result<Option<Vec<u8>>, Failure> {
+    fn key_secret(&self) -> Result<Option<Vec<u8>>> {
         let Some(path) = &self.key_secret_file else { return Ok(None) };
         // The path is not shown, because a user may have passed the secret itself in its place.
         let secret = host::read_regular_file(path, MAX_SECRET, Links::Followed)
-            .map_err(|why| Failure::argument(format!("the file that --key-secret-file names {why}")))?;
+            .map_err(|why| invalid(format!("the file that --key-secret-file names {why}")))?;
         Ok(Some(secret.trim_ascii_end().to_vec()))
     }
 
     /// The builder of these limiters.
-    pub(crate) fn builder(&self, store: &ChosenStore) -> Result<Builder, Failure> {
-        let mut builder = limiter_builder();
+    pub(crate) fn builder(&self, store: &ChosenStore) -> Result<Builder> {
+        let mut builder = host::unpublished(Limiter::builder());
         if let Some(secret) = self.key_secret()? {
             builder = builder.key_secret(secret);
         }
@@ -190,8 +189,8 @@ impl StoreOptions {
 
 /// The policy without its lease and its choice for a failed store. A command asks the store for every check, and
 /// reports a failure.
-fn by_itself(policy: &Policy) -> Result<Policy, Failure> {
+fn by_itself(policy: &Policy) -> Result<Policy> {
     let mut options = policy.options().clone();
     (options.on_store_error, options.lease) = (None, None);
-    Ok(Policy::new(policy.limits().to_vec(), options)?.named(policy.name())?)
+    Policy::new(policy.limits().to_vec(), options)?.named(policy.name())
 }

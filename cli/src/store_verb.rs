@@ -11,7 +11,7 @@ use crate::verbs::overrides::{Override, Overrides};
 use crate::verbs::setup::Setup;
 use crate::verbs::size::Size;
 use crate::verbs::top::Top;
-use crate::{Failure, Outcome, Output};
+use crate::{Outcome, Output, Result};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreVerb {
@@ -62,7 +62,7 @@ Examples:
 }
 
 impl StoreVerb {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         match self {
             Self::Check(verb) => verb.run(output),
             Self::Peek(verb) => verb.run(output),

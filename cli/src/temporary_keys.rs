@@ -9,7 +9,7 @@ use tidegate::{Builder, Limiter};
 #[cfg(unix)]
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::Failure;
+use crate::Result;
 
 /// The signal that ends the command: 0 for none.
 static SIGNAL: AtomicU8 = AtomicU8::new(0);
@@ -31,7 +31,7 @@ pub(crate) struct TemporaryKeys {
 impl TemporaryKeys {
     /// The keys that `limiter` writes. `builder` builds another limiter with the same prefix to remove them. Fails if
     /// the store cannot be reached.
-    pub(crate) fn of(builder: Builder, limiter: &Limiter) -> Result<Self, Failure> {
+    pub(crate) fn of(builder: Builder, limiter: &Limiter) -> Result<Self> {
         let keys = Self { cleaner: builder.build()?, is_removed: false };
         LISTENS.call_once(|| {
             let (ready, listens) = mpsc::channel();
@@ -51,9 +51,9 @@ impl TemporaryKeys {
     }
 
     /// Removes the keys, which nothing writes any more.
-    pub(crate) fn remove(mut self) -> Result<(), Failure> {
+    pub(crate) fn remove(mut self) -> Result<()> {
         self.is_removed = true;
-        Ok(self.cleaner.clear_all()?)
+        self.cleaner.clear_all()
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate::Period;
 
-use crate::calendar::{date, time_of_day};
+use tidegate_simulate::{date, time_of_day};
 
 /// Reads `10m`, `1 day`, `250ms`, or a number of seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {

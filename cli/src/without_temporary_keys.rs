@@ -2,17 +2,17 @@
 
 use tidegate::{Builder, Limiter};
 
-use crate::Failure;
+use crate::{Result, invalid};
 
 /// There are none.
 pub(crate) enum TemporaryKeys {}
 
 impl TemporaryKeys {
-    pub(crate) fn of(_builder: Builder, _limiter: &Limiter) -> Result<Self, Failure> {
-        Err(Failure::argument("this build of the command has no shared stores: leave out --store"))
+    pub(crate) fn of(_builder: Builder, _limiter: &Limiter) -> Result<Self> {
+        Err(invalid("this build of the command has no shared stores: leave out --store"))
     }
 
-    pub(crate) fn remove(self) -> Result<(), Failure> {
+    pub(crate) fn remove(self) -> Result<()> {
         match self {}
     }
 }

@@ -1,22 +1,16 @@
 //! The arguments of `simulate`, and the traffic and retries that follow from them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{Args, value_parser};
-use tidegate::{Algorithm, Policy, PolicyFile, Unit};
+use tidegate::{Algorithm, Policy, PolicyFile};
+use tidegate_simulate::text::path_text;
+use tidegate_simulate::{
+    Event, LATEST, Plan, Retries, Retry, Shape, Theme, TraceFormat, TraceOptions, Traffic, usual_duration, value_name,
+};
 
-use super::plot::Theme;
-use super::traffic::moment::{self, words};
-use super::traffic::pattern::{self, MAX_CALLS, Plan, Shape};
-use super::traffic::trace_line::TraceOptions;
-use super::traffic::value_name;
-use super::traffic::{Asked, Event, Traffic, cost_option};
-use super::waiting_callers::{Retries, Retry};
-use crate::calendar::MINUTE;
 use crate::policy_argument::{self, POLICIES};
-use crate::terminal::path_text;
-use crate::{Failure, number_text};
+use crate::{Result, invalid, number_text, time_text};
 
 /// The most calls of a pattern without `--calls`.
 const USUAL_CALLS: u32 = 1_000_000;
@@ -42,7 +36,7 @@ pub(crate) struct Arguments {
 
     /// Replay only the calls of this key; a plot then shows its own limit
     #[arg(long, value_name = "KEY", help_heading = "Traffic")]
-    pub(super) only_key: Option<String>,
+    only_key: Option<String>,
 
     #[command(flatten)]
     pattern_options: PatternOptions,
@@ -52,7 +46,7 @@ pub(crate) struct Arguments {
     seed: u64,
 
     #[command(flatten)]
-    trace_options: TraceOptions,
+    trace_arguments: TraceArguments,
 
     #[command(flatten)]
     callers: Callers,
@@ -88,7 +82,7 @@ struct PatternOptions {
     rate: Option<f64>,
 
     /// How long the traffic lasts, as in 90s, 10m or 1 day [default: some periods of the policies; a day for daily]
-    #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace")]
+    #[arg(long, value_name = "TIME", value_parser = length, conflicts_with = "trace")]
     duration: Option<u64>,
 
     /// The most calls where no --duration is given: the traffic is shorter then. An attack has at least two windows, and a day
@@ -101,7 +95,7 @@ struct PatternOptions {
     keys: Option<u32>,
 
     /// The window of bursts and of the boundary attack [default: the longest period of the policies]
-    #[arg(long, value_name = "TIME", value_parser = moment::length, conflicts_with = "trace")]
+    #[arg(long, value_name = "TIME", value_parser = length, conflicts_with = "trace")]
     window: Option<u64>,
 
     /// What each call takes: a number, or numbers by the names of units [default: 1 of each]
@@ -111,6 +105,39 @@ struct PatternOptions {
     /// The class of the calls, one of the priorities of the policies
     #[arg(long, value_name = "CLASS", conflicts_with = "trace")]
     priority: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Trace")]
+struct TraceArguments {
+    /// How the lines of the trace are written [default: as the first line looks]
+    #[arg(long, conflicts_with = "pattern")]
+    format: Option<TraceFormat>,
+
+    /// The field of JSON lines, or the column, with the time; dots lead into objects [default: time, timestamp, ts, @timestamp, at or date]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
+    time_field: Option<String>,
+
+    /// The field that is the key, of JSON lines, the columns that a first line names, or an access log: address, user, method, path, status, referer, agent
+    /// [default: address; of the others key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
+    key_field: Option<String>,
+
+    /// The field of JSON lines, or the column, with the cost of a call [default: cost, where the first line has it; else every call costs 1]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
+    cost_field: Option<String>,
+
+    /// The field of JSON lines, or the column, with the class of a call [default: priority]
+    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
+    priority_field: Option<String>,
+
+    /// Sort the calls by time, in memory
+    #[arg(long, conflicts_with = "pattern")]
+    sort: bool,
+
+    /// Count lines that are no calls instead of stopping
+    #[arg(long, conflicts_with = "pattern")]
+    skip_bad_lines: bool,
 }
 
 #[derive(Debug, Args)]
@@ -163,35 +190,33 @@ units (asked and admitted by name), and where calls have classes, classes (asked
 
 impl Arguments {
     /// The policies, each once.
-    pub(super) fn policies(&self) -> Result<Vec<Policy>, Failure> {
+    pub(super) fn policies(&self) -> Result<Vec<Policy>> {
         let file = self.policy_file.as_ref().map(PolicyFile::read).transpose()?;
         let policies = policy_argument::find_all(&self.policy, file.as_ref())?;
         if policies.len() > MAX_POLICIES {
             let count = policies.len();
             let message = format!("{count} policies are too many to compare: give at most {MAX_POLICIES}");
-            return Err(Failure::argument(message));
+            return Err(invalid(message));
         }
         let names: Vec<&str> = policies.iter().map(Policy::name).collect();
         if let Some(twice) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
-            return Err(Failure::argument(format!("the policy {:?} is given twice: leave one of them out", twice.1)));
+            return Err(invalid(format!("the policy {:?} is given twice: leave one of them out", twice.1)));
         }
         Ok(policies)
     }
 
     /// The traffic of the chosen pattern or trace.
-    pub(super) fn traffic(&self, policies: &[Policy]) -> Result<Traffic, Failure> {
+    pub(super) fn traffic(&self, policies: &[Policy]) -> Result<Traffic> {
         if let Some(path) = &self.trace {
-            let options = TraceOptions { units: units(policies), ..self.trace_options.clone() };
-            return Traffic::of_trace(path, &options, self.only_key.clone());
+            return Traffic::of_trace(path, self.trace_arguments.options(policies), self.only_key.clone());
         }
         let options = &self.pattern_options;
-        let (cost, asked) = options.asked()?;
-        let call = Event { at: 0, key: 0, cost, asked };
+        let call = Event::new(options.cost.as_deref(), options.priority.clone())?;
         let shape = self.pattern.unwrap_or(Shape::Steady);
         let periods = policies.iter().flat_map(Policy::limits).map(|limit| limit.period().micros());
-        let longest_period = periods.max().unwrap_or(MINUTE);
+        let longest_period = periods.max().unwrap_or_default();
         let window = options.window.unwrap_or(longest_period);
-        let usual = pattern::usual_duration(shape, window.max(longest_period));
+        let usual = usual_duration(shape, window.max(longest_period));
         let keys = self.keys();
         let the_limit = f64::from(keys) * most_generous(policies, &call);
         let most_calls = f64::from(options.calls.unwrap_or(USUAL_CALLS));
@@ -209,16 +234,7 @@ impl Arguments {
             Shape::Boundary => usual.min(for_usual_calls.max(2 * window)),
             _ => usual.min(for_usual_calls),
         });
-        let calls = rate * duration as f64 / 1e6;
-        if calls > MAX_CALLS {
-            return Err(Failure::argument(format!(
-                "{rate} calls/s for {} are {calls:.0} calls, and a pattern has at most {MAX_CALLS:.0}: lower --rate or \
-                 --duration",
-                words(duration)
-            )));
-        }
-        let Event { cost, asked, .. } = call;
-        let plan = Plan { shape, rate, duration, keys, seed: self.seed, window, cost, asked };
+        let plan = Plan { shape, rate, duration, keys, seed: self.seed, window, call };
         Traffic::of_pattern(plan, self.only_key.clone())
     }
 
@@ -239,7 +255,7 @@ impl Arguments {
 
     /// The command that makes this simulation again, without the URL of the store.
     pub(super) fn as_command(&self) -> String {
-        let Self { pattern_options, trace_options, callers, .. } = self;
+        let Self { pattern_options, trace_arguments, callers, .. } = self;
         let path = |path: &PathBuf| path_text(path);
         let seconds = |micros: u64| format!("{}", micros as f64 / 1e6);
         let has_pattern = self.pattern.is_some();
@@ -256,17 +272,17 @@ impl Arguments {
             ("seed", has_seed.then(|| self.seed.to_string())),
             ("cost", pattern_options.cost.clone()),
             ("priority", pattern_options.priority.clone()),
-            ("format", trace_options.format.map(|format| value_name(&format))),
-            ("time-field", trace_options.time_field.clone()),
-            ("key-field", trace_options.key_field.clone()),
-            ("cost-field", trace_options.cost_field.clone()),
-            ("priority-field", trace_options.priority_field.clone()),
+            ("format", trace_arguments.format.map(|format| value_name(&format))),
+            ("time-field", trace_arguments.time_field.clone()),
+            ("key-field", trace_arguments.key_field.clone()),
+            ("cost-field", trace_arguments.cost_field.clone()),
+            ("priority-field", trace_arguments.priority_field.clone()),
             ("only-key", self.only_key.clone()),
             ("retry", callers.retry.map(|retry| value_name(&retry))),
             ("retries", (callers.retries != RETRIES).then(|| callers.retries.to_string())),
         ];
         let options = options.into_iter().filter_map(|(name, value)| Some(format!("--{name} {}", shell(&value?))));
-        let flags = [("--sort", trace_options.sort), ("--skip-bad-lines", trace_options.skip_bad_lines)];
+        let flags = [("--sort", trace_arguments.sort), ("--skip-bad-lines", trace_arguments.skip_bad_lines)];
         let mut words = vec!["tidegate simulate".to_owned()];
         words.extend(self.policy.iter().map(|text| shell(text)).chain(options));
         words.extend(flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_owned()));
@@ -274,24 +290,12 @@ impl Arguments {
     }
 }
 
-impl PatternOptions {
-    /// The cost of each call, and its named units and class if it has any.
-    fn asked(&self) -> Result<(u64, Option<Arc<Asked>>), Failure> {
-        let cost = self.cost.as_deref().map_or(Ok((1, Vec::new())), cost_option);
-        let (cost, units) = cost.map_err(|error| Failure::argument(format!("--cost: {error}")))?;
-        let class = self.priority.clone();
-        let is_plain = units.is_empty() && class.is_none();
-        Ok((cost, (!is_plain).then(|| Arc::new(Asked { units, class }))))
+impl TraceArguments {
+    fn options(&self, policies: &[Policy]) -> TraceOptions {
+        let Self { format, time_field, key_field, cost_field, priority_field, sort, skip_bad_lines } = self.clone();
+        let units = policies.iter().flat_map(Policy::limits).filter_map(|limit| limit.unit().cloned()).collect();
+        TraceOptions { format, time_field, key_field, cost_field, priority_field, units, sort, skip_bad_lines }
     }
-}
-
-/// The units that the policies count, each once.
-fn units(policies: &[Policy]) -> Vec<Unit> {
-    let mut units: Vec<Unit> =
-        policies.iter().flat_map(Policy::limits).filter_map(|limit| limit.unit().cloned()).collect();
-    units.sort();
-    units.dedup();
-    units
 }
 
 /// The highest rate that a policy admits for long, in such calls per second.
@@ -308,6 +312,14 @@ fn most_generous(policies: &[Policy], call: &Event) -> f64 {
     if rate > 0.0 { rate } else { 1.0 }
 }
 
+/// Reads a length of time for the clock of a simulation, as microseconds.
+fn length(text: &str) -> Result<u64, String> {
+    let micros = u64::try_from(time_text::parse(text)?.as_micros()).ok();
+    micros
+        .filter(|micros| (1_000..=LATEST).contains(micros))
+        .ok_or_else(|| "it must be from 1 ms to 142 years".to_owned())
+}
+
 /// Quotes a word for a shell.
 fn shell(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
@@ -315,4 +327,18 @@ fn shell(text: &str) -> String {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::length;
+
+    #[test]
+    fn lengths() {
+        assert_eq!(length("90s"), Ok(90_000_000));
+        assert_eq!(length("1 day"), Ok(86_400_000_000));
+        assert_eq!(length("2.5"), Ok(2_500_000));
+        assert!(length("1; 2/s").is_err() && length("0").is_err() && length("soon").is_err());
+        assert!(length("0.0001").is_err() && length("200 years").is_err());
+    }
 }

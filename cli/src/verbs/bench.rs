@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use tidegate::{CheckOptions, Cost, Limiter, Policy};
+use tidegate_simulate::text::{counted, number};
 
-use crate::number_text::{counted, number};
 use crate::store_options::StoreOptions;
 use crate::temporary_keys::TemporaryKeys;
 use crate::terminal::{BOLD, DIM, NAME, paint};
 use crate::time_text::length;
-use crate::{Failure, Outcome, Output, policy_argument};
+use crate::{Outcome, Output, Result, invalid, policy_argument};
 
 /// Latencies that each thread keeps: a sample of all, so that memory is bounded.
 const KEPT: usize = 200_000;
@@ -58,7 +58,7 @@ struct Measured {
 }
 
 impl Bench {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         self.validate()?;
         let file = self.store.policies.read()?;
         let policy = policy_argument::find(&self.policy, file.as_ref())?;
@@ -102,14 +102,14 @@ impl Bench {
         Ok(Outcome::Done)
     }
 
-    fn validate(&self) -> Result<(), Failure> {
+    fn validate(&self) -> Result<()> {
         let keys = format!("--keys must be from 1 to {MAX_KEYS}");
         let wrong = [
             (!(0.01..=3_600.0).contains(&self.seconds), "--seconds must be from 0.01 to 3600"),
             (!(1..=256).contains(&self.concurrency), "--concurrency must be from 1 to 256"),
             (!(1..=MAX_KEYS).contains(&self.keys), &*keys),
         ];
-        wrong.iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, why)| Err(Failure::argument(*why)))
+        wrong.iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, why)| Err(invalid(*why)))
     }
 
     fn measure(
@@ -118,7 +118,7 @@ impl Bench {
         policy: &Policy,
         keys: &Arc<[String]>,
         output: &mut Output,
-    ) -> Result<Measured, Failure> {
+    ) -> Result<Measured> {
         let (ends, counted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let threads: Vec<_> = (0..self.concurrency as u64)
             .map(|thread| {
@@ -140,9 +140,8 @@ impl Bench {
         ends.store(true, Ordering::Relaxed);
         let mut all = Measured::default();
         for thread in threads {
-            let one = thread
-                .join()
-                .map_err(|_| Failure::argument("a thread of the measurement panicked: please report it"))??;
+            let one =
+                thread.join().map_err(|_| invalid("a thread of the measurement panicked: please report it"))??;
             all.checks += one.checks;
             all.allowed += one.allowed;
             all.latencies.extend(one.latencies);

@@ -4,7 +4,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use serde_json::json;
 
-use crate::{Failure, Outcome, Output};
+use crate::{Outcome, Output, Result};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -21,7 +21,7 @@ pub(crate) struct Completions {
 
 impl Completions {
     #[expect(clippy::unnecessary_wraps, reason = "verbs have one signature")]
-    pub(crate) fn run(&self, command: &mut Command, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, command: &mut Command, output: &mut Output) -> Result<Outcome> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, command, "tidegate", &mut script);
         let script = String::from_utf8_lossy(&script);

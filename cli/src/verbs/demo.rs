@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tidegate::{Decision, Limiter, Policy};
+use tidegate::{Decision, Limiter, Policy, host};
 
 use crate::decision_text::as_json;
-use crate::limiter_builder::limiter_builder;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, bar, is_interactive, paint};
-use crate::{Failure, Outcome, Output};
+use crate::{Outcome, Output, Result};
 
 const LOGIN: &str = "20/minute; 5/3s";
 const JOBS: &str = "leaky-bucket 4/s burst 3";
@@ -36,8 +35,8 @@ struct Screen<'a> {
 }
 
 impl Demo {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
-        let limiter = limiter_builder()
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
+        let limiter = host::unpublished(Limiter::builder())
             .policy("login", LOGIN)?
             .policy("jobs", JOBS)?
             .policy("per-user", USER)?
@@ -75,7 +74,7 @@ impl Screen<'_> {
     }
 
     /// All limits are charged or none, and waits are exact.
-    fn two_limits(&mut self) -> Result<(), Failure> {
+    fn two_limits(&mut self) -> Result<()> {
         self.title(1, "Two limits, one check", LOGIN);
         let policy = Policy::parse(LOGIN)?;
         let limits: Vec<String> = policy.limits().iter().map(ToString::to_string).collect();
@@ -117,7 +116,7 @@ impl Screen<'_> {
     }
 
     /// Waits for real and shows it. Peeks return the time that is left and consume nothing.
-    fn wait(&mut self, refused: &Decision) -> Result<(), Failure> {
+    fn wait(&mut self, refused: &Decision) -> Result<()> {
         let whole = refused.retry_after().unwrap_or_default();
         let step = if is_interactive() { Duration::from_millis(40) } else { Duration::from_secs(1) };
         self.line("");
@@ -140,7 +139,7 @@ impl Screen<'_> {
     }
 
     /// A limit that shapes instead of refusing.
-    fn leaky_bucket(&mut self) -> Result<(), Failure> {
+    fn leaky_bucket(&mut self) -> Result<()> {
         self.title(2, "Even traffic: each Decision says when to go", JOBS);
         let (policy, limits) = (Policy::parse(JOBS)?, [JOBS.to_owned()]);
         for number in 1..=4 {
@@ -157,7 +156,7 @@ impl Screen<'_> {
     }
 
     /// All or nothing also across policies and keys.
-    fn several_keys(&mut self) -> Result<(), Failure> {
+    fn several_keys(&mut self) -> Result<()> {
         self.title(3, "Two keys, one step", &format!("per-user {USER}, per-tenant {TENANT}"));
         for (user, cost) in [("alice", 1), ("bob", 2), ("bob", 2), ("alice", 1)] {
             let all = self.limiter.check_all([("per-user", user, cost), ("per-tenant", "acme", cost)])?;

@@ -8,16 +8,16 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tidegate::{Attempt, CheckOptions, Cost, Decision, LimitState, Limiter, Policy, host};
+use tidegate_simulate::text::{number, of_unit, within};
 
 use super::journal;
 use crate::classes::{self, PolicyClass};
 use crate::decision_text::{as_json, blocked, overridden, waiting, when};
 use crate::key_options::KeyOptions;
-use crate::number_text::{number, of_unit};
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
-use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width, within};
+use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, WARN, bar, paint, width};
 use crate::time_text::length;
-use crate::{Failure, Outcome, Output};
+use crate::{Outcome, Output, Result, invalid};
 
 /// The columns of a limit's bar, and the most callers and attempts to list.
 const BAR: usize = 24;
@@ -66,7 +66,7 @@ struct CallerCount {
 }
 
 impl Inspect {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         if let Some(key) = &self.all_of {
             return self.all(key, output);
         }
@@ -95,11 +95,9 @@ impl Inspect {
     }
 
     /// Shows every policy of the file: those that refuse the key first, then those that it has used.
-    fn all(&self, named: &str, output: &mut Output) -> Result<Outcome, Failure> {
+    fn all(&self, named: &str, output: &mut Output) -> Result<Outcome> {
         let file = self.store.policies.read()?.ok_or_else(|| {
-            Failure::argument(
-                "--key shows every policy of a file: name the file with --policies, or a policy before the key",
-            )
+            invalid("--key shows every policy of a file: name the file with --policies, or a policy before the key")
         })?;
         let mut found = Vec::new();
         for policy in file.policies() {
@@ -130,10 +128,10 @@ impl Inspect {
 }
 
 /// The answer that each class of a policy would get for a key, in the order of the classes.
-fn class_answers(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Vec<Decision>, Failure> {
+fn class_answers(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Vec<Decision>> {
     let ask = |class: PolicyClass<'_>| {
         let options = CheckOptions { priority: Some(class.name.to_owned()), ..Cost::one_of_each(policy).into() };
-        Ok(limiter.peek_with(policy, key, &options)?)
+        limiter.peek_with(policy, key, &options)
     };
     classes::of_policy(policy).into_iter().map(ask).collect()
 }

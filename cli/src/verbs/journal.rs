@@ -3,13 +3,13 @@
 use clap::Args;
 use serde_json::{Value, json};
 use tidegate::Attempt;
+use tidegate_simulate::text::{escaped, number};
 
 use super::key::{Key, OpenKey};
-use crate::number_text::number;
 use crate::store_options::OnMemory;
-use crate::terminal::{BAD, DIM, GOOD, escaped, paint};
+use crate::terminal::{BAD, DIM, GOOD, paint};
 use crate::time_text::moment;
-use crate::{Failure, Outcome, Output};
+use crate::{Outcome, Output, Result, invalid};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -27,10 +27,10 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let OpenKey { limiter, policy, key } = self.key.open(OnMemory::Refuses, output)?;
         if policy.options().journal == 0 {
-            return Err(Failure::argument(format!(
+            return Err(invalid(format!(
                 "{:?} keeps no journal: give it one in the policy file, as in `journal: 100`, and name the file with \
                  --policies",
                 policy.name()

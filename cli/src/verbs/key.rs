@@ -11,7 +11,7 @@ use crate::key_options::KeyOptions;
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
 use crate::terminal::{BOLD, NAME, paint};
 use crate::time_text::{self, length};
-use crate::{Failure, Outcome, Output};
+use crate::{Outcome, Output, Result};
 
 #[derive(Debug, Args)]
 pub(crate) struct Key {
@@ -33,19 +33,19 @@ pub(crate) struct OpenKey {
 }
 
 impl Key {
-    pub(crate) fn open(&self, on_memory: OnMemory, output: &mut Output) -> Result<OpenKey, Failure> {
+    pub(crate) fn open(&self, on_memory: OnMemory, output: &mut Output) -> Result<OpenKey> {
         let OpenStore { limiter, policy } = self.store.open(&self.policy, on_memory, output)?;
         let key = self.made.key(&self.key, &policy)?;
         Ok(OpenKey { limiter, policy, key })
     }
 
-    pub(crate) fn clear(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn clear(&self, output: &mut Output) -> Result<Outcome> {
         let open = self.open(OnMemory::Refuses, output)?;
         open.limiter.clear(&open.policy, &open.key)?;
         Ok(open.done("cleared", None, output))
     }
 
-    pub(crate) fn unblock(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn unblock(&self, output: &mut Output) -> Result<Outcome> {
         let open = self.open(OnMemory::Refuses, output)?;
         open.limiter.unblock(&open.policy, &open.key)?;
         Ok(open.done("unblocked", None, output))
@@ -94,7 +94,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let OpenKey { limiter, policy, key } = self.key.open(OnMemory::Works, output)?;
         let meta = self.meta.as_ref().map(|meta| meta.clone().into_bytes());
         let options =
@@ -133,7 +133,7 @@ pub(crate) struct Peek {
 }
 
 impl Peek {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let OpenKey { limiter, policy, key } = self.key.open(OnMemory::Works, output)?;
         let decision = limiter.peek_with(
             &policy,
@@ -162,7 +162,7 @@ fn cost(text: &str) -> Result<Cost, String> {
 }
 
 /// Shows the units that are left after a charge or a refund.
-fn changed(what: &str, decision: &Decision, open: &OpenKey, output: &mut Output) -> Result<Outcome, Failure> {
+fn changed(what: &str, decision: &Decision, open: &OpenKey, output: &mut Output) -> Result<Outcome> {
     let OpenKey { limiter, policy, .. } = open;
     if output.is_json() {
         output.json(&as_json(decision, policy));
@@ -194,13 +194,13 @@ impl KeyAndUnits {
         self.units.clone().or_else(|| self.cost.clone()).unwrap_or_else(|| Cost::from(1))
     }
 
-    pub(crate) fn charge(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn charge(&self, output: &mut Output) -> Result<Outcome> {
         let open = self.key.open(OnMemory::Works, output)?;
         let decision = open.limiter.charge(&open.policy, &open.key, self.count())?;
         changed("charged", &decision, &open, output)
     }
 
-    pub(crate) fn refund(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn refund(&self, output: &mut Output) -> Result<Outcome> {
         let open = self.key.open(OnMemory::Refuses, output)?;
         let decision = open.limiter.refund(&open.policy, &open.key, self.count())?;
         changed("refunded", &decision, &open, output)
@@ -227,7 +227,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let open = self.key.open(OnMemory::Refuses, output)?;
         let time = self.time.or(self.length).unwrap_or_default();
         open.limiter.block(&open.policy, &open.key, time)?;

@@ -3,10 +3,10 @@
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tidegate::{Error, SourceLocation, Warning, host};
+use tidegate_simulate::text::{argument_text, counted, escaped as shown, may_be_url};
 
-use crate::number_text::counted;
-use crate::terminal::{BAD, BOLD, GOOD, WARN, argument_text, escaped as shown, escaped_lines, may_be_url, paint};
-use crate::{Failure, Outcome, Output};
+use crate::terminal::{BAD, BOLD, GOOD, WARN, escaped_lines, paint};
+use crate::{Outcome, Output, Result};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Exit code: 0 nothing found, 1 warnings, 2 a file or a notation that is invalid.
@@ -51,7 +51,7 @@ struct LintFinding<'a> {
 
 impl Lint {
     #[expect(clippy::unnecessary_wraps, reason = "verbs have one signature")]
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let in_actions = || std::env::var("GITHUB_ACTIONS").is_ok_and(|value| value == "true");
         let format = match self.format {
             _ if output.is_json() => Format::Json,

@@ -5,12 +5,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 use tidegate::KeyOverride;
+use tidegate_simulate::text::escaped;
 
 use super::key::{Key, OpenKey};
 use crate::store_options::{OnMemory, OpenStore, StoreOptions};
-use crate::terminal::{BOLD, DIM, NAME, escaped, paint};
+use crate::terminal::{BOLD, DIM, NAME, paint};
 use crate::time_text::{self, length, moment};
-use crate::{Failure, Outcome, Output};
+use crate::{Outcome, Output, Result};
 
 #[derive(Debug, Args)]
 #[command(
@@ -39,7 +40,7 @@ pub(crate) struct Override {
 }
 
 impl Override {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let OpenKey { limiter, policy, key } = self.key.open(OnMemory::Refuses, output)?;
         let own = self.limits.as_deref().map(KeyOverride::parse).transpose()?;
         limiter.set_override(&policy, &key, own.as_ref(), self.ttl)?;
@@ -75,7 +76,7 @@ pub(crate) struct Overrides {
 }
 
 impl Overrides {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let OpenStore { limiter, policy } = self.store.open(&self.policy, OnMemory::Refuses, output)?;
         let overrides = limiter.overrides(&policy)?;
         let ends = |at: std::time::SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default();

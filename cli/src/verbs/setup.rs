@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tidegate::host;
 
-use crate::{Failure, Outcome, Output, time_text};
+use crate::{Outcome, Output, Result, time_text};
 
 #[derive(Debug, Args)]
 #[command(
@@ -32,7 +32,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         if self.print {
             let statements = host::postgres_ddl(&self.url)?;
             match output.is_json() {

@@ -1,9 +1,10 @@
 //! The findings of an examination.
 
 use serde::Serialize;
+use tidegate_simulate::text::escaped;
 
 use crate::Output;
-use crate::terminal::{BAD, DIM, GOOD, WARN, escaped, paint, width, wrapped};
+use crate::terminal::{BAD, DIM, GOOD, WARN, paint, width, wrapped};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

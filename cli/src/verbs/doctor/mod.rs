@@ -17,13 +17,13 @@ use tidegate::host::{KeyNames, StoredFile};
 use tidegate::host::{ServerAddress, ServerConnection, StoreServers};
 use tidegate::{Error, PolicyFile};
 
-use crate::number_text::counted;
 use crate::reply::Info;
 use crate::store_options::{ChosenStore, StoreOptions};
 use crate::terminal::{BOLD, DIM, paint};
-use crate::{Failure, Outcome, Output};
+use crate::{Outcome, Output, Result, invalid};
 use finding::{Finding, Level};
 use permissions::Needs;
+use tidegate_simulate::text::counted;
 
 /// The most servers of a cluster that are examined one by one.
 const MAX_SERVERS: usize = 64;
@@ -53,11 +53,11 @@ struct StoreReport {
 }
 
 impl Doctor {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let file = self.store.policies.read()?;
         let store = self.store.chosen(file.as_ref());
         if store.is_memory() {
-            return Err(Failure::argument(
+            return Err(invalid(
                 "memory:// is in each process and has no server to examine: name a store with --store redis://…, \
                  TIDEGATE_STORE, or `store:` of --policies FILE",
             ));
@@ -105,9 +105,9 @@ fn report(reports: &[StoreReport], output: &mut Output) -> Outcome {
 /// Examines if a call goes through. A ping of the limiter counts a separate key on every primary.
 fn served(url: &str, prefix: &str, options: &StoreOptions) -> Finding {
     let store = ChosenStore { urls: vec![url.to_owned()], rollout: None, prefix: prefix.to_owned() };
-    match options.builder(&store).and_then(|builder| Ok(builder.build()?.ping()?)) {
+    match options.builder(&store).and_then(|builder| builder.build()?.ping()) {
         Ok(()) => Finding::ok("a check", "every primary counts a check"),
-        Err(failure) => Finding::problem("a check", format!("{failure} [{}]", failure.code))
+        Err(error) => Finding::problem("a check", format!("{error} [{}]", error.code()))
             .advice("the findings above say what stands in the way"),
     }
 }

@@ -7,7 +7,7 @@ use tidegate::host::{AlgorithmKind, calendar_edges, kind, most_in};
 use tidegate::{Algorithm, Limit, Policy};
 
 use super::greedy::{GreedyCaller, START, over_time};
-use crate::Failure;
+use crate::Result;
 
 /// Steps of all callers of a search, which take a few milliseconds.
 const MAX_STEPS: usize = 6_000;
@@ -26,7 +26,7 @@ pub(super) struct Burst {
 }
 
 /// The worst burst at one moment, and in a window as long as the period of each limit.
-pub(super) fn worst(policy: &Policy) -> Result<Vec<Burst>, Failure> {
+pub(super) fn worst(policy: &Policy) -> Result<Vec<Burst>> {
     let limits = over_time(policy);
     let mut windows: Vec<u64> = limits.iter().map(|(_, limit)| limit.period().micros()).chain([1]).collect();
     windows.sort_unstable();
@@ -64,12 +64,12 @@ struct Prelude {
 }
 
 impl<'a> Search<'a> {
-    fn new(policy: &'a Policy, max_steps: usize) -> Result<Option<Self>, Failure> {
+    fn new(policy: &'a Policy, max_steps: usize) -> Result<Option<Self>> {
         Ok(GreedyCaller::new(policy)?.map(|caller| Self { policy, caller, runs: 0, max_steps }))
     }
 
     /// The most units that a caller gets in a window. The search ends early when it reaches the bound.
-    fn most(&mut self, window: u64, bound: u64) -> Result<Option<u64>, Failure> {
+    fn most(&mut self, window: u64, bound: u64) -> Result<Option<u64>> {
         let mut steps = self.max_steps;
         let mut most = self.units(&Prelude { openings: Vec::new(), edge: 0 }, 0, window, &mut steps)?;
         for prelude in self.preludes() {
@@ -86,7 +86,7 @@ impl<'a> Search<'a> {
     }
 
     /// The units of a caller that begins so long before the edge.
-    fn units(&mut self, prelude: &Prelude, before: u64, window: u64, steps: &mut usize) -> Result<u64, Failure> {
+    fn units(&mut self, prelude: &Prelude, before: u64, window: u64, steps: &mut usize) -> Result<u64> {
         self.runs += 1;
         let key = format!("run {}", self.runs);
         let begin = prelude.edge - before;

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Algorithm, Cost, Limit, Limiter, ManualClock, Options, Policy};
+use tidegate::{Algorithm, Cost, Limit, Limiter, ManualClock, Options, Policy, host};
 
-use crate::Failure;
-use crate::limiter_builder::limiter_builder;
+use crate::Result;
 
 /// Monday, 1 January 2024, 00:00 UTC. Every calendar window begins here, and every window that divides a day.
 pub(super) const START: u64 = 1_704_067_200_000_000;
@@ -53,25 +52,25 @@ pub(super) fn over_time(policy: &Policy) -> Vec<(usize, &Limit)> {
 
 impl GreedyCaller {
     /// `None` for a policy that counts nothing over time.
-    pub(super) fn new(policy: &Policy) -> Result<Option<Self>, Failure> {
+    pub(super) fn new(policy: &Policy) -> Result<Option<Self>> {
         let (indexes, limits): (Vec<usize>, Vec<&Limit>) = over_time(policy).into_iter().unzip();
         if limits.is_empty() {
             return Ok(None);
         }
         let policy = Policy::new(limits.into_iter().cloned().collect(), Options::default())?;
         let clock = Arc::new(ManualClock::new(Duration::from_micros(START)));
-        let limiter = limiter_builder().clock(Arc::clone(&clock)).build()?;
+        let limiter = host::unpublished(Limiter::builder()).clock(Arc::clone(&clock)).build()?;
         Ok(Some(Self { policy, indexes, clock, limiter }))
     }
 
     /// Takes one unit at a moment since [`START`]. True if it was admitted.
-    pub(super) fn take_one(&self, key: &str, at: u64) -> Result<bool, Failure> {
+    pub(super) fn take_one(&self, key: &str, at: u64) -> Result<bool> {
         self.clock.set(Duration::from_micros(START + at));
         Ok(self.limiter.check_with(&self.policy, key, &Cost::one_of_each(&self.policy).into())?.allowed())
     }
 
     /// Runs from a moment since [`START`], for `time` microseconds and in at most `max_steps` steps.
-    pub(super) fn run(&self, key: &str, from: u64, time: u64, max_steps: usize) -> Result<Run, Failure> {
+    pub(super) fn run(&self, key: &str, from: u64, time: u64, max_steps: usize) -> Result<Run> {
         let mut run = Run::default();
         let mut now = 0;
         while now < time {

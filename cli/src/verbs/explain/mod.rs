@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 use tidegate::{Period, Policy};
 
 use crate::classes;
-use crate::number_text::{number, of_unit};
 use crate::policy_argument::{self, POLICIES, PoliciesOption};
 use crate::redis_cost::RedisCost;
-use crate::terminal::{BOLD, DIM, NAME, WARN, columns_of, escaped, fitted, paint, width, wrapped};
+use crate::terminal::{BOLD, DIM, NAME, WARN, paint, width, wrapped};
 use crate::time_text::length;
-use crate::{Failure, Outcome, Output};
+use crate::{Outcome, Output, Result};
 use bursts::Burst;
 use greedy::{GreedyCaller, Run, Wait, over_time};
 use steady::Steady;
+use tidegate_simulate::text::{columns_of, escaped, fitted, number, of_unit};
 
 /// Steps of the caller of the picture, which take a few milliseconds.
 const MAX_STEPS: usize = 3_000;
@@ -57,7 +57,7 @@ struct Explanation<'a> {
 }
 
 impl Explain {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let file = self.policies.read()?;
         let mut all = Vec::new();
         for (index, policy) in policy_argument::find_all(&self.named, file.as_ref())?.iter().enumerate() {
@@ -79,7 +79,7 @@ impl Explain {
 }
 
 impl<'a> Explanation<'a> {
-    fn of(policy: &'a Policy) -> Result<Self, Failure> {
+    fn of(policy: &'a Policy) -> Result<Self> {
         let longest = over_time(policy).into_iter().map(|(_, limit)| limit.period().micros()).max().unwrap_or(0);
         let time = longest + longest / 4;
         let greedy = match GreedyCaller::new(policy)? {

@@ -1,9 +1,10 @@
 //! The units that a greedy caller gets over time, drawn with block characters.
 
+use tidegate_simulate::text::number;
+
 use std::time::Duration;
 
 use super::greedy::Admission;
-use crate::number_text::number;
 use crate::time_text::length;
 
 const ROWS: usize = 7;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidegate::host::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption, algorithm_words};
 use tidegate::{Algorithm, Limit, Period, Policy, TimeUnit};
+use tidegate_simulate::text::number;
 
-use crate::number_text::number;
 use crate::time_text::length;
 
 /// The text after "any" and "per": `minute`, `second`, `10s`.

@@ -14,7 +14,7 @@ use crate::redis_cost::{RedisCost, name_bytes};
 use crate::reply::Info;
 use crate::store_options::{ChosenStore, StoreOptions};
 use crate::temporary_keys::TemporaryKeys;
-use crate::{Failure, Output};
+use crate::{Output, Result, invalid};
 
 /// The length of each measurement, and of the one of an idle server before.
 const TIME: Duration = Duration::from_millis(1_000);
@@ -27,7 +27,7 @@ const TASKS: usize = 64;
 struct Primaries(Vec<ServerConnection>);
 
 impl Primaries {
-    fn of(store: &ChosenStore, timeout: Duration) -> Result<Self, Failure> {
+    fn of(store: &ChosenStore, timeout: Duration) -> Result<Self> {
         let mut connections = Vec::new();
         for servers in store.servers(timeout)? {
             for shard in servers.shards()? {
@@ -70,7 +70,7 @@ pub(super) fn costs(
     options: &StoreOptions,
     policies: &[Policy],
     output: &mut Output,
-) -> Result<Costs, Failure> {
+) -> Result<Costs> {
     let usual_prefix = options.prefix(store);
     let options = &options.with_temporary_keys("size");
     let limiter = options.limiter(store, output)?;
@@ -113,11 +113,7 @@ pub(super) fn costs(
 }
 
 /// Microseconds of CPU for each check of all policies.
-fn per_check(
-    primaries: &mut Primaries,
-    background: f64,
-    run: impl FnOnce() -> Result<u64, Failure>,
-) -> Result<f64, Failure> {
+fn per_check(primaries: &mut Primaries, background: f64, run: impl FnOnce() -> Result<u64>) -> Result<f64> {
     let begun = Instant::now();
     let before = primaries.cpu()?.unwrap_or(0.0);
     let checks = run()?;
@@ -140,7 +136,7 @@ fn spend(limiter: &Limiter, policy: &Policy, key: &str) -> Result<Decision, Erro
 }
 
 /// Checks one after the other, on this thread.
-fn alone(limiter: &Limiter, policies: &[Policy]) -> Result<u64, Failure> {
+fn alone(limiter: &Limiter, policies: &[Policy]) -> Result<u64> {
     let ends = Instant::now() + TIME;
     let mut rounds = 0;
     while Instant::now() < ends {
@@ -153,8 +149,8 @@ fn alone(limiter: &Limiter, policies: &[Policy]) -> Result<u64, Failure> {
 }
 
 /// Checks in many tasks, so that the limiter sends them in batches.
-fn folded(limiter: &AsyncLimiter, policies: &[Policy]) -> Result<u64, Failure> {
-    let failed = |error: std::io::Error| Failure::argument(format!("the measurement cannot start: {error}"));
+fn folded(limiter: &AsyncLimiter, policies: &[Policy]) -> Result<u64> {
+    let failed = |error: std::io::Error| invalid(format!("the measurement cannot start: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
     let policies: Arc<[Policy]> = policies.into();
     let ended = Arc::new(AtomicBool::new(false));
@@ -197,7 +193,7 @@ fn key_bytes(
     primaries: &mut Primaries,
     [prefix, usual_prefix]: [&str; 2],
     policies: &[Policy],
-) -> Result<Option<(f64, f64)>, Failure> {
+) -> Result<Option<(f64, f64)>> {
     let mut keys = Vec::new();
     for policy in policies {
         spend(limiter, policy, "once")?;

@@ -8,11 +8,12 @@ use serde::Serialize;
 use serde_json::json;
 use tidegate::Policy;
 
-use crate::number_text::{bytes, number};
+use crate::number_text::bytes;
 use crate::store_options::StoreOptions;
-use crate::terminal::{BOLD, DIM, NAME, escaped, paint, width, wrapped};
-use crate::{Failure, Outcome, Output, number_text, policy_argument};
+use crate::terminal::{BOLD, DIM, NAME, paint, width, wrapped};
+use crate::{Outcome, Output, Result, invalid, number_text, policy_argument};
 use costs::Costs;
+use tidegate_simulate::text::{escaped, number};
 
 /// How busy the core that runs a server's commands may be, so that calls do not queue.
 const BUSY: f64 = 0.6;
@@ -62,13 +63,13 @@ impl Load {
 }
 
 impl Size {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let file = self.store.policies.read()?;
         let find = |name: &String| policy_argument::find(name, file.as_ref());
         let policies: Vec<Policy> = self.named.iter().map(find).collect::<Result<_, _>>()?;
         let store = self.store.chosen(file.as_ref());
         if store.file().is_some() {
-            return Err(Failure::argument(
+            return Err(invalid(
                 "file:// has no servers to size: its file has the bytes that max_bytes says. Name the servers with --store \
                  redis://…, or take the figures of this project with --store memory://",
             ));

@@ -14,11 +14,11 @@ use clap::Args;
 use tidegate::host::KeyNames;
 #[cfg(unix)]
 use tidegate::host::StoredFile;
-use tidegate::{Cost, Decision, Policy, PolicyFile};
+use tidegate::{Cost, Decision, Error, ErrorKind, Policy, PolicyFile};
 
 use crate::store_options::{ChosenStore, StoreOptions};
 use crate::terminal::is_interactive;
-use crate::{Failure, Outcome, Output, time_text};
+use crate::{Outcome, Output, Result, invalid, time_text};
 use page::Page;
 use published::{NamedKey, Published};
 #[cfg(unix)]
@@ -95,15 +95,15 @@ struct Observation {
 }
 
 impl Top {
-    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, output: &mut Output) -> Result<Outcome> {
         let file = self.store.policies.read()?;
         let store = self.store.chosen(file.as_ref());
         let names = self.store.names(&store)?;
         if !INTERVALS.contains(&self.interval) {
-            return Err(Failure::argument("--interval must be from 100ms to 1h"));
+            return Err(invalid("--interval must be from 100ms to 1h"));
         }
         if store.is_memory() && self.names.is_none() {
-            return Err(Failure::argument(
+            return Err(invalid(
                 "there is nothing to watch: name the store of your services with --store redis://… or TIDEGATE_STORE, or the \
                  folder of their TIDEGATE_TOP with --names, or both",
             ));
@@ -140,13 +140,13 @@ impl Top {
             }
             let is_blind = published.is_none() && !samplers.is_empty() && reading.sample.servers == 0;
             if let (true, Some(failure), 1) = (is_blind, reading.sample.failures.first(), readings) {
-                return Err(Failure { code: "store_unavailable", message: failure.clone() });
+                return Err(Error::new(ErrorKind::StoreUnavailable, failure));
             }
         }
         Ok(Outcome::Done)
     }
 
-    fn samplers(&self, store: &ChosenStore, names: &KeyNames) -> Result<Vec<Sampler>, Failure> {
+    fn samplers(&self, store: &ChosenStore, names: &KeyNames) -> Result<Vec<Sampler>> {
         if self.sample == 0 || store.is_memory() {
             return Ok(Vec::new());
         }

@@ -4,16 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use tidegate::{Decision, Unit, host};
+use tidegate_simulate::text::{columns_of, counted, escaped, fitted, number, of_unit, within};
 
 use super::published::{PolicyRates, Published};
 use super::{KeyLine, Observation, Top};
 use crate::Output;
 use crate::decision_text::when;
-use crate::number_text::{counted, number, of_unit};
 use crate::store_options::ChosenStore;
-use crate::terminal::{
-    BAD, BOLD, DIM, NAME, WARN, columns_of, escaped, fitted, is_interactive, paint, screen_rows, width, within,
-};
+use crate::terminal::{BAD, BOLD, DIM, NAME, WARN, is_interactive, paint, screen_rows, width};
 use crate::time_text::{length, moment};
 
 /// The most lines of policies.

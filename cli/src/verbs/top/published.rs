@@ -9,9 +9,9 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use tidegate::Policy;
 use tidegate::host::{self, Links, Unreadable};
+use tidegate_simulate::text::path_text;
 
-use crate::Failure;
-use crate::terminal::path_text;
+use crate::{Result, invalid};
 
 /// The seconds after which a process without a newer file has ended, or hangs.
 const FRESH: f64 = 5.0;
@@ -95,17 +95,17 @@ pub(super) struct Published {
 }
 
 impl Published {
-    pub(super) fn of(folder: &Path) -> Result<Self, Failure> {
+    pub(super) fn of(folder: &Path) -> Result<Self> {
         let mut published = Self { folder: folder.to_owned(), files: BTreeMap::new(), unreadable: 0 };
         published.read()?;
         Ok(published)
     }
 
     /// Reads the files again.
-    pub(super) fn read(&mut self) -> Result<(), Failure> {
+    pub(super) fn read(&mut self) -> Result<()> {
         let folder = &self.folder;
         let entries = fs::read_dir(folder).map_err(|error| {
-            Failure::argument(format!(
+            invalid(format!(
                 "the folder {} of --names or TIDEGATE_TOP cannot be read ({error}): name the folder that is in TIDEGATE_TOP of \
                  the processes",
                 path_text(folder)

@@ -8,9 +8,9 @@ use redis::Value;
 #[cfg(unix)]
 use tidegate::host::StoredFile;
 use tidegate::host::{self, KeyNames, ServerAddress, ServerConnection, StoreServers};
-use tidegate::{Decision, Policy};
+use tidegate::{Decision, Error, ErrorKind, Policy};
 
-use crate::Failure;
+use crate::Result;
 use crate::reply::moment;
 
 /// Keys that one SCAN looks at, and commands that are sent together.
@@ -160,7 +160,7 @@ impl ServerSampler {
             match server.read(&self.store, &self.prefix, budget, policies, sample) {
                 Ok(()) => sample.servers += 1,
                 // A connection that failed is not used again.
-                Err(failure) => sample.failures.push(format!("{}: {}", server.address, failure.message)),
+                Err(error) => sample.failures.push(format!("{}: {error}", server.address)),
             }
         }
     }
@@ -182,7 +182,7 @@ impl Server {
         budget: usize,
         policies: &[Policy],
         sample: &mut Sample,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let connection = self.connection.take().map_or_else(|| store.connect(&self.address), Ok)?;
         let mut reading = ServerReading { connection, policies, prefix, sample };
         if let Value::Int(keys) = reading.timed(&[&[b"DBSIZE".to_vec()]])?.swap_remove(0) {
@@ -236,7 +236,7 @@ impl Sample {
 
 impl ServerReading<'_> {
     /// Sends commands together, and notes how long that took.
-    fn timed(&mut self, commands: &[&[Vec<u8>]]) -> Result<Vec<Value>, Failure> {
+    fn timed(&mut self, commands: &[&[Vec<u8>]]) -> Result<Vec<Value>> {
         let began = Instant::now();
         let replies = self.connection.ask_all(commands)?;
         self.sample.slowest = self.sample.slowest.max(began.elapsed());
@@ -244,7 +244,7 @@ impl ServerReading<'_> {
     }
 
     /// Reads the values of keys, and returns the keys that are at their limit.
-    fn values(&mut self, keys: &[Vec<u8>], counts: bool) -> Result<Vec<Vec<u8>>, Failure> {
+    fn values(&mut self, keys: &[Vec<u8>], counts: bool) -> Result<Vec<Vec<u8>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -285,14 +285,14 @@ fn shown_digest(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn refused(command: &str, reply: &Value) -> Failure {
+fn refused(command: &str, reply: &Value) -> Error {
     let why = match reply {
         Value::ServerError(error) => {
             format!("the server refuses {command}: {} {}", error.code(), error.details().unwrap_or_default())
         }
         _ => format!("the server has answered {command} with another kind of reply"),
     };
-    Failure::store(format!(
-        "{why}; `top` needs +dbsize +scan +getrange +time to look at keys, and none of them with --sample 0"
-    ))
+    let message =
+        format!("{why}; `top` needs +dbsize +scan +getrange +time to look at keys, and none of them with --sample 0");
+    Error::new(ErrorKind::StoreRejected, message)
 }

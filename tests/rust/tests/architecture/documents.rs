@@ -103,8 +103,8 @@ fn every_test_that_holds_a_threat_exists() {
 #[test]
 fn every_file_with_unsafe_code_is_named() {
     let (mut found, document) = (Violations::new(), files::read("SECURITY.md"));
-    let sources =
-        ["core/src", "bindings-node/src", "bindings-python/src", "cli/src"].map(|room| files::under(room, &[".rs"]));
+    let sources = ["core/src", "bindings-node/src", "bindings-python/src", "simulate/src", "cli/src"]
+        .map(|room| files::under(room, &[".rs"]));
     for file in sources.into_iter().flatten().filter(|file| files::read(file).contains("unsafe_code")) {
         if !document.contains(&format!("`{file}`")) {
             found.entry("SECURITY.md".to_owned()).or_default().push(file);

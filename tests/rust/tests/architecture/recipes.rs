@@ -3,8 +3,15 @@
 use super::{Violations, files, hold};
 
 const PAGES: &str = "docs/contributing/recipes";
-const PRODUCT: [&str; 6] =
-    ["core/src", "cli/src", "bindings-python/src", "bindings-python/python", "bindings-node/src", "bindings-node/lib"];
+const PRODUCT: [&str; 7] = [
+    "core/src",
+    "simulate/src",
+    "cli/src",
+    "bindings-python/src",
+    "bindings-python/python",
+    "bindings-node/src",
+    "bindings-node/lib",
+];
 /// Lines of a recipe, without its title.
 const LONGEST: usize = 10;
 

@@ -160,6 +160,30 @@ fn the_protocol_names_no_io() {
     hold("the protocol names no socket, thread, clock or waker", found);
 }
 
+/// The crates of the repository, and those of them that each may depend on.
+const CRATES: [(&str, &[&str]); 5] = [
+    ("core", &[]),
+    ("simulate", &["tidegate"]),
+    ("cli", &["tidegate", "tidegate-simulate"]),
+    ("bindings-python", &["tidegate", "tidegate-cli"]),
+    ("bindings-node", &["tidegate", "tidegate-cli"]),
+];
+
+#[test]
+fn crates_depend_on_the_crates_below_them() {
+    let mut found = Violations::new();
+    for (folder, below) in CRATES {
+        let manifest = files::read(&format!("{folder}/Cargo.toml"));
+        let (_, listed) = manifest.split_once("\n[dependencies]\n").expect("dependencies");
+        let lines = listed.lines().take_while(|line| !line.starts_with('['));
+        let names = lines.filter_map(|line| line.split(['.', ' ']).next()).filter(|name| name.starts_with("tidegate"));
+        for name in names.filter(|name| !below.contains(name)) {
+            found.entry(format!("{folder} depends on {name}")).or_default();
+        }
+    }
+    hold("crates depend on crates below them", found);
+}
+
 #[test]
 fn the_core_knows_no_host_language() {
     let lock = files::read("Cargo.lock");

@@ -64,7 +64,7 @@ const EVERYDAY: &[&str] = &[
 fn types_and_files_have_names_of_the_field() {
     let mut found = Violations::new();
     let mut complain = |file: &str, complaint: String| found.entry(area(file)).or_default().push(complaint);
-    for folder in ["core/src", "cli/src", "bindings-python/src", "bindings-node/src"] {
+    for folder in ["core/src", "simulate/src", "cli/src", "bindings-python/src", "bindings-node/src"] {
         let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for module in Crate::read(folder).modules.values() {
             for name in &module.types {
@@ -88,6 +88,7 @@ fn types_and_files_have_names_of_the_field() {
     }
     let sources = [
         "core/src",
+        "simulate/src",
         "cli/src",
         "bindings-python/src",
         "bindings-python/python",

@@ -18,7 +18,7 @@ pub(crate) fn day_number(year: u64, month: u64, day: u64) -> Option<u64> {
 }
 
 /// A date as `2024-01-01`.
-pub(crate) fn date(moment: u64) -> String {
+pub fn date(moment: u64) -> String {
     let day = moment / DAY;
     let begins = |year: u64, month: u64| day_number(year, month, 1).is_some_and(|first| first <= day);
     // A year has more than 365 days on average, so this is never too late.
@@ -32,7 +32,7 @@ pub(crate) fn date(moment: u64) -> String {
 }
 
 /// The time of day, with as many digits as `step` needs.
-pub(crate) fn time_of_day(moment: u64, step: u64) -> String {
+pub fn time_of_day(moment: u64, step: u64) -> String {
     let of_day = moment % DAY;
     let (hour, minute, second) = (of_day / (60 * MINUTE), of_day / MINUTE % 60, of_day / SECOND % 60);
     if step.is_multiple_of(MINUTE) {

@@ -1,21 +1,20 @@
 //! The table, for people: a row for each policy, and below it curves of the asked and admitted units.
 
-use super::report::{NamedWorst, PolicyReport, Report, percent};
-use super::timeline::Bucket;
-use super::traffic::moment::{trimmed, words};
 use crate::calendar::{date, time_of_day};
-use crate::number_text::{counted, number, of_unit};
-use crate::terminal::{columns, columns_of, escaped, fitted};
+use crate::report::{NamedWorst, PolicyReport, Report, percent};
+use crate::text::{columns, columns_of, counted, escaped, fitted, number, of_unit};
+use crate::timeline::Bucket;
+use crate::traffic::moment::{trimmed, words};
 
 /// The columns after the policy.
-pub(super) const COLUMNS: [&str; 6] =
+pub(crate) const COLUMNS: [&str; 6] =
     ["asked", "admitted", "refused", "longest wait", "worst in any window", "fairness (least to most)"];
 /// The width of a curve on the terminal.
 const CURVE: usize = 48;
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The cells of a policy, without its name. A cell has a line for each limit, or one.
-pub(super) fn cells(policy: &PolicyReport) -> [Vec<String>; 6] {
+pub(crate) fn cells(policy: &PolicyReport) -> [Vec<String>; 6] {
     let figures = &policy.figures;
     let share = |count: u64| format!("{} ({} %)", number(count), trimmed(percent(count, figures.asked)));
     let mut refused = vec![share(figures.refused())];
@@ -70,8 +69,8 @@ fn worst_text(worst: &NamedWorst) -> String {
     format!("{} of {}/{period}{percent}", number(worst.units), of_unit(worst.limit.count(), worst.limit.unit()))
 }
 
-/// The whole text.
-pub(super) fn text(report: &Report) -> String {
+/// The table and the curves, as text.
+pub fn table(report: &Report) -> String {
     let heads = std::iter::once("policy").chain(COLUMNS).map(|column| vec![column.to_owned()]);
     let mut rows: Vec<Vec<Vec<String>>> = vec![heads.collect()];
     for policy in &report.policies {
@@ -97,13 +96,13 @@ pub(super) fn text(report: &Report) -> String {
 }
 
 /// The kind of the traffic, its calls and its length.
-pub(super) fn title(report: &Report) -> String {
+pub(crate) fn title(report: &Report) -> String {
     let length = words(report.end - report.start);
     format!("{}: {} in {length}", escaped(&report.traffic.title), counted(number(report.calls), "call"))
 }
 
 /// The numbers of the traffic.
-pub(super) fn description(report: &Report) -> String {
+pub(crate) fn description(report: &Report) -> String {
     let mut parts: Vec<String> = report.traffic.details.iter().map(|detail| escaped(detail)).collect();
     if report.traffic.is_recorded {
         parts.push(counted(number(report.keys as u64), "key"));

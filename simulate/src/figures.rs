@@ -4,52 +4,52 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tidegate::{Algorithm, Limit, Policy, Unit};
 
-use super::timeline::Timeline;
-use super::traffic::Event;
+use crate::timeline::Timeline;
+use crate::traffic::Event;
 
 /// The answer of a policy to a call, as far as the figures need it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Answer {
-    pub(super) allowed: bool,
+pub(crate) struct Answer {
+    pub(crate) allowed: bool,
     /// True if the policy admitted it only because it is in shadow mode.
-    pub(super) shadow: bool,
+    pub(crate) shadow: bool,
     /// How long the caller waits before going on, in microseconds.
-    pub(super) delay: u64,
+    pub(crate) delay: u64,
 }
 
 /// The figures of one policy.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     /// Its limits, grouped by their unit.
     counted: Vec<CountedLimits>,
-    pub(super) asked: u64,
-    pub(super) admitted: u64,
-    pub(super) units_asked: u64,
-    pub(super) units_admitted: u64,
+    pub(crate) asked: u64,
+    pub(crate) admitted: u64,
+    pub(crate) units_asked: u64,
+    pub(crate) units_admitted: u64,
     /// For each unit with a name, the number asked and the number admitted.
-    pub(super) units: BTreeMap<Unit, [u64; 2]>,
+    pub(crate) units: BTreeMap<Unit, [u64; 2]>,
     /// For each class, the calls asked and the calls admitted.
-    pub(super) classes: BTreeMap<String, [u64; 2]>,
-    pub(super) shadow_denied: u64,
+    pub(crate) classes: BTreeMap<String, [u64; 2]>,
+    pub(crate) shadow_denied: u64,
     /// Calls that were made again after a refusal.
-    pub(super) retries: u64,
+    pub(crate) retries: u64,
     /// Callers that stopped trying.
-    pub(super) gave_up: u64,
-    pub(super) longest_wait: Option<KeyWait>,
-    pub(super) longest_delay: u64,
+    pub(crate) gave_up: u64,
+    pub(crate) longest_wait: Option<KeyWait>,
+    pub(crate) longest_delay: u64,
     delays: u128,
     /// The longest time from the first attempt of a call to its admission.
-    pub(super) longest_turn: u64,
+    pub(crate) longest_turn: u64,
     turns: u128,
     /// The worst count of each limit when calls are admitted.
-    pub(super) worst: Vec<Worst>,
+    pub(crate) worst: Vec<Worst>,
     /// The worst count of each limit when calls go on after their delay, for policies with a `leaky-bucket`.
-    pub(super) worst_after_delay: Option<Vec<Worst>>,
+    pub(crate) worst_after_delay: Option<Vec<Worst>>,
     keys: Vec<KeyFigures>,
     /// The costs of the calls over time, whatever the units of the limits.
-    pub(super) timeline: Timeline,
+    pub(crate) timeline: Timeline,
     /// Admitted calls that are remembered now.
-    pub(super) remembered: usize,
+    pub(crate) remembered: usize,
 }
 
 /// Limits with the same unit.
@@ -65,27 +65,27 @@ struct CountedLimits {
 
 /// A time from a refusal to the next admission of the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct KeyWait {
-    pub(super) micros: u64,
-    pub(super) key: u32,
+pub(crate) struct KeyWait {
+    pub(crate) micros: u64,
+    pub(crate) key: u32,
 }
 
 /// The most units that were admitted in any window as long as a limit's period.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Worst {
-    pub(super) units: u64,
-    pub(super) key: u32,
+pub(crate) struct Worst {
+    pub(crate) units: u64,
+    pub(crate) key: u32,
     /// When the last unit in that window was admitted.
-    pub(super) at: u64,
+    pub(crate) at: u64,
 }
 
 /// How evenly keys were served, by the admitted share of each key's calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Fairness {
+pub(crate) struct Fairness {
     /// Jain's index of the shares: 1 when all are equal, 1/n when one of n keys has everything.
-    pub(super) jain: f64,
-    pub(super) least: f64,
-    pub(super) most: f64,
+    pub(crate) jain: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
 }
 
 #[derive(Debug, Default)]
@@ -143,7 +143,7 @@ impl WindowCounts {
 }
 
 impl Figures {
-    pub(super) fn new(policy: &Policy, start: u64) -> Self {
+    pub(crate) fn new(policy: &Policy, start: u64) -> Self {
         let mut counted: Vec<CountedLimits> = Vec::new();
         for (index, limit) in policy.limits().iter().enumerate() {
             let same = counted.iter().position(|same| same.unit.as_ref() == limit.unit());
@@ -167,7 +167,7 @@ impl Figures {
     }
 
     /// Counts a call and its answer.
-    pub(super) fn count(&mut self, event: &Event, answer: Answer) {
+    pub(crate) fn count(&mut self, event: &Event, answer: Answer) {
         self.asked += 1;
         self.units_asked += event.cost;
         self.shadow_denied += u64::from(answer.shadow);
@@ -198,7 +198,7 @@ impl Figures {
     }
 
     /// Counts how long it took until a call was admitted.
-    pub(super) fn count_turn(&mut self, micros: u64) {
+    pub(crate) fn count_turn(&mut self, micros: u64) {
         self.longest_turn = self.longest_turn.max(micros);
         self.turns += u128::from(micros);
     }
@@ -220,7 +220,7 @@ impl Figures {
     }
 
     /// The asked and admitted units of a limit over time.
-    pub(super) fn timeline_of(&self, limit: &Limit) -> &Timeline {
+    pub(crate) fn timeline_of(&self, limit: &Limit) -> &Timeline {
         let counted =
             self.counted.iter().find(|counted| counted.unit.is_some() && counted.unit.as_ref() == limit.unit());
         counted.map_or(&self.timeline, |counted| &counted.timeline)
@@ -250,31 +250,31 @@ impl Figures {
         self.remembered = self.remembered + admissions.len() - before;
     }
 
-    pub(super) fn refused(&self) -> u64 {
+    pub(crate) fn refused(&self) -> u64 {
         self.asked - self.admitted
     }
 
     /// The number of keys that were refused last, and the longest time since such refusals began.
-    pub(super) fn still_refused(&self, end: u64) -> (usize, Option<u64>) {
+    pub(crate) fn still_refused(&self, end: u64) -> (usize, Option<u64>) {
         let waits = self.keys.iter().filter_map(|key| Some(end.saturating_sub(key.refused_since?)));
         (waits.clone().count(), waits.max())
     }
 
-    pub(super) fn mean_delay(&self) -> f64 {
+    pub(crate) fn mean_delay(&self) -> f64 {
         self.delays as f64 / (self.admitted as f64).max(1.0)
     }
 
-    pub(super) fn mean_turn(&self) -> f64 {
+    pub(crate) fn mean_turn(&self) -> f64 {
         self.turns as f64 / (self.admitted as f64).max(1.0)
     }
 
     /// Keys that were refused at least once.
-    pub(super) fn refused_keys(&self) -> usize {
+    pub(crate) fn refused_keys(&self) -> usize {
         self.keys.iter().filter(|key| key.admitted < key.asked).count()
     }
 
     /// `None` without calls.
-    pub(super) fn fairness(&self) -> Option<Fairness> {
+    pub(crate) fn fairness(&self) -> Option<Fairness> {
         let mut count = 0.0;
         let mut sum = 0.0;
         let mut squares = 0.0;

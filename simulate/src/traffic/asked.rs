@@ -3,52 +3,64 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate::Unit;
+use tidegate::{Result, Unit};
 
 use super::Event;
+use crate::errors::invalid;
 
 /// The largest number of units that a call may have.
 const MAX_UNITS: u64 = (1 << 53) - 1;
 /// The field or the column with the class of a call.
-pub(super) const CLASS_FIELD: &str = "priority";
+pub(crate) const CLASS_FIELD: &str = "priority";
 
 /// The named units and the class of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::simulate) struct Asked {
-    pub(in crate::simulate) units: Vec<(Unit, u64)>,
-    pub(in crate::simulate) class: Option<String>,
+pub(crate) struct Asked {
+    pub(crate) units: Vec<(Unit, u64)>,
+    pub(crate) class: Option<String>,
 }
 
 impl Event {
+    /// The calls of a pattern, with the texts of `--cost` and `--priority`.
+    ///
+    /// # Errors
+    /// `config_invalid` for a cost that is no number.
+    pub fn new(cost: Option<&str>, class: Option<String>) -> Result<Self> {
+        let (cost, units) =
+            cost.map_or(Ok((1, Vec::new())), of_option).map_err(|error| invalid(format!("--cost: {error}")))?;
+        let is_plain = units.is_empty() && class.is_none();
+        Ok(Self { at: 0, key: 0, cost, asked: (!is_plain).then(|| Arc::new(Asked { units, class })) })
+    }
+
     /// The number that the call takes of this unit. If it does not name the unit, that is its cost, or 1 `requests`.
-    pub(in crate::simulate) fn units_of(&self, unit: Option<&Unit>) -> u64 {
+    pub fn units_of(&self, unit: Option<&Unit>) -> u64 {
         let (Some(asked), Some(unit)) = (&self.asked, unit) else { return self.cost };
         let named = asked.units.iter().find(|(name, _)| name == unit).map(|(_, units)| *units);
         named.unwrap_or(if unit.name() == Unit::REQUESTS { 1 } else { self.cost })
     }
 
     /// The class of the call.
-    pub(in crate::simulate) fn class(&self) -> Option<&str> {
+    pub(crate) fn class(&self) -> Option<&str> {
         self.asked.as_ref()?.class.as_deref()
     }
 }
 
 /// The places of the units and the class in a line, which are columns or fields.
 #[derive(Debug, Clone)]
-pub(super) struct AskedPlaces<P> {
-    pub(super) units: Vec<(Unit, P)>,
-    pub(super) class: Option<P>,
+pub(crate) struct AskedPlaces<P> {
+    pub(crate) units: Vec<(Unit, P)>,
+    pub(crate) class: Option<P>,
 }
 
 impl<P> AskedPlaces<P> {
-    pub(super) const NONE: Self = Self { units: Vec::new(), class: None };
+    pub(crate) const NONE: Self = Self { units: Vec::new(), class: None };
 
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.units.is_empty() && self.class.is_none()
     }
 
     /// Reads the units and the class of a call from its line. `None` if the line has neither.
-    pub(super) fn read<'a>(
+    pub(crate) fn read<'a>(
         &self,
         field: impl Fn(&P) -> Result<Option<Cow<'a, str>>, String>,
     ) -> Result<Option<Arc<Asked>>, String> {
@@ -65,7 +77,7 @@ impl<P> AskedPlaces<P> {
 }
 
 /// Parses the cost and the units of each call of a pattern: `5`, or `tokens=1200,cost=2`.
-pub(in crate::simulate) fn of_option(text: &str) -> Result<(u64, Vec<(Unit, u64)>), String> {
+fn of_option(text: &str) -> Result<(u64, Vec<(Unit, u64)>), String> {
     let (mut cost, mut units) = (1, Vec::new());
     for part in text.split(',') {
         let (name, count) = part.split_once('=').map_or(("cost", part), |(name, count)| (name.trim(), count));

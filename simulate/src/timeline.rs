@@ -5,16 +5,16 @@ const MAX_BUCKETS: usize = 8_192;
 
 /// The units of one bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Bucket {
-    pub(super) asked: u64,
-    pub(super) admitted: u64,
+pub(crate) struct Bucket {
+    pub(crate) asked: u64,
+    pub(crate) admitted: u64,
     /// Units that went on after the delay of a `leaky-bucket`.
-    pub(super) going: u64,
+    pub(crate) going: u64,
 }
 
 /// Units by time since the start.
 #[derive(Debug, Default)]
-pub(super) struct Timeline {
+pub(crate) struct Timeline {
     start: u64,
     width: u64,
     buckets: Vec<Bucket>,
@@ -22,15 +22,15 @@ pub(super) struct Timeline {
 
 /// A curve of a plot: its points, and the most of them.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Curve {
+pub(crate) struct Curve {
     /// Seconds since the start, and units.
-    pub(super) points: Vec<(f64, f64)>,
-    pub(super) most: f64,
+    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) most: f64,
 }
 
 impl Curve {
     /// Raises the curve to an exact count, because a window of buckets can begin a little late and miss some units.
-    pub(super) fn reach(&mut self, seconds: f64, units: f64) {
+    pub(crate) fn reach(&mut self, seconds: f64, units: f64) {
         let next = self.points.partition_point(|(at, _)| *at <= seconds);
         if let Some((_, at)) = self.points.get_mut(next.saturating_sub(1)) {
             *at = at.max(units);
@@ -40,7 +40,7 @@ impl Curve {
 }
 
 impl Timeline {
-    pub(super) fn new(start: u64) -> Self {
+    pub(crate) fn new(start: u64) -> Self {
         Self { start, width: 1, buckets: Vec::new() }
     }
 
@@ -63,20 +63,20 @@ impl Timeline {
         &mut self.buckets[index]
     }
 
-    pub(super) fn count(&mut self, at: u64, asked: u64, admitted: u64) {
+    pub(crate) fn count(&mut self, at: u64, asked: u64, admitted: u64) {
         let bucket = self.bucket(at);
         bucket.asked += asked;
         bucket.admitted += admitted;
     }
 
-    pub(super) fn count_going(&mut self, at: u64, units: u64) {
+    pub(crate) fn count_going(&mut self, at: u64, units: u64) {
         self.bucket(at).going += units;
     }
 
     /// The units of the last `period` at each moment up to `end`, in at most `columns` points. A point for several
     /// moments has the most units of them. No window is longer than the period, so a curve above a limit shows that
     /// the limit was passed. If the period is shorter than a bucket, a point is the average of the bucket.
-    pub(super) fn trailing(&self, period: u64, end: u64, columns: usize, of: impl Fn(&Bucket) -> u64) -> Curve {
+    pub(crate) fn trailing(&self, period: u64, end: u64, columns: usize, of: impl Fn(&Bucket) -> u64) -> Curve {
         let in_window = (period / self.width).max(1) as usize;
         let scale = if period < self.width { period as f64 / self.width as f64 } else { 1.0 };
         let last = (end.saturating_sub(self.start) / self.width) as usize + 1;
@@ -101,7 +101,7 @@ impl Timeline {
     }
 
     /// The units in each of `count` equal parts of the time up to `end`.
-    pub(super) fn parts(&self, end: u64, count: usize, of: impl Fn(&Bucket) -> u64) -> Vec<u64> {
+    pub(crate) fn parts(&self, end: u64, count: usize, of: impl Fn(&Bucket) -> u64) -> Vec<u64> {
         let span = end.saturating_sub(self.start).max(1);
         let mut parts = vec![0; count];
         for (index, bucket) in self.buckets.iter().enumerate() {

@@ -4,15 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate::host::Call;
-use tidegate::{CheckOptions, Cost, Limiter, ManualClock, OnStoreError, Policy, Unit, Units};
+use tidegate::host::{Call, unpublished};
+use tidegate::{Builder, CheckOptions, Cost, Limiter, ManualClock, OnStoreError, Policy, Result, Unit, Units};
 
-use super::figures::{Answer, Figures};
-use super::traffic::{Event, Keys};
-use super::waiting_callers::{Retries, Retry, Tried, WaitingCallers};
-use crate::Failure;
-use crate::limiter_builder::limiter_builder;
-use crate::temporary_keys::TemporaryKeys;
+use crate::figures::{Answer, Figures};
+use crate::traffic::{Event, Keys};
+use crate::waiting_callers::{Retries, Retry, Tried, WaitingCallers};
 
 /// Room for more keys than a simulation may have, so that the store forgets none.
 const MEMORY: &str = if usize::BITS < 64 {
@@ -25,22 +22,30 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Redis keeps a value at least so much longer than it is needed, in microseconds of real time.
 const GRACE: i128 = 250_000;
 
+/// The store that `--store` names.
+pub struct SharedStore<'a> {
+    /// Its URL.
+    pub url: &'a str,
+    /// The prefix of all keys.
+    pub prefix: &'a str,
+    /// The function gets each limiter before the limiter writes keys, and a builder of another limiter that can remove them.
+    pub opened: &'a mut dyn FnMut(Builder, &Limiter) -> Result<()>,
+}
+
 /// One policy during the replay.
-pub(super) struct Replay {
-    pub(super) policy: Policy,
-    pub(super) figures: Figures,
+pub(crate) struct Replay {
+    pub(crate) policy: Policy,
+    pub(crate) figures: Figures,
     clock: Arc<ManualClock>,
     limiter: Limiter,
     /// `memory`, `file` or `redis`.
-    pub(super) store: &'static str,
+    pub(crate) store: &'static str,
     /// The pace on a shared store, where keys expire in real time.
     on_redis: Option<Pace>,
-    callers: WaitingCallers,
+    pub(crate) callers: WaitingCallers,
     retried_units: u64,
     /// Lines of CSV that are not written yet, if decisions are kept.
-    decisions: Option<String>,
-    /// Its keys in a shared store.
-    temporary: Option<TemporaryKeys>,
+    pub(crate) decisions: Option<String>,
 }
 
 /// Compares real time with the time of the traffic.
@@ -53,14 +58,14 @@ struct Pace {
 }
 
 impl Replay {
-    /// A replay in memory, or on the given store under the prefix.
-    pub(super) fn new(
+    /// A replay in memory, or on the given store, where keys have a prefix with the number of the policy.
+    pub(crate) fn new(
         policy: &Policy,
-        store: Option<&str>,
-        prefix: &str,
+        number: usize,
+        store: Option<&mut SharedStore<'_>>,
         start: u64,
         retries: Retries,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         // Every check asks the store itself, and a store that fails ends the simulation.
         let mut options = policy.options().clone();
         (options.on_store_error, options.lease, options.journal) = (Some(OnStoreError::Raise), None, 0);
@@ -70,17 +75,21 @@ impl Replay {
         }
         let policy = Policy::new(policy.limits().to_vec(), options)?.named(policy.name())?;
         let clock = Arc::new(ManualClock::new(Duration::from_micros(start)));
-        let store = store.unwrap_or(MEMORY);
-        let builder = limiter_builder().store(store).prefix(prefix).clock(Arc::clone(&clock));
-        let builder = builder.deny_cache(Duration::ZERO).timeout(TIMEOUT).on_store_error(OnStoreError::Raise);
+        let builder = unpublished(Limiter::builder()).clock(Arc::clone(&clock)).on_store_error(OnStoreError::Raise);
+        let builder = builder.deny_cache(Duration::ZERO).timeout(TIMEOUT);
+        let builder = match &store {
+            None => builder.store(MEMORY),
+            Some(store) => builder.store(store.url).prefix(format!("{}{number}:", store.prefix)),
+        };
         let on_redis = (!builder.is_local()).then(|| Pace { started: Instant::now(), first: start, least: 0, most: 0 });
         let limiter = builder.clone().build()?;
-        let kind = match on_redis {
+        let kind = match store.filter(|_| on_redis.is_some()) {
             None => "memory",
-            Some(_) if store.starts_with("file:") => "file",
-            Some(_) => "redis",
+            Some(store) => {
+                (store.opened)(builder, &limiter)?;
+                if store.url.starts_with("file:") { "file" } else { "redis" }
+            }
         };
-        let temporary = on_redis.is_some().then(|| TemporaryKeys::of(builder, &limiter)).transpose()?;
         Ok(Self {
             figures: Figures::new(&policy, start),
             policy,
@@ -91,17 +100,11 @@ impl Replay {
             callers: WaitingCallers::new(retries),
             retried_units: 0,
             decisions: None,
-            temporary,
         })
     }
 
-    /// Keeps every decision as a line of CSV, until it is taken.
-    pub(super) fn keep_decisions(&mut self) {
-        self.decisions = Some(String::new());
-    }
-
     /// Replays calls, and before each the retries that are due.
-    pub(super) fn run(&mut self, events: &[Event], keys: &Keys) -> Result<(), Failure> {
+    pub(crate) fn run(&mut self, events: &[Event], keys: &Keys) -> Result<()> {
         for event in events {
             self.retry_until(event.at, keys)?;
             self.ask(event, Tried { since: event.at, attempts: 0 }, keys)?;
@@ -110,7 +113,7 @@ impl Replay {
     }
 
     /// Replays the retries that are due until `end`. After the end of the traffic, no retries are made.
-    pub(super) fn retry_until(&mut self, end: u64, keys: &Keys) -> Result<(), Failure> {
+    pub(crate) fn retry_until(&mut self, end: u64, keys: &Keys) -> Result<()> {
         while let Some((event, tried)) = self.callers.due(end) {
             self.figures.retries += 1;
             self.retried_units += event.cost;
@@ -119,7 +122,7 @@ impl Replay {
         Ok(())
     }
 
-    fn ask(&mut self, event: &Event, tried: Tried, keys: &Keys) -> Result<(), Failure> {
+    fn ask(&mut self, event: &Event, tried: Tried, keys: &Keys) -> Result<()> {
         let key = keys.name(event.key);
         self.clock.set(Duration::from_micros(event.at));
         let decision = self.limiter.call(&self.policy, key, &Call::Unheld(self.options(event).into()))?;
@@ -171,35 +174,20 @@ impl Replay {
     }
 
     /// The units of the traffic, without those of retries.
-    pub(super) fn units(&self) -> u64 {
+    pub(crate) fn units(&self) -> u64 {
         self.figures.units_asked - self.retried_units
-    }
-
-    /// Callers that would try again after the end.
-    pub(super) fn waiting(&self) -> usize {
-        self.callers.len()
-    }
-
-    /// True if callers wait for their turns, so that the length of the wait matters.
-    pub(super) fn has_turns(&self) -> bool {
-        self.callers.retries.how == Retry::Turn
     }
 
     /// The microseconds by which the store was slower than the traffic. `None` unless they were so many that a key may
     /// have expired in the store too early for the traffic.
-    pub(super) fn slowness(&self) -> Option<u64> {
+    pub(crate) fn slowness(&self) -> Option<u64> {
         let lag = self.on_redis.as_ref()?.most;
         (lag > GRACE).then(|| u64::try_from(lag).unwrap_or(u64::MAX))
     }
 
     /// The decisions since the last call, as lines of CSV. Empty if they are not kept.
-    pub(super) fn take_decisions(&mut self) -> String {
+    pub(crate) fn take_decisions(&mut self) -> String {
         self.decisions.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Removes the keys of the replay from a shared store.
-    pub(super) fn clear(&mut self) -> Result<(), Failure> {
-        self.temporary.take().map_or(Ok(()), TemporaryKeys::remove)
     }
 }
 
@@ -213,7 +201,7 @@ impl Pace {
 }
 
 /// The first line of a file of decisions.
-pub(super) const DECISION_COLUMNS: &str =
+pub(crate) const DECISION_COLUMNS: &str =
     "policy,time,key,cost,allowed,shadow_denied,remaining,retry_after,delay,units,priority\n";
 
 /// The units of a call as text: `tokens=1200 pages=3`.

@@ -5,16 +5,16 @@ use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::super::report::{NamedWorst, PolicyReport, Report, percent};
-use super::super::table;
-use super::super::timeline::{Bucket, Curve};
-use super::super::traffic::moment::trimmed;
 use super::Theme;
 use super::axis::{TimeAxis, unit_label, unit_ticks};
-use crate::number_text::{number, of_unit};
+use crate::report::{NamedWorst, PolicyReport, Report, percent};
+use crate::table;
+use crate::text::{number, of_unit};
+use crate::timeline::{Bucket, Curve};
+use crate::traffic::moment::trimmed;
 
 /// Units of the drawing in a pixel.
-pub(super) const SCALE: u32 = 2;
+pub(crate) const SCALE: u32 = 2;
 const WIDTH: u32 = 2_000;
 /// The height of the title and of the description of the traffic …
 const TITLE: u32 = 132;
@@ -36,34 +36,22 @@ const ASKED: f64 = 0.3;
 const ADMITTED: f64 = 0.6;
 const FONTS: &str = "Inter, system-ui, sans-serif";
 
-/// The colours. The curves have those of Okabe and Ito's palette, which people with any colour vision can tell apart.
-pub(super) struct Palette {
-    background: RGBColor,
-    text: RGBColor,
-    muted: RGBColor,
-    grid: RGBColor,
-    asked: RGBColor,
-    admitted: RGBColor,
-    going: RGBColor,
-}
+/// The colours of the background, the text, muted text, the grid, and the asked, admitted and delayed units. The curves have those of
+/// Okabe and Ito's palette, which people with any colour vision can tell apart.
+pub(crate) const LIGHT: [u32; 7] = [0xffffff, 0x1f2933, 0x5b6673, 0xe1e6eb, 0xe69f00, 0x0072b2, 0x009e73];
+pub(crate) const DARK: [u32; 7] = [0x161b22, 0xe6edf3, 0x9da7b3, 0x303842, 0xf0b232, 0x56b4e9, 0x3cc89b];
 
-/// The colours of a palette, in the order of its fields.
-pub(super) const LIGHT: [u32; 7] = [0xffffff, 0x1f2933, 0x5b6673, 0xe1e6eb, 0xe69f00, 0x0072b2, 0x009e73];
-pub(super) const DARK: [u32; 7] = [0x161b22, 0xe6edf3, 0x9da7b3, 0x303842, 0xf0b232, 0x56b4e9, 0x3cc89b];
-
-impl Palette {
-    pub(super) fn of(theme: Theme) -> Self {
-        let colors = if theme == Theme::Dark { DARK } else { LIGHT };
-        let [background, text, muted, grid, asked, admitted, going] = colors.map(|color| {
-            let [_, red, green, blue] = color.to_be_bytes();
-            RGBColor(red, green, blue)
-        });
-        Self { background, text, muted, grid, asked, admitted, going }
-    }
+/// The colours that a drawing has before the style of its reader.
+fn palette(theme: Theme) -> [RGBColor; 7] {
+    let colors = if theme == Theme::Dark { DARK } else { LIGHT };
+    colors.map(|color| {
+        let [_, red, green, blue] = color.to_be_bytes();
+        RGBColor(red, green, blue)
+    })
 }
 
 /// Replaces the colours of a light drawing if the reader prefers dark ones.
-pub(super) fn style_for_dark() -> String {
+pub(crate) fn style_for_dark() -> String {
     let mut style = "<style>@media (prefers-color-scheme: dark) {\n".to_owned();
     for (light, dark) in LIGHT.iter().zip(DARK) {
         style += &format!(
@@ -74,7 +62,7 @@ pub(super) fn style_for_dark() -> String {
 }
 
 /// The width and the height of a drawing, with a title or without.
-pub(super) fn size(report: &Report, titled: bool) -> (u32, u32) {
+pub(crate) fn size(report: &Report, titled: bool) -> (u32, u32) {
     let title = if titled { TITLE } else { 0 };
     (WIDTH, title + LEGEND + PANEL * report.policies.len() as u32 + FOOT)
 }
@@ -86,18 +74,19 @@ type PlotResult<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::Erro
 struct Drawing<'a> {
     report: &'a Report,
     axis: TimeAxis,
-    palette: Palette,
+    palette: [RGBColor; 7],
 }
 
 /// Draws everything. The title is drawn only if the backend has the height for it.
-pub(super) fn draw<B: DrawingBackend>(backend: B, report: &Report, palette: Palette) -> PlotResult<B> {
+pub(crate) fn draw<B: DrawingBackend>(backend: B, report: &Report, theme: Theme) -> PlotResult<B> {
+    let palette @ [background, text, muted, ..] = palette(theme);
     let area = backend.into_drawing_area();
-    area.fill(&palette.background)?;
+    area.fill(&background)?;
     let titled = area.dim_in_pixel().1 == size(report, true).1;
     let (title, rest) = area.split_vertically(if titled { TITLE } else { 0 });
     if titled {
-        write(&title, &table::title(report), &style(40.0, palette.text, HPos::Left), (MARGIN, 34))?;
-        write(&title, &table::description(report), &style(26.0, palette.muted, HPos::Left), (MARGIN, 92))?;
+        write(&title, &table::title(report), &style(40.0, text, HPos::Left), (MARGIN, 34))?;
+        write(&title, &table::description(report), &style(26.0, muted, HPos::Left), (MARGIN, 92))?;
     }
     let drawing = Drawing { report, axis: TimeAxis::new(report.start, report.end, report.has_dates), palette };
     let (legend, mut rest) = rest.split_vertically(LEGEND);
@@ -163,7 +152,7 @@ impl PanelCurves {
 
 impl Drawing<'_> {
     fn legend<B: DrawingBackend>(&self, area: &Area<B>) -> PlotResult<B> {
-        let Palette { asked, admitted, going, text, .. } = self.palette;
+        let [_, text, _, _, asked, admitted, going] = self.palette;
         let text_style = style(25.0, text, HPos::Left);
         let mut left = MARGIN;
         let mut entry = |name: &str, width: i32| {
@@ -186,7 +175,8 @@ impl Drawing<'_> {
 
     fn foot<B: DrawingBackend>(&self, area: &Area<B>) -> PlotResult<B> {
         let width = WIDTH as i32 - LEFT as i32 - MARGIN;
-        let label = style(24.0, self.palette.muted, HPos::Center);
+        let [_, _, muted, ..] = self.palette;
+        let label = style(24.0, muted, HPos::Center);
         for tick in self.axis.ticks() {
             let x = LEFT as i32 + (tick / self.axis.end() * f64::from(width)).round() as i32;
             write(area, &self.axis.label(tick), &label, (x, 2))?;
@@ -195,7 +185,7 @@ impl Drawing<'_> {
     }
 
     fn panel<B: DrawingBackend>(&self, area: &Area<B>, policy: &PolicyReport) -> PlotResult<B> {
-        let Palette { text, muted, grid, asked, admitted, going, .. } = self.palette;
+        let [_, text, muted, grid, asked, admitted, going] = self.palette;
         let curves = PanelCurves::new(self.report, policy);
         self.panel_head(area, policy, &curves)?;
         let most = if curves.is_limit_drawn { curves.most.max(curves.limit) } else { curves.most };
@@ -264,7 +254,7 @@ impl Drawing<'_> {
             )
         };
         let right = format!("worst for one key: {}", policy.worst.iter().map(of_limit).collect::<Vec<_>>().join("; "));
-        let Palette { text, muted, .. } = self.palette;
+        let [_, text, muted, ..] = self.palette;
         let edge = WIDTH as i32 - MARGIN;
         write(area, &policy.title(), &style(29.0, text, HPos::Left), (MARGIN, 4))?;
         write(area, &said, &style(25.0, text, HPos::Right), (edge, 8))?;

@@ -1,9 +1,10 @@
 //! How a line of a trace becomes a call: its time, its key and its cost, in each of the formats.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::ValueEnum;
 use serde_json::{Map, Value};
 use tidegate::Unit;
 
@@ -21,7 +22,7 @@ const MAX_COST: u64 = (1 << 53) - 1;
 
 /// How the lines of a trace are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(in crate::simulate) enum TraceFormat {
+pub enum TraceFormat {
     /// A time on each line, and, after commas, a key and a cost
     Timestamps,
     /// The common or combined format of web servers
@@ -30,49 +31,32 @@ pub(in crate::simulate) enum TraceFormat {
     JsonLines,
 }
 
-/// What was said about a trace.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Trace")]
-pub(in crate::simulate) struct TraceOptions {
-    /// How the lines of the trace are written [default: as the first line looks]
-    #[arg(long, conflicts_with = "pattern")]
-    pub(in crate::simulate) format: Option<TraceFormat>,
-
-    /// The field of JSON lines, or the column, with the time; dots lead into objects [default: time, timestamp, ts, @timestamp, at or date]
-    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
-    pub(in crate::simulate) time_field: Option<String>,
-
-    /// The field that is the key, of JSON lines, the columns that a first line names, or an access log: address, user, method, path, status, referer, agent
-    /// [default: address; of the others key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
-    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
-    pub(in crate::simulate) key_field: Option<String>,
-
-    /// The field of JSON lines, or the column, with the cost of a call [default: cost, where the first line has it; else every call costs 1]
-    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
-    pub(in crate::simulate) cost_field: Option<String>,
-
-    /// The field of JSON lines, or the column, with the class of a call [default: priority]
-    #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
-    pub(in crate::simulate) priority_field: Option<String>,
-
-    /// The units of the policies: fields and columns of these names say how many a call takes.
-    #[arg(skip)]
-    pub(in crate::simulate) units: Vec<Unit>,
-
-    /// Sort the calls by time, in memory
-    #[arg(long, conflicts_with = "pattern")]
-    pub(in crate::simulate) sort: bool,
-
-    /// Count lines that are no calls instead of stopping
-    #[arg(long, conflicts_with = "pattern")]
-    pub(in crate::simulate) skip_bad_lines: bool,
+/// How a trace is read.
+#[derive(Debug)]
+pub struct TraceOptions {
+    /// How its lines are written. Without it the first line decides.
+    pub format: Option<TraceFormat>,
+    /// The field or the column with the time, if it has an unusual name.
+    pub time_field: Option<String>,
+    /// The same for the key.
+    pub key_field: Option<String>,
+    /// The same for the cost.
+    pub cost_field: Option<String>,
+    /// The same for the class.
+    pub priority_field: Option<String>,
+    /// The units of the policies. Fields and columns of these names have the number that a call takes.
+    pub units: BTreeSet<Unit>,
+    /// Sorts the calls by time, in memory.
+    pub sort: bool,
+    /// Counts lines that are no calls, where else the first one ends the simulation.
+    pub skip_bad_lines: bool,
 }
 
 /// The time, the key and the cost of a line.
 type Call<'a> = (u64, Cow<'a, str>, u64);
 
 /// The parser of all lines of a trace, which depends on the first line.
-pub(super) enum LineParser {
+pub(crate) enum LineParser {
     Timestamps(Columns, AskedPlaces<usize>),
     AccessLog { key: String },
     JsonLines(Fields, AskedPlaces<String>),
@@ -80,7 +64,7 @@ pub(super) enum LineParser {
 
 impl LineParser {
     /// Chooses the parser by the first line, which is at this place. Also returns true if it is only a header.
-    pub(super) fn of(line: &str, options: &TraceOptions, place: &str) -> Result<(Self, bool), String> {
+    pub(crate) fn of(line: &str, options: &TraceOptions, place: &str) -> Result<(Self, bool), String> {
         let detected = if line.starts_with('{') {
             TraceFormat::JsonLines
         } else if line.contains('[') && line.contains('"') {
@@ -115,7 +99,7 @@ impl LineParser {
         }
     }
 
-    pub(super) fn parse<'a>(&self, line: &'a str) -> Result<Call<'a>, String> {
+    pub(crate) fn parse<'a>(&self, line: &'a str) -> Result<Call<'a>, String> {
         match self {
             Self::Timestamps(columns, _) => columns.parse(line),
             Self::AccessLog { key } => match of_access_log(line, key) {
@@ -131,7 +115,7 @@ impl LineParser {
     }
 
     /// The named units and the class of the call of a line.
-    pub(super) fn asked(&self, line: &str) -> Result<Option<Arc<Asked>>, String> {
+    pub(crate) fn asked(&self, line: &str) -> Result<Option<Arc<Asked>>, String> {
         match self {
             Self::Timestamps(_, places) if !places.is_empty() => {
                 let fields = split(line);
@@ -146,7 +130,7 @@ impl LineParser {
     }
 
     /// The names of the units that its lines do not have.
-    pub(super) fn unsaid<'a>(&self, units: &'a [Unit]) -> Vec<&'a str> {
+    pub(crate) fn unsaid<'a>(&self, units: &'a BTreeSet<Unit>) -> Vec<&'a str> {
         let said = |unit: &Unit| match self {
             Self::Timestamps(_, places) => places.units.iter().any(|(known, _)| known == unit),
             Self::AccessLog { .. } => false,
@@ -157,7 +141,7 @@ impl LineParser {
     }
 
     /// The format, and the column or field of the key.
-    pub(super) fn description(&self) -> (TraceFormat, Option<String>) {
+    pub(crate) fn description(&self) -> (TraceFormat, Option<String>) {
         match self {
             Self::Timestamps(columns, _) => {
                 (TraceFormat::Timestamps, columns.key.map(|column| format!("column {}", column + 1)))
@@ -205,9 +189,9 @@ fn shown(text: &str) -> String {
 
 /// The places of the time, the key and the cost among the fields between commas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Columns {
+pub(crate) struct Columns {
     time: usize,
-    pub(super) key: Option<usize>,
+    pub(crate) key: Option<usize>,
     cost: Option<usize>,
 }
 
@@ -289,7 +273,7 @@ fn split(line: &str) -> Vec<Cow<'_, str>> {
 
 /// The names of the fields that are read from an object of JSON.
 #[derive(Debug, Clone)]
-pub(super) struct Fields {
+pub(crate) struct Fields {
     time: String,
     key: String,
     cost: Option<String>,

@@ -1,19 +1,18 @@
 //! Traffic from a file: its lines, its format, and the errors in its lines.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use serde_json::json;
+use tidegate::{Error, Result};
 
 use super::trace_line::{LineParser, TraceFormat, TraceOptions};
 use super::{Event, Keys, Summary, moment, value_name};
-use crate::Failure;
-use crate::terminal::{argument_text, may_be_url, path_text};
+use crate::errors::invalid;
+use crate::text::{argument_text, may_be_url, path_text};
 
 /// The longest line of a trace: a guard against files that are no traces.
 const MAX_LINE: u64 = 1 << 20;
@@ -21,12 +20,13 @@ const MAX_LINE: u64 = 1 << 20;
 const MAX_SORTED: usize = 40_000_000;
 
 /// A trace that is being read.
-pub(super) struct Trace {
+pub(crate) struct Trace {
     path: PathBuf,
     options: TraceOptions,
     reader: BufReader<Box<dyn Read>>,
     size: Option<u64>,
-    read: Rc<Cell<u64>>,
+    /// The bytes of the lines that were read.
+    read: u64,
     parser: Option<LineParser>,
     line: Vec<u8>,
     line_number: u64,
@@ -39,29 +39,13 @@ pub(super) struct Trace {
     pooled: u64,
 }
 
-/// Counts the bytes that were read.
-struct Counted<R> {
-    inner: R,
-    read: Rc<Cell<u64>>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        self.read.set(self.read.get() + count as u64);
-        Ok(count)
-    }
-}
-
 impl Trace {
-    pub(super) fn open(path: &Path, options: &TraceOptions, keys: &mut Keys) -> Result<Self, Failure> {
-        let read = Rc::new(Cell::new(0));
-        let counted = Rc::clone(&read);
+    pub(crate) fn open(path: &Path, options: TraceOptions, keys: &mut Keys) -> Result<Self> {
         let (inner, size): (Box<dyn Read>, _) = if is_standard_input(path) {
-            (Box::new(Counted { inner: io::stdin(), read: counted }), None)
+            (Box::new(io::stdin()), None)
         } else {
             let failed = |error: io::Error| {
-                Failure::argument(format!(
+                invalid(format!(
                     "the trace {} cannot be read: {error}; name a file, or - for standard input",
                     path_text(path)
                 ))
@@ -71,14 +55,14 @@ impl Trace {
             if metadata.is_dir() {
                 return Err(failed(io::ErrorKind::IsADirectory.into()));
             }
-            (Box::new(Counted { inner: file, read: counted }), metadata.is_file().then_some(metadata.len()))
+            (Box::new(file), metadata.is_file().then_some(metadata.len()))
         };
         let mut trace = Self {
             path: path.to_owned(),
-            options: options.clone(),
+            options,
             reader: BufReader::with_capacity(1 << 16, inner),
             size,
-            read,
+            read: 0,
             parser: None,
             line: Vec::new(),
             line_number: 0,
@@ -87,14 +71,14 @@ impl Trace {
             skipped: (0, String::new()),
             pooled: 0,
         };
-        if options.sort {
+        if trace.options.sort {
             trace.sorted = Some(trace.read_all(keys)?.into_iter());
         }
         Ok(trace)
     }
 
     /// The next call, or `None` at the end.
-    pub(super) fn next(&mut self, keys: &mut Keys) -> Result<Option<Event>, Failure> {
+    pub(crate) fn next(&mut self, keys: &mut Keys) -> Result<Option<Event>> {
         if let Some(sorted) = &mut self.sorted {
             return Ok(sorted.next());
         }
@@ -114,11 +98,11 @@ impl Trace {
     }
 
     /// All calls, sorted by time. Calls at the same time stay in the order of their lines.
-    fn read_all(&mut self, keys: &mut Keys) -> Result<Vec<Event>, Failure> {
+    fn read_all(&mut self, keys: &mut Keys) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         while let Some(event) = self.next(keys)? {
             if events.len() == MAX_SORTED {
-                return Err(Failure::argument(format!(
+                return Err(invalid(format!(
                     "{} has more than {MAX_SORTED} calls, too many for --sort, which keeps all of them in memory: sort the \
                      file by time and leave out --sort",
                     self.name()
@@ -130,13 +114,14 @@ impl Trace {
         Ok(events)
     }
 
-    fn read_line(&mut self) -> Result<bool, Failure> {
+    fn read_line(&mut self) -> Result<bool> {
         self.line.clear();
         let count = (&mut self.reader).take(MAX_LINE).read_until(b'\n', &mut self.line);
-        let count = count.map_err(|error| Failure::argument(format!("{} cannot be read: {error}", self.name())))?;
+        let count = count.map_err(|error| invalid(format!("{} cannot be read: {error}", self.name())))?;
+        self.read += count as u64;
         self.line_number += u64::from(count > 0);
         if count as u64 == MAX_LINE {
-            return Err(Failure::argument(format!(
+            return Err(invalid(format!(
                 "{}:{}: the line is longer than {} KiB, so this is no trace: expected a text file with a call on each line",
                 self.name(),
                 self.line_number,
@@ -144,7 +129,7 @@ impl Trace {
             )));
         }
         if self.line_number == 1 && self.line.starts_with(&[0x1f, 0x8b]) {
-            return Err(Failure::argument(format!(
+            return Err(invalid(format!(
                 "{} is compressed: unpack it first, as in gzip -dc FILE | tidegate simulate … --trace -",
                 self.name()
             )));
@@ -153,12 +138,12 @@ impl Trace {
     }
 
     /// The call of a line. `None` for a header, and for a bad line that is skipped.
-    fn event(&mut self, line: &str, keys: &mut Keys) -> Result<Option<Event>, Failure> {
+    fn event(&mut self, line: &str, keys: &mut Keys) -> Result<Option<Event>> {
         let place = || format!("{}:{}", name_of(&self.path), self.line_number);
         let parser = match &mut self.parser {
             Some(parser) => parser,
             first => {
-                let (parser, is_header) = LineParser::of(line, &self.options, &place()).map_err(Failure::argument)?;
+                let (parser, is_header) = LineParser::of(line, &self.options, &place()).map_err(invalid)?;
                 let parser = first.insert(parser);
                 if is_header {
                     return Ok(None);
@@ -186,13 +171,13 @@ impl Trace {
             }
             Err(message) => {
                 let message = format!("{}: {message}; --skip-bad-lines counts such lines and goes on", place());
-                Err(Failure::argument(message))
+                Err(invalid(message))
             }
         }
     }
 
-    pub(super) fn out_of_order(&self, at: u64, before: u64) -> Failure {
-        Failure::argument(format!(
+    pub(crate) fn out_of_order(&self, at: u64, before: u64) -> Error {
+        invalid(format!(
             "{}:{}: this call is {} earlier than the one before: sort the file by time, or give --sort, which keeps all \
              calls in memory",
             self.name(),
@@ -205,14 +190,14 @@ impl Trace {
         name_of(&self.path)
     }
 
-    pub(super) fn progress(&self) -> Option<f64> {
+    pub(crate) fn progress(&self) -> Option<f64> {
         let left = |calls: &std::vec::IntoIter<Event>| 1.0 - calls.len() as f64 / (self.events as f64).max(1.0);
-        let read = || self.size.map(|size| self.read.get() as f64 / size.max(1) as f64);
+        let read = || self.size.map(|size| self.read as f64 / size.max(1) as f64);
         self.sorted.as_ref().map(left).or_else(read)
     }
 
     /// The notes on skipped lines, on callers that the trace does not distinguish, and on missing units.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         let (lines, first) = &self.skipped;
         let skipped = (*lines > 0).then(|| format!("{lines} lines were skipped; the first: {first}"));
         let has_no_key = matches!(&self.parser, Some(LineParser::Timestamps(columns, _)) if columns.key.is_none());
@@ -232,7 +217,7 @@ impl Trace {
     }
 
     /// The message if there is nothing to replay.
-    pub(super) fn no_events(&self) -> String {
+    pub(crate) fn no_events(&self) -> String {
         match &self.skipped {
             (0, _) => format!("{}: there are no calls in it: expected one on each line", self.name()),
             (lines, first) => {
@@ -241,7 +226,7 @@ impl Trace {
         }
     }
 
-    pub(super) fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> Summary {
         let (format, key) = self.parser.as_ref().map_or((TraceFormat::Timestamps, None), |parser| parser.description());
         let file = self.path.file_name().filter(|_| !is_standard_input(&self.path));
         let title = file.map_or_else(|| self.name(), OsStr::to_string_lossy);

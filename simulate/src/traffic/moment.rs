@@ -1,18 +1,17 @@
 //! Moments and lengths of time: as traces write them, and as people read them. All are microseconds.
 
 use crate::calendar::{DAY, MINUTE, SECOND, day_number};
-use crate::time_text;
 
 /// The latest moment that a limiter's clock can show.
-const LATEST: u64 = (1 << 52) - 1;
+pub const LATEST: u64 = (1 << 52) - 1;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// The times that a trace may have, for messages.
-pub(super) const EXPECTED: &str =
+pub(crate) const EXPECTED: &str =
     "a time: seconds since 1970 (1700000000.25; milliseconds from 10^11 on), or RFC 3339 (2026-03-01T12:00:00Z)";
 
 /// A moment in any spelling that a trace may have.
-pub(super) fn parse(text: &str) -> Option<u64> {
+pub(crate) fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let moment = if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         of_number(text)
@@ -75,7 +74,7 @@ fn of_rfc3339(text: &str) -> Option<u64> {
 }
 
 /// `10/Oct/2000:13:55:36 -0700`, as access logs have it.
-pub(super) fn of_access_log(text: &str) -> Option<u64> {
+pub(crate) fn of_access_log(text: &str) -> Option<u64> {
     if !text.is_ascii() {
         return None;
     }
@@ -118,16 +117,8 @@ fn number(text: &str, digits: usize) -> Option<u64> {
     (text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-/// A length of time for the clock of a simulation.
-pub(in crate::simulate) fn length(text: &str) -> Result<u64, String> {
-    let micros = u64::try_from(time_text::parse(text)?.as_micros()).ok();
-    micros
-        .filter(|micros| (1_000..=LATEST).contains(micros))
-        .ok_or_else(|| "it must be from 1 ms to 142 years".to_owned())
-}
-
 /// A length of time for people: `1 h 30 min`.
-pub(in crate::simulate) fn words(micros: u64) -> String {
+pub(crate) fn words(micros: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(DAY, "d"), (60 * MINUTE, "h"), (MINUTE, "min"), (SECOND, "s")];
     if micros == 0 {
         return "0 s".to_owned();
@@ -152,14 +143,14 @@ pub(in crate::simulate) fn words(micros: u64) -> String {
 }
 
 /// A number with at most two digits after the point, and no zeros at the end.
-pub(in crate::simulate) fn trimmed(number: f64) -> String {
+pub(crate) fn trimmed(number: f64) -> String {
     let text = if number.abs() < 100.0 { format!("{number:.2}") } else { format!("{number:.1}") };
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{length, of_access_log, parse, words};
+    use super::{of_access_log, parse, words};
     use crate::calendar::{date, time_of_day};
 
     #[test]
@@ -189,11 +180,6 @@ mod tests {
 
     #[test]
     fn lengths() {
-        assert_eq!(length("90s"), Ok(90_000_000));
-        assert_eq!(length("1 day"), Ok(86_400_000_000));
-        assert_eq!(length("2.5"), Ok(2_500_000));
-        assert!(length("1; 2/s").is_err() && length("0").is_err() && length("soon").is_err());
-        assert!(length("0.0001").is_err() && length("200 years").is_err());
         let spoken = [(250, "250 µs"), (40_000_000, "40 s"), (90_500_000, "90.5 s"), (5_400_000_000, "1 h 30 min")];
         for (micros, text) in spoken {
             assert_eq!(words(micros), text);

@@ -1,26 +1,25 @@
 //! Traffic that is made up: a shape, a rate, keys, and a seed that determines everything else.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use clap::ValueEnum;
 use serde_json::json;
 
 use super::moment::{trimmed, words};
-use super::{Asked, Event, Summary, value_name};
+use super::{Event, Summary, value_name};
 use crate::calendar::{DAY, MINUTE, SECOND};
-use crate::number_text::{counted, of_unit};
+use crate::text::{counted, of_unit};
 
 /// The start of every pattern: Monday, 1 January 2024. An hour, a day, a week, a month and a year begin then.
 const START: u64 = 1_704_067_200 * SECOND;
 /// The most calls of a pattern.
-pub(in crate::simulate) const MAX_CALLS: f64 = 1e8;
+pub(crate) const MAX_CALLS: f64 = 1e8;
 /// The share of a window that a burst or an attack takes.
 const BURST_SHARE: f64 = 0.02;
 
 /// A shape of traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(in crate::simulate) enum Shape {
+pub enum Shape {
     /// Calls at equal distances, one key after another
     Steady,
     /// Each key is silent for most of --window and sends all its calls at once
@@ -38,27 +37,29 @@ pub(in crate::simulate) enum Shape {
 
 /// A pattern with its numbers.
 #[derive(Debug, Clone)]
-pub(in crate::simulate) struct Plan {
-    pub(in crate::simulate) shape: Shape,
+pub struct Plan {
+    /// How the calls are spread over time and keys.
+    pub shape: Shape,
     /// Calls per second of all keys.
-    pub(in crate::simulate) rate: f64,
+    pub rate: f64,
     /// Microseconds.
-    pub(in crate::simulate) duration: u64,
-    pub(in crate::simulate) keys: u32,
-    pub(in crate::simulate) seed: u64,
+    pub duration: u64,
+    /// The number of keys.
+    pub keys: u32,
+    /// Random numbers follow from it.
+    pub seed: u64,
     /// The window of bursts and of the attack, in microseconds.
-    pub(in crate::simulate) window: u64,
-    /// The units that each call takes.
-    pub(in crate::simulate) cost: u64,
-    pub(in crate::simulate) asked: Option<Arc<Asked>>,
+    pub window: u64,
+    /// The cost, the units and the class of each call.
+    pub call: Event,
 }
 
 /// Random numbers from a seed, by SplitMix64.
 #[derive(Debug, Clone)]
-pub(in crate::simulate) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(in crate::simulate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -70,7 +71,7 @@ impl Random {
     }
 
     /// From 0 to less than 1.
-    pub(in crate::simulate) fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
@@ -80,7 +81,7 @@ impl Random {
 }
 
 /// The calls of a pattern, in order.
-pub(super) struct Calls {
+pub(crate) struct Calls {
     plan: Plan,
     random: Random,
     /// The keys in a random order, for shapes that take them in turn.
@@ -97,7 +98,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan) -> Self {
         let mut random = Random::new(plan.seed);
         let mut order: Vec<u32> = (0..plan.keys).collect();
         for last in (1..order.len()).rev() {
@@ -112,7 +113,7 @@ impl Calls {
         Self { plan, random, order, popularity, count: 0, time: 0.0, waiting: VecDeque::new(), windows: 0 }
     }
 
-    pub(super) fn next(&mut self) -> Option<Event> {
+    pub(crate) fn next(&mut self) -> Option<Event> {
         let event = match self.plan.shape {
             Shape::Steady => self.steady(),
             Shape::Bursts | Shape::Boundary => self.windowed()?,
@@ -123,12 +124,12 @@ impl Calls {
         (event.at < START + self.plan.duration).then_some(event)
     }
 
-    pub(super) fn span(&self) -> (u64, u64) {
+    pub(crate) fn span(&self) -> (u64, u64) {
         (START, START + self.plan.duration)
     }
 
     fn event(&self, since_start: f64, key: u32) -> Event {
-        Event { at: START + since_start as u64, key, cost: self.plan.cost, asked: self.plan.asked.clone() }
+        Event { at: START + since_start as u64, key, ..self.plan.call.clone() }
     }
 
     /// The next key, in turn.
@@ -225,8 +226,8 @@ impl Calls {
         events
     }
 
-    pub(super) fn summary(&self) -> Summary {
-        let Plan { shape, rate, duration, keys, seed, window, cost, asked } = &self.plan;
+    pub(crate) fn summary(&self) -> Summary {
+        let Plan { shape, rate, duration, keys, seed, window, call: Event { cost, asked, .. } } = &self.plan;
         let window = matches!(shape, Shape::Bursts | Shape::Boundary).then_some(*window);
         let made = if *shape == Shape::Outgoing { "all at the start".to_owned() } else { spoken_rate(*rate) };
         let mut details = vec![made, counted(keys, "key")];
@@ -268,7 +269,7 @@ fn spoken_rate(rate: f64) -> String {
 }
 
 /// The usual length of a pattern for policies with this longest period.
-pub(in crate::simulate) fn usual_duration(shape: Shape, longest_period: u64) -> u64 {
+pub fn usual_duration(shape: Shape, longest_period: u64) -> u64 {
     match shape {
         Shape::Daily => DAY,
         Shape::Boundary => longest_period.saturating_mul(4).min(366 * DAY),

@@ -3,59 +3,60 @@
 use serde_json::{Map, Value, json};
 use tidegate::{Limit, Policy, Unit};
 
-use super::figures::{Figures, Worst};
-use super::replay::Replay;
-use super::traffic::moment::words;
-use super::traffic::{Keys, Summary, Traffic};
 use crate::calendar::SECOND;
-use crate::terminal::escaped;
+use crate::figures::{Figures, Worst};
+use crate::replay::Replay;
+use crate::text::escaped;
+use crate::traffic::moment::words;
+use crate::traffic::{Keys, Summary, Traffic};
+use crate::waiting_callers::Retry;
 
 /// A trace with times before March 1973 counts them from its own start.
 const EARLIEST_DATE: u64 = 100_000_000 * SECOND;
 
-/// The whole simulation.
-pub(super) struct Report {
-    pub(super) traffic: Summary,
-    pub(super) calls: u64,
-    pub(super) units: u64,
-    pub(super) keys: usize,
+/// The results of a simulation.
+pub struct Report {
+    pub(crate) traffic: Summary,
+    pub(crate) calls: u64,
+    pub(crate) units: u64,
+    pub(crate) keys: usize,
     /// Microseconds since 1970.
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
     /// True if these are dates, and not times since a start that a pattern or a trace chose.
-    pub(super) has_dates: bool,
-    pub(super) store: &'static str,
-    pub(super) policies: Vec<PolicyReport>,
-    pub(super) notes: Vec<String>,
-    pub(super) command: String,
-    pub(super) files: Vec<String>,
+    pub(crate) has_dates: bool,
+    pub(crate) store: &'static str,
+    pub(crate) policies: Vec<PolicyReport>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) command: String,
+    pub(crate) files: Vec<String>,
 }
 
 /// The results of one policy.
-pub(super) struct PolicyReport {
-    pub(super) policy: Policy,
-    pub(super) figures: Figures,
+pub(crate) struct PolicyReport {
+    pub(crate) policy: Policy,
+    pub(crate) figures: Figures,
     longest_wait_key: Option<String>,
     /// The number of keys that were refused last, and the longest time since such refusals began.
-    pub(super) still_refused: (usize, Option<u64>),
+    pub(crate) still_refused: (usize, Option<u64>),
     /// True if its callers waited for their turns.
-    pub(super) has_turns: bool,
+    pub(crate) has_turns: bool,
     /// The worst counts of the figures, with the limits and the names of the keys.
-    pub(super) worst: Vec<NamedWorst>,
-    pub(super) worst_after_delay: Option<Vec<NamedWorst>>,
+    pub(crate) worst: Vec<NamedWorst>,
+    pub(crate) worst_after_delay: Option<Vec<NamedWorst>>,
 }
 
 /// The worst count of a limit, with the key by name.
-pub(super) struct NamedWorst {
-    pub(super) limit: Limit,
-    pub(super) units: u64,
+pub(crate) struct NamedWorst {
+    pub(crate) limit: Limit,
+    pub(crate) units: u64,
     key: String,
-    pub(super) at: u64,
+    pub(crate) at: u64,
 }
 
 impl NamedWorst {
     /// The count divided by that of the limit. `None` for a limit of 0.
-    pub(super) fn ratio(&self) -> Option<f64> {
+    pub(crate) fn ratio(&self) -> Option<f64> {
         (self.limit.count() > 0).then(|| self.units as f64 / self.limit.count() as f64)
     }
 
@@ -76,8 +77,7 @@ impl NamedWorst {
 
 impl PolicyReport {
     fn new(replay: Replay, keys: &Keys, end: u64) -> Self {
-        let has_turns = replay.has_turns();
-        let Replay { policy, figures, .. } = replay;
+        let Replay { policy, figures, callers, .. } = replay;
         let name = |key: u32| keys.name(key).to_owned();
         let named = |counts: &Vec<Worst>| -> Vec<NamedWorst> {
             let limits = policy.limits().iter().cloned().zip(counts);
@@ -92,7 +92,7 @@ impl PolicyReport {
         Self {
             longest_wait_key: figures.longest_wait.map(|wait| name(wait.key)),
             still_refused: figures.still_refused(end),
-            has_turns,
+            has_turns: callers.retries.how == Retry::Turn,
             worst: named(&figures.worst),
             worst_after_delay: figures.worst_after_delay.as_ref().map(named),
             policy,
@@ -101,7 +101,7 @@ impl PolicyReport {
     }
 
     /// The worst count of the limit that the plot shows: the one with the highest ratio to its limit.
-    pub(super) fn drawn_limit(&self) -> &NamedWorst {
+    pub(crate) fn drawn_limit(&self) -> &NamedWorst {
         let share = |worst: &NamedWorst| worst.ratio().unwrap_or(f64::INFINITY);
         // If two are equal, the longer period wins, because it shows more of the traffic.
         let period = |worst: &NamedWorst| worst.limit.period().micros();
@@ -110,13 +110,13 @@ impl PolicyReport {
     }
 
     /// The policy's name as people see it, and its notation if that is another text.
-    pub(super) fn names(&self) -> (String, Option<String>) {
+    pub(crate) fn names(&self) -> (String, Option<String>) {
         let (name, notation) = (self.policy.name(), self.policy.to_string());
         (escaped(name), (name != notation).then_some(notation))
     }
 
     /// Both in one text.
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let (name, notation) = self.names();
         notation.map_or_else(|| name.clone(), |notation| format!("{name} ({notation})"))
     }
@@ -165,7 +165,7 @@ impl PolicyReport {
 }
 
 /// A share in percent, 0 of nothing.
-pub(super) fn percent(part: u64, whole: u64) -> f64 {
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     rounded(part as f64 * 100.0 / (whole as f64).max(1.0))
 }
 
@@ -178,7 +178,7 @@ fn seconds(micros: u64) -> f64 {
 }
 
 impl Report {
-    pub(super) fn new(replays: Vec<Replay>, traffic: &Traffic, (start, end): (u64, u64)) -> Self {
+    pub(crate) fn new(replays: Vec<Replay>, traffic: &Traffic, (start, end): (u64, u64), command: String) -> Self {
         let first = replays.first();
         let summary = traffic.summary();
         Self {
@@ -192,12 +192,13 @@ impl Report {
             store: first.map_or("memory", |replay| replay.store),
             notes: notes(&replays, traffic),
             policies: replays.into_iter().map(|replay| PolicyReport::new(replay, &traffic.keys, end)).collect(),
-            command: String::new(),
+            command,
             files: Vec::new(),
         }
     }
 
-    pub(super) fn json(&self) -> Value {
+    /// The figures as JSON: times in seconds, `null` for a number that does not exist.
+    pub fn json(&self) -> Value {
         let mut traffic = self.traffic.json.clone();
         traffic["calls"] = self.calls.into();
         traffic["units"] = self.units.into();
@@ -220,8 +221,9 @@ fn notes(replays: &[Replay], traffic: &Traffic) -> Vec<String> {
     let mut notes = traffic.notes();
     for replay in replays {
         let name = replay.policy.name();
-        if replay.waiting() > 0 {
-            notes.push(format!("{name}: {} callers would try again after the end of the traffic", replay.waiting()));
+        let waiting = replay.callers.len();
+        if waiting > 0 {
+            notes.push(format!("{name}: {waiting} callers would try again after the end of the traffic"));
         }
         if let Some(slowness) = replay.slowness() {
             notes.push(format!(

@@ -8,67 +8,72 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use plotters::prelude::SVGBackend;
+use tidegate::{Error, Result};
 
-use super::report::Report;
-use super::table;
-use crate::Failure;
-use crate::terminal::path_text;
-use drawing::{Palette, SCALE};
+use crate::errors::{invalid, unwritable};
+use crate::report::Report;
+use crate::table;
+use crate::text::path_text;
+use drawing::SCALE;
 
 /// Which colours a plot has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Theme {
+#[allow(missing_docs, reason = "a comment would be the help of the command")]
+pub enum Theme {
     /// As the reader's browser is set
     Auto,
     Light,
     Dark,
 }
 
-/// The kind of a plot, by the extension of its file.
-enum Kind {
-    Svg,
-    Html,
-}
-
-/// Returns the kind of plot for a file. The command asks for it before it does any work.
-fn kind(path: &Path) -> Result<Kind, Failure> {
-    let refused = |why: &str| Failure::argument(format!("--out {}: {why}", path_text(path)));
+/// Returns true for a page and false for a picture, by the extension of the file.
+fn is_page(path: &Path) -> Result<bool> {
+    let refused = |why: &str| invalid(format!("--out {}: {why}", path_text(path)));
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    let kind = match extension.as_deref() {
-        Some("svg") => Kind::Svg,
-        Some("html" | "htm") => Kind::Html,
+    let is_page = match extension.as_deref() {
+        Some("svg") => false,
+        Some("html" | "htm") => true,
         Some("png") => return Err(refused("PNG is not drawn; write a .svg, and convert it or open it in a browser")),
         _ => return Err(refused("the extension says what to draw, and this is neither .svg nor .html")),
     };
     match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         Some(folder) => Err(refused(&format!("there is no folder {}; make it first", path_text(folder)))),
-        None => Ok(kind),
+        None => Ok(is_page),
     }
 }
 
-/// Returns an error unless plots can be drawn into all these files.
-pub(super) fn check(paths: &[PathBuf]) -> Result<(), Failure> {
-    paths.iter().try_for_each(|path| kind(path).map(drop))
+/// Checks that plots can be drawn into all these files, before any work is done.
+///
+/// # Errors
+/// `config_invalid` for a file of another kind and for a folder that does not exist.
+pub fn check_plots(paths: &[PathBuf]) -> Result<()> {
+    paths.iter().try_for_each(|path| is_page(path).map(drop))
 }
 
-/// Draws and writes a plot.
-pub(super) fn write(path: &Path, report: &Report, theme: Theme) -> Result<(), Failure> {
-    let contents = match kind(path)? {
-        Kind::Svg => svg(report, theme, true)?.into_bytes(),
-        Kind::Html => html::page(report, &svg(report, theme, false)?, theme).into_bytes(),
-    };
-    std::fs::write(path, contents).map_err(|error| Failure::unwritable(path_text(path), &error))
+impl Report {
+    /// Draws a plot, a picture or a page by the extension of the file.
+    ///
+    /// # Errors
+    /// `config_invalid` for a file that cannot be written, and as [`check_plots`].
+    pub fn draw(&mut self, path: &Path, theme: Theme) -> Result<()> {
+        let is_page = is_page(path)?;
+        let svg = svg(self, theme, !is_page)?;
+        let contents = if is_page { html::page(self, &svg, theme) } else { svg };
+        std::fs::write(path, contents).map_err(|error| unwritable(path_text(path), &error))?;
+        self.files.push(path_text(path));
+        Ok(())
+    }
 }
 
-fn undrawn(error: impl std::fmt::Display) -> Failure {
-    Failure::argument(format!("the plot cannot be drawn: {error}; leave out --out, and report this"))
+fn undrawn(error: impl std::fmt::Display) -> Error {
+    invalid(format!("the plot cannot be drawn: {error}; leave out --out, and report this"))
 }
 
 /// The drawing, with a title or for a page that has one. With `Theme::Auto`, its colours follow the reader.
-fn svg(report: &Report, theme: Theme, titled: bool) -> Result<String, Failure> {
+fn svg(report: &Report, theme: Theme, titled: bool) -> Result<String> {
     let (mut svg, (width, height)) = (String::new(), drawing::size(report, titled));
     let backend = SVGBackend::with_string(&mut svg, (width, height));
-    drawing::draw(backend, report, Palette::of(theme)).map_err(undrawn)?;
+    drawing::draw(backend, report, theme).map_err(undrawn)?;
     let (tag, rest) = svg.split_once('>').ok_or_else(|| undrawn("it has no beginning"))?;
     // It is drawn in half pixels, so that curves are smooth.
     let halved = |tag: &str, name: &str, size: u32| {

@@ -1,8 +1,8 @@
 //! One page of HTML with the drawing, the table, and the command that made it. It loads nothing.
 
-use super::super::report::Report;
-use super::super::table::{self, COLUMNS};
 use super::{Theme, drawing};
+use crate::report::Report;
+use crate::table::{self, COLUMNS};
 
 const STYLE: &str = "
 :root { color-scheme: SCHEME; LIGHT; --code: #f3f5f7 }
@@ -27,14 +27,14 @@ pre code { background: none; padding: 0 }
 ";
 
 /// Escapes a text for HTML and SVG. They have no control characters.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let codes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
     let text = tidegate::host::visible(text).into_owned();
     codes.iter().fold(text, |text, (letter, code)| text.replace(*letter, code))
 }
 
 /// The page.
-pub(super) fn page(report: &Report, svg: &str, theme: Theme) -> String {
+pub(crate) fn page(report: &Report, svg: &str, theme: Theme) -> String {
     let title = escaped(&table::title(report));
     let dark = format!("{}; --code: #21262d", variables(drawing::DARK));
     let (scheme, dark) = match theme {

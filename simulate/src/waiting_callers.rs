@@ -2,19 +2,18 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::sync::Arc;
 
 use clap::ValueEnum;
 
-use super::traffic::pattern::Random;
-use super::traffic::{Asked, Event};
+use crate::traffic::Event;
+use crate::traffic::pattern::Random;
 
 /// The first pause of callers that do not wait for `retry_after`, in microseconds. Each pause is twice the last one.
 const FIRST_BACKOFF: u64 = 100_000;
 
 /// What a caller does that was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Retry {
+pub enum Retry {
     /// It gives up
     Never,
     /// It waits for `retry_after`, then tries again
@@ -28,34 +27,34 @@ pub(super) enum Retry {
 
 /// When and how often refused callers try again.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Retries {
-    pub(super) how: Retry,
-    pub(super) most: u32,
-    pub(super) seed: u64,
+pub struct Retries {
+    /// When a refused caller tries again.
+    pub how: Retry,
+    /// The most tries of a caller after its first one, but for turns.
+    pub most: u32,
+    /// Random pauses follow from it.
+    pub seed: u64,
 }
 
 /// How long a call has been tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tried {
+pub(crate) struct Tried {
     /// When it was made first, in microseconds.
-    pub(super) since: u64,
-    pub(super) attempts: u32,
+    pub(crate) since: u64,
+    pub(crate) attempts: u32,
 }
 
 /// A caller that will try again: the earliest first, then the one that was refused first.
 #[derive(Debug, PartialEq, Eq)]
 struct Caller {
-    at: u64,
+    event: Event,
     order: u64,
-    key: u32,
-    cost: u64,
     tried: Tried,
-    asked: Option<Arc<Asked>>,
 }
 
 impl Ord for Caller {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
+        (self.event.at, self.order).cmp(&(other.event.at, other.order))
     }
 }
 
@@ -66,8 +65,8 @@ impl PartialOrd for Caller {
 }
 
 /// All callers of a policy that will try again.
-pub(super) struct WaitingCallers {
-    pub(super) retries: Retries,
+pub(crate) struct WaitingCallers {
+    pub(crate) retries: Retries,
     /// The callers that have a time for their next try. A line has one of them here, its first.
     timed: BinaryHeap<Reverse<Caller>>,
     /// The callers of each key that wait behind the first one.
@@ -76,23 +75,22 @@ pub(super) struct WaitingCallers {
 }
 
 impl WaitingCallers {
-    pub(super) fn new(retries: Retries) -> Self {
+    pub(crate) fn new(retries: Retries) -> Self {
         Self { retries, timed: BinaryHeap::new(), lines: HashMap::new(), order: 0 }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.timed.len() + self.lines.values().map(VecDeque::len).sum::<usize>()
     }
 
     /// The next retry that is due until `end`.
-    pub(super) fn due(&mut self, end: u64) -> Option<(Event, Tried)> {
-        self.timed.peek().filter(|Reverse(caller)| caller.at <= end)?;
-        let Reverse(Caller { at, key, cost, tried, asked, .. }) = self.timed.pop()?;
-        Some((Event { at, key, cost, asked }, tried))
+    pub(crate) fn due(&mut self, end: u64) -> Option<(Event, Tried)> {
+        self.timed.peek().filter(|Reverse(caller)| caller.event.at <= end)?;
+        self.timed.pop().map(|Reverse(caller)| (caller.event, caller.tried))
     }
 
     /// Keeps a refused caller for its next try. Returns false if it gives up.
-    pub(super) fn refuse(&mut self, event: &Event, tried: Tried, retry_after: Option<u64>) -> bool {
+    pub(crate) fn refuse(&mut self, event: &Event, tried: Tried, retry_after: Option<u64>) -> bool {
         let pause = match (self.retries.how, retry_after) {
             (Retry::Never, _) => return true,
             (Retry::Turn, wait) => wait,
@@ -109,10 +107,9 @@ impl WaitingCallers {
             self.leave(event, tried);
             return false;
         };
-        let Event { at, key, cost, asked } = event.clone();
-        let tried_again = Tried { attempts: tried.attempts.saturating_add(1), ..tried };
-        let caller =
-            Caller { at: at.saturating_add(pause.max(1)), order: self.order, key, cost, tried: tried_again, asked };
+        let event = Event { at: event.at.saturating_add(pause.max(1)), ..event.clone() };
+        let (key, tried_again) = (event.key, Tried { attempts: tried.attempts.saturating_add(1), ..tried });
+        let caller = Caller { event, order: self.order, tried: tried_again };
         if self.retries.how == Retry::Turn && tried.attempts == 0 {
             if let Some(line) = self.lines.get_mut(&key) {
                 line.push_back(caller);
@@ -125,12 +122,14 @@ impl WaitingCallers {
     }
 
     /// Removes a caller that has ended. If it was the first of a line, the next one tries at once.
-    pub(super) fn leave(&mut self, event: &Event, tried: Tried) {
+    pub(crate) fn leave(&mut self, event: &Event, tried: Tried) {
         if tried.attempts == 0 {
             return;
         }
         match self.lines.get_mut(&event.key).map(VecDeque::pop_front) {
-            Some(Some(next)) => self.timed.push(Reverse(Caller { at: event.at, ..next })),
+            Some(Some(next)) => {
+                self.timed.push(Reverse(Caller { event: Event { at: event.at, ..next.event }, ..next }))
+            }
             Some(None) => drop(self.lines.remove(&event.key)),
             None => {}
         }

@@ -1,8 +1,8 @@
 //! The ticks of an axis, and their labels.
 
-use super::super::traffic::moment::trimmed;
 use crate::calendar::{DAY, MINUTE, SECOND, date, time_of_day};
-use crate::number_text::number;
+use crate::text::number;
+use crate::traffic::moment::trimmed;
 
 /// Steps of time that read well, in microseconds.
 fn time_steps() -> impl Iterator<Item = u64> {
@@ -16,7 +16,7 @@ fn time_steps() -> impl Iterator<Item = u64> {
 const MOST_TICKS: u64 = 10;
 
 /// The axis of time: seconds since the start, with labels.
-pub(super) struct TimeAxis {
+pub(crate) struct TimeAxis {
     start: u64,
     step: u64,
     span: u64,
@@ -24,25 +24,25 @@ pub(super) struct TimeAxis {
 }
 
 impl TimeAxis {
-    pub(super) fn new(start: u64, end: u64, is_recorded: bool) -> Self {
+    pub(crate) fn new(start: u64, end: u64, is_recorded: bool) -> Self {
         let span = (end - start).max(1);
         let step = time_steps().find(|step| span / step <= MOST_TICKS).unwrap_or(span);
         Self { start, step, span, is_recorded }
     }
 
     /// The end, in seconds since the start.
-    pub(super) fn end(&self) -> f64 {
+    pub(crate) fn end(&self) -> f64 {
         self.span as f64 / SECOND as f64
     }
 
     /// The positions of the ticks, in seconds since the start.
-    pub(super) fn ticks(&self) -> Vec<f64> {
+    pub(crate) fn ticks(&self) -> Vec<f64> {
         let first = if self.is_recorded { self.start.next_multiple_of(self.step) - self.start } else { 0 };
         (first..=self.span).step_by(self.step as usize).map(|tick| tick as f64 / SECOND as f64).collect()
     }
 
     /// The label of a tick: the time of day of recorded traffic, else the time since the start.
-    pub(super) fn label(&self, seconds: f64) -> String {
+    pub(crate) fn label(&self, seconds: f64) -> String {
         let since = (seconds * SECOND as f64).round() as u64;
         if self.is_recorded {
             let moment = self.start + since;
@@ -60,7 +60,7 @@ impl TimeAxis {
     }
 
     /// The text below the axis.
-    pub(super) fn description(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         if !self.is_recorded {
             return "time since the start".to_owned();
         }
@@ -69,7 +69,7 @@ impl TimeAxis {
 }
 
 /// The ticks of an axis of units, from 0 to a little more than `most`: at most five.
-pub(super) fn unit_ticks(most: f64) -> Vec<f64> {
+pub(crate) fn unit_ticks(most: f64) -> Vec<f64> {
     let most = if most > 0.0 { most } else { 1.0 };
     let power = 10_f64.powf((most / 4.0).log10().floor());
     let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| most / step <= 4.0);
@@ -78,7 +78,7 @@ pub(super) fn unit_ticks(most: f64) -> Vec<f64> {
 }
 
 /// The label of such a tick.
-pub(super) fn unit_label(units: f64) -> String {
+pub(crate) fn unit_label(units: f64) -> String {
     if units >= 1e7 {
         format!("{} M", trimmed(units / 1e6))
     } else if units >= 100.0 {
