@@ -1,4 +1,4 @@
-"""Fixtures that the Python tests share: one Redis server, and a prefix for each test."""
+"""Fixtures that the Python tests share: one server of Redis, one of PostgreSQL, and a prefix for each test."""
 
 from __future__ import annotations
 
@@ -52,6 +52,12 @@ def redis_url(server: Servers) -> str:
     return server.url
 
 
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with Servers("postgres") as servers:
+        yield f"{servers.url}?create=yes"
+
+
 @pytest.fixture
 def prefix() -> str:
     """Returns a prefix that no other test has, and no other run on the same server."""
@@ -59,21 +65,21 @@ def prefix() -> str:
 
 
 def url_of(kind: str, request: pytest.FixtureRequest) -> str:
-    """Returns the URL of a store for this test. On Redis the tests share one server."""
+    """Returns the URL of a store for this test. On Redis and on PostgreSQL the tests share one server."""
     if kind == "file":
         folder: Path = request.getfixturevalue("tmp_path")
         return f"file://{folder}/limits?max_bytes=4MB"
-    url: str = "memory://" if kind == "memory" else request.getfixturevalue("redis_url")
+    url: str = "memory://" if kind == "memory" else request.getfixturevalue(f"{kind}_url")
     return url
 
 
-@pytest.fixture(params=["memory", "file", "redis"])
+@pytest.fixture(params=["memory", "file", "redis", "postgres"])
 def store(request: pytest.FixtureRequest) -> str:
     """Every kind of store, one after the other."""
     return url_of(request.param, request)
 
 
-@pytest.fixture(params=["file", "redis"])
+@pytest.fixture(params=["file", "redis", "postgres"])
 def shared_store(request: pytest.FixtureRequest) -> str:
     """Every kind of store that processes share, one after the other."""
     return url_of(request.param, request)

@@ -18,6 +18,7 @@ use super::key_names::KeyNames;
 use super::stored_key::StoredKey;
 use super::swap::{
     CallId, ChangeSet, Event, FoundValue, IoOutcome, Promises, SwapIo, SwapResult, SwapServer, SwapStore, Version,
+    runtime,
 };
 use super::url::{PostgresTable, StoreUrl};
 use crate::error::{Error, ErrorKind, Result};
@@ -47,6 +48,8 @@ pub(crate) struct Postgres {
 
 /// Opens a store in a table. It connects at the first call.
 pub(crate) fn open(table: PostgresTable, names: KeyNames, timeout: Duration) -> Result<Arc<dyn Store>> {
+    // The first runtime makes globals of the process. A fork while another thread makes them would leave them half made.
+    drop(runtime()?);
     Ok(Arc::new(SwapStore::new(Postgres::new(table)?, names, timeout)))
 }
 
@@ -235,8 +238,7 @@ impl Postgres {
         F: Future<Output = Result<T, PostgresFailure>>,
     {
         let run = || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(|error| Error::no_thread(&error))?;
+            let runtime = runtime()?;
             let asked = || async { question(Arc::clone(self), self.connect().await?).await };
             runtime.block_on(self.ask(deadline, asked)).map_err(|failure| failure.into_error(&self.table.shown))
         };

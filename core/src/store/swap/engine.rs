@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -65,8 +66,7 @@ pub(crate) struct SwapEngine(UnboundedSender<SubmittedGroup>);
 impl SwapEngine {
     pub(crate) fn start<D: SwapIo>(io: Arc<D>) -> Result<Self> {
         let (sender, groups) = unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Error::no_thread(&error))?;
+        let runtime = runtime()?;
         let run = move || runtime.block_on(drive(io, groups));
         let thread = std::thread::Builder::new().name("tidegate-store".to_owned());
         thread.spawn(run).map_err(|error| Error::no_thread(&error))?;
@@ -77,6 +77,11 @@ impl SwapEngine {
     pub(crate) fn submit(&self, group: SubmittedGroup) {
         let _ = self.0.send(group);
     }
+}
+
+/// A runtime for one thread.
+pub(crate) fn runtime() -> Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().map_err(|error| Error::no_thread(&error))
 }
 
 /// Makes a mark for each write: a random function of a count, which no other process has.

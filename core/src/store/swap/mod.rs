@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::store::stored_key::StoredKey;
-pub(crate) use engine::{IoOutcome, SwapIo};
+pub(crate) use engine::{IoOutcome, SwapIo, runtime};
 pub(crate) use machine::SwapMachine;
 pub(crate) use swap_store::{SwapServer, SwapStore};
 
