@@ -1,4 +1,4 @@
-// Every vector, over memory, over a file and over Redis.
+// Every vector, over memory, over a file, over Redis and over PostgreSQL.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -44,6 +44,17 @@ describe('vectors on Redis', () => {
       }
     });
   }
+});
+
+describe('vectors on PostgreSQL', () => {
+  let servers;
+  before(async () => {
+    servers = await Servers.start('postgres');
+  });
+  after(() => servers?.close());
+
+  for (const [index, one] of all.entries())
+    it(one.name, () => run(one, `${servers.url}?create=yes`, `v${index}`));
 });
 
 it('there are vectors', () => assert.ok(all.length > 100));

@@ -1,4 +1,4 @@
-// Real Redis servers for Node tests.
+// Real servers for Node tests.
 //
 //     const servers = await Servers.start('single', { tls: true });
 //     try { await servers.stop(0); } finally { await servers.close(); }
@@ -16,7 +16,7 @@ export class Servers {
   #lines;
   #queue = Promise.resolve();
 
-  /** Starts servers of a kind: single, replica, sentinel or cluster. */
+  /** Starts servers of a kind: single, replica, sentinel, cluster or postgres. */
   static async start(kind = 'single', options = {}) {
     const servers = new Servers(JSON.stringify({ kind, options }));
     try {
