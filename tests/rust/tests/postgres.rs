@@ -70,6 +70,19 @@ fn limiters_that_start_at_once_make_one_table() {
     assert_eq!(tables[0], "1");
 }
 
+#[test]
+fn prepared_statements_give_the_same_answers() {
+    let (server, url) = server();
+    let (prepared, whole) = (strict(&format!("{url}&prepare=yes")), strict(&url));
+    for round in 1..=20 {
+        for limiter in [&prepared, &whole] {
+            assert!(limiter.check_all([(POLICY, "alice"), (POLICY, "bob")]).expect("a decision").allowed());
+        }
+        assert_eq!([used(&prepared, "alice"), used(&whole, "bob")], [2 * round, 2 * round]);
+    }
+    drop(server);
+}
+
 /// A session that has locked the rows of all keys.
 struct RowLock(Child);
 

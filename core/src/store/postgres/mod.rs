@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Store;
@@ -22,7 +23,7 @@ use super::swap::{
 };
 use super::url::{PostgresTable, StoreUrl};
 use crate::error::{Error, ErrorKind, Result};
-use crate::process::fork;
+use crate::process::fork::{self, PerProcess};
 use crate::process::lock::InheritedMutex;
 use failure::{PostgresFailure, timed_out};
 use statements::Statements;
@@ -34,16 +35,27 @@ const MAX_LOCKED: Duration = Duration::from_secs(1);
 
 type Parameters<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
+/// The time that an attempt to connect may take, also if a call has less.
+const MAX_CONNECT: Duration = Duration::from_secs(5);
+
+/// A connection, and the statements that are prepared on it, by their address.
+struct Connection {
+    client: Client,
+    prepared: Vec<(usize, Statement)>,
+}
+
 /// The servers of one URL.
 pub(crate) struct Postgres {
     table: PostgresTable,
     tls: MakeRustlsConnect,
     statements: Statements,
     /// Idle connections, and the process that opened them.
-    idle: InheritedMutex<(u64, Vec<Client>)>,
+    idle: InheritedMutex<(u64, Vec<Connection>)>,
     /// Connections in a transaction that has locked rows, by the call that locked them.
-    locking: InheritedMutex<HashMap<CallId, Client>>,
+    locking: InheritedMutex<HashMap<CallId, Connection>>,
     swaps: AtomicU64,
+    /// The attempts to connect that may go on at once.
+    attempts: PerProcess<Semaphore>,
 }
 
 /// Opens a store in a table. It connects at the first call.
@@ -60,8 +72,8 @@ pub(crate) fn open(table: PostgresTable, names: KeyNames, timeout: Duration) -> 
 pub fn set_up(url: &str, timeout: Duration) -> Result<String> {
     let postgres = Arc::new(Postgres::new(of_url(url)?)?);
     let table = postgres.table.table.clone();
-    postgres.run_apart(Instant::now() + timeout, |postgres, client| async move {
-        client.batch_execute(&postgres.statements.create).await.map_err(|error| postgres.failure(&error))
+    postgres.run_apart(Instant::now() + timeout, |postgres, connection| async move {
+        postgres.run(&connection, &postgres.statements.create).await
     })?;
     Ok(table)
 }
@@ -86,31 +98,42 @@ impl Postgres {
         let tls = MakeRustlsConnect::new(super::redis::tls_config(&table.certificates)?);
         let statements = Statements::new(&table.table, table.is_durable);
         let (idle, locking) = (InheritedMutex::default(), InheritedMutex::default());
-        Ok(Self { table, tls, statements, idle, locking, swaps: AtomicU64::new(0) })
+        Ok(Self { table, tls, statements, idle, locking, swaps: AtomicU64::new(0), attempts: PerProcess::new() })
     }
 
     fn failure(&self, error: &tokio_postgres::Error) -> PostgresFailure {
         PostgresFailure::of(error, &self.table.table, &self.table.shown)
     }
 
-    async fn connect(&self) -> Result<Client, PostgresFailure> {
+    async fn connect(&self) -> Result<Connection, PostgresFailure> {
         let connected = self.table.config.connect(self.tls.clone()).await;
         let (client, connection) = connected.map_err(|error| self.failure(&error).of_no_run())?;
         // It ends when the client is dropped.
         tokio::spawn(connection);
-        Ok(client)
+        Ok(Connection { client, prepared: Vec::new() })
     }
 
-    async fn client(&self) -> Result<Client, PostgresFailure> {
-        while let Some(client) = self.pop() {
-            if !client.is_closed() {
-                return Ok(client);
+    /// An idle connection, or a new one. An attempt goes on if its caller gives up, so that a slow greeting is made once.
+    async fn connection(self: &Arc<Self>) -> Result<Connection, PostgresFailure> {
+        while let Some(connection) = self.pop() {
+            if !connection.client.is_closed() {
+                return Ok(connection);
             }
         }
-        self.connect().await
+        let (postgres, (tells, told)) = (Arc::clone(self), oneshot::channel());
+        let attempts = self.attempts.get_or_init(|| Semaphore::new(self.table.connections));
+        tokio::spawn(async move {
+            let _permit = attempts.acquire().await;
+            let late = |_| Err(PostgresFailure::NotRun(timed_out(&postgres.table.shown, Some(MAX_CONNECT))));
+            let connected = tokio::time::timeout(MAX_CONNECT, postgres.connect()).await.unwrap_or_else(late);
+            if let Err(Ok(connection)) = tells.send(connected) {
+                postgres.keep(connection);
+            }
+        });
+        told.await.unwrap_or_else(|_| Err(PostgresFailure::NotRun(timed_out(&self.table.shown, None))))
     }
 
-    fn pop(&self) -> Option<Client> {
+    fn pop(&self) -> Option<Connection> {
         let mut idle = self.idle.lock();
         if idle.0 != fork::generation() {
             // To drop the connections of the parent here would close them there.
@@ -120,10 +143,10 @@ impl Postgres {
         idle.1.pop()
     }
 
-    fn keep(&self, client: Client) {
+    fn keep(&self, connection: Connection) {
         let mut idle = self.idle.lock();
-        if idle.1.len() < self.table.connections && !client.is_closed() {
-            idle.1.push(client);
+        if idle.1.len() < self.table.connections && !connection.client.is_closed() {
+            idle.1.push(connection);
         }
     }
 
@@ -142,26 +165,48 @@ impl Postgres {
                 Err(PostgresFailure::Conflict) if Instant::now() < deadline => {}
                 Err(PostgresFailure::NoTable(_)) if self.table.creates && !has_created => {
                     has_created = true;
-                    let client = self.connect().await?;
-                    client.batch_execute(&self.statements.create).await.map_err(|error| self.failure(&error))?;
+                    self.run(&self.connect().await?, &self.statements.create).await?;
                 }
                 answer => return answer,
             }
         }
     }
 
+    async fn run(&self, connection: &Connection, statements: &str) -> Result<(), PostgresFailure> {
+        connection.client.batch_execute(statements).await.map_err(|error| self.failure(&error))
+    }
+
     async fn rows(
         &self,
-        client: &Client,
+        Connection { client, prepared }: &mut Connection,
         statement: &str,
         parameters: &Parameters<'_>,
     ) -> Result<Vec<Row>, PostgresFailure> {
-        client.query_typed(statement, parameters).await.map_err(|error| self.failure(&error))
+        let failed = |error| self.failure(&error);
+        if !self.table.prepares {
+            return client.query_typed(statement, parameters).await.map_err(failed);
+        }
+        let address = statement.as_ptr().addr();
+        let known = match prepared.iter().find(|(known, _)| *known == address) {
+            Some((_, known)) => known.clone(),
+            None => {
+                let types: Vec<Type> = parameters.iter().map(|(_, of)| of.clone()).collect();
+                let made = client.prepare_typed(statement, &types).await.map_err(failed)?;
+                prepared.push((address, made.clone()));
+                made
+            }
+        };
+        let values: Vec<_> = parameters.iter().map(|(value, _)| *value).collect();
+        client.query(&known, &values).await.map_err(failed)
     }
 
-    async fn read_values(&self, keys: &[StoredKey], lock_for: Option<CallId>) -> Result<Event, PostgresFailure> {
+    async fn read_values(
+        self: &Arc<Self>,
+        keys: &[StoredKey],
+        lock_for: Option<CallId>,
+    ) -> Result<Event, PostgresFailure> {
         let keys: Vec<&[u8]> = keys.iter().map(StoredKey::as_bytes).collect();
-        let client = self.client().await?;
+        let mut connection = self.connection().await?;
         let statement = match lock_for {
             None => &self.statements.read,
             Some(_) => {
@@ -169,26 +214,30 @@ impl Postgres {
                     "BEGIN; SET LOCAL lock_timeout = '{0}ms'; SET LOCAL idle_in_transaction_session_timeout = '{0}ms'",
                     MAX_LOCKED.as_millis()
                 );
-                client.batch_execute(&begin).await.map_err(|error| self.failure(&error))?;
+                self.run(&connection, &begin).await?;
                 &self.statements.read_locked
             }
         };
-        let rows = self.rows(&client, statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
+        let rows = self.rows(&mut connection, statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
         match lock_for {
-            None => self.keep(client),
-            Some(call) => drop(self.locking.lock().insert(call, client)),
+            None => self.keep(connection),
+            Some(call) => drop(self.locking.lock().insert(call, connection)),
         }
         let clock = rows.first().map(|row| row.get::<_, i64>(0) as u64);
         Ok(Event::Read { clock, values: rows.iter().map(|row| found(row, 1)).collect() })
     }
 
-    async fn swap_values(&self, sets: &[ChangeSet], locked: Option<CallId>) -> Result<Event, PostgresFailure> {
+    async fn swap_values(
+        self: &Arc<Self>,
+        sets: &[ChangeSet],
+        locked: Option<CallId>,
+    ) -> Result<Event, PostgresFailure> {
         let taken = locked.and_then(|call| self.locking.lock().remove(&call));
-        let client = match (taken, locked) {
-            (Some(client), _) => client,
+        let mut connection = match (taken, locked) {
+            (Some(connection), _) => connection,
             // The transaction has ended.
             (None, Some(_)) => return Err(PostgresFailure::NotRun(timed_out(&self.table.shown, None).of_contention())),
-            (None, None) => self.client().await?,
+            (None, None) => self.connection().await?,
         };
         let changes = || sets.iter().flat_map(|set| &set.changes);
         let parts = || sets.iter().enumerate().flat_map(|(part, set)| set.changes.iter().map(move |_| (part, set)));
@@ -211,17 +260,22 @@ impl Postgres {
         let are_simple = data.iter().all(Option::is_some) && sets.len() == keys.len();
         let rows = match (keys.len(), are_simple) {
             (0, _) => Vec::new(),
-            (_, true) => self.rows(&client, &self.statements.swap, &parameters[..6]).await?,
-            (_, false) => self.rows(&client, &self.statements.swap_sets, parameters).await?,
+            (_, true) => self.rows(&mut connection, &self.statements.swap, &parameters[..6]).await?,
+            (_, false) => self.rows(&mut connection, &self.statements.swap_sets, parameters).await?,
         };
         if locked.is_some() {
-            client.batch_execute("COMMIT").await.map_err(|error| self.failure(&error))?;
+            self.run(&connection, "COMMIT").await?;
         }
         if self.swaps.fetch_add(1, Ordering::Relaxed) % SWAPS_BETWEEN_SWEEPS == SWAPS_BETWEEN_SWEEPS - 1 {
-            // A sweep that fails is made again later.
-            let _ = client.batch_execute(&self.statements.sweep).await;
+            let postgres = Arc::clone(self);
+            tokio::spawn(async move {
+                // One that fails is made again later.
+                let _ = postgres.run(&connection, &postgres.statements.sweep).await;
+                postgres.keep(connection);
+            });
+        } else {
+            self.keep(connection);
         }
-        self.keep(client);
         let clock = rows.first().map(|row| row.get::<_, i64>(0) as u64);
         let result = |row: &Row| if row.get(1) { SwapResult::Done } else { SwapResult::Lost(found(row, 2)) };
         Ok(Event::Swapped { clock, results: rows.iter().map(result).collect() })
@@ -231,7 +285,7 @@ impl Postgres {
     fn run_apart<T, F>(
         self: &Arc<Self>,
         deadline: Instant,
-        question: impl Fn(Arc<Self>, Client) -> F + Sync,
+        question: impl Fn(Arc<Self>, Connection) -> F + Sync,
     ) -> Result<T>
     where
         T: Send,
@@ -291,16 +345,16 @@ impl SwapIo for Postgres {
 
 impl SwapServer for Postgres {
     fn ping(self: Arc<Self>, deadline: Instant) -> Result<()> {
-        self.run_apart(deadline, |postgres, client| async move {
-            client.batch_execute(&postgres.statements.ping).await.map_err(|error| postgres.failure(&error))
+        self.run_apart(deadline, |postgres, connection| async move {
+            postgres.run(&connection, &postgres.statements.ping).await
         })
     }
 
     fn scan(self: Arc<Self>, prefix: &[u8], length: usize, deadline: Instant) -> Result<(u64, Vec<Vec<u8>>)> {
-        self.run_apart(deadline, |postgres, client| async move {
+        self.run_apart(deadline, |postgres, mut connection| async move {
             let (end, length) = (end_of(prefix), length as i32);
             let parameters: &Parameters<'_> = &[(&prefix, Type::BYTEA), (&end, Type::BYTEA), (&length, Type::INT4)];
-            let rows = postgres.rows(&client, &postgres.statements.scan, parameters).await?;
+            let rows = postgres.rows(&mut connection, &postgres.statements.scan, parameters).await?;
             let clock = rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64);
             Ok((clock, rows.iter().map(|row| row.get(1)).collect()))
         })
@@ -312,10 +366,10 @@ impl SwapServer for Postgres {
         let mut from = prefix.to_vec();
         loop {
             let (start, end) = (&from, &end);
-            let last = self.run_apart(Instant::now() + timeout, |postgres, client| async move {
+            let last = self.run_apart(Instant::now() + timeout, |postgres, mut connection| async move {
                 let length = length as i32;
                 let parameters: &Parameters<'_> = &[(start, Type::BYTEA), (end, Type::BYTEA), (&length, Type::INT4)];
-                let rows = postgres.rows(&client, &postgres.statements.delete, parameters).await?;
+                let rows = postgres.rows(&mut connection, &postgres.statements.delete, parameters).await?;
                 Ok(rows.first().map(|row| row.get::<_, Vec<u8>>(0)))
             })?;
             let Some(mut last) = last else { return Ok(()) };
