@@ -19,8 +19,8 @@ pub(crate) const MAX_LEARNED_WINDOWS: usize = 8;
 const IN_FLIGHT: u64 = 60 * SECOND;
 
 /// The numbers that the sources of the script use by name.
-#[cfg(all(test, feature = "stored"))]
-pub(crate) const LEARNED_NUMBERS: [(&str, u64); 7] = [
+#[cfg(feature = "bench")]
+pub(super) const LEARNED_NUMBERS: [(&str, u64); 7] = [
     ("MOST_LEARNED_WINDOWS", MAX_LEARNED_WINDOWS as u64),
     ("MOST_LEARNED_STEPS", window::MAX_STEPS as u64),
     ("SAME_LEARNED_STEP", window::SAME_STEP),

@@ -14,7 +14,7 @@ macro_rules! operations {
         $(const $name: u8 = $number;)+
 
         /// The names and numbers of the operations.
-        #[cfg(test)]
+        #[cfg(feature = "bench")]
         pub(super) const OPERATIONS: [(&str, u8); [$($number),+].len()] = [$((stringify!($name), $name)),+];
     };
 }
