@@ -4,7 +4,6 @@ use tokio::sync::oneshot;
 
 use super::LimiterCore;
 use super::call::{gone, sent};
-use super::caller::User;
 use super::cost::Cost;
 use super::operations::{CheckOptions, whole_operation};
 use super::overrides::REPETITIONS;
@@ -12,6 +11,7 @@ use super::policy_ref::{AsPolicy, PolicyRef};
 use super::translation::{AskedOperation, RepeatableCall};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result, named};
+use crate::process::waits::Waits;
 use crate::resilience::{ask_all, submit_all};
 use crate::store::MAX_ENTRIES;
 use crate::store::call_context::CallContext;
@@ -94,14 +94,14 @@ impl LimiterCore {
     pub(crate) async fn check_all(
         &self,
         entries: impl IntoIterator<Item = impl CheckEntry>,
-        user: User,
+        waits: Waits,
     ) -> Result<Decision> {
         let (mut entries, mut asked) = self.resolved(entries)?;
         for _ in 0..=REPETITIONS {
             let context = CallContext::at(self.now());
-            let answers = match user {
-                User::Thread => ask_all(&*self.store, &borrowed(&entries), context),
-                User::Task => {
+            let answers = match waits {
+                Waits::Here => ask_all(&*self.store, &borrowed(&entries), context),
+                _ => {
                     let (answer, answered) = oneshot::channel();
                     match submit_all(&self.store, &borrowed(&entries), context, |result| sent(answer, result)) {
                         Some(result) => result,

@@ -5,7 +5,6 @@ mod allowance;
 mod build;
 mod builder;
 mod call;
-mod caller;
 mod check;
 mod check_all;
 mod cost;
@@ -31,7 +30,6 @@ pub use allowance::Allowance;
 pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};
 pub use call::Call;
 pub(crate) use call::{gone, on_this_thread};
-pub(crate) use caller::{DecisionWait, User};
 pub use check_all::CheckEntry;
 pub(crate) use cost::check_cost;
 #[cfg(feature = "tower")]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::caller::User;
 use super::policy_ref::AsPolicy;
 use super::translation::{RepeatableCall, asked_or};
 use super::{AsyncLimiter, LimiterCore};
@@ -11,6 +10,7 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::policy::{KeyOverride, Policy};
+use crate::process::waits::Waits;
 use crate::resilience::{KnownOverrides, ask, submit, try_immediate};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
@@ -179,7 +179,7 @@ impl LimiterCore {
         key: &str,
         own: Option<&KeyOverride>,
         ttl: Option<Duration>,
-        user: User,
+        waits: Waits,
     ) -> Result<()> {
         let base = self.plan(policy, key)?;
         let micros = ttl.map_or(0, |ttl| u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
@@ -204,7 +204,7 @@ impl LimiterCore {
         let change =
             Arc::new(OverrideChange { key: key.to_owned(), text, ttl: if own.is_some() { micros } else { 0 } });
         let (now, sent) = (self.now(), Arc::clone(&change));
-        self.make_several("tidegate-override", user, move |store| {
+        self.make_several("tidegate-override", waits, move |store| {
             let operation = Operation::Override(Arc::clone(&sent));
             store.change_override(&Entry { plan: &plan, key: &sent.key, operation }, now)
         })
@@ -214,12 +214,16 @@ impl LimiterCore {
         Ok(())
     }
 
-    pub(super) async fn overrides(self: &Arc<Self>, policy: &impl AsPolicy, user: User) -> Result<Vec<OverriddenKey>> {
+    pub(super) async fn overrides(
+        self: &Arc<Self>,
+        policy: &impl AsPolicy,
+        waits: Waits,
+    ) -> Result<Vec<OverriddenKey>> {
         let (plan, now) = (self.plan(policy, "")?, self.now());
         let list = move |store: &dyn Store| {
             store.overrides(&Entry { plan: &plan, key: "", operation: Operation::ListOverrides }, now)
         };
-        let mut stored = self.make_several("tidegate-overrides", user, list).await?.into_overrides();
+        let mut stored = self.make_several("tidegate-overrides", waits, list).await?.into_overrides();
         stored.sort_by(|a, b| a.key.cmp(&b.key));
         stored.dedup_by(|a, b| a.key == b.key);
         let of = |own: crate::store::request::StoredOverride| OverriddenKey {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::caller::User;
 use super::cost::{Cost, valid_cost};
 use super::policy_ref::AsPolicy;
 use super::translation::{Asking, RepeatableCall};
@@ -15,6 +14,7 @@ use crate::decision::{Decision, LimiterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Amount, Amounts, Plan};
 use crate::policy::{Algorithm, Limit, Unit};
+use crate::process::waits::Waits;
 use crate::store::request::{Charge, ChargedAmount, Details, Operation, Source};
 
 /// The actual costs of the entries of a Decision.
@@ -146,11 +146,11 @@ impl LimiterCore {
         self: &Arc<Self>,
         decision: &Decision,
         actual: ActualCosts<'_>,
-        user: User,
+        waits: Waits,
     ) -> Result<()> {
         let mut settling = Settling::begin(self, decision, actual)?;
         while let Some((decision, SettleCall { plan, asking })) = settling.next(self) {
-            settling.settled(self.decision(plan, decision.key(), asking, user).await)?;
+            settling.settled(self.decision(plan, decision.key(), asking, waits).await)?;
         }
         Ok(())
     }
@@ -405,7 +405,7 @@ impl AsyncLimiter {
         let plan = self.core.plan(&policy, key)?;
         actual.check_actual(&plan)?;
         for SettleCall { plan, asking } in self.core.settle_calls(&plan, key, (charged, actual)).into_iter().rev() {
-            self.core.decision(plan, key, asking, User::Task).await?;
+            self.core.decision(plan, key, asking, Waits::TASK).await?;
         }
         Ok(())
     }

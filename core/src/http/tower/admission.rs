@@ -10,9 +10,10 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::flow::{Admission, give_back};
 use crate::http::settling::settle_to;
-use crate::limiter::{CheckOptions, Cost, User};
+use crate::limiter::{CheckOptions, Cost};
 use crate::plan::Plan;
 use crate::process::clock::Signal;
+use crate::process::waits::Waits;
 
 impl RequestLimits {
     /// Asks every limit of a request. `None` if no limit applies to it. `policies` gets the policies of the request,
@@ -50,7 +51,7 @@ impl RequestLimits {
     /// Refunds or settles the charge of a request, once the head of its response is known. Returns true if it did.
     pub(super) async fn follow_up(&self, charged: &Decision, response: &response::Parts) -> bool {
         if self.refund_when.as_ref().is_some_and(|when| when(response)) {
-            give_back(&self.limiter.core, charged, User::Task).await;
+            give_back(&self.limiter.core, charged, Waits::TASK).await;
             return true;
         }
         let actual = self.settle.as_ref().and_then(|read| read(response));
