@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use compact_str::CompactString;
 
-use crate::algorithm::{LearnedAnswer, View};
+use crate::algorithm::View;
 use crate::plan::Plan;
 use crate::policy::{Algorithm, Limit, Period, Policy, Unit};
 use crate::store::request::{Answer, Charge, SimpleAnswer, Source};

@@ -15,7 +15,7 @@ use super::cost::{Cost, valid_cost};
 use super::learned_waits::LearnedWaits;
 use super::observe::{Answered, ObservedCall};
 use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation, unheld_operation};
-use super::overrides::{KeyNumbers, REPETITIONS};
+use super::overrides::REPETITIONS;
 use super::policy_ref::AsPolicy;
 use super::translation::{AskedOperation, Asking};
 use super::{Limiter, LimiterCore, LimiterId};
@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::http::Observation;
 use crate::plan::Plan;
 use crate::process::waits::Waits;
-use crate::resilience::{ask, submit, try_immediate};
+use crate::resilience::{KnownOverrides, ask, submit, try_immediate};
 use crate::store::Store;
 use crate::store::batch_guard::BatchGuard;
 use crate::store::call_context::CallContext;
@@ -134,7 +134,7 @@ pub(crate) struct Answers {
     pub(super) limiter: LimiterId,
     pub(crate) decisions: DecisionCounts,
     pub(super) wait_queues: WaitQueues,
-    pub(super) overrides: Arc<KeyNumbers>,
+    pub(super) overrides: Arc<KnownOverrides>,
     pub(super) learned_waits: LearnedWaits,
 }
 
@@ -227,7 +227,7 @@ impl LimiterCore {
                             done(answers.decided(plan, &key, &operation, answer))
                         };
                         match answer {
-                            Ok(answer) if answer.moved().is_some() => {
+                            Ok(answer) if answer.changed_override().is_some() => {
                                 let (counted, overrides) = (Arc::clone(&answers), Arc::clone(&answers.overrides));
                                 overrides.repeat_later(
                                     store,
@@ -254,7 +254,7 @@ impl LimiterCore {
             }
         };
         match answer {
-            Ok(answer) if answer.moved().is_some() => {
+            Ok(answer) if answer.changed_override().is_some() => {
                 let (owned, answer) =
                     self.answers.overrides.repeated(&*self.store, (&entry, asked), answer, context.now, !is_never)?;
                 Some(self.answers.decided(owned.plan, key, &owned.operation, answer))

@@ -16,7 +16,7 @@ use crate::plan::plan_cache;
 use crate::process::waits::Waits;
 use crate::store::call_context::MakeCompletion;
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, Moved, Operation, SimpleAnswer};
+use crate::store::request::{Answer, ChangedOverride, Entry, Operation, SimpleAnswer};
 
 impl LimiterCore {
     /// Makes a plain check for a caller that does not go on. `None` if the caller does not wait and nothing was done.
@@ -59,7 +59,7 @@ impl LimiterCore {
             self.store.begin(&entry, self.context().waiting(waits), &mut LayerStates::default())?
         };
         if let Ok(answer) = &answer {
-            if let Some(Moved::To(text)) = answer.moved() {
+            if let Some(ChangedOverride::To(text)) = answer.changed_override() {
                 return match self.answers.overrides.learn(&plan, key, text) {
                     Ok(_) => self.check_rare(plan, key, cost, waits.is_never()),
                     Err(error) => Some(Err(error)),

@@ -15,7 +15,7 @@ use crate::process::waits::Waits;
 use crate::resilience::{ask_all, submit_all};
 use crate::store::MAX_ENTRIES;
 use crate::store::call_context::CallContext;
-use crate::store::request::{Answer, Moved, OwnedEntry, borrowed};
+use crate::store::request::{Answer, ChangedOverride, OwnedEntry, borrowed};
 
 /// An entry of `check_all`: a policy and a key, and if the cost is not 1 also a cost, a [`Cost`] or [`CheckOptions`].
 pub trait CheckEntry {
@@ -109,24 +109,29 @@ impl LimiterCore {
                     }
                 }
             }?;
-            if !answers.iter().any(|answer| answer.moved().is_some()) {
+            if !answers.iter().any(|answer| answer.changed_override().is_some()) {
                 return self.decided_all(entries, answers);
             }
-            self.move_entries(&mut entries, &mut asked, &answers)?;
+            self.learn_overrides(&mut entries, &mut asked, &answers)?;
         }
         Err(Error::new(ErrorKind::StoreRejected, "the numbers of these keys changed again and again during this call"))
     }
 
     /// Learns the overrides of keys that differ from those of their entries.
     #[cold]
-    fn move_entries(&self, entries: &mut CheckAllEntries, asked: &mut AskedEntries, answers: &[Answer]) -> Result<()> {
+    fn learn_overrides(
+        &self,
+        entries: &mut CheckAllEntries,
+        asked: &mut AskedEntries,
+        answers: &[Answer],
+    ) -> Result<()> {
         for (place, (entry, answer)) in entries.iter_mut().zip(answers).enumerate() {
-            let Some(Moved::To(text)) = answer.moved() else { continue };
+            let Some(ChangedOverride::To(text)) = answer.changed_override() else { continue };
             let known = asked.iter().position(|(of, _)| *of == place).unwrap_or_else(|| {
                 asked.push((place, AskedOperation::of(entry)));
                 asked.len() - 1
             });
-            *entry = self.answers.overrides.moved(entry, &asked[known].1, text)?;
+            *entry = self.answers.overrides.repetition(entry, &asked[known].1, text)?;
         }
         Ok(())
     }

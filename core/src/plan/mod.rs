@@ -4,10 +4,10 @@ mod amount;
 mod block_level;
 mod conversion;
 mod limit_tag;
-mod own_numbers;
 pub(crate) mod plan_cache;
 #[cfg_attr(not(feature = "stored"), path = "without_stored.rs")]
 mod stored;
+mod stored_override;
 #[cfg(feature = "stored")]
 mod stored_value;
 
@@ -27,10 +27,12 @@ pub(crate) use amount::{Amount, Amounts};
 pub(crate) use block_level::BlockLevel;
 pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;
-pub(crate) use own_numbers::{MAX_OVERRIDDEN_KEY, MAX_OVERRIDDEN_KEYS, Moved, OverrideChange, StoredOverride};
 use stored::StoredForm;
 #[cfg(feature = "stored")]
 pub(crate) use stored::section;
+pub(crate) use stored_override::{
+    ChangedOverride, MAX_OVERRIDDEN_KEY, MAX_OVERRIDDEN_KEYS, OverrideChange, StoredOverride,
+};
 #[cfg(feature = "stored")]
 pub(crate) use stored_value::{parts_of_any, states_of_any};
 
@@ -53,7 +55,7 @@ pub(crate) struct StateFormat {
 
 /// The override in a plan that has the numbers of one key.
 #[derive(Debug, Clone)]
-pub(crate) struct Overridden {
+pub(crate) struct PlanOverride {
     /// The plan of the policy without the override.
     pub(crate) base: Arc<Plan>,
     /// The override as the store has it. Empty if the policy itself has it, in its file or in code.
@@ -100,7 +102,7 @@ pub(crate) struct Plan {
     /// The counts of decisions in the first limiter that uses it.
     pub(crate) counts: OnceBox<Arc<PolicyCounts>>,
     /// The override, if this plan has the numbers of one key.
-    pub(crate) overridden: Option<Overridden>,
+    pub(crate) overridden: Option<PlanOverride>,
     /// The units that are left of the first limit when it is near.
     near_limit: i64,
     /// The bytes that it takes, without those of its stored form.
@@ -126,7 +128,7 @@ impl Plan {
     /// # Errors
     /// `policy_invalid` for numbers that the options of the policy forbid.
     pub(crate) fn overriding(base: &Arc<Self>, own: &KeyOverride, text: String) -> Result<Arc<Self>> {
-        let overridden = Overridden { base: Arc::clone(base), text, is_unlimited: own.is_unlimited() };
+        let overridden = PlanOverride { base: Arc::clone(base), text, is_unlimited: own.is_unlimited() };
         let mut plan = Self::new(base.policy.overridden(own)?);
         plan.bytes += allocated(overridden.text.capacity());
         if let Some(counts) = base.counts.get() {

@@ -416,7 +416,7 @@ impl Machine {
     }
 
     /// The overrides of a policy's keys.
-    fn own_numbers(&self, plan: &Plan, Moment { now, .. }: Moment) -> Result<Vec<StoredOverride>> {
+    fn stored_overrides(&self, plan: &Plan, Moment { now, .. }: Moment) -> Result<Vec<StoredOverride>> {
         let mut found = Vec::new();
         for number in 0..self.file.geometry.shards {
             self.each_record(number, |record| {

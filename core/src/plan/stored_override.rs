@@ -26,9 +26,17 @@ pub(crate) struct StoredOverride {
     pub(crate) ends: u64,
 }
 
+impl StoredOverride {
+    /// Its end, or the last moment that there is.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn last(&self) -> u64 {
+        if self.ends == 0 { u64::MAX } else { self.ends }
+    }
+}
+
 /// The override of a key differs from the one that a call brought, so the call was not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Moved {
+pub(crate) enum ChangedOverride {
     /// The store has this override. Empty if it has none.
     To(String),
     /// The override of another entry of the same call differs.

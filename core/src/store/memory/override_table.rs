@@ -11,12 +11,12 @@ use crate::store::request::{OverrideChange, StoredOverride};
 
 /// The numbers of a key, and when they end. 0 means never.
 #[derive(Clone)]
-struct OwnLimits {
+struct KeptOverride {
     text: String,
     ends: u64,
 }
 
-impl OwnLimits {
+impl KeptOverride {
     const fn is_in_force(&self, now: u64) -> bool {
         self.ends == 0 || self.ends > now
     }
@@ -31,14 +31,14 @@ const FEW_BYTES: usize = 64 << 10;
 /// Overrides, by the identity of the policy and by key.
 #[derive(Default, Clone)]
 struct KeptOverrides {
-    policies: HashMap<u128, BTreeMap<String, OwnLimits>>,
+    policies: HashMap<u128, BTreeMap<String, KeptOverride>>,
     bytes: usize,
     /// The bytes after the last sweep.
     swept_bytes: usize,
 }
 
 impl KeptOverrides {
-    fn remove(&mut self, policy: u128, key: &str) -> Option<OwnLimits> {
+    fn remove(&mut self, policy: u128, key: &str) -> Option<KeptOverride> {
         let keys = self.policies.get_mut(&policy)?;
         let own = keys.remove(key);
         if let Some(own) = &own {
@@ -63,7 +63,7 @@ impl KeptOverrides {
         }
     }
 
-    fn insert(&mut self, policy: u128, key: String, own: OwnLimits) {
+    fn insert(&mut self, policy: u128, key: String, own: KeptOverride) {
         self.remove_numbers(policy, &key);
         self.bytes += bytes_of(&key, &own.text);
         let bytes = &mut self.bytes;
@@ -87,7 +87,7 @@ impl KeptOverrides {
             keys.retain(|_, own| own.is_in_force(now));
             !keys.is_empty()
         });
-        let of_keys = |keys: &BTreeMap<String, OwnLimits>| -> usize {
+        let of_keys = |keys: &BTreeMap<String, KeptOverride>| -> usize {
             keys.iter().map(|(key, own)| bytes_of(key, &own.text)).sum::<usize>() + BYTES_OF_POLICY
         };
         self.bytes = self.policies.values().map(of_keys).sum();
@@ -100,13 +100,13 @@ fn bytes_of(key: &str, text: &str) -> usize {
 }
 
 /// The numbers of keys, bounded in bytes.
-pub(super) struct OwnLimitsTable {
+pub(super) struct OverrideTable {
     is_used: AtomicBool,
     kept: InheritedRwLock<KeptOverrides>,
     max_bytes: usize,
 }
 
-impl OwnLimitsTable {
+impl OverrideTable {
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { is_used: AtomicBool::new(false), kept: InheritedRwLock::default(), max_bytes }
     }
@@ -153,7 +153,7 @@ impl OwnLimitsTable {
             )));
         }
         let ends = if change.ttl == 0 { 0 } else { now.saturating_add(change.ttl) };
-        kept.insert(policy, change.key.clone(), OwnLimits { text: change.text.clone(), ends });
+        kept.insert(policy, change.key.clone(), KeptOverride { text: change.text.clone(), ends });
         self.is_used.store(true, Ordering::Relaxed);
         Ok(true)
     }
