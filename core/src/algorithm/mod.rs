@@ -40,7 +40,7 @@ pub(crate) use calendar::{AnchorDay, Calendar, WEEKDAYS, zone_names};
 pub use calendar_window::edges as calendar_edges;
 pub(crate) use charge::{LimitCharge, Traces};
 pub(crate) use concurrency::{HoldId, StoredHold};
-pub(crate) use learned::{AskedOf, LearnedAnswer, LearnedLimits, Learning, MAX_LEARNED_WINDOWS, Said, SaidLimit};
+pub(crate) use learned::{AskedOf, LearnedAnswer, LearnedLimits, MAX_LEARNED_WINDOWS, Said, SaidLimit};
 pub(crate) use lease::{LEASED_PART, LeaseTerms};
 pub use limit::{AlgorithmKind, DEFAULT_PRECISION, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION};
 use meaning::Meaning;

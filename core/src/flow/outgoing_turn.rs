@@ -45,7 +45,7 @@ impl<P: AsPolicy> OutgoingCall<P> {
     /// True if only the responses of the service limit it.
     pub(crate) fn is_learned(&self) -> bool {
         let PolicyRef::Policy(policy) = self.policy.as_policy() else { return false };
-        policy.learning().is_some_and(|learning| learning.asks)
+        policy.asks()
     }
 }
 

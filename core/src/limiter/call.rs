@@ -148,7 +148,7 @@ impl Answers {
         }
         let mut answer = answer?;
         answer.see_unlimited(&plan);
-        if let Some(learned) = answer.rare.as_ref().and_then(|rare| rare.learned.as_ref()) {
+        if let Some(learned) = answer.learned() {
             self.learned_waits.heard(key, answer.calendar_at(learned.wait_until));
         }
         if !matches!(operation, Operation::Acquire { .. } | Operation::Turn { .. }) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use once_cell::race::OnceBox;
 use smallvec::SmallVec;
 
-use crate::algorithm::{LearnedAnswer, LearnedLimits, Learning, LeaseTerms, Rule, View};
+use crate::algorithm::{LeaseTerms, Rule, View};
 use crate::counting::cells::PolicyCounts;
 use crate::error::Result;
 use crate::policy::{DerivedValue, KeyOverride, Limit, MAX_LIMITS, Policy, SHORTEST_LEASE};
@@ -93,8 +93,6 @@ pub(crate) struct Plan {
     pub(crate) level_life: u64,
     /// The time for which a key is kept after all its states have ended. Only for buckets with `initial`.
     pub(crate) grace: u64,
-    /// How outgoing calls learn. `None` for a policy that limits incoming calls.
-    pub(crate) learning: Option<Learning>,
     /// The most units that a process takes in advance, if the policy leases and its units can be spent later.
     pub(crate) lease: Option<LeaseTerms>,
     /// Identifies the policy in stores: a digest of its name.
@@ -198,7 +196,6 @@ impl Plan {
             is_held,
             has_units,
             has_calendar,
-            learning: policy.learning(),
             answers_by_state: policy.learning().is_none()
                 && rules.len() == 1
                 && !denial_writes
@@ -235,17 +232,6 @@ impl Plan {
     /// sum over a table is never less than the bytes of its plans, and hardly more if its entries share one.
     pub(crate) fn share(plan: &Arc<Self>) -> usize {
         plan.bytes() / (Arc::strong_count(plan) / FEW_HANDLES).max(1)
-    }
-
-    /// Lowers the views to the learned limits of the key. `units` returns the units that the call takes of each limit.
-    pub(crate) fn constrain(
-        &self,
-        learned: &LearnedLimits,
-        views: &mut [View],
-        now: u64,
-        units: impl Fn(usize) -> u64,
-    ) -> LearnedAnswer {
-        learned.constrain(views, now, |index| self.rules[index].capacity(), units)
     }
 
     /// The views of the limits at `now`, for a call on an unused key.

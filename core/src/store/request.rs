@@ -420,6 +420,11 @@ impl Answer {
         self.rare.as_ref()?.changed_override.as_ref()
     }
 
+    /// The learned part of the answer.
+    pub(crate) fn learned(&self) -> Option<&LearnedAnswer> {
+        self.rare.as_ref()?.learned.as_ref()
+    }
+
     /// The level of the last block, for a policy with blocks that become longer.
     pub(crate) fn block_level(&self) -> BlockLevel {
         self.rare.as_ref().map(|rare| rare.block_level).unwrap_or_default()
@@ -472,7 +477,7 @@ impl Answer {
 
     #[cold]
     fn see_overridden(&mut self, plan: &Plan) {
-        if plan.is_unlimited() && self.rare.as_ref().is_none_or(|rare| rare.learned.is_none()) {
+        if plan.is_unlimited() && self.learned().is_none() {
             self.views = plan.unused_views(self.now, |_| Amount::of(0));
         }
     }

@@ -87,13 +87,13 @@ impl Usage {
 
     /// Charges a call to the learned limits, if there are any or the policy learns.
     pub(super) fn charge_learned(&mut self, entry: &Entry<'_>, cost: u64, now: u64, moment: u64) {
-        let learning = entry.plan.learning;
+        let learning = entry.plan.policy.learning();
         if learning.is_none() && self.learned(now).is_none() {
             return;
         }
         let mut learned = self.take_learned(now);
         let units = |index: usize| entry.operation.amounts().map_or(cost, |amounts| amounts[index].units);
-        learned.charge(now, moment, units, learning);
+        learned.charge(now, moment, units, learning.map(|learning| learning.asks));
         self.change_annex(|annex| annex.learned = Some(learned));
     }
 
@@ -104,7 +104,7 @@ impl Usage {
         }
         let mut learned = self.take_learned(now);
         let used = |index: usize| self.states.get(index).map_or(0, |state| plan.rules[index].used(state, now));
-        learned.observe(said, now, plan.learning, used);
+        learned.observe(said, now, plan.policy.asks(), used);
         self.change_annex(|annex| annex.learned = Some(learned).filter(|learned| learned.ends() > now));
     }
 

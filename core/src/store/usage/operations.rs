@@ -265,7 +265,7 @@ impl Usage {
                 rule.charge(state, now, units, hold);
             }
         }
-        if self.rare.is_some() || entry.plan.learning.is_some() {
+        if self.rare.is_some() || entry.plan.policy.learning().is_some() {
             self.charge_learned(entry, cost, now, now);
         }
     }
@@ -448,7 +448,8 @@ impl Usage {
         };
         let (blocked_until, mut rare) = (self.blocked_until(), self.rare_answer(now));
         if let Some(learned) = learned {
-            let seen = entry.plan.constrain(learned, &mut views, now, |index| entry.operation.amount(index).units);
+            let capacity = |index: usize| entry.plan.rules[index].capacity();
+            let seen = learned.constrain(&mut views, now, capacity, |index| entry.operation.amount(index).units);
             rare.get_or_insert_default().learned = Some(seen);
         }
         Answer { applied, granted, now, blocked_until, views, rare, ..Answer::default() }
