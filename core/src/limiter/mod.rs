@@ -31,17 +31,16 @@ pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};
 pub use call::Call;
 pub(crate) use call::{gone, on_this_thread};
 pub use check_all::CheckEntry;
-pub(crate) use cost::check_cost;
 #[cfg(feature = "tower")]
 pub(crate) use cost::valid_cost;
-pub use cost::{Cost, Units};
+pub use cost::{Cost, Units, check_cost};
 pub use hold::{Hold, HoldAnswer};
 pub use observe::{Answered, calls_of};
 #[cfg(feature = "tower")]
 pub(crate) use operations::check_options;
 pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
 pub use overrides::OverriddenKey;
-pub use policy_ref::{AsPolicy, PolicyRef};
+pub use policy_ref::{AsPolicy, PolicyInForce, PolicyRef};
 pub use policy_uses::PolicyUse;
 pub(crate) use settle::{ActualCosts, SettleCall, valid_actual};
 pub use settle::{ChargedLimit, ChargedUnits, charge_mark, turn_length};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use std::sync::Arc;
 
 use super::cost::{Cost, Taken, Units};
+use super::policy_ref::PolicyInForce;
 use crate::algorithm::HoldId;
 use crate::error::{Error, Result};
 use crate::plan::{MAX_METADATA, Plan};
@@ -140,8 +141,8 @@ pub(super) fn unheld_operation(options: &CheckOptions, plan: &Plan) -> Result<Op
 /// # Errors
 /// Those of every call with these options.
 #[cfg(feature = "tower")]
-pub(crate) fn check_options(options: &CheckOptions, plan: &Plan) -> Result<()> {
-    operation(options, plan).map(drop)
+pub(crate) fn check_options(options: &CheckOptions, policy: &PolicyInForce) -> Result<()> {
+    operation(options, &policy.0).map(drop)
 }
 
 fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {

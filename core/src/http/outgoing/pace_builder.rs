@@ -211,9 +211,9 @@ impl<T> PaceBuilder<T> {
             PacedPolicy::Named(policy) => {
                 let policy = policy.as_policy();
                 pacing.prepare(Some(policy))?;
-                let plan = pacing.limiter.core.plan(&policy, "")?;
-                let cost = cost.unwrap_or_else(|| Cost::of_each(&plan.policy, 1));
-                check_options(&CheckOptions { priority: class, ..cost.into() }, &plan)?;
+                let in_force = pacing.limiter.find_policy(&policy, "")?;
+                let cost = cost.unwrap_or_else(|| Cost::of_each(&in_force, 1));
+                check_options(&CheckOptions { priority: class, ..cost.into() }, &in_force)?;
                 pacing._use = Some(pacing.limiter.use_policy(policy, owner)?);
             }
             PacedPolicy::Learned | PacedPolicy::Read(_) => {}

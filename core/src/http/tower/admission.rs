@@ -10,20 +10,19 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::flow::{Admission, give_back};
 use crate::http::settling::settle_to;
-use crate::limiter::{CheckOptions, Cost};
-use crate::plan::Plan;
+use crate::limiter::{CheckOptions, Cost, PolicyInForce};
 use crate::process::clock::Signal;
 use crate::process::waits::Waits;
 
 impl RequestLimits {
     /// Asks every limit of a request. `None` if no limit applies to it. `policies` gets the policies of the request,
     /// also if no Decision names them.
-    pub(super) async fn admit(&self, request: &Parts, policies: &mut Vec<Arc<Plan>>) -> Result<Option<Admission>> {
+    pub(super) async fn admit(&self, request: &Parts, policies: &mut Vec<PolicyInForce>) -> Result<Option<Admission>> {
         if !self.applies_to(request) {
             return Ok(None);
         }
         let entries = self.entries(request)?;
-        policies.extend(entries.iter().map(|entry| Arc::clone(&entry.plan)));
+        policies.extend(entries.iter().map(|entry| entry.in_force.clone()));
         if entries.is_empty() {
             return Ok(None);
         }
@@ -35,8 +34,8 @@ impl RequestLimits {
         }
         let meta = self.meta.as_ref().and_then(|read| read(request));
         let priority = self.priority.as_ref().and_then(|read| read(request));
-        let asked = entries.into_iter().map(|LimitEntry { policy, key, plan }| {
-            let options = cost.share_of(&plan).into();
+        let asked = entries.into_iter().map(|LimitEntry { policy, key, in_force }| {
+            let options = cost.share_of(&in_force).into();
             (policy, key, CheckOptions { meta: meta.clone(), priority: priority.clone(), ..options })
         });
         let admission = self.limiter.admit(&asked.collect::<Vec<_>>(), false).await?;
@@ -63,8 +62,8 @@ impl RequestLimits {
 
     /// Settles the charge of a request.
     pub(super) async fn settle_all(&self, charged: &Decision, actual: &Cost) {
-        let plans = charged.entries().iter().map(|entry| &**entry.plan());
-        if let Err(error) = actual.check_counted(plans) {
+        let policies = charged.entries().iter().map(|entry| &entry.plan().policy);
+        if let Err(error) = actual.check_counted(policies) {
             tracing::warn!(target: "tidegate", %error, "a request was not settled");
             return;
         }
