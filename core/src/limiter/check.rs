@@ -13,8 +13,7 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::plan::plan_cache;
-use crate::process::waits::Waits;
-use crate::store::call_context::MakeCompletion;
+use crate::store::call_context::{MakeCompletion, Waits};
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, ChangedOverride, Entry, Operation, SimpleAnswer};
 

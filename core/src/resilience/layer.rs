@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::process::waits::Waits;
 use crate::store::Store;
-use crate::store::call_context::CallContext;
+use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, WakeTarget};
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, OwnedEntry, borrowed, owned};

@@ -6,7 +6,7 @@ use super::batch_guard::BatchGuard;
 use super::completion::Completion;
 use super::layer_states::LayerStates;
 use super::request::Answer;
-use crate::process::waits::Waits;
+pub(crate) use crate::process::waits::Waits;
 
 /// Makes the completion of a call, from the states of the layers.
 pub(crate) type MakeCompletion<'a, T> = &'a dyn Fn(LayerStates) -> Completion<T>;

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::process::lock::Mutex;
-use crate::process::waits::Waits;
 
 use super::PartitionedStore;
 use super::partition_progress::{CheckAllStep, PartitionProgress, Repair};
 use crate::error::{Error, ErrorKind, Result};
 use crate::resilience::layer::{ask, ask_all, submit, submit_all, submit_then};
 use crate::store::Store;
-use crate::store::call_context::CallContext;
+use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, WakeTarget, wake};
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, OwnedEntry, borrowed, owned};

@@ -12,9 +12,8 @@ use super::{Hindrance, Machine};
 use crate::error::{Error, Result};
 use crate::plan::{MAX_OVERRIDDEN_KEYS, Plan};
 use crate::process::lock::InheritedMutex;
-use crate::process::waits::Waits;
 use crate::store::Store;
-use crate::store::call_context::CallContext;
+use crate::store::call_context::{CallContext, Waits};
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, Entry, Operation, OwnedEntry, borrowed, owned};
 

@@ -21,7 +21,7 @@ use smallvec::smallvec;
 
 use super::Store;
 use super::batch_guard::BatchGuard;
-use super::call_context::CallContext;
+use super::call_context::{CallContext, Waits};
 use super::completion::Completion;
 use super::key_names::KeyNames;
 use super::layer_states::LayerStates;
@@ -33,7 +33,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::process::fork::{PerProcess, ProcessValue};
 use crate::process::log::Log;
-use crate::process::waits::Waits;
 use io::{BlockingCalls, Caller, Connector, Engine, EngineCall, guarded};
 use protocol::{CallState, PendingCall, Recipient, ServerDirectory, no_answer, timed_out};
 use script::{Grouping, Request};
