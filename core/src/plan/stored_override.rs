@@ -17,6 +17,14 @@ pub(crate) struct OverrideChange {
     pub(crate) ttl: u64,
 }
 
+impl OverrideChange {
+    /// The override after the change.
+    pub(crate) fn stored(&self, now: u64) -> StoredOverride {
+        let ends = if self.ttl == 0 { 0 } else { now.saturating_add(self.ttl) };
+        StoredOverride { key: self.key.clone(), text: self.text.clone(), ends }
+    }
+}
+
 /// An override of a key, as its store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredOverride {
@@ -28,7 +36,6 @@ pub(crate) struct StoredOverride {
 
 impl StoredOverride {
     /// Its end, or the last moment that there is.
-    #[cfg(feature = "redis")]
     pub(crate) const fn last(&self) -> u64 {
         if self.ends == 0 { u64::MAX } else { self.ends }
     }

@@ -311,11 +311,6 @@ pub(crate) struct RareAnswer {
 }
 
 impl RareAnswer {
-    /// The rare part of an answer to a call that was not made.
-    pub(crate) fn of_changed_override(changed: ChangedOverride) -> Option<Box<Self>> {
-        Some(Box::new(Self { changed_override: Some(changed), ..Self::default() }))
-    }
-
     /// The rare part with the level of a block. `None` if there is no level.
     pub(crate) fn of_level(block_level: BlockLevel) -> Option<Box<Self>> {
         (block_level != BlockLevel::default()).then(|| Box::new(Self { block_level, ..Self::default() }))
@@ -323,10 +318,15 @@ impl RareAnswer {
 }
 
 impl Answer {
+    /// The answer to a call that was not made, because it brought other numbers than its key has.
+    pub(crate) fn not_made(changed: ChangedOverride, now: u64) -> Self {
+        let rare = RareAnswer { changed_override: Some(changed), ..RareAnswer::default() };
+        Self { now, rare: Some(Box::new(rare)), ..Self::default() }
+    }
+
     /// The answers to entries that are decided together, if one of them brought other numbers than its key has.
     pub(crate) fn all_moved(changed: Vec<Option<Self>>, now: u64) -> Vec<Self> {
-        let other =
-            || Self { now, rare: RareAnswer::of_changed_override(ChangedOverride::OfAnother), ..Self::default() };
+        let other = || Self::not_made(ChangedOverride::OfAnother, now);
         changed.into_iter().map(|answer| answer.unwrap_or_else(other)).collect()
     }
 

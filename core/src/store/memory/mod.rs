@@ -112,11 +112,7 @@ impl Memory {
         let text = overrides.other_than(entry.plan, entry.key, now)?;
         match entry.operation {
             Operation::Clear | Operation::Journal => None,
-            _ => Some(Answer {
-                now,
-                rare: RareAnswer::of_changed_override(ChangedOverride::To(text)),
-                ..Answer::default()
-            }),
+            _ => Some(Answer::not_made(ChangedOverride::To(text), now)),
         }
     }
 

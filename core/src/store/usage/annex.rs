@@ -133,11 +133,7 @@ impl Usage {
         {
             return None;
         }
-        Some(Answer {
-            now,
-            rare: RareAnswer::of_changed_override(ChangedOverride::To(text.to_owned())),
-            ..Answer::default()
-        })
+        Some(Answer::not_made(ChangedOverride::To(text.to_owned()), now))
     }
 
     /// Sets or removes the override of the key. Returns true if there was something to change.
@@ -145,9 +141,8 @@ impl Usage {
         if change.text.is_empty() && self.stored_override(now).is_none() {
             return false;
         }
-        let ends = if change.ttl == 0 { 0 } else { now.saturating_add(change.ttl) };
-        let own = StoredOverride { key: change.key.clone(), text: change.text.clone(), ends };
-        self.change_annex(|annex| annex.stored_override = Some(own.into()).filter(|_| !change.text.is_empty()));
+        let own = Some(Box::new(change.stored(now))).filter(|own| !own.text.is_empty());
+        self.change_annex(|annex| annex.stored_override = own);
         true
     }
 

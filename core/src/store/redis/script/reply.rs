@@ -173,10 +173,9 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
     match (&request.operation, item) {
         (_, Value::ServerError(error)) if error.code() == "OVERRIDE" => {
             let text = error.details().unwrap_or_default();
-            let changed = text
-                .strip_prefix('=')
-                .map_or(ChangedOverride::OfAnother, |text| ChangedOverride::To(text.trim().to_owned()));
-            Ok(Answer { applied: false, rare: RareAnswer::of_changed_override(changed), ..answer })
+            let own = text.strip_prefix('=').map(|text| ChangedOverride::To(text.trim().to_owned()));
+            let answer = Answer::not_made(own.unwrap_or(ChangedOverride::OfAnother), now);
+            Ok(Answer { source: Source::Store, ..answer })
         }
         (_, Value::ServerError(error)) if error.code() == "TIDEGATEFULL" => {
             Err(Error::too_many_overrides(request.plan.policy.name(), MAX_OVERRIDDEN_KEYS))
