@@ -64,7 +64,8 @@ pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 /// The numbers that the sources of the script use by name.
 #[cfg(feature = "bench")]
 pub(crate) fn script_numbers() -> impl Iterator<Item = (&'static str, u64)> {
-    learned::LEARNED_NUMBERS.into_iter().chain([("ENTRIES_OF_A_CHUNK", sliding_log::ENTRIES_OF_A_CHUNK)])
+    let others = [("ENTRIES_OF_A_CHUNK", sliding_log::ENTRIES_OF_A_CHUNK), ("LEASED_PART", LEASED_PART)];
+    learned::LEARNED_NUMBERS.into_iter().chain(others)
 }
 
 /// The facts that a Decision reports about one limit.
