@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::limiter::{Builder, Cost};
+use crate::limiter::Builder;
 use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Algorithm, Limit, Policy, Warning};

@@ -18,6 +18,8 @@ mod observe;
 mod operations;
 mod overrides;
 mod policies;
+#[cfg(feature = "tower")]
+mod policy_in_force;
 mod policy_ref;
 mod policy_source;
 mod policy_uses;
@@ -36,11 +38,11 @@ pub(crate) use cost::valid_cost;
 pub use cost::{Cost, Units, check_cost};
 pub use hold::{Hold, HoldAnswer};
 pub use observe::{Answered, calls_of};
-#[cfg(feature = "tower")]
-pub(crate) use operations::check_options;
 pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
 pub use overrides::OverriddenKey;
-pub use policy_ref::{AsPolicy, PolicyInForce, PolicyRef};
+#[cfg(feature = "tower")]
+pub(crate) use policy_in_force::PolicyInForce;
+pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
 pub(crate) use settle::{ActualCosts, SettleCall, valid_actual};
 pub use settle::{ChargedLimit, ChargedUnits, charge_mark, turn_length};

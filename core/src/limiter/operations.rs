@@ -5,7 +5,6 @@ use std::time::Duration;
 use std::sync::Arc;
 
 use super::cost::{Cost, Taken, Units};
-use super::policy_ref::PolicyInForce;
 use crate::algorithm::HoldId;
 use crate::error::{Error, Result};
 use crate::plan::{MAX_METADATA, Plan};
@@ -138,14 +137,7 @@ pub(super) fn unheld_operation(options: &CheckOptions, plan: &Plan) -> Result<Op
     operation(options, plan)
 }
 
-/// # Errors
-/// Those of every call with these options.
-#[cfg(feature = "tower")]
-pub(crate) fn check_options(options: &CheckOptions, policy: &PolicyInForce) -> Result<()> {
-    operation(options, &policy.0).map(drop)
-}
-
-fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
+pub(super) fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
     let Taken { cost, mut amounts } = Taken::of(options.cost, &options.units, options.priority.as_deref(), plan)?;
     if options.partial {
         can_be_partial(&plan.policy)?;

@@ -1,11 +1,5 @@
 //! The ways to name the policy of a call.
 
-use std::ops::Deref;
-use std::sync::Arc;
-
-use super::AsyncLimiter;
-use crate::error::Result;
-use crate::plan::Plan;
 use crate::policy::Policy;
 
 /// The policy of a call: the name of one, a notation written in place, or a [`Policy`].
@@ -51,28 +45,5 @@ impl AsPolicy for Policy {
 impl<T: AsPolicy + ?Sized> AsPolicy for &T {
     fn as_policy(&self) -> PolicyRef<'_> {
         T::as_policy(self)
-    }
-}
-
-/// A policy of a limiter as it is now, not copied.
-#[derive(Debug, Clone)]
-pub struct PolicyInForce(pub(super) Arc<Plan>);
-
-impl Deref for PolicyInForce {
-    type Target = Policy;
-
-    fn deref(&self) -> &Policy {
-        &self.0.policy
-    }
-}
-
-impl AsyncLimiter {
-    /// The policy of calls of a key, without the override of that key.
-    ///
-    /// # Errors
-    /// `policy_unknown`, `policy_invalid`, `key_invalid`, `closed`.
-    #[doc(hidden)]
-    pub fn find_policy(&self, policy: &impl AsPolicy, key: &str) -> Result<PolicyInForce> {
-        self.core.plan(policy, key).map(PolicyInForce)
     }
 }

@@ -21,7 +21,7 @@ use foldhash::fast::RandomState;
 
 use super::call_context::CallContext;
 use super::layer_states::LayerStates;
-use super::request::{Answer, ChangedOverride, Entry, Operation, RareAnswer, SimpleAnswer, States};
+use super::request::{Answer, ChangedOverride, Entry, Operation, SimpleAnswer, States};
 use super::usage::{Resumed, unstored};
 use super::{ForgottenDenials, Store};
 use crate::algorithm::Rule;

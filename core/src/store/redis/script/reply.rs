@@ -11,7 +11,7 @@ use crate::algorithm::Rule;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::MAX_OVERRIDDEN_KEYS;
 use crate::plan::Plan;
-use crate::store::request::{Answer, Attempt, ChangedOverride, Operation, RareAnswer, Source, States, StoredOverride};
+use crate::store::request::{Answer, Attempt, ChangedOverride, Operation, Source, States, StoredOverride};
 
 /// Bytes of a number of a call.
 const NUMBER: usize = 4;
